@@ -26,12 +26,14 @@ SHAPES=(postgres-standby pgbouncer galera redis-sentinel redis-cluster)
 
 # What is built by one set of packages and features is built once: what they depend on has other
 # features beside other packages, and is built anew.
+# Whose types the library takes.
+DRIVERS=diesel-2,mysql_async-0_37,rusqlite-0_42,sqlx-0_9,tokio-postgres-0_7
 ALL=etcd,zookeeper,postgres,mysql,redis,redlock,sqlite,blocking,serde,sasl,metrics,tracing
 TOGETHER=(--package distlock --package distlock-tests --package distlock-testkit
     --package distlock-metrics-example --package distlock-torture
     --package distlock-interleavings --package distlock-interop --package distlock-model
     --package distlock-cli
-    --features "distlock/${ALL//,/,distlock/},distlock-tests/${ALL//,/,distlock-tests/}")
+    --features "distlock/${ALL//,/,distlock/},distlock-tests/${ALL//,/,distlock-tests/},distlock-tests/traced")
 
 # services STORE: the names of its containers.
 services() {
@@ -178,7 +180,7 @@ tell_where() {
 
 # shellcheck disable=SC2317 # called by the trap
 give_back() {
-    local status=$? store service
+    local status=${1:-$?} store service
     trap '' INT TERM
     [ -z "${starting-}" ] || wait "$starting" || true
     if [ -z "$was_up${keep:-}" ]; then

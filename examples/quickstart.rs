@@ -1,7 +1,7 @@
 //! Two workers take turns on one lock, and then a lock is lost.
 //!
-//! `cargo run --example quickstart` needs nothing but Rust. With a server:
-//! `cargo run --features etcd,zookeeper --example quickstart -- etcd://127.0.0.1:2379`
+//! `cargo run -p distlock --example quickstart` needs nothing but Rust. With a server:
+//! `cargo run -p distlock --features etcd --example quickstart -- etcd://127.0.0.1:2379`
 
 use std::time::Duration;
 

@@ -83,6 +83,13 @@
 //!   see [`redlock`][redlock].
 //! - `sqlite`: URLs like `sqlite:///path/of/a/file`, for the processes of one host. Building it
 //!   needs a C compiler: see [`operations`][operations].
+//! - `tokio-postgres-0_7`, `mysql_async-0_37` and `rusqlite-0_42`: `check` and `unlock` in
+//!   [`postgres`], [`mysql`] and [`sqlite`], which take these drivers' own types. A feature has the
+//!   driver's version in its name, so that a new version of the driver breaks no program. Beside
+//!   sqlx or diesel with their SQLite, `rusqlite` is an older one.
+//! - `sqlx-0_9` and `diesel-2`: a lock is checked and released in transactions of these libraries,
+//!   by the modules of these names. `sqlx-0_9` needs Rust 1.94. With their SQLite in the same
+//!   program, cargo chooses an older SQLite for `sqlite`, too: 3.51 beside sqlx 0.9.
 //! - `blocking`: the same for threads.
 //! - `sasl`: ZooKeeper's SASL (DIGEST-MD5): see [`Builder::sasl`].
 //! - `serde`: a [`FencingToken`] is written and read as a number.
@@ -117,6 +124,8 @@ mod backend;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod client;
+#[cfg(all(feature = "diesel-2", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+pub mod diesel_2;
 mod error;
 #[cfg(feature = "etcd")]
 pub mod etcd;
@@ -135,6 +144,8 @@ mod runtime;
 mod session;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(all(feature = "sqlx-0_9", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+pub mod sqlx_0_9;
 mod telemetry;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
@@ -149,8 +160,6 @@ pub use client::{Builder, Client, Health, MultiLock};
 pub use error::{Error, Result};
 pub use fencing::{FencingGate, FencingToken, StaleToken};
 pub use lost::{Lost, LostReason};
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-pub use primitives::sql_check::{CheckError, SqlCheck, SqlDialect, SqlParameter};
 pub use primitives::{
     election::Election,
     guard::LockGuard,
@@ -167,6 +176,11 @@ pub use primitives::{
     release_request::ReleaseRequest,
     rwlock::{ReadGuard, RwLock, WriteGuard},
     semaphore::{Permit, Semaphore},
+};
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use primitives::{
+    sql_check::{CheckError, SqlCheck, SqlDialect, SqlParameter},
+    sql_release::SqlRelease,
 };
 
 /// Runs the code of the README.

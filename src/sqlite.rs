@@ -3,20 +3,22 @@
 
 use std::path::Path;
 
+#[cfg(feature = "rusqlite-0_42")]
 use rusqlite::{Error, ToSql, Transaction, params_from_iter};
 
 pub use crate::backend::sqlite::requests::Requests;
-use crate::{
-    backend::sqlite::{open_file, schema::DDL},
-    primitives::{
-        guard::LockGuard,
-        sql_check::{self, CheckError, SqlDialect, SqlParameter},
-    },
+use crate::backend::sqlite::{open_file, schema::DDL};
+#[cfg(feature = "rusqlite-0_42")]
+use crate::primitives::{
+    guard::LockGuard,
+    sql_check::{self, CheckError, SqlDialect, SqlParameter},
+    sql_release::SqlRelease,
 };
 
 /// Asks a transaction whether the lock is held, and keeps it held until that transaction ends:
-/// [`LockGuard::sql`] with this crate's own driver, `rusqlite`. Ask before anything else, on the
-/// file that the lock is in, in a transaction that was begun by `BEGIN IMMEDIATE`.
+/// [`LockGuard::sql`] with this crate's own driver, `rusqlite` (feature `rusqlite-0_42`). Ask
+/// before anything else, on the file that the lock is in, in a transaction that was begun by `BEGIN
+/// IMMEDIATE`.
 ///
 /// All connections to a file have to open it by the same SQLite library: two of them in one process
 /// undo each other's locks.
@@ -53,15 +55,67 @@ use crate::{
 /// # }
 /// # Ok(()) }
 /// ```
+#[cfg(feature = "rusqlite-0_42")]
 pub fn check(guard: &LockGuard, transaction: &Transaction<'_>) -> Result<(), CheckError<Error>> {
     let check = sql_check::of(guard, SqlDialect::Sqlite)?;
-    let parameters = check.parameters().iter().map(|parameter| match parameter {
-        SqlParameter::Text(text) => text as &dyn ToSql,
-        SqlParameter::Integer(number) => number,
-    });
-    let parameters = params_from_iter(parameters);
+    let parameters = parameters(check.parameters());
     let held = transaction.prepare(check.text()).and_then(|mut sql| sql.exists(parameters));
     sql_check::confirmed(guard, held)
+}
+
+/// Releases the lock as the last statement of a transaction: [`LockGuard::unlock_sql`] with this
+/// crate's own driver, `rusqlite` (feature `rusqlite-0_42`). Keep the value until the transaction
+/// has ended.
+///
+/// # Errors
+///
+/// [`CheckError::NotHeld`] if the lock is not held any more, [`CheckError::OtherStore`] if it is in
+/// a store of another kind, [`CheckError::Database`] if there was no answer. Roll back in any case.
+///
+/// # Examples
+///
+/// ```
+/// use rusqlite::{Connection, TransactionBehavior::Immediate};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let file = std::env::temp_dir().join(format!("distlock-docs-un-{}.db", std::process::id()));
+/// let client = distlock::Client::connect(format!("sqlite://{}", file.display())).await?;
+/// let guard = client.mutex("a").lock().await?;
+/// let mut database = Connection::open(&file)?;
+/// # let accounts = "CREATE TABLE account (id, balance); INSERT INTO account VALUES (1, 9)";
+/// # database.execute_batch(accounts)?;
+///
+/// let transaction = database.transaction_with_behavior(Immediate)?;
+/// transaction.execute("UPDATE account SET balance = balance - 10 WHERE id = 1", [])?;
+/// let release = guard.unlock_sql()?;
+/// distlock::sqlite::unlock(&release, &transaction)?; // or it is rolled back
+/// transaction.commit()?; // with it the lock is released
+/// release.committed();
+/// # assert!(client.mutex("a").try_lock().await?.is_some());
+/// # client.close().await?;
+/// # drop(database);
+/// # for end in ["", "-wal", "-shm"] {
+/// #     let _ = std::fs::remove_file(format!("{}{end}", file.display()));
+/// # }
+/// # Ok(()) }
+/// ```
+#[cfg(feature = "rusqlite-0_42")]
+pub fn unlock(
+    release: &SqlRelease,
+    transaction: &Transaction<'_>,
+) -> Result<(), CheckError<Error>> {
+    let release = release.of(SqlDialect::Sqlite)?;
+    let changed = transaction.execute(release.text(), parameters(release.parameters()));
+    release.confirmed(changed.map(|changed| changed as u64))
+}
+
+#[cfg(feature = "rusqlite-0_42")]
+fn parameters(parameters: &[SqlParameter]) -> impl rusqlite::Params {
+    params_from_iter(parameters.iter().map(|parameter| match parameter {
+        SqlParameter::Text(text) => text as &dyn ToSql,
+        SqlParameter::Integer(number) => number,
+    }))
 }
 
 /// The SQL that makes distlock's tables, whose names begin with `distlock_`.

@@ -46,9 +46,9 @@ struct Inherited {
 /// One at a time: a fork must not find the library's locks taken by another test's thread.
 static TURN: Mutex<()> = Mutex::new(());
 
-fn forks(name: &str, builder: Builder, own: Own) {
+fn forks(builder: Builder, own: Own) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let namespace = format!("/forked-{name}-{:x}", fastrand::u64(..));
+    let namespace = format!("/forked-{:x}", fastrand::u64(..));
     let builder = builder.namespace(namespace).session_ttl(TTL);
     let client = builder.clone().connect().wait().expect("connected");
     let [kept, dropped] =
@@ -145,60 +145,29 @@ fn tls(url: &str) -> Builder {
     Client::builder(url).tls(tls)
 }
 
-#[test]
-fn memory() {
-    forks("memory", Client::builder("memory://forked"), Own::Works);
+macro_rules! forks {
+    ($($(#[$doc:meta])* fn $store:ident($builder:expr, $own:ident);)*) => { $(
+        $(#[$doc])*
+        #[test]
+        fn $store() {
+            forks($builder, Own::$own);
+        }
+    )* };
 }
 
-#[test]
-fn etcd() {
-    forks("etcd", Client::builder(Backend::Etcd.url()), Own::Works);
-}
-
-#[test]
-fn etcd_by_tls() {
-    forks("etcd-tls", tls(&Backend::Etcd.url_with_tls()), Own::Works);
-}
-
-/// The client's timers belong to a thread that the child does not have.
-#[test]
-fn zookeeper() {
-    forks("zookeeper", Client::builder(Backend::ZooKeeper.url()), Own::IsRefused);
-}
-
-#[test]
-fn zookeeper_by_tls() {
-    forks("zookeeper-tls", tls(&Backend::ZooKeeper.url_with_tls()), Own::IsRefused);
-}
-
-#[test]
-fn postgres() {
-    forks("postgres", Client::builder(postgres_url()), Own::Works);
-}
-
-#[test]
-fn mysql() {
-    forks("mysql", Client::builder(mysql_url()), Own::Works);
-}
-
-#[test]
-fn redis() {
-    forks("redis", Client::builder(redis_url()), Own::Works);
-}
-
-#[test]
-fn redis_by_tls() {
-    forks("redis-tls", tls(&redis_tls_url()), Own::Works);
-}
-
-#[test]
-fn valkey() {
-    forks("valkey", Client::builder(valkey_url()), Own::Works);
-}
-
-#[test]
-fn redlock() {
-    forks("redlock", Client::builder(redlock_url()), Own::Works);
+forks! {
+    fn memory(Client::builder("memory://forked"), Works);
+    fn etcd(Client::builder(Backend::Etcd.url()), Works);
+    fn etcd_by_tls(tls(&Backend::Etcd.url_with_tls()), Works);
+    /// The client's timers belong to a thread that the child does not have.
+    fn zookeeper(Client::builder(Backend::ZooKeeper.url()), IsRefused);
+    fn zookeeper_by_tls(tls(&Backend::ZooKeeper.url_with_tls()), IsRefused);
+    fn postgres(Client::builder(postgres_url()), Works);
+    fn mysql(Client::builder(mysql_url()), Works);
+    fn redis(Client::builder(redis_url()), Works);
+    fn redis_by_tls(tls(&redis_tls_url()), Works);
+    fn valkey(Client::builder(valkey_url()), Works);
+    fn redlock(Client::builder(redlock_url()), Works);
 }
 
 /// SQLite remembers the locks of its files by process.
@@ -206,6 +175,6 @@ fn redlock() {
 fn sqlite() {
     let file = std::env::temp_dir().join(format!("distlock-forked-{:x}.db", fastrand::u64(..)));
     let url = format!("sqlite://{}", file.display());
-    forks("sqlite", Client::builder(url), Own::IsRefused);
+    forks(Client::builder(url), Own::IsRefused);
     drop(fs::remove_file(file));
 }

@@ -25,6 +25,8 @@ pub(crate) struct Bench {
     /// How many slices of each line, of both builds together.
     pub(crate) slices: usize,
     pub(crate) capacity: Option<Capacity>,
+    /// How many idle clients there are to be beside two that take turns.
+    pub(crate) idle: Vec<usize>,
     /// The container with the peers that are programs of other languages.
     pub(crate) peers: Option<String>,
     /// Addresses of the single nodes.
@@ -95,6 +97,9 @@ its results there.
 
 With --sessions N --seconds S --server PID, on one --backend, it only tells what
 N sessions cost the server that is this process; see docker/capacity.
+
+With --idle N,..., it only tells how long two clients take to hand a lock over
+beside so many idle clients.
 ";
 
 pub(crate) fn parse() -> Result<Command, lexopt::Error> {
@@ -128,6 +133,11 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("repeats") => repeats = Some(parser.value()?.parse()?),
             Arg::Long("beside") => bench.beside = Some(parser.value()?.into()),
             Arg::Long("slices") => bench.slices = parser.value()?.parse()?,
+            Arg::Long("idle") => {
+                for count in parser.value()?.string()?.split(',') {
+                    bench.idle.push(count.parse().map_err(|_| "not a number of clients")?);
+                }
+            }
             Arg::Long("peers") => bench.peers = Some(parser.value()?.string()?),
             Arg::Long("sessions") => sessions = Some(parser.value()?.parse()?),
             Arg::Long("seconds") => seconds = parser.value()?.parse()?,

@@ -9,7 +9,7 @@ use plotters::{
 
 use crate::{
     Result,
-    canvas::{Canvas, HEAD, INK, LETTER, SMALL, WIDTH, figure, font, picture, text, told},
+    canvas::{Canvas, HEAD, INK, LETTER, SMALL, WIDTH, figure, font, picture, sendable, text},
 };
 
 const COLUMNS: usize = 2;
@@ -66,13 +66,13 @@ fn group(canvas: &Canvas, (x, y): (i32, i32), left: i32, group: &Group) -> Resul
         text(canvas, bar.name, (x + left - 6, middle), beside(bar.color, HPos::Right))?;
         let (top, bottom) = (middle - THICK / 2, middle + THICK / 2);
         let area = [(x + left, top), (across(bar.value).max(x + left + 1), bottom)];
-        canvas.draw(&Rectangle::new(area, bar.color.filled())).map_err(told)?;
+        canvas.draw(&Rectangle::new(area, bar.color.filled())).map_err(sendable)?;
         if let Some([least, most]) = bar.spread {
             let [least, most] = [least, most].map(across);
             let ends = [least, most].map(|at| vec![(at, middle - 3), (at, middle + 4)]);
             let whole = vec![(least, middle), (most, middle)];
             for line in ends.into_iter().chain([whole]) {
-                canvas.draw(&PathElement::new(line, INK)).map_err(told)?;
+                canvas.draw(&PathElement::new(line, INK)).map_err(sendable)?;
             }
         }
         let behind = (across(end(bar)) + 6, middle);

@@ -17,6 +17,7 @@ mod crossover;
 mod fleet;
 mod floor;
 mod held;
+mod idle;
 mod join;
 mod lines;
 mod link;
@@ -83,6 +84,7 @@ fn run() -> Result<bool> {
             match (&bench.beside, bench.capacity) {
                 (Some(old), _) => runtime.block_on(beside::compare(&bench, old)),
                 (_, Some(capacity)) => runtime.block_on(capacity::look(&bench, capacity)),
+                _ if !bench.idle.is_empty() => runtime.block_on(idle::look(&bench, &bench.idle)),
                 _ => runtime.block_on(conduct::bench(&bench)),
             }
         }

@@ -68,7 +68,7 @@ pub(crate) fn font<'a>(size: i32, color: RGBColor) -> TextStyle<'a> {
 }
 
 pub(crate) fn text(canvas: &Canvas, text: &str, at: (i32, i32), style: TextStyle) -> Result<()> {
-    canvas.draw(&Text::new(text, at, style)).map_err(told)
+    canvas.draw(&Text::new(text, at, style)).map_err(sendable)
 }
 
 /// A picture as high as that below its head: the one thing that it says, and what it shows.
@@ -82,11 +82,11 @@ pub(crate) fn picture(
     {
         let size = (WIDTH as u32, (HEAD + height) as u32);
         let canvas = SVGBackend::new(path, size).into_drawing_area();
-        canvas.fill(&PAGE).map_err(told)?;
+        canvas.fill(&PAGE).map_err(sendable)?;
         text(&canvas, title, (14, 12), font(16, INK))?;
         text(&canvas, axes, (14, 40), font(SMALL, INK))?;
         draw(&canvas)?;
-        canvas.present().map_err(told)?;
+        canvas.present().map_err(sendable)?;
     }
     adapt(path)
 }
@@ -117,6 +117,6 @@ pub(crate) fn figure(value: f64) -> String {
 }
 
 /// The library's errors cannot be sent between threads.
-pub(crate) fn told(error: impl std::error::Error) -> Box<dyn std::error::Error + Send + Sync> {
+pub(crate) fn sendable(error: impl std::error::Error) -> Box<dyn std::error::Error + Send + Sync> {
     error.to_string().into()
 }

@@ -10,7 +10,7 @@ use plotters::{
 use crate::{
     Result,
     backend::{self, Backend},
-    canvas::{Canvas, HEAD, INK, SMALL, WIDTH, font, picture, text, told},
+    canvas::{Canvas, HEAD, INK, SMALL, WIDTH, font, picture, sendable, text},
     measures::{ASKED, CPU, GAP, Row},
     task::Subject,
 };
@@ -131,7 +131,7 @@ fn panel(
                     (corner + 1, middle - CELL.1 / 2 + 1),
                     (corner + CELL.0 - 1, middle + CELL.1 / 2 - 1),
                 ];
-                canvas.draw(&Rectangle::new(area, fill)).map_err(told)?;
+                canvas.draw(&Rectangle::new(area, fill)).map_err(sendable)?;
                 let center = corner + CELL.0 / 2;
                 text(canvas, &gap, (center, middle - 9), centred(SMALL, PALE))?;
                 text(canvas, &load, (center, middle + 9), centred(SMALL, PALE))?;
@@ -151,7 +151,7 @@ fn key(canvas: &Canvas, (x, y): (i32, i32)) -> Result<()> {
     for (place, (verdict, name)) in KEYS.into_iter().enumerate() {
         let left = x + width * place as i32;
         let area = [(left, y), (left + width - 2, y + 24)];
-        canvas.draw(&Rectangle::new(area, verdict.color().filled())).map_err(told)?;
+        canvas.draw(&Rectangle::new(area, verdict.color().filled())).map_err(sendable)?;
         let style = font(SMALL, PALE).pos(Pos::new(HPos::Center, VPos::Center));
         text(canvas, name, (left + width / 2, y + 12), style)?;
     }

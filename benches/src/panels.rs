@@ -6,7 +6,7 @@ use plotters::{prelude::*, style::text_anchor};
 
 use crate::{
     Result,
-    canvas::{Canvas, FAINT, HEAD, INK, LETTER, SMALL, WIDTH, font, picture, text, told},
+    canvas::{Canvas, FAINT, HEAD, INK, LETTER, SMALL, WIDTH, font, picture, sendable, text},
 };
 
 const HEIGHT: i32 = 250;
@@ -80,11 +80,11 @@ fn chart(
         .x_label_area_size(26)
         .y_label_area_size(42)
         .build_cartesian_2d(across, up)
-        .map_err(told)?;
+        .map_err(sendable)?;
     let mut mesh = chart.configure_mesh();
     mesh.axis_style(INK).label_style(font(SMALL, INK));
     mesh.bold_line_style(FAINT.mix(0.3)).light_line_style(TRANSPARENT).disable_x_mesh();
-    mesh.x_label_formatter(&short).y_label_formatter(&short).draw().map_err(told)?;
+    mesh.x_label_formatter(&short).y_label_formatter(&short).draw().map_err(sendable)?;
     let mut names = Vec::new();
     for line in &panel.lines {
         let inside = |(x, y): (f64, f64)| (x, y.clamp(*low, *high));
@@ -92,9 +92,9 @@ fn chart(
         let Some(end) = points.last() else { continue };
         names.push((chart.backend_coord(end), line));
         let stroke = line.color.stroke_width(if line.ours { 3 } else { 2 });
-        chart.draw_series(LineSeries::new(points.clone(), stroke)).map_err(told)?;
+        chart.draw_series(LineSeries::new(points.clone(), stroke)).map_err(sendable)?;
         let dots = points.into_iter().map(|point| Circle::new(point, 3, line.color.filled()));
-        chart.draw_series(dots).map_err(told)?;
+        chart.draw_series(dots).map_err(sendable)?;
     }
     names.sort_by_key(|((_, y), _)| *y);
     let mut at: Vec<i32> = names.iter().map(|((_, y), _)| *y).collect();

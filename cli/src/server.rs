@@ -126,7 +126,9 @@ fn addresses(url: &str) -> Vec<(String, Kind)> {
     let Some((kind, port)) = scheme(name) else { return Vec::new() };
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
+    // The directory of a socket has no port to be tried.
     let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
+    let hosts = hosts.filter(|host| !host.contains('%'));
     let address = |host: &str| {
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
         if has_port { host.to_owned() } else { format!("{host}:{port}") }
@@ -178,6 +180,8 @@ mod tests {
             ("zks://h", &["h:2281"]),
             ("postgres://u:p@h/db/ns?sslmode=verify-full", &["h:5432"]),
             ("postgresql://[::1]:1/db", &["[::1]:1"]),
+            ("postgres://app@%2Fvar%2Frun%2Fpostgresql/db", &[]),
+            ("postgres://app@/db?host=/tmp", &[]),
             ("mysql://app@h/db", &["h:3306"]),
             ("redis://h", &["h:6379"]),
             ("rediss://:p@h/0", &["h:6379"]),

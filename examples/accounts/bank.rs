@@ -16,9 +16,9 @@ const READ: &str = "SELECT balance FROM distlock_example_accounts ORDER BY id";
 /// The accounts, by the driver of the database that they are in.
 pub(crate) enum Bank {
     Sqlite(rusqlite::Connection),
-    #[cfg(feature = "postgres")]
+    #[cfg(feature = "tokio-postgres-0_7")]
     Postgres(tokio_postgres::Client),
-    #[cfg(feature = "mysql")]
+    #[cfg(feature = "mysql_async-0_37")]
     Mysql(mysql_async::Conn),
 }
 
@@ -47,7 +47,7 @@ impl Bank {
             file.busy_timeout(Duration::from_secs(10))?;
             return Ok(Self::Sqlite(file));
         }
-        #[cfg(feature = "postgres")]
+        #[cfg(feature = "tokio-postgres-0_7")]
         if url.starts_with("postgres://") {
             let config: tokio_postgres::Config = url.parse()?;
             let [tokio_postgres::config::Host::Tcp(host)] = config.get_hosts() else {
@@ -59,7 +59,7 @@ impl Bank {
             tokio::spawn(connection);
             return Ok(Self::Postgres(client));
         }
-        #[cfg(feature = "mysql")]
+        #[cfg(feature = "mysql_async-0_37")]
         if url.starts_with("mysql://") {
             return Ok(Self::Mysql(mysql_async::Conn::from_url(url).await?));
         }
@@ -77,9 +77,9 @@ impl Bank {
     pub(crate) async fn run(&mut self, sql: &str) -> Result<()> {
         match self {
             Self::Sqlite(file) => file.execute_batch(sql)?,
-            #[cfg(feature = "postgres")]
+            #[cfg(feature = "tokio-postgres-0_7")]
             Self::Postgres(client) => client.batch_execute(sql).await?,
-            #[cfg(feature = "mysql")]
+            #[cfg(feature = "mysql_async-0_37")]
             Self::Mysql(connection) => {
                 mysql_async::prelude::Queryable::query_drop(connection, sql).await?;
             }
@@ -93,11 +93,11 @@ impl Bank {
                 .prepare(READ)?
                 .query_map([], |row| row.get(0))?
                 .collect::<rusqlite::Result<_>>()?,
-            #[cfg(feature = "postgres")]
+            #[cfg(feature = "tokio-postgres-0_7")]
             Self::Postgres(client) => {
                 client.query(READ, &[]).await?.iter().map(|row| row.get(0)).collect()
             }
-            #[cfg(feature = "mysql")]
+            #[cfg(feature = "mysql_async-0_37")]
             Self::Mysql(connection) => {
                 mysql_async::prelude::Queryable::query(connection, READ).await?
             }
@@ -122,7 +122,7 @@ impl Bank {
                 transaction.execute_batch(&writes(balances).join(";"))?;
                 transaction.commit()?;
             }
-            #[cfg(feature = "postgres")]
+            #[cfg(feature = "tokio-postgres-0_7")]
             Self::Postgres(client) => {
                 let transaction = client.transaction().await?;
                 if let Some(guard) = guard
@@ -133,7 +133,7 @@ impl Bank {
                 transaction.batch_execute(&writes(balances).join(";")).await?;
                 transaction.commit().await?;
             }
-            #[cfg(feature = "mysql")]
+            #[cfg(feature = "mysql_async-0_37")]
             Self::Mysql(connection) => {
                 use mysql_async::{TxOpts, prelude::Queryable};
                 let mut transaction = connection.start_transaction(TxOpts::default()).await?;

@@ -2,8 +2,9 @@
 //! in the same database. Now and then one of them is stopped (SIGSTOP) for longer than its lock
 //! lives, after it has read the balances and before it writes what it has computed.
 //!
-//! `cargo run --features sqlite --example accounts` needs no server. Or, with the features
-//! `postgres` and `mysql`: `… --example accounts -- postgres://user:password@host/database`
+//! `cargo run --features rusqlite-0_42 --example accounts` needs no server. Or, with the features
+//! `tokio-postgres-0_7` and `mysql_async-0_37`:
+//! `… --example accounts -- postgres://user:password@host/database`
 //!
 //! **Fenced**, the transaction asks first whether the lock is held (`postgres::check` and the
 //! like): nothing is lost. **Unfenced**, one that was stopped writes over what others did

@@ -13,6 +13,7 @@ use super::{
     securing::{Securing, Stream},
     tcp::tcp,
     tls::Material,
+    trust::Otherwise,
 };
 
 /// What a connection lives by: somebody polls it.
@@ -81,7 +82,8 @@ async fn dial(endpoint: &str, material: Option<&Material>) -> Result<Box<dyn Str
 }
 
 async fn connect(endpoint: &str, material: Option<&Material>) -> io::Result<Box<dyn Stream>> {
-    let securing = material.map(|material| Securing::new(material, endpoint)).transpose()?;
+    let secure = |material| Securing::new(material, endpoint, Otherwise::None);
+    let securing = material.map(secure).transpose()?;
     let tcp = tcp(endpoint).await?;
     Ok(match securing {
         None => Box::new(tcp),

@@ -13,6 +13,8 @@ pub(crate) struct Options {
     pub(crate) ttl: Option<Duration>,
     /// On SQLite, where the path is the file's.
     pub(crate) namespace: Option<String>,
+    /// On PostgreSQL: the hosts, or the directory of a Unix socket.
+    pub(crate) host: Option<String>,
     pub(crate) owner: Option<String>,
     pub(crate) connect_timeout: Option<Duration>,
     pub(crate) request_timeout: Option<Duration>,
@@ -41,10 +43,10 @@ pub(crate) struct Options {
 /// More replicas than that nobody waits for.
 const MAX_REPLICAS: u32 = 32;
 
-const KNOWN: &str = "ttl, owner, namespace, connect_timeout, request_timeout, recheck_interval, \
-                     password_file, ca_file, cert_file, key_file, server_name, acl, sasl, \
-                     sslmode, allow_plaintext_credentials, allow_eviction, bridge, bridge_prefix, \
-                     replicas, db, longest_ttl";
+const KNOWN: &str = "ttl, owner, namespace, host, connect_timeout, request_timeout, \
+                     recheck_interval, password_file, ca_file, cert_file, key_file, server_name, \
+                     acl, sasl, sslmode, allow_plaintext_credentials, allow_eviction, bridge, \
+                     bridge_prefix, replicas, db, longest_ttl";
 
 impl Options {
     /// The TLS that they ask for; `None` if they ask for nothing of it.
@@ -73,6 +75,7 @@ impl Options {
     /// Refuses what is for another store.
     pub(crate) fn are_for(&self, scheme: Scheme) -> Result<(), String> {
         let given = [
+            ("host", self.host.is_some(), Scheme::Postgres),
             ("allow_eviction", self.allow_eviction, Scheme::Redis),
             ("bridge", self.bridge.is_some(), Scheme::Redis),
             ("replicas", self.replicas.is_some(), Scheme::Redis),
@@ -118,6 +121,7 @@ impl Options {
             recheck_interval: time("recheck_interval")?,
             longest_ttl: time("longest_ttl")?,
             namespace: given.remove("namespace"),
+            host: given.remove("host"),
             owner: given.remove("owner"),
             password_file: given.remove("password_file"),
             ca_file: given.remove("ca_file"),
@@ -129,10 +133,11 @@ impl Options {
             ssl: match given.remove("sslmode").as_deref() {
                 None => None,
                 Some("disable") => Some(false),
-                Some("verify-full") => Some(true),
+                // libpq's `require` does not check whom it speaks with. That is not offered.
+                Some("require" | "verify-full") => Some(true),
                 Some(_) => {
-                    return Err("sslmode is disable or verify-full: the others do not tell the \
-                                server from somebody else"
+                    return Err("sslmode is disable, require or verify-full: a server's \
+                                certificate is always checked in full"
                         .into());
                 }
             },

@@ -1,6 +1,7 @@
 //! Connection URLs.
 
 mod endpoint;
+mod libpq;
 mod login;
 mod path;
 mod redacted;
@@ -91,7 +92,12 @@ impl Url {
                 .into());
         };
         let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, q)| (rest, Some(q)));
-        let options = || query.map_or_else(|| Ok(Options::default()), Options::parse);
+        let postgres = scheme == Scheme::Postgres;
+        let options = || match query {
+            None => Ok(Options::default()),
+            Some(query) if postgres => Options::parse(&libpq::options(query)),
+            Some(query) => Options::parse(query),
+        };
         if !scheme.is_remote() {
             return Self::local(scheme, rest, options()?);
         }
@@ -112,7 +118,12 @@ impl Url {
                 *user = "default".to_owned();
             }
         }
+        let named = if hosts.is_empty() && postgres { options()?.host } else { None };
+        let hosts = named.as_deref().unwrap_or(hosts);
         let endpoints = hosts.split(',').enumerate().map(|(index, endpoint)| {
+            if let Some(socket) = postgres.then(|| libpq::socket(endpoint, port)).flatten() {
+                return socket;
+            }
             with_port(endpoint.trim(), port).ok_or_else(|| {
                 let number = index + 1;
                 format!(
@@ -151,6 +162,15 @@ impl Url {
             None => database,
         };
         let secure = options.ssl.unwrap_or(secure);
+        if options.host.is_some() && named.is_none() {
+            return Err("there are hosts both before the path and in the option host".into());
+        }
+        if let Some((_, password)) = login.as_mut().filter(|_| postgres)
+            && options.password_file.is_none()
+        {
+            // The server may identify the user by a certificate, or by the socket.
+            password.get_or_insert_with(|| Secret::new(String::new()));
+        }
         let credentials = credentials(login, options.password_file.clone())?;
         let tls = match options.tls()? {
             Some(_) if !secure => {

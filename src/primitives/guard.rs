@@ -104,7 +104,7 @@ impl LockGuard {
     }
 
     /// What gives the lock back, for the one who does.
-    fn give_up(&self) -> Option<Attempt> {
+    pub(super) fn give_up(&self) -> Option<Attempt> {
         self.held.attempt.lock().take()
     }
 

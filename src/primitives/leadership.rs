@@ -5,7 +5,7 @@ use std::{ops::Deref, sync::Arc};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
 use crate::{
-    backend::{Rewritten, error::StoreError},
+    backend::{Rewrite, Rewritten, error::StoreError},
     error::{Error, Result},
     lost::LostReason,
     primitives::guard::{Held, LockGuard},
@@ -163,8 +163,9 @@ async fn rewrite(held: &Held, value: &[u8], version: &mut Option<u64>) -> Result
     let (session, own_key) = (&held.session, &held.own);
     let known = Mutex::new(*version);
     let request = || async {
-        let was = *known.lock();
-        match session.store.rewrite(held.ticket, &own_key.entry, value, was).await? {
+        let version = *known.lock();
+        let rewrite = Rewrite { ticket: held.ticket, entry: &own_key.entry, value, version };
+        match session.store.ask("rewrite", |store| store.rewrite(rewrite)).await? {
             Rewritten::Done(now) => *known.lock() = Some(now),
             // By an attempt whose answer was lost, or by an operator.
             Rewritten::Not(now) => {

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_tells_its_lock() {
+    fn a_directory_names_its_lock() {
         for (dir, lock) in [
             ("a", Some(("a", Kind::Mutex))),
             ("a%2Fb", Some(("a/b", Kind::Mutex))),

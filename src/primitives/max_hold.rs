@@ -20,7 +20,7 @@ pub(crate) fn checked(max_hold: Option<Duration>) -> Result<Option<Duration>> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, atomic::Ordering};
+    use std::sync::Arc;
 
     use super::*;
     use crate::{
@@ -105,7 +105,7 @@ mod tests {
     async fn the_ticket_of_one_that_held_too_long_is_not_used_again() {
         for late in [false, true] {
             let store = FakeStore::new();
-            store.keeps_old_names.store(true, Ordering::Relaxed);
+            store.change(|facts| facts.keeps_old_names = true);
             store.leave.then(0, || Ok(left()));
             let guard = held(&store).await;
             let (session, ticket) = (Arc::clone(&guard.held.session), guard.held.ticket);

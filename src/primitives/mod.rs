@@ -21,6 +21,8 @@ pub(crate) mod rwlock;
 pub(crate) mod semaphore;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) mod sql_check;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub(crate) mod sql_release;
 pub(crate) mod viewer;
 
 #[cfg(test)]

@@ -86,33 +86,59 @@ impl SqlCheck {
     }
 
     #[cfg(feature = "mysql")]
-    fn mysql(entry: &Entry) -> Option<Self> {
-        let text = crate::backend::mysql::held(entry)?.into();
-        Some(Self { dialect: SqlDialect::Mysql, text, parameters: Vec::new() })
+    fn mysql(entry: &Entry, purpose: Purpose) -> Option<Self> {
+        use crate::backend::mysql::{held, unlock};
+        let text = match purpose {
+            Purpose::Check => held(entry),
+            Purpose::Release => unlock(entry),
+        };
+        Some(Self { dialect: SqlDialect::Mysql, text: text?.into(), parameters: Vec::new() })
     }
 
     #[cfg(feature = "postgres")]
-    fn postgres(entry: &Entry) -> Option<Self> {
+    fn postgres(entry: &Entry, purpose: Purpose) -> Option<Self> {
+        use crate::backend::postgres::schema::{HELD, UNLOCK};
         let (queue, _) = entry.key.rsplit_once('/')?;
         let number = i64::try_from(entry.revision).ok()?;
+        let text = match purpose {
+            Purpose::Check => HELD,
+            Purpose::Release => UNLOCK,
+        };
         Some(Self {
             dialect: SqlDialect::Postgres,
-            text: crate::backend::postgres::schema::HELD.into(),
+            text: text.into(),
             parameters: vec![SqlParameter::Text(queue.into()), SqlParameter::Integer(number)],
         })
     }
 
     #[cfg(feature = "sqlite")]
-    fn sqlite(entry: &Entry) -> Option<Self> {
-        use crate::backend::sqlite::{key::session_of, schema::HELD, tables::now};
-        let number = i64::try_from(entry.revision).ok()?;
-        let parameters = [number, session_of(&entry.key)?, now()];
+    fn sqlite(entry: &Entry, purpose: Purpose) -> Option<Self> {
+        use crate::backend::sqlite::{
+            key::session_of,
+            schema::{HELD, UNLOCK},
+            tables::now,
+        };
+        let mut parameters = vec![i64::try_from(entry.revision).ok()?, session_of(&entry.key)?];
+        let text = match purpose {
+            Purpose::Check => HELD,
+            Purpose::Release => UNLOCK,
+        };
+        if purpose == Purpose::Check {
+            parameters.push(now());
+        }
         Some(Self {
             dialect: SqlDialect::Sqlite,
-            text: HELD.into(),
-            parameters: parameters.map(SqlParameter::Integer).into(),
+            text: text.into(),
+            parameters: parameters.into_iter().map(SqlParameter::Integer).collect(),
         })
     }
+}
+
+/// What a statement is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Check,
+    Release,
 }
 
 impl LockGuard {
@@ -139,6 +165,10 @@ impl LockGuard {
     ///   then has written nothing. The last parameter is what the clock shows at this call: make
     ///   the call in the transaction. One that was made before may let in a holder whose session is
     ///   over, but never one whose lock was given to another.
+    /// - On SQLite `synchronous` of your connection decides whether your commit outlasts a loss of
+    ///   power. `FULL`, SQLite's default, flushes it, with all that was committed before it. At
+    ///   `NORMAL` it may be undone, with all that was committed after it. No connection to the file
+    ///   may be at `OFF`.
     /// - On PostgreSQL make the check outside of savepoints (nested transactions of sqlx or
     ///   Django):
     ///   `ROLLBACK TO SAVEPOINT` releases the row locks that were taken after the savepoint. From
@@ -155,7 +185,7 @@ impl LockGuard {
     ///
     /// # Examples
     ///
-    /// With sqlx 0.8, which is no part of this crate:
+    /// With the features `sqlx-0_9` and `diesel-2` it is one call. With sqlx 0.8:
     ///
     /// ```text
     /// let check = guard.sql().expect("a guard of PostgreSQL's");
@@ -184,6 +214,17 @@ impl LockGuard {
     /// ```
     #[must_use]
     pub fn sql(&self) -> Option<SqlCheck> {
+        self.statement(Purpose::Check)
+    }
+
+    /// Whose SQL it takes.
+    #[allow(dead_code)] // Without a driver of others.
+    pub(crate) fn dialect(&self) -> Option<SqlDialect> {
+        self.sql().map(|check| check.dialect)
+    }
+
+    /// A statement of the store's that this guard is kept in. `None`: that is no SQL database.
+    pub(super) fn statement(&self, purpose: Purpose) -> Option<SqlCheck> {
         let made: &[Make] = &[
             #[cfg(feature = "mysql")]
             ("MySQL", SqlCheck::mysql),
@@ -192,7 +233,7 @@ impl LockGuard {
             #[cfg(feature = "sqlite")]
             ("SQLite", SqlCheck::sqlite),
         ];
-        made.iter().find_map(|(store, make)| make(self.entry_in(store)?))
+        made.iter().find_map(|(store, make)| make(self.entry_in(store)?, purpose))
     }
 }
 
@@ -219,7 +260,7 @@ fn renumbered(dialect: SqlDialect, text: &str, before: usize) -> String {
 }
 
 /// Of which store's entries it is made.
-type Make = (&'static str, fn(&Entry) -> Option<SqlCheck>);
+type Make = (&'static str, fn(&Entry, Purpose) -> Option<SqlCheck>);
 
 /// Why a transaction of one's own may not write.
 #[derive(Debug, thiserror::Error)]
@@ -250,6 +291,7 @@ pub enum CheckError<E> {
 }
 
 /// What a door needs of a guard, or why there is none.
+#[allow(dead_code)] // Without a driver.
 pub(crate) fn of<E>(guard: &LockGuard, asked: SqlDialect) -> Result<SqlCheck, CheckError<E>> {
     let check = guard.sql().filter(|check| check.dialect == asked);
     check.ok_or_else(|| CheckError::OtherStore {
@@ -260,6 +302,7 @@ pub(crate) fn of<E>(guard: &LockGuard, asked: SqlDialect) -> Result<SqlCheck, Ch
 }
 
 /// What a door tells of an answer.
+#[allow(dead_code)] // Without a driver.
 pub(crate) fn confirmed<E>(guard: &LockGuard, held: Result<bool, E>) -> Result<(), CheckError<E>> {
     match held {
         Ok(true) => Ok(()),

@@ -117,7 +117,7 @@ async fn calls_go_on_in_other_sessions() {
 
 /// What was lost is told by those who give it back, and by what was done under it.
 #[tokio::test(start_paused = true)]
-async fn what_was_lost_is_told_in_the_end() {
+async fn losses_are_reported_at_the_end() {
     let store = store(first);
     store
         .leave
@@ -138,7 +138,7 @@ async fn what_was_lost_is_told_in_the_end() {
 
 /// What was done stays done if the release is refused.
 #[tokio::test(start_paused = true)]
-async fn work_is_told_though_its_lock_cannot_be_given_back() {
+async fn work_is_returned_though_its_lock_cannot_be_released() {
     let store = FakeStore::new();
     joins(&store, first);
     store.leave.then(0, || Err(StoreError::Denied("no".into())));
@@ -148,7 +148,7 @@ async fn work_is_told_though_its_lock_cannot_be_given_back() {
 
 /// A queue of two parts is told when both have been seen.
 #[tokio::test(start_paused = true)]
-async fn a_queue_is_told_as_a_whole() {
+async fn a_queue_is_returned_as_a_whole() {
     let store = store(first);
     store.list.then(0, || Ok(listing(&[1], "1of1", &[])));
     store.list.then(100, || Ok(listing(&[2], "1of1", &[])));
@@ -209,7 +209,7 @@ async fn a_number_of_permits_replaces_numbers() {
 async fn visits_end() {
     let store = store(first);
     let queues = ["a", "b"].map(|name| Queue::new("/ns", name).unwrap());
-    store.watch_budget.store(100, Ordering::Relaxed);
+    store.change(|facts| facts.watch_budget = 100);
     let session = store.session().await;
     let visit = Visit::new(&session, &queues[0]).unwrap();
     assert!(Visit::new(&session, &queues[1]).is_none());
@@ -219,10 +219,10 @@ async fn visits_end() {
 
 /// What a store can tell is asked of the store.
 #[tokio::test(start_paused = true)]
-async fn what_a_store_tells_is_known() {
+async fn facts_are_asked_of_the_store() {
     let session = store(first).session().await;
     for (key, tells) in [("tells", true), ("other", false)] {
-        assert_eq!(session.store.tells_releases(&Entry::new(key, 1)), tells);
+        assert_eq!(session.store.marks_releases(&Entry::new(key, 1)), tells);
     }
 }
 

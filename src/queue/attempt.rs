@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{oneshot, watch};
 
-use super::release::{Release, Trouble, release};
+use super::{deferred_release::DeferredRelease, pending_release::PendingRelease, release::Release};
 use crate::{
     backend::{
-        Join, Joined, Standing,
+        Join, Joined, Joiner, Standing,
         error::StoreError,
         name::{Queue, Ticket},
         signature,
@@ -120,8 +120,9 @@ impl Attempt {
                 return Err(StoreError::Unavailable("its caller has gone".into()));
             }
             let (sent, joining) = (clock::now(), session.own_keys.joins());
-            let joined = session.store.enqueue(&queue, self.ticket, value, join).await?;
-            Ok((joined, sent, joining))
+            let joiner = Joiner { queue: &queue, ticket: self.ticket };
+            let joined = session.store.ask("join", |store| store.enqueue(joiner, value, join));
+            Ok((joined.await?, sent, joining))
         };
         let (joined, tries) = session.ask_while(again, request).await;
         let entered = joined.map(|(joined, sent, _joining)| self.enter(joined, sent, tries));
@@ -161,13 +162,15 @@ impl Attempt {
         let value = signature::write(&session.shared.owner);
         let queues: Vec<_> =
             attempts.iter().map(|attempt| (attempt.queue.clone(), attempt.ticket)).collect();
+        let joiners: Vec<_> =
+            queues.iter().map(|(queue, ticket)| Joiner { queue, ticket: *ticket }).collect();
         attempts.iter_mut().for_each(|attempt| attempt.stage = Stage::Sent);
         let request = || async {
             // Never closed.
             let _permit = session.join_permits.acquire().await;
             let (sent, joining) = (clock::now(), session.own_keys.joins());
-            let joined = session.store.enqueue_all(&queues, &value).await?;
-            Ok((joined, sent, joining))
+            let joined = session.store.ask("join_all", |store| store.enqueue_all(&joiners, &value));
+            Ok((joined.await?, sent, joining))
         };
         let (joined, tries) = session.ask_while(|_, _| false, request).await;
         if !matches!(joined, Ok((Some(_), ..))) && !tries.doubtful {
@@ -200,12 +203,16 @@ impl Attempt {
         let session = Arc::clone(&self.session);
         let Stage::Joined { own: old, joining } = &self.stage else { return Ok(self) };
         let (old, mut joining) = (Arc::clone(old), *joining);
-        old.replace();
+        if !old.replace() {
+            // Its time was over a moment ago: it is being deleted.
+            return Ok(self);
+        }
         // Its number makes it known where it stands.
         let to = self.queue.labelled(&format!("{label}@{}", old.entry.token));
+        let joiner = Joiner { queue: &to, ticket: self.ticket };
         let request = || {
             let store = &session.store;
-            store.relabel(&to, self.ticket, &old.entry, value)
+            store.ask("relabel", |store| store.relabel(joiner, &old.entry, value))
         };
         // As long as nobody knows which of the two keys is there, no refusal ends it: the other one
         // would be left behind.
@@ -240,8 +247,8 @@ impl Attempt {
     pub(crate) async fn release_within(mut self, patience: Duration) -> Release {
         let (progress, mut latest) = watch::channel(Release::Trying(None));
         let account = self.account.handle();
-        let Some(work) = self.start_release(progress) else { return Release::Absent };
-        let work = Carried::whole(&self.session.shared.runtime, work);
+        let Some(pending) = self.end() else { return Release::Absent };
+        let work = Carried::whole(&self.session.shared.runtime, pending.run(progress));
         let refused = async {
             let refused = latest.wait_for(|release| matches!(release, Release::Refused(_))).await;
             refused.map(|refused| refused.clone())
@@ -258,11 +265,16 @@ impl Attempt {
         }
     }
 
-    /// What there is to do to delete the key.
-    fn start_release(
-        &mut self,
-        progress: watch::Sender<Release>,
-    ) -> Option<impl Future<Output = Release> + Send + use<>> {
+    /// Leaves the release to a transaction of the user's own. `None` without a key.
+    #[allow(dead_code)] // Without a store that has transactions of its own.
+    pub(crate) fn defer_release(mut self) -> Option<DeferredRelease> {
+        let pending = self.end()?;
+        Some(DeferredRelease::new(PendingRelease { shared: true, ..pending }))
+    }
+
+    /// Ends the attempt: a guard that holds the lock by it is not valid any more. What is returned
+    /// has to delete the key.
+    fn end(&mut self) -> Option<PendingRelease> {
         let (session, ticket) = (Arc::clone(&self.session), self.ticket);
         let queue = self.queue.clone();
         let (own, joining) = match std::mem::replace(&mut self.stage, Stage::Left) {
@@ -284,22 +296,17 @@ impl Attempt {
             .is_some_and(|own| !held && own.lost_reason() == Some(LostReason::HeldTooLong));
         let account = std::mem::take(&mut self.account);
         account.let_go();
-        let releasing = session.shared.telemetry.releasing();
-        Some(async move {
-            let trouble = Trouble { progress, account: account.handle() };
-            let (release, tries) =
-                release(&session, &queue, ticket, own.as_ref(), held, &trouble).await;
-            drop(releasing);
-            account.ended(release.end());
-            session.left(&queue, ticket);
-            if joining.count == 1 && tries.count == 1 && !expired {
-                session.reuse(ticket);
-            }
-            if joining.doubtful {
-                // A request to join may yet put the key again.
-                session.claims.doubt();
-            }
-            release
+        let shared = false;
+        Some(PendingRelease {
+            session,
+            queue,
+            ticket,
+            own,
+            joining,
+            held,
+            expired,
+            shared,
+            account,
         })
     }
 }
@@ -315,8 +322,8 @@ impl Drop for Attempt {
         if matches!(self.stage, Stage::Left) {
             return;
         }
-        if let Some(work) = self.start_release(watch::Sender::new(Release::Trying(None))) {
-            self.session.shared.runtime.spawn(async move { drop(work.await) });
+        if let Some(pending) = self.end() {
+            pending.spawn();
         }
     }
 }

@@ -7,12 +7,9 @@ use tokio::sync::watch;
 use super::{
     attempt::Attempt,
     release::{self, Release, Trouble},
+    time_limit::reached,
 };
-use crate::{
-    runtime::clock::{self, sleep},
-    session::own_key::OwnKey,
-    telemetry::Handle,
-};
+use crate::{session::own_key::OwnKey, telemetry::Handle};
 
 /// A lock that is held.
 #[derive(Debug)]
@@ -32,16 +29,10 @@ pub(crate) fn hold_until(attempt: &Attempt, own: &Arc<OwnKey>, until: Duration) 
     let (queue, ticket) = (attempt.queue.clone(), attempt.ticket);
     let runtime = session.shared.runtime.clone();
     runtime.spawn(async move {
-        loop {
-            let left = until.saturating_sub(clock::now());
-            if left.is_zero() {
-                break;
-            }
-            tokio::select! {
-                biased;
-                () = own.left() => return,
-                () = sleep(left) => {}
-            }
+        tokio::select! {
+            biased;
+            () = own.left() => return,
+            () = reached(until) => {}
         }
         if !own.expire() {
             return;
@@ -55,4 +46,45 @@ pub(crate) fn hold_until(attempt: &Attempt, own: &Arc<OwnKey>, until: Duration) 
             session.claims.doubt();
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::{
+        backend::{Entry, Join, Joined, LeaveOutcome, SequencePoint, Standing, name::Queue},
+        lost::LostReason,
+        runtime::clock,
+        session::fake_store::FakeStore,
+    };
+
+    /// A hold that is over just as a downgrade begins: one of the two ends it.
+    #[tokio::test(start_paused = true)]
+    async fn expired_key_is_not_replaced() {
+        let store = FakeStore::new();
+        let entry = |number| Entry::new("/ns/a/1", number);
+        store.enqueue.then(0, move || {
+            let (standing, at) = (Standing::First, SequencePoint(1));
+            Ok(Joined::Queued { entry: entry(1), standing, at, alive: None, alone: true })
+        });
+        store.relabel.then(0, move || Ok(Some(entry(2))));
+        let left = LeaveOutcome { existed: true, successor: false, at: SequencePoint(2) };
+        store.leave.then(0, move || Ok(left));
+        let session = store.session().await;
+        let attempt = Attempt::in_session(&session, &Queue::new("/ns", "a").unwrap()).unwrap();
+        let (interest, _interested) = oneshot::channel();
+        let joined = attempt.join(Join::Always, None, interest).await.unwrap();
+        let mut attempt = joined.unwrap().attempt;
+        attempt.grant().unwrap();
+        let own = Arc::clone(attempt.own_key().unwrap());
+        hold_until(&attempt, &own, clock::now());
+        own.left().await;
+        let attempt = attempt.relabel("r", b"").await.unwrap();
+        drop(attempt.release_within(Duration::from_secs(1)).await);
+        assert!(!session.deadline.vitals().busy, "all counts are even");
+        assert!(store.asked("relabel").is_empty());
+        assert_eq!(own.lost_reason(), Some(LostReason::HeldTooLong));
+    }
 }

@@ -2,16 +2,19 @@
 
 pub(crate) mod acquire;
 pub(crate) mod attempt;
+pub(crate) mod deferred_release;
 mod evidence;
 mod failure;
 pub(crate) mod feed;
 mod hold;
 mod lock;
 pub(crate) mod mode;
+mod pending_release;
 mod poll;
 mod predecessor_watch;
 pub(crate) mod release;
 pub(crate) mod snapshot;
+mod time_limit;
 pub(crate) mod view;
 mod wait;
 mod waiter;

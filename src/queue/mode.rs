@@ -10,7 +10,7 @@
 use super::{Failure, Wait};
 use crate::{
     backend::{
-        self, Ask, Entry, Join, Listing, Member, Predecessor, Watch,
+        self, Ask, Join, Listing, Member, Predecessor, Watch,
         error::{Result, SEEMS_DEAD, StoreError},
         name::Queue,
     },
@@ -22,31 +22,28 @@ use crate::{
 pub(crate) trait Rule: Send + Sync {
     /// Decides about one that has these ahead, the first one first; `notes` are what was left for
     /// all that stand in the queue.
-    fn judge(&self, ahead: &[Member], notes: &[Box<str>]) -> Verdict;
+    fn judge(&self, ahead: &[Member], notes: &[Box<str>]) -> Admission;
 }
 
-/// What a rule says.
+/// Whether a key that joined is in.
 #[derive(Debug)]
-pub(crate) enum Verdict {
-    /// It is in.
+pub(crate) enum Admission {
     In,
     /// Not before this one is gone.
-    Behind(Entry),
+    Behind(Predecessor),
     /// Not before some of those ahead are gone, no matter which.
     Full,
     /// Never.
     Refused(Error),
+    /// The key is not there any more. A rule is never asked about such a key.
+    Evicted,
 }
 
-/// Where one stands that has joined.
-#[derive(Debug)]
-pub(crate) enum Admission {
-    In,
-    Behind(Predecessor),
-    Full,
-    Refused(Error),
-    /// Its key is not there any more.
-    Evicted,
+impl Admission {
+    /// A rule names the member to wait for, and not who is in front of that one.
+    pub(crate) fn behind(member: &Member) -> Self {
+        Self::Behind(Predecessor { entry: member.entry.clone(), first: false, seen: false })
+    }
 }
 
 impl From<backend::Standing> for Admission {
@@ -55,20 +52,6 @@ impl From<backend::Standing> for Admission {
             backend::Standing::First => Self::In,
             backend::Standing::Behind(predecessor) => Self::Behind(predecessor),
             backend::Standing::Evicted => Self::Evicted,
-        }
-    }
-}
-
-impl From<Verdict> for Admission {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::In => Self::In,
-            // A rule names the one to wait for; who is in front of that one it does not say.
-            Verdict::Behind(entry) => {
-                Self::Behind(Predecessor { entry, first: false, seen: false })
-            }
-            Verdict::Full => Self::Full,
-            Verdict::Refused(error) => Self::Refused(error),
         }
     }
 }
@@ -108,7 +91,7 @@ impl Mode<'_> {
     pub(crate) fn as_joined(self, standing: backend::Standing, alone: bool) -> Option<Admission> {
         match self {
             Self::Exclusive => Some(standing.into()),
-            Self::Shared(rule) => alone.then(|| rule.judge(&[], &[]).into()),
+            Self::Shared(rule) => alone.then(|| rule.judge(&[], &[])),
         }
     }
 
@@ -139,22 +122,22 @@ pub(crate) fn would_let_in(
     backend: &'static str,
 ) -> Result<bool, Error> {
     match rule.judge(&listing.members, &listing.notes) {
-        Verdict::In => return Ok(true),
-        Verdict::Refused(error) => return Err(error),
-        Verdict::Behind(_) | Verdict::Full if listing.seem_dead.is_empty() => return Ok(false),
-        Verdict::Behind(_) | Verdict::Full => {}
+        Admission::In => return Ok(true),
+        Admission::Refused(error) => return Err(error),
+        _ if listing.seem_dead.is_empty() => return Ok(false),
+        _ => {}
     }
     let lives = |member: &&Member| !listing.seem_dead.contains(&member.entry.key);
     let alive: Vec<_> = listing.members.iter().filter(lives).cloned().collect();
     match rule.judge(&alive, &listing.notes) {
-        Verdict::In => Err(StoreError::NotYet(SEEMS_DEAD.into()).into_public(backend)),
+        Admission::In => Err(StoreError::NotYet(SEEMS_DEAD.into()).into_public(backend)),
         _ => Ok(false),
     }
 }
 
 fn stand(rule: &dyn Rule, own: &OwnKey, listing: &Listing) -> Admission {
     match listing.members.iter().position(|member| own.is(&member.entry)) {
-        Some(position) => rule.judge(&listing.members[..position], &listing.notes).into(),
+        Some(position) => rule.judge(&listing.members[..position], &listing.notes),
         None => Admission::Evicted,
     }
 }

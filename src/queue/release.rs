@@ -5,11 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 use crate::{
-    backend::{
-        LeaveRequest,
-        error::StoreError,
-        name::{Queue, Ticket},
-    },
+    backend::{Joiner, LeaveRequest, Queue, StoreError, Ticket},
     lost::LostReason,
     session::{
         Session, Tries,
@@ -85,7 +81,8 @@ pub(super) async fn release(
             held,
             successor: successor.as_deref().map(|successor| &successor.entry),
         };
-        let left = session.store.leave(queue, ticket, leaving).await?;
+        let joiner = Joiner { queue, ticket };
+        let left = session.store.ask("leave", |store| store.leave(joiner, leaving)).await?;
         Ok((left, successor))
     };
     let again = |error: &StoreError, _| {
@@ -115,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_troubles_a_release_is_told() {
+    fn trouble_of_a_release_is_reported() {
         for (release, told) in [
             (Release::Trying(None), "no answer yet"),
             (Release::Trying(Some("timeout".into())), "timeout"),

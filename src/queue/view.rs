@@ -87,18 +87,8 @@ impl View {
         }
         // Servers do lose watch events, see `queue/lock.rs`.
         let pause = if watch { session.recheck() } else { runtime::jittered(NO_ROOM) };
-        let list = async {
-            match &mut watches.list {
-                Some(list) => list.await,
-                None => pending().await,
-            }
-        };
-        let first = async {
-            match &mut watches.first {
-                Some((_, first)) => first.await,
-                None => pending().await,
-            }
-        };
+        let list = event(watches.list.as_mut());
+        let first = event(watches.first.as_mut().map(|(_, first)| first));
         tokio::select! {
             biased;
             _ = list => watches.list = None,
@@ -140,6 +130,14 @@ impl View {
                 backoff.pause().await;
             }
         }
+    }
+}
+
+/// Returns what a watch reports; never returns without one.
+async fn event(watch: Option<&mut Watch>) -> Result<Event, StoreError> {
+    match watch {
+        Some(watch) => watch.await,
+        None => pending().await,
     }
 }
 

@@ -1,6 +1,6 @@
 //! One that has joined, and is not in.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     evidence::Evidence,
@@ -19,6 +19,9 @@ use crate::{
 /// How many may stand in a queue whose keys are read: that is a request for each on ZooKeeper. Of
 /// a longer one the names have to do.
 const FEW: usize = 16;
+
+/// How often a session looks at a queue for the sake of those who read the log, at most.
+const LOOKS: Duration = Duration::from_secs(1);
 
 /// One that has joined, and is not in.
 pub(super) struct Waiter<'a> {
@@ -66,7 +69,7 @@ impl Waiter<'_> {
     ) -> Result<Evidence> {
         let store = &self.session.store;
         let (own, ahead) = (&self.own.entry, &predecessor.entry);
-        if self.mode.is_exclusive() && (predecessor.first && seen || store.tells_releases(ahead)) {
+        if self.mode.is_exclusive() && (predecessor.first && seen || store.marks_releases(ahead)) {
             let present = self.session.ask(|| store.present(own, ahead)).await?;
             return Ok(Evidence::Looked { present, seen });
         }
@@ -103,7 +106,8 @@ impl Waiter<'_> {
     /// goes by between two looks, and only if somebody wants to know. If the store does not answer
     /// there is nothing to tell.
     pub(super) async fn tell_slow(&self) {
-        if !self.session.slow_waits.may_look() {
+        // Thousands who wait do not all look at once.
+        if !telemetry::wants_slow() || !self.session.slow_waits.is_due(LOOKS) {
             return;
         }
         let store = &self.session.store;

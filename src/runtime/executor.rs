@@ -118,16 +118,16 @@ mod tests {
         let own = Executor::own().unwrap();
         let (go, gone) = mpsc::channel::<()>();
         let (begin, begun) = mpsc::channel();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         // Goes on only when the other one has been done.
         own.spawn(async move {
             begin.send(()).unwrap();
             let went = aside(|| gone.recv_timeout(Duration::from_secs(20)).is_ok());
-            tell.send(went).unwrap();
+            sender.send(went).unwrap();
         });
         begun.recv().unwrap();
         own.spawn(async move { go.send(()).unwrap() });
-        assert!(told.recv().unwrap(), "the other one was not done meanwhile");
+        assert!(receiver.recv().unwrap(), "the other one was not done meanwhile");
         assert!(aside(|| true), "on any thread");
     }
 }

@@ -21,7 +21,7 @@ use std::{
 
 use async_task::{Builder, Runnable};
 
-use super::{executor::Executor, mutex::Mutex, process::Process, thread_local, yield_now};
+use super::{OnDrop, executor::Executor, mutex::Mutex, process::Process, thread_local, yield_now};
 
 /// So many steps a caller does for others in one poll; the library's thread does the rest. One
 /// request takes three.
@@ -172,7 +172,7 @@ impl Drop for Work {
 
 /// One poll of a caller, and what it has woken.
 pub(super) fn poll<T>(poll: impl FnOnce() -> T) -> T {
-    let _within = Within::begin();
+    let _within = within();
     let polled = poll();
     for _ in 0..STEPS {
         match next_kept() {
@@ -187,26 +187,16 @@ pub(super) fn poll<T>(poll: impl FnOnce() -> T) -> T {
 /// That the thread is within a poll: one of its own, or one in another one. What is polled there
 /// may block, as the program's own code may do in a request for a password: so its end waits for
 /// no other one.
-struct Within {
-    /// There is one around it.
-    outer: bool,
-}
-
-impl Within {
-    fn begin() -> Self {
-        Self { outer: WITHIN.with(|within| within.replace(true)) }
-    }
-}
-
-impl Drop for Within {
-    /// Also if the poll panics.
-    fn drop(&mut self) {
+fn within() -> OnDrop<impl Fn()> {
+    let outer = WITHIN.with(|within| within.replace(true));
+    // Also if the poll panics.
+    OnDrop(move || {
         WITHIN.with(|within| within.set(false));
         while let Some(task) = next_kept() {
             leave(task);
         }
-        WITHIN.with(|within| within.set(self.outer));
-    }
+        WITHIN.with(|within| within.set(outer));
+    })
 }
 
 #[cfg(test)]
@@ -230,64 +220,64 @@ mod tests {
 
     /// A task that tells on which thread it was woken, each time it is.
     fn listening(executor: &Executor) -> (Waker, mpsc::Receiver<ThreadId>) {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let slot = Arc::new(Mutex::new(None));
         let to = Arc::clone(&slot);
         let task = poll_fn(move |context| {
             *to.lock() = Some(context.waker().clone());
-            let _ = tell.send(thread::current().id());
+            let _ = sender.send(thread::current().id());
             Poll::Pending
         });
         // Its first step is over by then: what is woken in the midst of one goes on where it is.
         poll(|| Inline::new(executor.clone()).spawn(task));
-        told_by(&told);
+        waking_thread(&receiver);
         let waker = slot.lock().take().expect("polled");
-        (waker, told)
+        (waker, receiver)
     }
 
-    fn told_by(told: &mpsc::Receiver<ThreadId>) -> ThreadId {
-        told.recv_timeout(Duration::from_secs(20)).expect("it is woken")
+    fn waking_thread(receiver: &mpsc::Receiver<ThreadId>) -> ThreadId {
+        receiver.recv_timeout(Duration::from_secs(20)).expect("it is woken")
     }
 
     #[test]
     fn who_wakes_a_task_within_a_poll_does_its_work() {
         let (executor, here) = (&Executor::own().unwrap(), thread::current().id());
-        let (waker, told) = listening(executor);
+        let (waker, receiver) = listening(executor);
         poll(|| waker.wake_by_ref());
-        assert_eq!(told.try_recv(), Ok(here), "before the poll's end");
+        assert_eq!(receiver.try_recv(), Ok(here), "before the poll's end");
         waker.wake_by_ref();
-        assert_ne!(told_by(&told), here, "outside of a poll");
+        assert_ne!(waking_thread(&receiver), here, "outside of a poll");
         let elsewhere = waker.clone();
         poll(|| {
             thread::spawn(move || elsewhere.wake()).join().unwrap();
-            assert_ne!(told_by(&told), here, "not what another thread has woken");
+            assert_ne!(waking_thread(&receiver), here, "not what another thread has woken");
         });
     }
 
     #[test]
     fn a_poll_in_a_poll_waits_for_no_other() {
-        let (waker, told) = listening(&Executor::own().unwrap());
+        let (waker, receiver) = listening(&Executor::own().unwrap());
         poll(|| {
             // What was woken before it is what it waits for, perhaps.
             waker.wake_by_ref();
             poll(|| ());
-            assert_eq!(told.try_recv(), Ok(thread::current().id()));
+            assert_eq!(receiver.try_recv(), Ok(thread::current().id()));
             waker.wake_by_ref();
-            assert!(told.try_recv().is_err(), "the outer one goes on as before");
+            assert!(receiver.try_recv().is_err(), "the outer one goes on as before");
         });
-        assert_eq!(told.try_recv(), Ok(thread::current().id()));
+        assert_eq!(receiver.try_recv(), Ok(thread::current().id()));
     }
 
     #[test]
     fn a_poll_ends_whatever_it_has_woken() {
         let (executor, here) = (&Executor::own().unwrap(), thread::current().id());
         let count = Arc::new(AtomicUsize::new(0));
-        let (counted, (tell, told)) = (Arc::clone(&count), mpsc::channel());
+        let (counted, (sender, receiver)) = (Arc::clone(&count), mpsc::channel());
         poll(|| {
             // Wakes itself again and again.
             Inline::new(executor.clone()).spawn(poll_fn(move |context| {
                 if thread::current().id() != here {
-                    let _ = tell.send(thread::current().id());
+                    let _ = sender.send(thread::current().id());
                     return Poll::Ready(());
                 }
                 counted.fetch_add(1, Ordering::Relaxed);
@@ -296,13 +286,13 @@ mod tests {
             }));
         });
         assert_eq!(count.load(Ordering::Relaxed), STEPS);
-        told_by(&told);
+        waking_thread(&receiver);
     }
 
     #[test]
     fn a_panic_harms_nobody_else() {
         let (executor, here) = (&Executor::own().unwrap(), thread::current().id());
-        let (waker, told) = listening(executor);
+        let (waker, receiver) = listening(executor);
         let panicking = std::panic::catch_unwind(|| {
             poll(|| {
                 waker.wake_by_ref();
@@ -310,18 +300,18 @@ mod tests {
             })
         });
         assert!(panicking.is_err());
-        assert_ne!(told_by(&told), here, "it is the executor's again");
+        assert_ne!(waking_thread(&receiver), here, "it is the executor's again");
         let inline = Inline::new(executor.clone());
         poll(|| inline.spawn(async { panic!("a task's") }));
-        let (tell, told) = mpsc::channel();
-        poll(|| inline.spawn(async move { tell.send(thread::current().id()).unwrap() }));
-        assert_eq!(told.try_recv(), Ok(here));
+        let (sender, receiver) = mpsc::channel();
+        poll(|| inline.spawn(async move { sender.send(thread::current().id()).unwrap() }));
+        assert_eq!(receiver.try_recv(), Ok(here));
     }
 
     #[test]
     fn the_executor_does_what_is_woken_while_it_is_at_work() {
         let inline = Inline::new(Executor::own().unwrap());
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let (go, gone) = mpsc::channel::<()>();
         let (begin, begun) = mpsc::channel();
         inline.spawn(async move {
@@ -329,18 +319,18 @@ mod tests {
             gone.recv_timeout(Duration::from_secs(20)).unwrap();
         });
         begun.recv().unwrap();
-        inline.spawn(async move { tell.send(thread::current().id()).unwrap() });
+        inline.spawn(async move { sender.send(thread::current().id()).unwrap() });
         go.send(()).unwrap();
-        assert_ne!(told_by(&told), thread::current().id());
+        assert_ne!(waking_thread(&receiver), thread::current().id());
     }
 
     #[test]
     fn where_many_tasks_wait_the_executor_does_the_work() {
         let (inline, here) = (Inline::new(Executor::own().unwrap()), thread::current().id());
         let by = || {
-            let (tell, told) = mpsc::channel();
-            poll(|| inline.spawn(async move { tell.send(thread::current().id()).unwrap() }));
-            told_by(&told)
+            let (sender, receiver) = mpsc::channel();
+            poll(|| inline.spawn(async move { sender.send(thread::current().id()).unwrap() }));
+            waking_thread(&receiver)
         };
         assert_eq!(by(), here);
         let (go, _) = broadcast::channel::<()>(1);
@@ -356,9 +346,9 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let inline = Inline::new(Executor::of(runtime.handle().clone()).unwrap());
         drop(runtime);
-        let (tell, told) = mpsc::channel::<()>();
+        let (sender, receiver) = mpsc::channel::<()>();
         let (go, gone) = oneshot::channel::<()>();
-        let waits = tell.clone();
+        let waits = sender.clone();
         poll(|| {
             inline.spawn(async move {
                 let _ = gone.await;
@@ -368,12 +358,12 @@ mod tests {
         // Its end wakes the other one.
         inline.spawn(async move {
             go.send(()).unwrap();
-            tell.send(()).unwrap();
+            sender.send(()).unwrap();
         });
-        assert_eq!(told.try_recv(), Err(mpsc::TryRecvError::Disconnected));
+        assert_eq!(receiver.try_recv(), Err(mpsc::TryRecvError::Disconnected));
         // Who is within a poll does what there is to do, as ever.
-        let (tell, told) = mpsc::channel();
-        poll(|| inline.spawn(async move { tell.send(()).unwrap() }));
-        assert_eq!(told.try_recv(), Ok(()));
+        let (sender, receiver) = mpsc::channel();
+        poll(|| inline.spawn(async move { sender.send(()).unwrap() }));
+        assert_eq!(receiver.try_recv(), Ok(()));
     }
 }

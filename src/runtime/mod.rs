@@ -2,7 +2,7 @@
 //! `random`. Nothing else of the library touches it, so that a whole client can be run on a clock,
 //! an executor and a randomness that somebody else provides.
 
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) mod boot;
 pub(crate) mod carried;
 pub(crate) mod clock;
@@ -21,5 +21,5 @@ mod work;
 use std::thread_local;
 
 pub(crate) use on_drop::OnDrop;
-pub(crate) use pause::{Backoff, backoff, jittered, late, yield_now};
+pub(crate) use pause::{Backoff, Throttle, backoff, jittered, late, yield_now};
 pub(crate) use work::Runtime;

@@ -2,7 +2,11 @@
 
 use std::{future::poll_fn, task::Poll, time::Duration};
 
-use super::{clock::sleep, random};
+use super::{
+    clock::{Instant, sleep},
+    mutex::Mutex,
+    random,
+};
 
 /// The pauses of one who tries again and again: they grow from one to the next.
 #[derive(Debug, Default)]
@@ -17,6 +21,22 @@ impl Backoff {
         let pause = backoff(self.0);
         self.0 = self.0.saturating_add(1);
         pause
+    }
+}
+
+/// Lets work that many callers ask for be done at most once in an interval.
+#[derive(Debug, Default)]
+pub(crate) struct Throttle(Mutex<Option<Instant>>);
+
+impl Throttle {
+    /// Returns `true` if it has not done so within `interval`.
+    pub(crate) fn is_due(&self, interval: Duration) -> bool {
+        let mut last = self.0.lock();
+        let due = last.is_none_or(|last| last.elapsed() >= interval);
+        if due {
+            *last = Some(Instant::now());
+        }
+        due
     }
 }
 

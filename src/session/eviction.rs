@@ -22,7 +22,7 @@ use crate::{
         error::{Result, StoreError},
     },
     lost::LostReason,
-    runtime::{Backoff, Runtime, clock::sleep},
+    runtime::{Backoff, clock::sleep},
     session::{
         claims::Claims,
         deadline::Deadline,
@@ -31,7 +31,6 @@ use crate::{
         store::SessionStore,
         watch_budget::{NO_ROOM, WatchBudget},
     },
-    telemetry::Telemetry,
 };
 
 /// How long a lock is held before its own key is looked after: a shorter hold need not pay for
@@ -50,27 +49,17 @@ const AT_ONCE: usize = 32;
 /// Starts the session's one task for this, however many locks it holds. What it is to look after is
 /// added to what is returned. `recheck`: how long to trust in the watches alone.
 pub(crate) fn start(
-    runtime: &Runtime,
     store: SessionStore,
     deadline: Arc<Deadline>,
     watch_budget: Arc<WatchBudget>,
     claims: Arc<Claims>,
     recheck: Duration,
-    telemetry: Telemetry,
 ) -> Arc<Granted> {
     let granted = Arc::<Granted>::default();
     let (granted_keys, ends) = (Arc::clone(&granted), ends_with(&deadline));
     let (watch_permits, held_keys) = (Semaphore::new(AT_ONCE), HeldKeys::default());
-    let work = Work {
-        store,
-        deadline,
-        watch_budget,
-        claims,
-        recheck,
-        watch_permits,
-        held_keys,
-        telemetry,
-    };
+    let runtime = store.runtime.clone();
+    let work = Work { store, deadline, watch_budget, claims, recheck, watch_permits, held_keys };
     runtime.spawn(async move {
         work.run(granted_keys).await;
         drop(ends);
@@ -88,7 +77,6 @@ struct Work {
     /// Turns at beginning a watch.
     watch_permits: Semaphore,
     held_keys: HeldKeys,
-    telemetry: Telemetry,
 }
 
 impl Work {
@@ -111,7 +99,7 @@ impl Work {
         let _held = self.held_keys.add(&own_key);
         tokio::select! {
             biased;
-            () = self.deleted(&own_key) => tell(&own_key),
+            () = self.deleted(&own_key) => notify(&own_key),
             () = own_key.over() => {}
         }
     }
@@ -142,7 +130,7 @@ impl Work {
     async fn watched_until_deleted(&self, own_key: &OwnKey) -> bool {
         // Never closed.
         let permit = self.watch_permits.acquire().await;
-        let watched = self.store.watch_own(&own_key.entry).await;
+        let watched = self.store.ask("watch", |store| store.watch(&own_key.entry, false)).await;
         drop(permit);
         let event = match watched {
             Ok(Some(watch)) => watch.await.map(drop),
@@ -154,7 +142,8 @@ impl Work {
             return false;
         }
         // The server that sent the event has applied the deletion.
-        self.is_evicted(self.store.standing_of_own(&own_key.entry).await).unwrap_or(false)
+        let looked = self.store.ask("standing", |store| store.standing(&own_key.entry)).await;
+        self.is_evicted(looked).unwrap_or(false)
     }
 
     /// Returns `Some(true)` if a read of one key shows that it was evicted. `None`: no reply.
@@ -204,7 +193,7 @@ impl Work {
         if own_keys.is_empty() && !self.claims.is_in_doubt() {
             return;
         }
-        let found = match self.store.own_keys().await {
+        let found = match self.store.ask("own_keys", |store| store.own_keys()).await {
             Ok(found) => found,
             Err(error) => return self.note(&error),
         };
@@ -220,12 +209,14 @@ impl Work {
     async fn look_for(&self, own_keys: &[Arc<OwnKey>], found: HashSet<&str>) {
         let is_open = |own: &&Arc<OwnKey>| own.repeats || !found.contains(&*own.entry.key);
         for own_key in own_keys.iter().filter(is_open) {
-            match self.is_evicted(self.store.standing_now(&own_key.entry).await) {
+            let entry = &own_key.entry;
+            let looked = self.store.ask("standing", |store| store.standing_now(entry)).await;
+            match self.is_evicted(looked) {
                 Some(true) => {
                     if own_key.is_held() {
-                        self.telemetry.recheck_found("hold");
+                        self.store.telemetry.recheck_found("hold");
                     }
-                    tell(own_key);
+                    notify(own_key);
                 }
                 Some(false) => {}
                 // The others would hardly get one; there is another time.
@@ -239,9 +230,10 @@ impl Work {
         if !self.claims.suspects(key) {
             return Ok(());
         }
-        let Some(entry) = self.store.own_entry(key).await? else { return Ok(()) };
+        let found = self.store.ask("own_entry", |store| store.own_entry(key)).await?;
+        let Some(entry) = found else { return Ok(()) };
         if self.claims.is_stray(&entry) {
-            self.store.remove(&entry).await?;
+            self.store.ask("remove", |store| store.remove(&entry)).await?;
         }
         Ok(())
     }
@@ -249,7 +241,7 @@ impl Work {
 
 /// The key is gone. Who lets go of a lock says so before the key is deleted, so that the holder
 /// that is one still has not done it.
-fn tell(own_key: &OwnKey) {
+fn notify(own_key: &OwnKey) {
     if own_key.is_held() {
         own_key.lose(LostReason::KeyDeleted);
     }

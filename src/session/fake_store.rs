@@ -3,10 +3,7 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -70,8 +67,9 @@ impl<T> Answers<T> {
 }
 
 /// The store, and what it was asked.
+#[derive(Default)]
 pub(crate) struct FakeStore {
-    began: Instant,
+    began: Option<Instant>,
     asked: Mutex<Vec<(String, u64)>>,
     pub(crate) keep_alive: Answers<Duration>,
     pub(crate) standing: Answers<Standing>,
@@ -91,11 +89,7 @@ pub(crate) struct FakeStore {
     pub(crate) relabel: Answers<Option<Entry>>,
     pub(crate) commit: Answers<bool>,
     pub(crate) read: Answers<Option<Vec<u8>>>,
-    pub(crate) keeps_old_names: AtomicBool,
-    pub(crate) renames_relabelled: AtomicBool,
-    /// Keys are named by their tickets, and may be put late.
-    pub(crate) joins_late: AtomicBool,
-    pub(crate) watch_budget: AtomicUsize,
+    facts: Mutex<Option<Facts>>,
     /// Without any, sessions open at once.
     pub(crate) open: Answers<()>,
 }
@@ -108,36 +102,16 @@ impl fmt::Debug for FakeStore {
 
 impl FakeStore {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self {
-            began: Instant::now(),
-            asked: Mutex::default(),
-            keep_alive: Answers::default(),
-            standing: Answers::default(),
-            own_keys: Answers::default(),
-            own_entry: Answers::default(),
-            remove: Answers::default(),
-            watch: Answers::default(),
-            urgent_watch: Answers::default(),
-            ended: Answers::default(),
-            close: Answers::default(),
-            list: Answers::default(),
-            enqueue: Answers::default(),
-            enqueue_all: Answers::default(),
-            leave: Answers::default(),
-            present: Answers::default(),
-            relabel: Answers::default(),
-            commit: Answers::default(),
-            read: Answers::default(),
-            keeps_old_names: AtomicBool::new(false),
-            renames_relabelled: AtomicBool::new(false),
-            joins_late: AtomicBool::new(false),
-            watch_budget: AtomicUsize::new(usize::MAX),
-            open: Answers::default(),
-        })
+        Arc::new(Self { began: Some(Instant::now()), ..Self::default() })
+    }
+
+    /// Changes what is true of the sessions that are opened from now on.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Facts)) {
+        change(self.facts.lock().unwrap().get_or_insert(Facts::new(TTL)));
     }
 
     fn ask(&self, what: String) {
-        let after = u64::try_from(self.began.elapsed().as_millis()).unwrap();
+        let after = u64::try_from(self.began.unwrap().elapsed().as_millis()).unwrap();
         self.asked.lock().unwrap().push((what, after));
     }
 
@@ -213,7 +187,7 @@ impl LockStore for FakeStore {
 
 #[async_trait]
 impl Specifics for FakeStore {
-    fn tells_releases(&self, ahead: &Entry) -> bool {
+    fn marks_releases(&self, ahead: &Entry) -> bool {
         *ahead.key == *"tells"
     }
 
@@ -308,19 +282,9 @@ impl Backend for Opens {
         if !self.0.open.is_empty() {
             self.0.open.next().await?;
         }
-        let keeps_old_names = self.0.keeps_old_names.load(Ordering::Relaxed);
-        let renames_relabelled = self.0.renames_relabelled.load(Ordering::Relaxed);
-        let watch_budget = self.0.watch_budget.load(Ordering::Relaxed);
-        let joins_late = self.0.joins_late.load(Ordering::Relaxed);
-        let ticket_in = joins_late.then_some(Ticket::parse as _);
-        let facts = Facts {
-            keeps_old_names,
-            renames_relabelled,
-            watch_budget,
-            joins_late,
-            ticket_in,
-            ..Facts::new(TTL)
-        };
+        let facts = self.0.facts.lock().unwrap().unwrap_or(Facts::new(TTL));
+        // Where joins come late, keys are named by their tickets.
+        let facts = Facts { ticket_in: facts.joins_late.then_some(Ticket::parse as _), ..facts };
         Ok((facts, Arc::clone(&self.0) as _))
     }
 }

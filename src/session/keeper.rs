@@ -20,7 +20,6 @@ use crate::{
         OnDrop,
         clock::{self, sleep},
     },
-    telemetry::Renewals,
 };
 
 /// How many proofs of life may be under way at once: a slow link must not look like a dead one.
@@ -44,9 +43,8 @@ pub(super) async fn keep(
     store: SessionStore,
     facts: Facts,
     hurry: Arc<Notify>,
-    reported: Renewals,
 ) -> Result<()> {
-    let timing = deadline.timing;
+    let (timing, reported) = (deadline.timing, store.telemetry.renewals());
     let longest_sleep = timing.longest_sleep();
     let overlapping = if facts.one_at_a_time { 1 } else { OVERLAPPING };
     let mut renewals = FuturesUnordered::new();
@@ -73,7 +71,7 @@ pub(super) async fn keep(
                 let store = store.clone();
                 renewals.push(async move {
                     let sent = clock::now();
-                    (sent, store.renew().await)
+                    (sent, store.ask("keep_alive", |store| store.keep_alive()).await)
                 });
                 attempted = vitals.now;
                 again = again.filter(|again| *again > vitals.now);
@@ -117,7 +115,7 @@ pub(super) async fn keep(
     }
     let give_up = clock::now() + timing.closing();
     let again = |error: &StoreError, _| error.is_transient() && clock::now() < give_up;
-    match retry(again, || store.close()).await.0 {
+    match retry(again, || store.ask("close", |store| store.close())).await.0 {
         Err(StoreError::SessionGone(_)) => Ok(()),
         closed => closed,
     }

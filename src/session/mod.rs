@@ -11,7 +11,7 @@ pub(crate) mod own_key;
 pub(crate) mod own_keys;
 mod pool;
 mod process_stall;
-mod store;
+pub(crate) mod store;
 pub(crate) mod timing;
 pub(crate) mod watch_budget;
 
@@ -28,7 +28,7 @@ use crate::{
     error::Error,
     lost::LostReason,
     runtime::{
-        self, Runtime,
+        self, Runtime, Throttle,
         clock::{self, sleep, timeout},
         mutex::Mutex,
     },
@@ -36,7 +36,7 @@ use crate::{
         claims::Claims, deadline::Deadline, eviction::Granted, own_keys::OwnKeys,
         store::SessionStore, watch_budget::WatchBudget,
     },
-    telemetry::{SlowWaits, Telemetry},
+    telemetry::Telemetry,
 };
 
 pub(crate) use ask::{Tries, retry};
@@ -127,9 +127,10 @@ pub(crate) struct Session {
     pub(crate) claims: Arc<Claims>,
     /// Tickets that were used and of which nothing can come any more.
     tickets: Mutex<Vec<Ticket>>,
-    pub(crate) slow_waits: SlowWaits,
-    /// When the session last looked for notes that are no longer of use.
-    pub(crate) tidied: Mutex<Option<Duration>>,
+    /// Looks at queues for the log.
+    pub(crate) slow_waits: Throttle,
+    /// Looks for notes that are no longer of use.
+    pub(crate) tidying: Throttle,
 }
 
 impl Session {
@@ -145,13 +146,7 @@ impl Session {
         }));
         let (ended, end) = watch::channel(None);
         let hurry = Arc::<Notify>::default();
-        let keeping = keeper::keep(
-            Arc::clone(&deadline),
-            store.clone(),
-            facts,
-            Arc::clone(&hurry),
-            shared.telemetry.renewals(),
-        );
+        let keeping = keeper::keep(Arc::clone(&deadline), store.clone(), facts, Arc::clone(&hurry));
         let ends = keeper::ends_with(&deadline);
         shared.runtime.spawn(async move {
             let closed = keeping.await;
@@ -161,13 +156,11 @@ impl Session {
         let watch_budget = Arc::new(WatchBudget::new(facts.watch_budget, facts.key_budget));
         let claims = Arc::new(Claims::new(&facts));
         let granted = eviction::start(
-            &shared.runtime,
             store.clone(),
             Arc::clone(&deadline),
             Arc::clone(&watch_budget),
             Arc::clone(&claims),
             shared.recheck_interval,
-            shared.telemetry,
         );
         let joining = if shared.backend.queues() { JOINING } else { JOINING_BY_MAJORITY };
         Ok(Arc::new(Self {
@@ -183,8 +176,8 @@ impl Session {
             granted,
             claims,
             tickets: Mutex::default(),
-            slow_waits: SlowWaits::default(),
-            tidied: Mutex::default(),
+            slow_waits: Throttle::default(),
+            tidying: Throttle::default(),
         }))
     }
 

@@ -120,9 +120,12 @@ impl OwnKey {
     }
 
     /// Another key is about to be put into its place: from here on its end is not for
-    /// [`expire`](Self::expire) to bring about.
-    pub(crate) fn replace(&self) {
-        self.state.lock().replaced = true;
+    /// [`expire`](Self::expire) to bring about. Returns `false` if it is no longer held: then its
+    /// place is not to be taken.
+    pub(crate) fn replace(&self) -> bool {
+        let mut state = self.state.lock();
+        state.replaced = matches!(state.phase, Phase::Held);
+        state.replaced
     }
 
     /// Notifies the holder that its time is over. Returns `true` if the caller has to delete the
@@ -130,8 +133,7 @@ impl OwnKey {
     pub(crate) fn expire(&self) -> bool {
         let state = self.settled();
         let over = state.lost == Some(LostReason::HeldTooLong) && !state.replaced;
-        drop(state);
-        over && self.leave()
+        over && self.leave_from(state)
     }
 
     /// Settles what the clock has decided of the time for which it may be held.
@@ -156,7 +158,10 @@ impl OwnKey {
 
     /// The key is about to be deleted. Tells whether the lock was held.
     pub(crate) fn leave(&self) -> bool {
-        let mut state = self.state.lock();
+        self.leave_from(self.state.lock())
+    }
+
+    fn leave_from(&self, mut state: MutexGuard<'_, State>) -> bool {
         let held = matches!(state.phase, Phase::Held);
         state.phase = Phase::LeaveRequest;
         let watched = state.watched;

@@ -3,10 +3,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -30,7 +27,6 @@ const PATIENCE: Duration = Duration::from_millis(2);
 #[derive(Debug, Default)]
 pub(crate) struct OwnKeys {
     known: Mutex<Known>,
-    joining: AtomicUsize,
     /// There is one more.
     added: Notify,
 }
@@ -39,6 +35,15 @@ pub(crate) struct OwnKeys {
 struct Known {
     own_keys: HashMap<Arc<str>, Arc<OwnKey>>,
     ended: VecDeque<Arc<OwnKey>>,
+    /// How many are about to join.
+    joining: usize,
+}
+
+impl Known {
+    /// The place that an entry stands for.
+    fn find(&self, entry: &Entry) -> Option<Arc<OwnKey>> {
+        self.own_keys.get(&entry.key).filter(|own_key| own_key.is(entry)).map(Arc::clone)
+    }
 }
 
 impl OwnKeys {
@@ -60,8 +65,12 @@ impl OwnKeys {
     /// The same as [`find`](Self::find); waits a little for one that may have joined before, but
     /// has not heard of it yet: answers that came in one order are looked at in another.
     pub(crate) async fn find_soon(&self, entry: &Entry) -> Option<Arc<OwnKey>> {
-        let found = self.find(entry);
-        if found.is_some() || self.joining.load(Ordering::Relaxed) == 0 {
+        // At one moment: one that joined before is known by then, or still counted.
+        let (found, joining) = {
+            let known = self.known.lock();
+            (known.find(entry), known.joining)
+        };
+        if found.is_some() || joining == 0 {
             return found;
         }
         let found = async {
@@ -79,16 +88,13 @@ impl OwnKeys {
 
     /// Counts those who are about to join.
     pub(crate) fn joins(&self) -> OnDrop<impl Fn()> {
-        self.joining.fetch_add(1, Ordering::Relaxed);
-        OnDrop(|| {
-            self.joining.fetch_sub(1, Ordering::Relaxed);
-        })
+        self.known.lock().joining += 1;
+        OnDrop(|| self.known.lock().joining -= 1)
     }
 
     /// The place that an entry stands for.
     pub(crate) fn find(&self, entry: &Entry) -> Option<Arc<OwnKey>> {
-        let own_key = self.known.lock().own_keys.get(&entry.key).map(Arc::clone)?;
-        own_key.is(entry).then_some(own_key)
+        self.known.lock().find(entry)
     }
 
     /// A key is lost, though the session lives on; `false`: it is none of these yet.

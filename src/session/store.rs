@@ -5,9 +5,8 @@ use std::{sync::Arc, time::Duration};
 use super::Shared;
 use crate::{
     backend::{
-        Ask, Durability, Entry, Facts, Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Listing,
-        Present, Queue, Result, Rewrite, Rewritten, SequencePoint, Standing, Store, StoreError,
-        Ticket, ToldOfLoss, Watch, Watched, Write,
+        Ask, Durability, Entry, Facts, Listing, LossListener, Present, Queue, Result,
+        SequencePoint, Standing, Store, StoreError, Ticket, Watch, Watched, Write,
     },
     lost::LostReason,
     runtime::{Runtime, carried::Carried},
@@ -19,8 +18,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct SessionStore {
     store: Arc<dyn Store>,
-    telemetry: Telemetry,
-    runtime: Runtime,
+    pub(super) telemetry: Telemetry,
+    pub(super) runtime: Runtime,
 }
 
 async fn timed<T>(
@@ -49,23 +48,27 @@ impl SessionStore {
         Ok((facts, Self::new(store, shared.telemetry, shared.runtime.clone())))
     }
 
-    pub(super) fn new(store: Arc<dyn Store>, telemetry: Telemetry, runtime: Runtime) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, telemetry: Telemetry, runtime: Runtime) -> Self {
         Self { store, telemetry, runtime }
     }
 }
 
 /// What is asked of no server.
 impl SessionStore {
-    pub(crate) fn tells_releases(&self, ahead: &Entry) -> bool {
-        self.store.tells_releases(ahead)
+    pub(crate) fn marks_releases(&self, ahead: &Entry) -> bool {
+        self.store.marks_releases(ahead)
     }
 
     pub(super) async fn ended(&self) -> LostReason {
         self.store.ended().await
     }
 
-    pub(super) fn on_loss(&self, told: ToldOfLoss) {
-        self.store.on_loss(told);
+    pub(super) fn on_loss(&self, listener: LossListener) {
+        self.store.on_loss(listener);
+    }
+
+    pub(crate) fn was_released(&self, queue: &Queue, ticket: Ticket, entry: &Entry) {
+        self.store.was_released(queue, ticket, entry);
     }
 
     pub(crate) fn free_within(&self, queue: &Queue) -> Option<Duration> {
@@ -154,95 +157,16 @@ impl SessionStore {
     }
 }
 
-/// What the library carries on in any case.
 impl SessionStore {
-    async fn ask<T>(
-        &self,
+    /// Sends a request that the library itself drives to its end.
+    pub(crate) fn ask<'a, T, F>(
+        &'a self,
         operation: &'static str,
-        request: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        timed(self.telemetry, operation, request).await
-    }
-
-    pub(crate) async fn enqueue(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        value: &[u8],
-        join: Join,
-    ) -> Result<Joined> {
-        self.ask("join", self.store.enqueue(Joiner { queue, ticket }, value, join)).await
-    }
-
-    pub(crate) async fn enqueue_all(
-        &self,
-        queues: &[(Queue, Ticket)],
-        value: &[u8],
-    ) -> Result<Option<Vec<Joined>>> {
-        let joiners: Vec<_> =
-            queues.iter().map(|(queue, ticket)| Joiner { queue, ticket: *ticket }).collect();
-        self.ask("join_all", self.store.enqueue_all(&joiners, value)).await
-    }
-
-    pub(crate) async fn leave(
-        &self,
-        queue: &Queue,
-        ticket: Ticket,
-        leave: LeaveRequest<'_>,
-    ) -> Result<LeaveOutcome> {
-        self.ask("leave", self.store.leave(Joiner { queue, ticket }, leave)).await
-    }
-
-    pub(crate) async fn rewrite(
-        &self,
-        ticket: Ticket,
-        entry: &Entry,
-        value: &[u8],
-        version: Option<u64>,
-    ) -> Result<Rewritten> {
-        let rewrite = Rewrite { ticket, entry, value, version };
-        self.ask("rewrite", self.store.rewrite(rewrite)).await
-    }
-
-    pub(crate) async fn relabel(
-        &self,
-        to: &Queue,
-        ticket: Ticket,
-        entry: &Entry,
-        value: &[u8],
-    ) -> Result<Option<Entry>> {
-        self.ask("relabel", self.store.relabel(Joiner { queue: to, ticket }, entry, value)).await
-    }
-
-    pub(super) async fn renew(&self) -> Result<Duration> {
-        self.ask("keep_alive", self.store.keep_alive()).await
-    }
-
-    pub(super) async fn watch_own(&self, entry: &Entry) -> Result<Option<Watch>> {
-        self.ask("watch", self.store.watch(entry, false)).await
-    }
-
-    pub(super) async fn standing_of_own(&self, entry: &Entry) -> Result<Standing> {
-        self.ask("standing", self.store.standing(entry)).await
-    }
-
-    pub(super) async fn standing_now(&self, entry: &Entry) -> Result<Standing> {
-        self.ask("standing", self.store.standing_now(entry)).await
-    }
-
-    pub(super) async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
-        self.ask("own_keys", self.store.own_keys()).await
-    }
-
-    pub(super) async fn own_entry(&self, key: &str) -> Result<Option<Entry>> {
-        self.ask("own_entry", self.store.own_entry(key)).await
-    }
-
-    pub(super) async fn remove(&self, entry: &Entry) -> Result<bool> {
-        self.ask("remove", self.store.remove(entry)).await
-    }
-
-    pub(super) async fn close(&self) -> Result<()> {
-        self.ask("close", self.store.close()).await
+        request: impl FnOnce(&'a dyn Store) -> F,
+    ) -> impl Future<Output = Result<T>>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        timed(self.telemetry, operation, request(&*self.store))
     }
 }

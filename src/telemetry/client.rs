@@ -89,10 +89,10 @@ const KEEP_ALIVE: &str = "keep_alive";
 
 impl Asked {
     pub(crate) fn answered(mut self, outcome: &'static str) {
-        self.tell(outcome);
+        self.record(outcome);
     }
 
-    fn tell(&mut self, outcome: &'static str) {
+    fn record(&mut self, outcome: &'static str) {
         self.answered = true;
         let (took, labels) = (self.since.elapsed(), Labels::of(self.backend));
         let more = &[("operation", self.operation), ("outcome", outcome)];
@@ -112,7 +112,7 @@ impl Asked {
 impl Drop for Asked {
     fn drop(&mut self) {
         if !self.answered {
-            self.tell("cancelled");
+            self.record("cancelled");
         }
     }
 }
@@ -175,29 +175,5 @@ impl Renewals {
 impl Drop for Renewals {
     fn drop(&mut self) {
         self.remaining(|| None);
-    }
-}
-
-/// How often a session looks at a queue for the sake of those who read the log.
-const LOOKS: Duration = Duration::from_secs(1);
-
-/// When a session last looked for the sake of slow waits.
-#[derive(Debug, Default)]
-pub(crate) struct SlowWaits {
-    last: Mutex<Option<Instant>>,
-}
-
-impl SlowWaits {
-    /// Whether somebody wants to know, and thousands who wait do not all look at once.
-    pub(crate) fn may_look(&self) -> bool {
-        if !trace::wants_slow() {
-            return false;
-        }
-        let mut last = self.last.lock();
-        if last.is_some_and(|last| last.elapsed() < LOOKS) {
-            return false;
-        }
-        *last = Some(Instant::now());
-        true
     }
 }

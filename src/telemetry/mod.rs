@@ -21,9 +21,9 @@ pub(crate) use self::trace::not_exclusive;
 pub(crate) use self::{
     account::{Account, Accounts, Handle, Slot},
     call::Call,
-    client::{Renewals, SlowWaits, Telemetry},
+    client::Telemetry,
     kind::{Ended, Label, Opened, Primitive},
-    trace::{placed, slow_wait},
+    trace::{placed, slow_wait, wants_slow},
 };
 
 /// Somebody may listen.

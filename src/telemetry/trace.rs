@@ -195,6 +195,6 @@ mod on {
 #[cfg(feature = "redis")]
 pub(crate) use on::not_exclusive;
 pub(super) use on::{
-    Span, acquire, acquired, hold, lost, released, replaced, unconfirmed, unknown, wants_slow,
+    Span, acquire, acquired, hold, lost, released, replaced, unconfirmed, unknown,
 };
-pub(crate) use on::{placed, slow_wait};
+pub(crate) use on::{placed, slow_wait, wants_slow};

@@ -120,7 +120,7 @@ impl Sources {
     /// Of the root of the repository.
     pub(crate) fn read(root: &Path) -> Result<Self, String> {
         let mut files = Vec::new();
-        for place in ["it", "secured", "secured.rs", "forked.rs"] {
+        for place in ["it", "secured", "secured.rs"] {
             add(&mut files, &root.join("tests"), place)?;
         }
         let mut sources = Self(files);
@@ -152,9 +152,12 @@ impl Sources {
 
     pub(crate) fn need(&self, Test { binary, path }: &Test) -> Result<Need, String> {
         let alone = ["lib", "cli", "memory", "sqlite", "interleavings", "telemetry"];
-        let fork = binary == "forked" && ["memory", "sqlite"].contains(&path.as_str());
-        if fork || alone.contains(&binary.split(':').next().unwrap_or(binary)) {
+        if alone.contains(&binary.split(':').next().unwrap_or(binary)) {
             return Ok(Need::Nothing);
+        }
+        if binary == "forked" {
+            let none = ["memory", "sqlite"].contains(&path.as_str());
+            return Ok(if none { Need::Nothing } else { Need::Servers });
         }
         let (modules, name) = path.rsplit_once("::").unwrap_or((binary, path));
         let stem = modules.rsplit("::").next().unwrap_or(modules);

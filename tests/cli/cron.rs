@@ -6,7 +6,7 @@ use distlock_testkit::{backend::Backend, clock};
 use futures_util::future::join_all;
 use tempfile::TempDir;
 
-use crate::store::{Store, told};
+use crate::store::{Store, output_of};
 
 /// How many hosts there are, and how much their clocks differ.
 const HOSTS: u32 = 6;
@@ -34,9 +34,9 @@ async fn host(store: &Store, number: u32, start: u64, runs: &Path) -> Vec<u32> {
         if clock::now() - at > u64::try_from((PERIOD / 20).as_nanos()).expect("soon") {
             late.push(turn);
         }
-        let told = told(job).await;
+        let output = output_of(job).await;
         // Alone a loss of the lock is no fault of the period.
-        assert!(matches!(told.code(), 0 | 70), "host {number}, turn {turn}: {told:?}");
+        assert!(matches!(output.code(), 0 | 70), "host {number}, turn {turn}: {output:?}");
     }
     late
 }

@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 
 use crate::{
     probe::{self, Record},
-    store::{Store, Told, distlock_at, on_each_store, signal, told, until},
+    store::{Output, Store, distlock_at, on_each_store, output_of, signal, until},
 };
 
 /// How often each fault is tried.
@@ -65,7 +65,7 @@ impl Store {
         let mut holder = start(self.probe(&url, &name, "stubborn", place.path()));
         until("it runs", async || record.pids().is_some() || has_ended(&mut holder)).await;
         if record.pids().is_none() {
-            println!("it did not get as far as that: {:?}", told(holder).await);
+            println!("it did not get as far as that: {:?}", output_of(holder).await);
             return Tried::TooEarly;
         }
         let successor = start(self.probe(&self.url, &name, "successor", place.path()));
@@ -81,7 +81,7 @@ impl Store {
             Fault::CutOff => proxies.set(&Mode::Refuse),
             Fault::Stopped | Fault::Killed => {}
         }
-        let succeeded = told(successor).await;
+        let succeeded = output_of(successor).await;
         // It may lose the lock itself, before or after it has begun.
         assert!(matches!(succeeded.code(), 0 | 70), "{succeeded:?}");
         let gap = record.gap();
@@ -89,8 +89,8 @@ impl Store {
             signal(&holder, Signal::CONT);
         }
         proxies.set(&Mode::Pass);
-        let ended = told(holder).await;
-        assert!(is_told(fault, alive, &ended), "{fault:?}: {ended:?}");
+        let ended = output_of(holder).await;
+        assert!(is_reported(fault, alive, &ended), "{fault:?}: {ended:?}");
         client.close().await.expect("the store answers");
         gap.filter(|_| alive).map_or(Tried::TooEarly, Tried::Dead)
     }
@@ -126,8 +126,8 @@ fn has_ended(child: &mut Child) -> bool {
     child.try_wait().expect("it is a child").is_some()
 }
 
-/// Whether `distlock` tells what has happened.
-fn is_told(fault: Fault, alive: bool, ended: &Told) -> bool {
+/// Whether `distlock` reports the loss.
+fn is_reported(fault: Fault, alive: bool, ended: &Output) -> bool {
     match fault {
         Fault::Killed if alive => ended.status.code().is_none(),
         _ => ended.code() == 70 && ended.err.contains("was lost"),

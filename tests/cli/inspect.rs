@@ -11,7 +11,9 @@ use tokio::{
     process::{Child, ChildStdout},
 };
 
-use crate::store::{Store, Told, distlock_at, on_each_store, signal, tell, told, until};
+use crate::store::{
+    Output, Store, distlock_at, ended_by, on_each_store, output_of, run, signal, until,
+};
 
 /// A process that prints lines, one after the other.
 struct Stream {
@@ -54,7 +56,7 @@ async fn all_locks_are_listed(store: Store) {
     let _leads = client.election("d").campaign("here").await.expect("free");
     let waiter = store.distlock(&["run", "b/one", "--", "true"]).spawn().expect("it starts");
     until("it waits", async || store.queue(&client, "b/one").await == 2).await;
-    let listed = Told::objects(&store.run(&["ls", "--json"]).await.out);
+    let listed = Output::objects(&store.run(&["ls", "--json"]).await.out);
     let names = |objects: &[Value]| -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         objects.iter().map(|object| (text(&object["name"]), text(&object["kind"]))).collect()
@@ -64,20 +66,20 @@ async fn all_locks_are_listed(store: Store) {
     let one = &listed[1];
     assert_eq!((&one["waiters"], &one["holders"][0]["owner"]), (&1.into(), &client.owner().into()));
     assert_eq!(one["holders"][0]["token"], held.fencing_token().as_u64());
-    let some = Told::objects(&store.run(&["ls", "b/", "--json"]).await.out);
+    let some = Output::objects(&store.run(&["ls", "b/", "--json"]).await.out);
     assert_eq!(some.len(), 1);
     let text = store.run(&["ls", "b"]).await.out;
     assert!(text.contains("b/one") && text.contains(client.owner()), "{text}");
 
-    let queue = Told::objects(&store.run(&["queue", "b/one", "--json"]).await.out);
+    let queue = Output::objects(&store.run(&["queue", "b/one", "--json"]).await.out);
     assert_eq!(queue.len(), 2);
     assert_eq!((&queue[0]["key"], &queue[1]["position"]), (&held.key().into(), &1.into()));
     for (kind, name) in [("rw_lock", "a two"), ("semaphore", "c"), ("election", "d")] {
         let queue = store.run(&["queue", name, "--kind", kind, "--json"]).await;
-        assert_eq!(Told::objects(&queue.out).len(), 1, "{queue:?}");
+        assert_eq!(Output::objects(&queue.out).len(), 1, "{queue:?}");
     }
     client.close().await.expect("the store answers");
-    assert_eq!(told(waiter).await.code(), 0);
+    assert_eq!(output_of(waiter).await.code(), 0);
 }
 
 async fn a_queue_is_watched(store: Store) {
@@ -90,7 +92,7 @@ async fn a_queue_is_watched(store: Store) {
     stream.until(|object| length(object) == 2).await;
     guard.unlock().await.expect("the store answers");
     stream.until(|object| length(object) == 0).await;
-    assert_eq!(told(waiter).await.code(), 0);
+    assert_eq!(output_of(waiter).await.code(), 0);
     stream.end().await;
     client.close().await.expect("the store answers");
 }
@@ -117,19 +119,17 @@ async fn leaders_are_elected_and_observed(store: Store) {
     let client = store.client().await;
     let waits = async || client.election("e").queue().await.expect("an answer").len() == 2;
     until("it waits", waits).await;
-    signal(&first, Signal::TERM);
-    assert_eq!(told(first).await.code(), 143);
+    assert_eq!(ended_by(first, Signal::TERM).await.code(), 143);
     observed.until(|object| object["value"] == "two").await;
     let environment = fs::read_to_string(place.path().join("env")).expect("it ran");
     assert!(environment.contains("DISTLOCK_NAME=e\n"), "{environment}");
-    signal(&second, Signal::TERM);
-    assert_eq!(told(second).await.code(), 143);
+    assert_eq!(ended_by(second, Signal::TERM).await.code(), 143);
     assert_eq!(store.run(&["leader", "e"]).await.code(), 1);
     observed.end().await;
     client.close().await.expect("the store answers");
 }
 
-async fn a_holder_is_asked_to_let_go(store: Store) {
+async fn a_holder_is_asked_to_release(store: Store) {
     assert_eq!(store.run(&["ask", "a", "nobody is there"]).await.code(), 1);
     let client = store.client().await;
     let guard = client.mutex("a").lock().await.expect("free");
@@ -139,12 +139,12 @@ async fn a_holder_is_asked_to_let_go(store: Store) {
         store.distlock(&["ask", "a", "a deployment", "--json"]).spawn().expect("it starts");
     assert_eq!(guard.release_requested().await.reason(), "a deployment");
     guard.unlock().await.expect("the store answers");
-    let asked = told(asking).await;
+    let asked = output_of(asking).await;
     assert_eq!(asked.code(), 0, "{asked:?}");
-    let released = &Told::objects(&asked.out)[0];
+    let released = &Output::objects(&asked.out)[0];
     assert_eq!((&released["owner"], &released["released"]), (&client.owner().into(), &true.into()));
 
-    // `run` tells who asks, and why.
+    // `run` reports who asks, and why.
     let args = ["run", "a", "--json", "--", "sleep", "100"];
     let holder = store.distlock(&args).spawn().expect("it starts");
     until("it is held", async || store.queue(&client, "a").await == 1).await;
@@ -152,11 +152,10 @@ async fn a_holder_is_asked_to_let_go(store: Store) {
     let requests = async || !client.mutex("a").queue().await.expect("an answer").is_empty();
     until("it is held", requests).await;
     tokio::time::sleep(std::time::Duration::from_millis(700)).await;
-    signal(&holder, Signal::TERM);
-    let held = told(holder).await;
-    let said = Told::objects(&held.err);
+    let held = ended_by(holder, Signal::TERM).await;
+    let said = Output::objects(&held.err);
     assert!(said.iter().any(|object| object["reason"] == "another one"), "{said:?}");
-    assert_eq!(told(asking).await.code(), 0);
+    assert_eq!(output_of(asking).await.code(), 0);
     client.close().await.expect("the store answers");
 }
 
@@ -191,7 +190,7 @@ async fn permits_are_shown_and_changed(store: Store) {
     assert_eq!(store.run(&["permits", "p"]).await.out, "3\n");
     let set = store.run(&["permits", "p", "--set", "1", "--json"]).await;
     assert_eq!(set.code(), 0, "{set:?}");
-    let set = &Told::objects(&set.out)[0];
+    let set = &Output::objects(&set.out)[0];
     assert_eq!((&set["permits"], &set["before"]), (&1.into(), &3.into()));
     assert_eq!(store.run(&["permits", "p"]).await.out, "1\n");
     assert!(semaphore.try_acquire().await.expect("an answer").is_none());
@@ -203,7 +202,7 @@ async fn permits_are_shown_and_changed(store: Store) {
 async fn the_doctor_looks_at_all_of_it(store: Store) {
     let well = store.run(&["doctor", "--json"]).await;
     assert_eq!(well.code(), 0, "{well:?}");
-    let checks = Told::objects(&well.out);
+    let checks = Output::objects(&well.out);
     let found = |check: &str| checks.iter().filter(|object| object["check"] == check).count();
     assert_eq!(found("server"), 3);
     assert_eq!(found("version"), 4, "three servers and distlock");
@@ -216,14 +215,14 @@ async fn the_doctor_looks_at_all_of_it(store: Store) {
 
     let scheme = store.backend.scheme();
     let nowhere = format!("{scheme}://u:geheim@127.0.0.1:1?connect_timeout=300ms");
-    let ill = tell(distlock_at(&nowhere, &["doctor"])).await;
+    let ill = run(distlock_at(&nowhere, &["doctor"])).await;
     assert_eq!(ill.code(), 69, "{ill:?}");
     assert!(ill.out.contains("firewall") && !format!("{ill:?}").contains("geheim"), "{ill:?}");
     let one = store.backend.url_with_users();
     let (_, hosts) = one.split_once("://").expect("a URL");
     let nobody = format!("{scheme}://{hosts}/cli-nobody");
     if store.backend == distlock_testkit::backend::Backend::Etcd {
-        let refused = tell(distlock_at(&nobody, &["doctor"])).await;
+        let refused = run(distlock_at(&nobody, &["doctor"])).await;
         assert!(matches!(refused.code(), 1 | 77), "{refused:?}");
         assert!(refused.out.contains("BAD"), "{refused:?}");
     }
@@ -266,7 +265,7 @@ on_each_store!(
     all_locks_are_listed,
     a_queue_is_watched,
     leaders_are_elected_and_observed,
-    a_holder_is_asked_to_let_go,
+    a_holder_is_asked_to_release,
     a_key_is_deleted_by_hand,
     permits_are_shown_and_changed,
     the_doctor_looks_at_all_of_it,
@@ -275,19 +274,19 @@ on_each_store!(
 
 #[tokio::test]
 async fn completions_and_the_manual_need_no_store() {
-    let run = async |args: &[&str]| {
+    let printed = async |args: &[&str]| {
         let mut command = distlock_at("", args);
         command.env_remove("DISTLOCK_URL");
-        let told = tell(command).await;
-        assert_eq!(told.code(), 0, "{told:?}");
-        told.out
+        let output = run(command).await;
+        assert_eq!(output.code(), 0, "{output:?}");
+        output.out
     };
     for (shell, sign) in [("bash", "complete -F"), ("zsh", "#compdef"), ("fish", "complete -c")] {
-        let text = run(&["completions", shell]).await;
+        let text = printed(&["completions", shell]).await;
         assert!(text.contains(sign) && text.contains("once-per"), "{shell}: {text}");
         assert!(!text.contains("__guardian"), "{shell} shows what is hidden");
     }
-    let manual = run(&["man"]).await;
+    let manual = printed(&["man"]).await;
     for word in [".TH", "once\\-per", "DISTLOCK_TOKEN", "69  no server", "doctor", "Exit codes"] {
         assert!(manual.contains(word), "no {word} in {manual}");
     }

@@ -20,11 +20,11 @@ const PERIOD: Duration = Duration::from_millis(4);
 /// No test takes longer.
 const LIFE: Duration = Duration::from_secs(120);
 
-/// How `distlock` is told to run such a copy.
+/// How `distlock` is made to run such a copy.
 pub(crate) fn command(role: &str, place: &Path) -> (Vec<String>, [(&'static str, String); 2]) {
     let program = env::current_exe().expect("this program").display().to_string();
     let arguments =
-        ["probe::lives_as_told", "--exact", "--nocapture", "--quiet"].map(str::to_owned);
+        ["probe::plays_its_role", "--exact", "--nocapture", "--quiet"].map(str::to_owned);
     let environment = [(ROLE, role.to_owned()), (PLACE, place.display().to_string())];
     ([vec![program], arguments.to_vec()].concat(), environment)
 }
@@ -75,7 +75,7 @@ pub(crate) fn lives(pid: u32) -> bool {
 
 /// Not a test of its own, but what such a copy does.
 #[test]
-fn lives_as_told() {
+fn plays_its_role() {
     let (Ok(role), Ok(place)) = (env::var(ROLE), env::var(PLACE)) else { return };
     let place = PathBuf::from(place);
     match role.as_str() {

@@ -1,4 +1,4 @@
-//! `distlock run`: what the command gets, what it is told, and the codes that come back.
+//! `distlock run`: what the command gets, how it ends, and the codes that come back.
 
 use std::{fs, time::Duration};
 
@@ -9,7 +9,10 @@ use tokio::{io::AsyncWriteExt, process::Child};
 
 use crate::{
     probe,
-    store::{Store, Told, distlock_at, on_each_store, signal, tell, told, until, until_written},
+    store::{
+        Output, Store, distlock_at, ended_by, on_each_store, output_of, run, signal, until,
+        until_written,
+    },
 };
 
 /// A command that writes a file and then waits to be ended.
@@ -19,7 +22,12 @@ fn sitting(place: &TempDir) -> String {
 
 impl Store {
     /// `distlock` with a command that runs by now.
-    async fn holding(&self, place: &TempDir, args: &[&str]) -> Child {
+    async fn holding(&self, args: &[&str]) -> Child {
+        self.holding_in(&TempDir::new().expect("a folder"), args).await
+    }
+
+    /// `distlock` with a command that has written its process id to `there` in this folder.
+    async fn holding_in(&self, place: &TempDir, args: &[&str]) -> Child {
         let sitting = sitting(place);
         let args = [&["run"], args, &["--", "sh", "-c", &sitting]].concat();
         let child = self.distlock(&args).spawn().expect("it starts");
@@ -46,14 +54,14 @@ async fn the_command_gets_its_input_and_its_environment(store: Store) {
     let mut input = child.stdin.take().expect("it is piped");
     input.write_all(b"some input\n").await.expect("it is read");
     drop(input);
-    let told = told(child).await;
-    assert_eq!(told.code(), 3, "{told:?}");
-    assert_eq!(told.err, "", "nobody asked for more");
-    let mut lines = told.out.lines();
+    let output = output_of(child).await;
+    assert_eq!(output.code(), 3, "{output:?}");
+    assert_eq!(output.err, "", "nobody asked for more");
+    let mut lines = output.out.lines();
     assert_eq!(lines.next(), Some("some input"));
     let value = |name: &str| {
-        let line = told.out.lines().find_map(|line| line.strip_prefix(&format!("{name}=")));
-        line.unwrap_or_else(|| panic!("no {name}: {told:?}")).to_owned()
+        let line = output.out.lines().find_map(|line| line.strip_prefix(&format!("{name}=")));
+        line.unwrap_or_else(|| panic!("no {name}: {output:?}")).to_owned()
     };
     assert_eq!(value("DISTLOCK_NAME"), "env");
     assert!(value("DISTLOCK_TOKEN").parse::<u64>().is_ok_and(|token| token > 0));
@@ -71,17 +79,16 @@ async fn the_command_s_end_is_the_exit_code(store: Store) {
         (&["distlock-has-no-such-command"], 127),
         (&["/etc/passwd"], 126),
     ] {
-        let told = store.run(&[&["run", "code", "--"], command].concat()).await;
-        assert_eq!(told.code(), code, "{command:?}: {told:?}");
+        let output = store.run(&[&["run", "code", "--"], command].concat()).await;
+        assert_eq!(output.code(), code, "{command:?}: {output:?}");
     }
     // No shell.
-    let told = store.run(&["run", "code", "--", "echo", "$HOME", ";", "*"]).await;
-    assert_eq!(told.out, "$HOME ; *\n");
+    let output = store.run(&["run", "code", "--", "echo", "$HOME", ";", "*"]).await;
+    assert_eq!(output.out, "$HOME ; *\n");
 }
 
-async fn a_busy_lock_is_told(store: Store) {
-    let place = TempDir::new().expect("a folder");
-    let holder = store.holding(&place, &["busy"]).await;
+async fn a_busy_lock_is_reported(store: Store) {
+    let holder = store.holding(&["busy"]).await;
     for (args, code) in [
         (&["-n"][..], 75),
         (&["-w", "200ms"], 75),
@@ -90,14 +97,13 @@ async fn a_busy_lock_is_told(store: Store) {
         (&["-w", "0s", "--conflict-exit-code", "0"], 0),
     ] {
         let args = [&["run", "busy"], args, &["--", "echo", "run"]].concat();
-        let told = store.run(&args).await;
-        assert_eq!((told.code(), &*told.out), (code, ""), "{told:?}");
-        assert!(told.err.contains("busy is held by another"), "{told:?}");
+        let output = store.run(&args).await;
+        assert_eq!((output.code(), &*output.out), (code, ""), "{output:?}");
+        assert!(output.err.contains("busy is held by another"), "{output:?}");
     }
     let client = store.client().await;
     assert_eq!(store.queue(&client, "busy").await, 1, "something was left behind");
-    signal(&holder, Signal::TERM);
-    assert_eq!(told(holder).await.code(), 143);
+    assert_eq!(ended_by(holder, Signal::TERM).await.code(), 143);
     assert_eq!(store.queue(&client, "busy").await, 0, "something was left behind");
     client.close().await.expect("the store answers");
 }
@@ -106,11 +112,10 @@ async fn signals_are_passed_on(store: Store) {
     let signals =
         [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
     for passed in signals {
-        let place = TempDir::new().expect("a folder");
-        let holder = store.holding(&place, &["signals"]).await;
-        signal(&holder, passed);
-        assert_eq!(told(holder).await.code(), 128 + passed.as_raw(), "{passed:?}");
+        let holder = store.holding(&["signals"]).await;
+        assert_eq!(ended_by(holder, passed).await.code(), 128 + passed.as_raw(), "{passed:?}");
 
+        let place = TempDir::new().expect("a folder");
         let there = place.path().join("trap");
         let number = passed.as_raw();
         let script = format!(
@@ -120,8 +125,7 @@ async fn signals_are_passed_on(store: Store) {
         let args = ["run", "signals", "--", "sh", "-c", &script];
         let holder = store.distlock(&args).spawn().expect("it starts");
         until_written(&there).await;
-        signal(&holder, passed);
-        assert_eq!(told(holder).await.code(), 7, "{passed:?}");
+        assert_eq!(ended_by(holder, passed).await.code(), 7, "{passed:?}");
     }
 }
 
@@ -141,47 +145,41 @@ async fn what_is_ignored_stays_ignored(store: Store) {
     until_written(&there).await;
     signal(&holder, Signal::HUP);
     fs::write(end, "now").expect("it is written");
-    assert_eq!(told(holder).await.code(), 8);
+    assert_eq!(output_of(holder).await.code(), 8);
 }
 
 async fn signals_end_the_wait(store: Store) {
-    let place = TempDir::new().expect("a folder");
-    let holder = store.holding(&place, &["wait"]).await;
+    let holder = store.holding(&["wait"]).await;
     let client = store.client().await;
     for ending in [Signal::TERM, Signal::INT, Signal::HUP, Signal::USR1] {
         let waiter = store.waiting("wait", &[]).await;
-        signal(&waiter, ending);
-        assert_eq!(told(waiter).await.code(), 128 + ending.as_raw(), "{ending:?}");
+        assert_eq!(ended_by(waiter, ending).await.code(), 128 + ending.as_raw(), "{ending:?}");
         assert_eq!(store.queue(&client, "wait").await, 1, "something was left behind");
     }
     client.close().await.expect("the store answers");
-    signal(&holder, Signal::TERM);
-    told(holder).await;
+    ended_by(holder, Signal::TERM).await;
 }
 
-async fn those_who_wait_hear_of_it_if_they_asked(store: Store) {
-    let place = TempDir::new().expect("a folder");
-    let holder = store.holding(&place, &["log"]).await;
+async fn waiting_is_logged_if_asked_for(store: Store) {
+    let holder = store.holding(&["log"]).await;
     let args = ["run", "log", "-w", "1s", "--", "true"];
-    let told_nothing = store.run(&args).await;
-    assert!(!told_nothing.err.contains("waits for"), "{told_nothing:?}");
+    let silent = store.run(&args).await;
+    assert!(!silent.err.contains("waits for"), "{silent:?}");
     let args = ["run", "log", "-w", "1s", "--wait-log", "100ms", "--", "true"];
     let lines = store.run(&args).await;
     assert!(lines.err.contains("waits for log, at place 1 of the queue; "), "{lines:?}");
     let args = ["run", "log", "--json", "-w", "1s", "--wait-log", "100ms", "--", "true"];
-    let objects = Told::objects(&store.run(&args).await.err);
+    let objects = Output::objects(&store.run(&args).await.err);
     let waiting = objects.iter().find(|object| object["event"] == "waiting").expect("it waits");
     assert_eq!(waiting["place"], 1);
     assert_eq!(objects.last().expect("one")["event"], "busy");
-    signal(&holder, Signal::TERM);
-    told(holder).await;
-    let objects = Told::objects(&store.run(&["run", "log", "--json", "--", "true"]).await.err);
+    ended_by(holder, Signal::TERM).await;
+    let objects = Output::objects(&store.run(&["run", "log", "--json", "--", "true"]).await.err);
     let events: Vec<_> = objects.iter().map(|object| object["event"].as_str()).collect();
     assert_eq!(events, [Some("granted"), Some("started"), Some("ended")]);
 }
 
 async fn kinds_of_locks_exclude_as_they_should(store: Store) {
-    let places = [(); 4].map(|()| TempDir::new().expect("a folder"));
     let busy = async |args: &[&str]| {
         let args = [&["run"], args, &["-n", "--", "true"]].concat();
         match store.run(&args).await.code() {
@@ -190,26 +188,26 @@ async fn kinds_of_locks_exclude_as_they_should(store: Store) {
             code => panic!("{args:?}: {code}"),
         }
     };
-    let reader = store.holding(&places[0], &["a", "--shared"]).await;
+    let reader = store.holding(&["a", "--shared"]).await;
     assert!(!busy(&["a", "--shared"]).await);
     assert!(busy(&["a", "--exclusive"]).await);
-    let permits = store.holding(&places[1], &["b", "--permits", "2/3"]).await;
+    let permits = store.holding(&["b", "--permits", "2/3"]).await;
     assert!(!busy(&["b", "--permits", "1/3"]).await);
     assert!(busy(&["b", "--permits", "2/3"]).await);
     // The smaller number counts.
     assert!(busy(&["b", "--permits", "2/4"]).await);
-    let all = store.holding(&places[2], &["--all", "c,d"]).await;
+    let all = store.holding(&["--all", "c,d"]).await;
     assert!(busy(&["c"]).await && busy(&["d"]).await);
     assert!(busy(&["e", "--all", "d"]).await);
     assert!(!busy(&["e", "--all", "f"]).await);
     for holder in [reader, permits, all] {
-        signal(&holder, Signal::TERM);
-        assert_eq!(told(holder).await.code(), 143);
+        assert_eq!(ended_by(holder, Signal::TERM).await.code(), 143);
     }
     assert!(!busy(&["a", "--exclusive"]).await);
     assert!(!busy(&["--all", "c,d,e"]).await);
-    let told = store.run(&["run", "--all", "c,d", "--", "sh", "-c", "echo $DISTLOCK_TOKEN"]).await;
-    assert_eq!(told.out.trim().split(',').count(), 2, "{told:?}");
+    let output =
+        store.run(&["run", "--all", "c,d", "--", "sh", "-c", "echo $DISTLOCK_TOKEN"]).await;
+    assert_eq!(output.out.trim().split(',').count(), 2, "{output:?}");
 }
 
 async fn the_lock_is_held_at_least_so_long(store: Store) {
@@ -228,7 +226,7 @@ async fn the_lock_is_held_at_least_so_long(store: Store) {
     until("it is held", async || store.queue(&client, "least").await == 1).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     signal(&held, Signal::TERM);
-    let code = told(held).await.code();
+    let code = output_of(held).await.code();
     assert!(code == 4 || code == 143, "{code}");
     client.close().await.expect("the store answers");
 }
@@ -243,8 +241,8 @@ async fn nothing_that_was_started_is_left(store: Store) {
         one = one.display(),
         other = other.display(),
     );
-    let told = store.run(&["run", "left", "--ttl", "3s", "--", "sh", "-c", &script]).await;
-    assert_eq!(told.code(), 5, "{told:?}");
+    let output = store.run(&["run", "left", "--ttl", "3s", "--", "sh", "-c", &script]).await;
+    assert_eq!(output.code(), 5, "{output:?}");
     for left in [one, other] {
         let pid = fs::read_to_string(left).expect("it ran").trim().parse().expect("a number");
         assert!(!probe::lives(pid), "{pid} lives");
@@ -253,7 +251,7 @@ async fn nothing_that_was_started_is_left(store: Store) {
 
 async fn a_dead_guardian_takes_the_command_with_it(store: Store) {
     let place = TempDir::new().expect("a folder");
-    let holder = store.holding(&place, &["guardian"]).await;
+    let holder = store.holding_in(&place, &["guardian"]).await;
     let there = fs::read_to_string(place.path().join("there")).expect("it runs");
     let pid: u32 = there.trim().parse().expect("a number");
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
@@ -261,23 +259,23 @@ async fn a_dead_guardian_takes_the_command_with_it(store: Store) {
         stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
     let guardian = guardian.and_then(Pid::from_raw).expect("a parent");
     kill_process(guardian, Signal::KILL).expect("it is ours");
-    let told = told(holder).await;
-    assert_eq!(told.code(), 70, "{told:?}");
-    assert!(told.err.contains("its guardian was killed"), "{told:?}");
+    let output = output_of(holder).await;
+    assert_eq!(output.code(), 70, "{output:?}");
+    assert!(output.err.contains("its guardian was killed"), "{output:?}");
     assert!(!probe::lives(pid));
 }
 
-async fn a_lost_lock_ends_the_command_and_is_told(store: Store) {
+async fn a_lost_lock_ends_the_command_and_is_reported(store: Store) {
     let place = TempDir::new().expect("a folder");
     let record = place.path().join("lost");
     let on_lost = format!("sh -c 'echo \"$DISTLOCK_NAME: $DISTLOCK_LOST\" >{}'", record.display());
-    let holder = store.holding(&place, &["lost", "--on-lost", &on_lost]).await;
+    let holder = store.holding_in(&place, &["lost", "--on-lost", &on_lost]).await;
     let client = store.client().await;
     let key = client.mutex("lost").holder().await.expect("an answer").expect("it is held");
     client.close().await.expect("the store answers");
     let broken = store.run(&["break", key.key(), "--yes"]).await;
     assert_eq!(broken.code(), 0, "{broken:?}");
-    let ended = told(holder).await;
+    let ended = output_of(holder).await;
     assert_eq!(ended.code(), 70, "{ended:?}");
     assert!(ended.err.contains("lost was lost: somebody deleted its key"), "{ended:?}");
     assert_eq!(fs::read_to_string(&record).expect("it ran"), "lost: somebody deleted its key\n");
@@ -299,10 +297,10 @@ async fn a_command_may_end_in_order_before_the_deadline(store: Store) {
     let holder = distlock_at(&url, &args).spawn().expect("it starts");
     until_written(&there).await;
     proxies.set(&Mode::Blackhole);
-    let ended = told(holder).await;
+    let ended = output_of(holder).await;
     assert_eq!(ended.code(), 70, "{ended:?}");
     assert_eq!(fs::read_to_string(end).expect("it had the time"), "in order\n");
-    let objects = Told::objects(&ended.err);
+    let objects = Output::objects(&ended.err);
     assert_eq!(objects.last().expect("one")["event"], "lost", "{objects:?}");
 }
 
@@ -318,16 +316,15 @@ async fn a_period_is_cleared_by_hand(store: Store) {
     assert_eq!(run().await.code(), 9);
     let again = run().await;
     assert_eq!((again.code(), again.out.as_str()), (0, ""), "{again:?}");
-    let place = TempDir::new().expect("a folder");
-    let holder = store.holding(&place, &["daily"]).await;
+    let holder = store.holding(&["daily"]).await;
     assert_eq!(store.run(&["clear", "daily"]).await.code(), 75);
     signal(&holder, Signal::TERM);
     let cleared = store.run(&["clear", "daily", "-w", "20s", "--json"]).await;
     assert_eq!(cleared.code(), 0, "{cleared:?}");
-    assert_eq!(Told::objects(&cleared.out)[0]["cleared"], true);
+    assert_eq!(Output::objects(&cleared.out)[0]["cleared"], true);
     assert_eq!(run().await.out, "ran\n");
     assert_eq!(run().await.out, "");
-    assert_eq!(told(holder).await.code(), 143);
+    assert_eq!(output_of(holder).await.code(), 143);
 }
 
 /// The command hangs while its store answers.
@@ -339,22 +336,22 @@ async fn a_command_that_hangs_is_killed_after_max_hold(store: Store) {
     let holder = store.distlock(&args).spawn().expect("it starts");
     let pid = until_written(&there).await;
     let next = store.waiting("hangs", &["--wait", "30s"]).await;
-    let next = told(next).await;
+    let next = output_of(next).await;
     assert_eq!(next.code(), 0, "{next:?}");
     let pid = Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process");
     assert!(rustix::process::test_kill_process(pid).is_err(), "it runs next to its successor");
-    let held = told(holder).await;
+    let held = output_of(holder).await;
     assert_eq!(held.code(), 70, "{held:?}");
-    let objects = Told::objects(&held.err);
+    let objects = Output::objects(&held.err);
     let lost = objects.last().expect("one");
     assert_eq!(lost["event"], "lost", "{objects:?}");
     assert!(lost["reason"].as_str().is_some_and(|text| text.contains("--max-hold")), "{lost}");
     // A command that ends before is not affected.
-    let told = store.run(&["run", "ends", "--max-hold", "10s", "--", "true"]).await;
-    assert_eq!(told.code(), 0, "{told:?}");
+    let output = store.run(&["run", "ends", "--max-hold", "10s", "--", "true"]).await;
+    assert_eq!(output.code(), 0, "{output:?}");
 }
 
-async fn wrong_usage_is_told_before_anything_is_sent(store: Store) {
+async fn wrong_usage_is_reported_before_anything_is_sent(store: Store) {
     for args in [
         &["run", "a"][..],
         &["run", "--", "true"],
@@ -371,16 +368,16 @@ async fn wrong_usage_is_told_before_anything_is_sent(store: Store) {
         &["no-such-command"],
         &[],
     ] {
-        let told = store.run(args).await;
-        assert_eq!(told.code(), 64, "{args:?}: {told:?}");
-        assert!(!told.err.is_empty() && told.out.is_empty(), "{args:?}: {told:?}");
+        let output = store.run(args).await;
+        assert_eq!(output.code(), 64, "{args:?}: {output:?}");
+        assert!(!output.err.is_empty() && output.out.is_empty(), "{args:?}: {output:?}");
     }
     let mut command = store.distlock(&["run", "a", "--local", "--", "true"]);
     // These say where a user's own locks are.
     command.env_remove("HOME").env_remove("XDG_STATE_HOME");
-    let told = tell(command).await;
-    assert_eq!(told.code(), 64);
-    assert!(told.err.contains("HOME"), "{told:?}");
+    let output = run(command).await;
+    assert_eq!(output.code(), 64);
+    assert!(output.err.contains("HOME"), "{output:?}");
     let misplaced = store.run(&["ls", "a", "etcd://root:geheim@h"]).await;
     assert_eq!(misplaced.code(), 64);
     assert!(!misplaced.err.contains("geheim"), "{misplaced:?}");
@@ -390,27 +387,27 @@ async fn wrong_usage_is_told_before_anything_is_sent(store: Store) {
     for command in ["run", "elect"] {
         let help = store.run(&[command, "--help"]).await;
         for code in ["64", "69", "70", "71", "75", "77", "126", "127"] {
-            assert!(help.out.contains(code), "{command} does not tell of {code}");
+            assert!(help.out.contains(code), "{command} does not mention {code}");
         }
     }
 }
 
-async fn a_store_that_is_not_there_or_refuses_is_told(store: Store) {
+async fn an_unreachable_or_refusing_store_is_reported(store: Store) {
     let scheme = store.backend.scheme();
     // Nobody listens at that port.
     let nowhere = format!("{scheme}://root:geheim@127.0.0.1:1?connect_timeout=500ms");
-    let told = tell(distlock_at(&nowhere, &["run", "a", "--", "true"])).await;
-    assert_eq!(told.code(), 69, "{told:?}");
-    assert!(!format!("{told:?}").contains("geheim"), "{told:?}");
+    let output = run(distlock_at(&nowhere, &["run", "a", "--", "true"])).await;
+    assert_eq!(output.code(), 69, "{output:?}");
+    assert!(!format!("{output:?}").contains("geheim"), "{output:?}");
     let url = store.backend.url_with_users();
     servers::endpoints(&url).await;
     let (scheme, hosts) = url.split_once("://").expect("a URL");
     let (user, password) = user(store.backend);
     let of = |password: &str| format!("{scheme}://{user}:{password}@{hosts}{}", store.namespace);
     let args = ["run", "a", "--json", "--", "true"];
-    let right = tell(distlock_at(&of(password), &args)).await;
+    let right = run(distlock_at(&of(password), &args)).await;
     assert_eq!(right.code(), 0, "{right:?}");
-    let wrong = tell(distlock_at(&of("geheim"), &args)).await;
+    let wrong = run(distlock_at(&of("geheim"), &args)).await;
     assert_eq!(wrong.code(), 77, "{wrong:?}");
     assert!(!format!("{wrong:?}").contains("geheim"), "{wrong:?}");
 }
@@ -429,14 +426,14 @@ async fn the_command_does_not_get_the_password(store: Store) {
     let args = ["--url-file", &file, "run", "a", "--json", "--", "sh", "-c", script];
     let mut command = store.distlock(&args);
     command.env_remove("DISTLOCK_URL");
-    let from_file = tell(command).await;
+    let from_file = run(command).await;
     let from_environment =
-        tell(distlock_at(&url, &["run", "a", "--json", "--", "sh", "-c", script])).await;
-    for told in [from_file, from_environment] {
-        assert_eq!(told.code(), 0, "{told:?}");
+        run(distlock_at(&url, &["run", "a", "--json", "--", "sh", "-c", script])).await;
+    for output in [from_file, from_environment] {
+        assert_eq!(output.code(), 0, "{output:?}");
         let plain = format!("DISTLOCK_URL={scheme}://{hosts}{}\n", store.namespace);
-        assert!(told.out.contains(&plain), "{told:?}");
-        assert!(!format!("{told:?}").contains(password), "{told:?}");
+        assert!(output.out.contains(&plain), "{output:?}");
+        assert!(!format!("{output:?}").contains(password), "{output:?}");
     }
 }
 
@@ -451,20 +448,20 @@ fn user(backend: Backend) -> (&'static str, &'static str) {
 on_each_store!(
     the_command_gets_its_input_and_its_environment,
     the_command_s_end_is_the_exit_code,
-    a_busy_lock_is_told,
+    a_busy_lock_is_reported,
     signals_are_passed_on,
     what_is_ignored_stays_ignored,
     signals_end_the_wait,
-    those_who_wait_hear_of_it_if_they_asked,
+    waiting_is_logged_if_asked_for,
     kinds_of_locks_exclude_as_they_should,
     the_lock_is_held_at_least_so_long,
     nothing_that_was_started_is_left,
     a_dead_guardian_takes_the_command_with_it,
-    a_lost_lock_ends_the_command_and_is_told,
+    a_lost_lock_ends_the_command_and_is_reported,
     a_command_may_end_in_order_before_the_deadline,
     a_period_is_cleared_by_hand,
     a_command_that_hangs_is_killed_after_max_hold,
-    wrong_usage_is_told_before_anything_is_sent,
-    a_store_that_is_not_there_or_refuses_is_told,
+    wrong_usage_is_reported_before_anything_is_sent,
+    an_unreachable_or_refusing_store_is_reported,
     the_command_does_not_get_the_password,
 );

@@ -43,8 +43,8 @@ impl Store {
     }
 
     /// The same, up to its end.
-    pub(crate) async fn run(&self, args: &[&str]) -> Told {
-        tell(self.distlock(args)).await
+    pub(crate) async fn run(&self, args: &[&str]) -> Output {
+        run(self.distlock(args)).await
     }
 
     pub(crate) async fn client(&self) -> Client {
@@ -59,7 +59,7 @@ impl Store {
 
 /// `distlock` with this URL and these arguments. It is killed when it is dropped.
 pub(crate) fn distlock_at(url: &str, args: &[&str]) -> Command {
-    // What was started with `&` or `nohup` has been told to ignore some of these, as is all that it
+    // What was started with `&` or `nohup` ignores some of these, as is all that it
     // starts; the command honours that.
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,QUIT", env!("CARGO_BIN_EXE_distlock")]);
@@ -68,15 +68,15 @@ pub(crate) fn distlock_at(url: &str, args: &[&str]) -> Command {
     command
 }
 
-/// How a process ended, and what it said.
+/// How a process ended, and what it printed.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Output {
     pub(crate) status: ExitStatus,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Told {
+impl Output {
     pub(crate) fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| panic!("{self:?}"))
     }
@@ -88,20 +88,26 @@ impl Told {
     }
 }
 
-pub(crate) async fn tell(mut command: Command) -> Told {
-    told(command.spawn().expect("it starts")).await
+pub(crate) async fn run(mut command: Command) -> Output {
+    output_of(command.spawn().expect("it starts")).await
 }
 
-pub(crate) async fn told(child: Child) -> Told {
+pub(crate) async fn output_of(child: Child) -> Output {
     let output = tokio::time::timeout(LONG, child.wait_with_output()).await;
     let output = output.expect("it ends in time").expect("it is a child");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    Told { status: output.status, out: text(output.stdout), err: text(output.stderr) }
+    Output { status: output.status, out: text(output.stdout), err: text(output.stderr) }
 }
 
 pub(crate) fn signal(child: &Child, signal: Signal) {
     let pid = child.id().and_then(|id| Pid::from_raw(id.try_into().expect("a number")));
     kill_process(pid.expect("it runs"), signal).expect("it is ours");
+}
+
+/// Sends it a signal, and waits for its end.
+pub(crate) async fn ended_by(child: Child, sent: Signal) -> Output {
+    signal(&child, sent);
+    output_of(child).await
 }
 
 /// Returns when it is so.
@@ -123,25 +129,16 @@ pub(crate) async fn until_written(path: &Path) -> String {
 /// The tests of a file, for each store.
 macro_rules! on_each_store {
     ($($name:ident),* $(,)?) => {
-        mod etcd {
+        $crate::store::on_each_store! { etcd: Etcd { $($name)* } }
+        $crate::store::on_each_store! { zookeeper: ZooKeeper { $($name)* } }
+    };
+    ($store:ident: $backend:ident { $($name:ident)* }) => {
+        mod $store {
             $(
                 #[tokio::test]
                 async fn $name() {
-                    let store = $crate::store::Store::start(
-                        distlock_testkit::backend::Backend::Etcd,
-                    );
-                    super::$name(store.await).await;
-                }
-            )*
-        }
-        mod zookeeper {
-            $(
-                #[tokio::test]
-                async fn $name() {
-                    let store = $crate::store::Store::start(
-                        distlock_testkit::backend::Backend::ZooKeeper,
-                    );
-                    super::$name(store.await).await;
+                    let backend = distlock_testkit::backend::Backend::$backend;
+                    super::$name($crate::store::Store::start(backend).await).await;
                 }
             )*
         }

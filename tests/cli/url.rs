@@ -5,7 +5,7 @@ use std::{env, fs, path::Path, process::Stdio};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::store::{Told, tell};
+use crate::store::{Output, run};
 
 /// `distlock` in the environment that cron gives a job: a home, a path, and no URL.
 fn by_cron(home: &Path, args: &[&str]) -> Command {
@@ -20,8 +20,8 @@ fn homes() -> [TempDir; 2] {
     [(); 2].map(|()| TempDir::new().expect("a folder"))
 }
 
-async fn run_in(home: &TempDir, args: &[&str]) -> Told {
-    tell(by_cron(home.path(), args)).await
+async fn run_in(home: &TempDir, args: &[&str]) -> Output {
+    run(by_cron(home.path(), args)).await
 }
 
 /// With a store of its own on each host, each of them would run the job.
@@ -34,10 +34,10 @@ async fn run_without_a_url_runs_on_no_host() {
         &["ls"],
     ] {
         for home in homes() {
-            let told = run_in(&home, command).await;
-            assert_eq!((told.code(), told.out.as_str()), (64, ""), "{told:?}");
+            let output = run_in(&home, command).await;
+            assert_eq!((output.code(), output.out.as_str()), (64, ""), "{output:?}");
             for source in ["--url", "--url-file", "DISTLOCK_URL", "/etc/distlock/url", "--local"] {
-                assert!(told.err.contains(source), "{source}: {told:?}");
+                assert!(output.err.contains(source), "{source}: {output:?}");
             }
             let files: Vec<_> = fs::read_dir(home.path()).expect("it is there").collect();
             assert!(files.is_empty(), "{files:?}");
@@ -50,8 +50,8 @@ async fn local_locks_are_those_of_one_user() {
     let [one, other] = homes();
     let args = ["run", "job", "--local", "--once-per", "1h", "--", "echo", "it runs"];
     for (home, out) in [(&one, "it runs\n"), (&one, ""), (&other, "it runs\n")] {
-        let told = run_in(home, &args).await;
-        assert_eq!((told.code(), told.out.as_str()), (0, out), "{told:?}");
+        let output = run_in(home, &args).await;
+        assert_eq!((output.code(), output.out.as_str()), (0, out), "{output:?}");
     }
     assert!(one.path().join(".local/state/distlock/locks.db").exists());
 }

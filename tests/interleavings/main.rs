@@ -1,12 +1,20 @@
-//! What threads do at once, by thousands of schedules each: up to three times, chosen at random, a
-//! thread has to wait where it could go on (<https://doi.org/10.1145/1736020.1736040>).
+//! What threads do at once.
 
 mod carried;
+mod deadline;
+mod eviction;
 mod inline;
+mod own_keys;
+mod schedules;
 
-const SCHEDULES: usize = 2_000;
-const PREEMPTIONS: usize = 3;
+use schedules::Schedules;
 
-fn explore(scenario: fn()) {
-    shuttle::check_pct(scenario, SCHEDULES, PREEMPTIONS);
+/// Every schedule there is.
+const ALL: usize = usize::MAX;
+
+/// Runs a scenario by every schedule with at most so many preemptions.
+fn explore(scenario: fn(), preemptions: usize) {
+    let runner = shuttle::Runner::new(Schedules::with(preemptions), shuttle::Config::default());
+    let schedules = runner.run(scenario);
+    assert!(schedules > 100, "there is something to choose in every scenario: {schedules}");
 }

@@ -106,7 +106,7 @@ fn a_guard_may_be_dropped_on_another_thread() {
 }
 
 #[test]
-fn a_thread_that_waits_for_the_loss_is_told() {
+fn a_thread_that_waits_for_the_loss_is_notified() {
     in_time(|| {
         let client = connect("lost");
         let guard = client.mutex("a").lock().wait().unwrap();
@@ -134,7 +134,7 @@ fn a_thread_that_waits_for_the_loss_is_told() {
 }
 
 #[test]
-fn run_says_whether_the_lock_was_held_to_the_end() {
+fn run_returns_whether_the_lock_was_held_to_the_end() {
     let client = connect("run");
     let guard = client.mutex("a").lock().wait().unwrap();
     let done = guard.run_blocking(|held| {
@@ -354,7 +354,7 @@ fn close_ends_all_waiting() {
 }
 
 #[test]
-fn what_cannot_be_is_told() {
+fn bad_settings_are_refused() {
     assert!(matches!(Client::connect("nonsense").wait(), Err(Error::InvalidUrl { .. })));
     let error =
         Client::builder("memory://blocking-bad").namespace("locks").connect().wait().unwrap_err();

@@ -120,7 +120,7 @@ async fn free_locks_are_taken_in_one_request() {
 }
 
 #[tokio::test]
-async fn operators_are_told_whether_there_was_a_key() {
+async fn deletes_return_whether_there_was_a_key() {
     let space = Space::named("operator");
     assert!(!space.delete("/distlock/a/x"));
     assert!(!space.expire_session("/distlock/a/x"));

@@ -40,7 +40,7 @@ async fn hours_go_by_in_no_time() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told() -> Result<()> {
+async fn a_loss_notifies_its_holder() -> Result<()> {
     let client = Client::connect("memory://paused-loss").await?;
     let space = Space::named("paused-loss");
     let guard = client.mutex("m").lock().await?;

@@ -52,7 +52,7 @@ async fn passwords_go_without_tls_to_this_machine_alone() {
 
 /// Not a connection is made.
 #[tokio::test]
-async fn what_cannot_be_is_told_at_once() {
+async fn bad_settings_are_refused_before_anything_is_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let etcd = || Client::builder(format!("etcd://{address}"));

@@ -15,7 +15,7 @@ use distlock_testkit::{
 use zookeeper_client as zk;
 
 use crate::{
-    common::{SOON, chain, close, connected, eventually, refused, take_turn, within},
+    common::{SOON, chain, close, connected, eventually, refused, release, take_turn, within},
     folder::Folder,
     own_etcd::{NAME, OwnEtcd, PASSWORD},
     own_zookeeper::OwnZooKeeper,
@@ -187,8 +187,7 @@ async fn a_client_of_etcd_has_its_password_replaced() {
     folder.replace(&[("password", "third-s3cret")]);
     goes_on(&by_callback, &called, TTL + Duration::from_secs(1)).await;
     goes_on(&by_file, &filed, Duration::from_secs(1)).await;
-    called.unlock().await.unwrap();
-    filed.unlock().await.unwrap();
+    release([called, filed]).await;
     let old = refused(builder.credentials("app", PASSWORD)).await;
     assert!(matches!(old, Error::Denied { .. }), "{}", chain(&old));
     close([by_callback, by_file]).await;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use distlock_testkit::telemetry::Told;
+use distlock_testkit::telemetry::Signal;
 
 use super::listener::{Listener, all};
 
@@ -30,8 +30,8 @@ fn names(kind: &str, name: &str, unit: &str) -> Vec<String> {
 #[tokio::test]
 async fn the_dashboard_and_the_alerts_name_metrics_that_there_are() {
     drop(Listener::new("dashboard").client().await);
-    let described = all().into_iter().filter_map(|told| match told {
-        Told::Described(kind, name, unit) => Some(names(kind, &name, &unit)),
+    let described = all().into_iter().filter_map(|signal| match signal {
+        Signal::Described(kind, name, unit) => Some(names(kind, &name, &unit)),
         _ => None,
     });
     let described: BTreeSet<_> = described.collect();

@@ -1,4 +1,4 @@
-//! Collects what is told, and counts it.
+//! Collects the signals of this process, and counts them.
 
 use std::{
     cell::Cell,
@@ -7,15 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{Builder, Client};
-use distlock_testkit::telemetry::{Fields, Told, listen};
+use distlock::{Builder, Client, LockGuard};
+use distlock_testkit::telemetry::{Fields, Signal, listen};
 use tokio::time::sleep;
 
-/// All that was told in this process so far.
-static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
+/// All signals of this process so far.
+static SIGNALS: Mutex<Vec<Signal>> = Mutex::new(Vec::new());
 
-fn told() -> MutexGuard<'static, Vec<Told>> {
-    TOLD.lock().unwrap_or_else(PoisonError::into_inner)
+fn signals() -> MutexGuard<'static, Vec<Signal>> {
+    SIGNALS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 type Visitor = Box<dyn Fn() + Send>;
@@ -39,7 +39,7 @@ thread_local! {
     static VISITING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What is told during a visit causes no other.
+/// A signal during a visit causes no other.
 fn visit() {
     if !VISITING.replace(true) {
         visitors().iter().for_each(|visitor| visitor());
@@ -47,7 +47,7 @@ fn visit() {
     }
 }
 
-/// What is told of the locks of one test, by the name of its store, with which all of their names
+/// The signals of the locks of one test, by the name of its store, with which all of their names
 /// begin; and of its sessions, if no other test has the same backend.
 pub(crate) struct Listener {
     pub(crate) name: &'static str,
@@ -58,7 +58,7 @@ impl Listener {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
             let listening = listen(|it| {
-                told().push(it);
+                signals().push(it);
                 visit();
             });
             listening.for_life();
@@ -66,8 +66,7 @@ impl Listener {
         Self { name }
     }
 
-    /// From now on those who tell something have to put up with a listener that does this at once.
-    /// Until what this returns is dropped.
+    /// Until what this returns is dropped, every signal calls a listener that does this at once.
     pub(crate) fn visitor(&self, visitor: impl Fn() + Send + 'static) -> Visiting {
         visitors().push(Box::new(visitor));
         Visiting
@@ -88,23 +87,23 @@ impl Listener {
         format!("{}-{name}", self.name)
     }
 
-    /// All that was told of this test's locks.
-    pub(crate) fn told(&self) -> Vec<Told> {
+    /// All signals of this test's locks.
+    pub(crate) fn signals(&self) -> Vec<Signal> {
         let of = |fields: &Fields, key| fields.get(key).is_some_and(|it| it.starts_with(self.name));
-        let ours = |it: &&Told| match it {
-            Told::Counted(_, labels, _)
-            | Told::Changed(_, labels, _)
-            | Told::Set(_, labels, _)
-            | Told::Measured(_, labels, _) => of(labels, "lock"),
-            Told::Described(..) => false,
-            Told::Opened(_, fields) | Told::Closed(_, fields) | Told::Logged(_, _, fields, _) => {
-                of(fields, "name")
-            }
+        let ours = |it: &&Signal| match it {
+            Signal::Counted(_, labels, _)
+            | Signal::Changed(_, labels, _)
+            | Signal::Set(_, labels, _)
+            | Signal::Measured(_, labels, _) => of(labels, "lock"),
+            Signal::Described(..) => false,
+            Signal::Opened(_, fields)
+            | Signal::Closed(_, fields)
+            | Signal::Logged(_, _, fields, _) => of(fields, "name"),
         };
-        told().iter().filter(ours).cloned().collect()
+        signals().iter().filter(ours).cloned().collect()
     }
 
-    /// How often it was told what: the numbers of values of histograms, the sums of counters, and
+    /// The signals, counted: the numbers of values of histograms, the sums of counters, and
     /// the last and the highest value of gauges; how many spans were closed, how many are open, and
     /// the log.
     pub(crate) fn counts(&self) -> BTreeMap<String, i64> {
@@ -112,14 +111,14 @@ impl Listener {
         let mut add = |what: String, by: i64| *counts.entry(what).or_default() += by;
         let mut highest = BTreeMap::<String, i64>::new();
         let mut now = BTreeMap::<String, i64>::new();
-        for it in self.told() {
+        for it in self.signals() {
             match it {
-                Told::Counted(name, labels, by) => add(line(&name, &labels), by as i64),
-                Told::Measured(name, labels, value) => {
+                Signal::Counted(name, labels, by) => add(line(&name, &labels), by as i64),
+                Signal::Measured(name, labels, value) => {
                     assert!((0.0..60.0).contains(&value), "{name} is not in seconds: {value}");
                     add(line(&name, &labels), 1);
                 }
-                Told::Changed(name, labels, by) => {
+                Signal::Changed(name, labels, by) => {
                     let line = line(&name, &labels);
                     let now = now.entry(line.clone()).or_default();
                     *now += by as i64;
@@ -127,10 +126,10 @@ impl Listener {
                     let highest = highest.entry(line).or_default();
                     *highest = (*highest).max(*now);
                 }
-                Told::Set(name, ..) => panic!("{name} is not of a lock"),
-                Told::Described(..) => {}
-                Told::Opened(name, _) => add(format!("open {name}"), 1),
-                Told::Closed(name, fields) => {
+                Signal::Set(name, ..) => panic!("{name} is not of a lock"),
+                Signal::Described(..) => {}
+                Signal::Opened(name, _) => add(format!("open {name}"), 1),
+                Signal::Closed(name, fields) => {
                     add(format!("open {name}"), -1);
                     let field = |key| fields.get(key).map_or("-", String::as_str);
                     let token = if fields.contains_key("token") { " token" } else { "" };
@@ -145,7 +144,7 @@ impl Listener {
                         1,
                     );
                 }
-                Told::Logged(level, message, fields, _) => {
+                Signal::Logged(level, message, fields, _) => {
                     let message = message.split(':').next().unwrap_or_default().to_owned();
                     let reason = fields.get("reason").map_or("", String::as_str);
                     add(format!("{level} {message} {reason}").trim().to_owned(), 1);
@@ -162,7 +161,7 @@ impl Listener {
         counts
     }
 
-    /// Waits until exactly this has been told.
+    /// Waits until exactly these have been emitted.
     pub(crate) async fn expect(&self, expected: &[(&str, i64)]) {
         let expected: BTreeMap<_, _> =
             expected.iter().map(|(what, count)| ((*what).to_owned(), *count)).collect();
@@ -179,14 +178,30 @@ impl Listener {
     }
 }
 
-/// All that was told of a backend, whatever the lock.
-pub(crate) fn all() -> Vec<Told> {
-    told().clone()
+/// A listener, and a client of its own that holds a lock.
+pub(crate) async fn locked(name: &'static str) -> (Listener, Client, LockGuard) {
+    locked_with(name, |builder| builder).await
+}
+
+/// A listener, and a client with these settings that holds a lock.
+pub(crate) async fn locked_with(
+    name: &'static str,
+    adjust: impl FnOnce(Builder) -> Builder,
+) -> (Listener, Client, LockGuard) {
+    let listener = Listener::new(name);
+    let client = adjust(listener.builder()).connect().await.expect("connected");
+    let guard = client.mutex(listener.lock("a")).lock().await.expect("granted");
+    (listener, client, guard)
+}
+
+/// All signals of a backend, whatever the lock.
+pub(crate) fn all() -> Vec<Signal> {
+    signals().clone()
 }
 
 /// The first of that kind.
-pub(crate) fn first(is: impl Fn(&Told) -> bool) -> Option<Told> {
-    told().iter().find(|it| is(it)).cloned()
+pub(crate) fn first(is: impl Fn(&Signal) -> bool) -> Option<Signal> {
+    signals().iter().find(|it| is(it)).cloned()
 }
 
 /// A metric with its labels, but for the lock's and the backend's.

@@ -1,5 +1,5 @@
-//! A recorder and a subscriber are the user's code, and may use the library: nothing is told while
-//! a lock of the library's is held.
+//! A recorder and a subscriber are the user's code, and may use the library: nothing is emitted
+//! while a lock of the library's is held.
 
 use std::{
     pin::pin,
@@ -38,14 +38,14 @@ fn poll_once<T>(future: impl Future<Output = T>) {
 /// One that waited for itself would never come to its end.
 #[test]
 fn listeners_may_use_the_library() {
-    let (done, told) = mpsc::channel();
+    let (done, ended) = mpsc::channel();
     thread::spawn(move || {
         let listener = Listener::new("reentrant");
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(scenes(&listener));
         done.send(()).unwrap();
     });
-    told.recv_timeout(Duration::from_secs(60)).expect("it waits for nobody");
+    ended.recv_timeout(Duration::from_secs(60)).expect("it waits for nobody");
 }
 
 /// A session may end on a busy machine; then it is tried again.

@@ -1,22 +1,22 @@
-//! What is told of sessions and requests, of slow waits, and of writes that were refused.
+//! The signals of sessions and requests, of slow waits, and of writes that were refused.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use distlock::{Error, memory::Space};
-use distlock_testkit::telemetry::Told;
+use distlock_testkit::telemetry::Signal;
 use tokio::time::sleep;
 
-use super::listener::{Listener, all, first};
+use super::listener::{Listener, all, first, locked, locked_with};
 
-/// Waits until something of this kind was told.
-async fn wait_for(what: &str, is: impl Fn(&Told) -> bool) -> Told {
+/// Waits for a signal of this kind.
+async fn wait_for(what: &str, is: impl Fn(&Signal) -> bool) -> Signal {
     for _ in 0..2000 {
-        if let Some(told) = first(&is) {
-            return told;
+        if let Some(signal) = first(&is) {
+            return signal;
         }
         sleep(Duration::from_millis(5)).await;
     }
-    panic!("it is never told: {what}; {:#?}", all());
+    panic!("it is never emitted: {what}; {:#?}", all());
 }
 
 #[tokio::test]
@@ -31,8 +31,8 @@ async fn a_slow_wait_names_the_holder() {
         let mutex = client.mutex(&name);
         async move { mutex.lock().await.unwrap() }
     });
-    let slow = |told: &Told| match told {
-        Told::Logged(level, message, fields, spans) => {
+    let slow = |signal: &Signal| match signal {
+        Signal::Logged(level, message, fields, spans) => {
             message == "still waiting for the lock"
                 && level == "INFO"
                 && fields["name"] == name
@@ -50,14 +50,12 @@ async fn a_slow_wait_names_the_holder() {
 
 #[tokio::test]
 async fn a_session_that_is_replaced() {
-    let listener = Listener::new("replaced");
-    let client = listener.client().await;
-    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    let (listener, client, guard) = locked("replaced").await;
     Space::named("replaced").expire_session(guard.key());
     guard.lost().await;
     client.mutex(listener.lock("a")).lock().await.unwrap().unlock().await.unwrap();
-    let warning = |told: &Told| match told {
-        Told::Logged(level, message, ..) => {
+    let warning = |signal: &Signal| match signal {
+        Signal::Logged(level, message, ..) => {
             level == "WARN"
                 && message.starts_with("another session replaces one that was lost")
                 && message.ends_with("the server says that the session is over")
@@ -66,8 +64,8 @@ async fn a_session_that_is_replaced() {
     };
     wait_for("that it was replaced", warning).await;
     for reason in ["first", "replaced"] {
-        let opened = |told: &Told| {
-            matches!(told, Told::Counted(name, labels, 1)
+        let opened = |signal: &Signal| {
+            matches!(signal, Signal::Counted(name, labels, 1)
                 if name == "distlock.session.opened" && labels["reason"] == reason)
         };
         wait_for(reason, opened).await;
@@ -76,14 +74,12 @@ async fn a_session_that_is_replaced() {
 
 #[tokio::test]
 async fn a_write_that_is_refused() {
-    let listener = Listener::new("refused");
-    let client = listener.client().await;
-    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    let (_listener, _client, guard) = locked("refused").await;
     guard.put("/state", "one").await.unwrap();
     Space::named("refused").delete(guard.key());
     assert!(matches!(guard.put("/state", "two").await, Err(Error::Lost { .. })));
-    let rejected = |told: &Told| {
-        matches!(told, Told::Counted(name, labels, 1)
+    let rejected = |signal: &Signal| {
+        matches!(signal, Signal::Counted(name, labels, 1)
             if name == "distlock.write.rejected" && labels["reason"] == "key_deleted")
     };
     wait_for("that it was refused", rejected).await;
@@ -91,24 +87,24 @@ async fn a_write_that_is_refused() {
 
 #[tokio::test]
 async fn proofs_of_life() {
-    let listener = Listener::new("kept");
     // It must not end before the store is away, on a machine that does much else.
-    let builder = listener.builder().session_ttl(Duration::from_secs(3));
-    let client = builder.request_timeout(Duration::from_millis(500)).connect().await.unwrap();
-    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
-    let proved = |told: &Told| {
-        matches!(told, Told::Measured(name, labels, _)
+    let (_listener, _client, guard) = locked_with("kept", |builder| {
+        builder.session_ttl(Duration::from_secs(3)).request_timeout(Duration::from_millis(500))
+    })
+    .await;
+    let proved = |signal: &Signal| {
+        matches!(signal, Signal::Measured(name, labels, _)
             if name == "distlock.keepalive.duration" && labels["outcome"] == "ok")
     };
     wait_for("a proof of life", proved).await;
-    let remaining = |told: &Told| {
-        matches!(told, Told::Set(name, _, left)
+    let remaining = |signal: &Signal| {
+        matches!(signal, Signal::Set(name, _, left)
             if name == "distlock.session.remaining" && *left > 0.0 && *left < 3.0)
     };
     wait_for("how long the session lives", remaining).await;
     Space::named("kept").set_reachable(false);
-    let failed = |told: &Told| {
-        matches!(told, Told::Counted(name, labels, 1)
+    let failed = |signal: &Signal| {
+        matches!(signal, Signal::Counted(name, labels, 1)
             if name == "distlock.keepalive.failures" && labels.contains_key("reason"))
     };
     wait_for("that it failed", failed).await;
@@ -117,13 +113,11 @@ async fn proofs_of_life() {
 
 #[tokio::test]
 async fn requests_and_releases() {
-    let listener = Listener::new("requests");
-    let client = listener.client().await;
-    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    let (_listener, _client, guard) = locked("requests").await;
     guard.unlock().await.unwrap();
     for operation in ["open", "join", "leave"] {
-        let asked = |told: &Told| {
-            matches!(told, Told::Measured(name, labels, _)
+        let asked = |signal: &Signal| {
+            matches!(signal, Signal::Measured(name, labels, _)
                 if name == "distlock.store.request.duration"
                     && labels["operation"] == operation
                     && labels["outcome"] == "ok")
@@ -131,22 +125,22 @@ async fn requests_and_releases() {
         wait_for(operation, asked).await;
     }
     for by in [1.0, -1.0] {
-        let pending = |told: &Told| {
-            matches!(told, Told::Changed(name, _, change)
+        let pending = |signal: &Signal| {
+            matches!(signal, Signal::Changed(name, _, change)
                 if name == "distlock.release.pending" && *change == by)
         };
         wait_for("a release", pending).await;
     }
 }
 
-/// Each metric has a unit and a meaning, and none is told that has not.
+/// Each metric has a unit and a meaning, and none is emitted that has not.
 #[tokio::test]
 async fn metrics_are_described() {
     let listener = Listener::new("described");
     drop(listener.client().await);
     let mut described = BTreeSet::new();
-    for told in all() {
-        if let Told::Described(_, name, unit) = told {
+    for signal in all() {
+        if let Signal::Described(_, name, unit) = signal {
             assert_eq!(unit == "seconds", seconds(&name), "{name}");
             described.insert(name);
         }
@@ -169,11 +163,11 @@ async fn metrics_are_described() {
     ];
     let names: BTreeSet<_> = names.map(|name| format!("distlock.{name}")).into();
     assert_eq!(described, names);
-    for told in all() {
-        if let Told::Counted(name, ..)
-        | Told::Changed(name, ..)
-        | Told::Set(name, ..)
-        | Told::Measured(name, ..) = told
+    for signal in all() {
+        if let Signal::Counted(name, ..)
+        | Signal::Changed(name, ..)
+        | Signal::Set(name, ..)
+        | Signal::Measured(name, ..) = signal
         {
             assert!(names.contains(&name), "{name}");
         }

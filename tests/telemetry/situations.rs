@@ -1,17 +1,17 @@
-//! A table of situations, and what is told of each: all of it, and nothing twice.
+//! A table of situations, and the signals of each: all of them, and none twice.
 
 use std::time::Duration;
 
 use distlock::{Error, LostReason, memory::Space};
 use tokio::time::{sleep, timeout};
 
-use super::listener::Listener;
+use super::listener::{Listener, locked, locked_with};
 
 const A_WHILE: Duration = Duration::from_millis(50);
 /// In which one that waits surely knows its place, on a busy machine, too.
 const LONG_ENOUGH: Duration = Duration::from_secs(1);
 
-/// What is told of one mutex that was locked at once and let go of.
+/// The signals of one mutex that was locked at once and released.
 const LOCKED_AND_RELEASED: &[(&str, i64)] = &[
     ("acquire.duration acquired mutex", 1),
     ("hold.duration released mutex", 1),
@@ -41,9 +41,7 @@ async fn locked_and_dropped() {
 
 #[tokio::test]
 async fn an_unlock_that_is_dropped() {
-    let listener = Listener::new("forsaken");
-    let client = listener.client().await;
-    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    let (listener, _client, guard) = locked("forsaken").await;
     Space::named("forsaken").set_reachable(false);
     timeout(A_WHILE, guard.unlock()).await.unwrap_err();
     Space::named("forsaken").set_reachable(true);
@@ -54,7 +52,7 @@ async fn an_unlock_that_is_dropped() {
 async fn calls_that_bring_nothing() {
     let listener = Listener::new("nothing");
     let (client, other) = (listener.client().await, listener.client().await);
-    // Of which nothing is told.
+    // Which emits nothing.
     let held = other.mutex("held").lock().await.unwrap();
     let name = listener.lock("a");
     let guard = other.mutex(&name).lock().await.unwrap();
@@ -87,7 +85,7 @@ async fn calls_that_bring_nothing() {
     drop((guard, held));
 }
 
-/// What is told of a mutex that was lost, with what the reason adds.
+/// The signals of a mutex that was lost, with what the reason adds.
 fn lost(lines: [&'static str; 2]) -> Vec<(&'static str, i64)> {
     let lost = [
         ("acquire.duration acquired mutex", 1),
@@ -104,36 +102,30 @@ fn lost(lines: [&'static str; 2]) -> Vec<(&'static str, i64)> {
 /// As soon as it is known, though nobody asks; and not once more when somebody does.
 #[tokio::test]
 async fn lost_with_its_session() {
-    let listener = Listener::new("expired");
-    let client = listener.client().await;
-    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    let (listener, _client, guard) = locked("expired").await;
     Space::named("expired").expire_session(guard.key());
-    let told = lost(["lost mutex session_expired", "WARN lost session_expired"]);
-    listener.expect(&told).await;
+    let expected = lost(["lost mutex session_expired", "WARN lost session_expired"]);
+    listener.expect(&expected).await;
     assert_eq!(guard.lost().await, LostReason::SessionExpired);
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
-    listener.expect(&told).await;
+    listener.expect(&expected).await;
 }
 
 #[tokio::test]
 async fn lost_by_an_operators_delete() {
-    let listener = Listener::new("deleted");
-    let client = listener.client().await;
-    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    let (listener, _client, guard) = locked("deleted").await;
     Space::named("deleted").delete(guard.key());
-    let told = lost(["lost mutex key_deleted", "WARN lost key_deleted"]);
-    listener.expect(&told).await;
+    let expected = lost(["lost mutex key_deleted", "WARN lost key_deleted"]);
+    listener.expect(&expected).await;
     drop(guard);
     sleep(A_WHILE).await;
-    listener.expect(&told).await;
+    listener.expect(&expected).await;
 }
 
 /// The one that unlocks it finds out.
 #[tokio::test]
 async fn lost_before_anybody_has_noticed() {
-    let listener = Listener::new("unnoticed");
-    let client = listener.client().await;
-    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    let (listener, _client, guard) = locked("unnoticed").await;
     Space::named("unnoticed").delete(guard.key());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     listener.expect(&lost(["lost mutex key_deleted", "WARN lost key_deleted"])).await;
@@ -141,10 +133,8 @@ async fn lost_before_anybody_has_noticed() {
 
 #[tokio::test]
 async fn lost_at_the_deadline() {
-    let listener = Listener::new("silent");
-    let builder = listener.builder().session_ttl(Duration::from_millis(300));
-    let client = builder.connect().await.unwrap();
-    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    let (listener, _client, guard) =
+        locked_with("silent", |builder| builder.session_ttl(Duration::from_millis(300))).await;
     Space::named("silent").set_reachable(false);
     listener.expect(&lost(["lost mutex deadline_passed", "WARN lost deadline_passed"])).await;
     drop(guard);
@@ -153,9 +143,7 @@ async fn lost_at_the_deadline() {
 /// Nobody need be warned.
 #[tokio::test]
 async fn lost_by_closing_the_client() {
-    let listener = Listener::new("closed");
-    let client = listener.client().await;
-    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    let (listener, client, guard) = locked("closed").await;
     client.close().await.unwrap();
     drop(guard);
     listener.expect(&lost(["lost mutex client_closed", "INFO lost client_closed"])).await;
@@ -163,29 +151,26 @@ async fn lost_by_closing_the_client() {
 
 #[tokio::test]
 async fn a_release_that_takes_long() {
-    let listener = Listener::new("slow-release");
-    let builder = listener.builder().request_timeout(A_WHILE);
-    let client = builder.connect().await.unwrap();
-    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    let (listener, _client, guard) =
+        locked_with("slow-release", |builder| builder.request_timeout(A_WHILE)).await;
     Space::named("slow-release").set_reachable(false);
     assert!(matches!(guard.unlock().await, Err(Error::ReleaseUnconfirmed { .. })));
-    let mut told = LOCKED_AND_RELEASED.to_vec();
-    told.retain(|(what, _)| !what.contains("released"));
-    told.extend([("WARN the release is not confirmed, and goes on", 1), ("open distlock.hold", 1)]);
-    listener.expect(&told).await;
+    let mut expected = LOCKED_AND_RELEASED.to_vec();
+    expected.retain(|(what, _)| !what.contains("released"));
+    expected
+        .extend([("WARN the release is not confirmed, and goes on", 1), ("open distlock.hold", 1)]);
+    listener.expect(&expected).await;
     Space::named("slow-release").set_reachable(true);
-    told.pop();
-    told.extend(LOCKED_AND_RELEASED.iter().filter(|(what, _)| what.contains("released")));
-    listener.expect(&told).await;
+    expected.pop();
+    expected.extend(LOCKED_AND_RELEASED.iter().filter(|(what, _)| what.contains("released")));
+    listener.expect(&expected).await;
 }
 
 /// The same where nobody waits for it.
 #[tokio::test]
 async fn a_guard_that_is_dropped_while_the_store_is_away() {
-    let listener = Listener::new("away");
-    let builder = listener.builder().request_timeout(A_WHILE);
-    let client = builder.connect().await.unwrap();
-    let guard = client.mutex(listener.lock("a")).lock().await.unwrap();
+    let (listener, _client, guard) =
+        locked_with("away", |builder| builder.request_timeout(A_WHILE)).await;
     Space::named("away").set_reachable(false);
     drop(guard);
     let warning = ("WARN the release is not confirmed, and goes on".to_owned(), 1);
@@ -193,9 +178,9 @@ async fn a_guard_that_is_dropped_while_the_store_is_away() {
         sleep(A_WHILE / 10).await;
     }
     Space::named("away").set_reachable(true);
-    let mut told = LOCKED_AND_RELEASED.to_vec();
-    told.push((&warning.0, 1));
-    listener.expect(&told).await;
+    let mut expected = LOCKED_AND_RELEASED.to_vec();
+    expected.push((&warning.0, 1));
+    listener.expect(&expected).await;
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ pub(crate) struct Ask {
 }
 
 /// What is in a queue.
+#[derive(Default)]
 pub(crate) struct Listing {
     /// Those who stand in it, the first one first. Other clients' keys are among them, if they look
     /// like waiters.

@@ -19,4 +19,4 @@ pub(crate) use name::{Queue, Ticket};
 pub(crate) use request::{
     Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Rewrite, Rewritten, Write,
 };
-pub(crate) use store::{Backend, Extras, Facts, LockStore, Specifics, Store, ToldOfLoss};
+pub(crate) use store::{Backend, Extras, Facts, LockStore, LossListener, Specifics, Store};

@@ -100,23 +100,23 @@ impl Facts {
 }
 
 /// Tells the holder of this key of its loss; `false`: it is not known yet.
-pub(crate) type ToldOfLoss = Box<dyn Fn(&str, LostReason) -> bool + Send + Sync>;
+pub(crate) type LossListener = Box<dyn Fn(&str, LostReason) -> bool + Send + Sync>;
 
 /// Where a store tells of keys that are lost.
 #[derive(Default)]
 #[cfg_attr(not(any(feature = "redis", feature = "redlock")), allow(dead_code))]
-pub(crate) struct Losses(OnceLock<ToldOfLoss>);
+pub(crate) struct Losses(OnceLock<LossListener>);
 
 #[cfg_attr(not(any(feature = "redis", feature = "redlock")), allow(dead_code))]
 impl Losses {
     /// Once for each session.
-    pub(crate) fn listen(&self, told: ToldOfLoss) {
-        let _ = self.0.set(told);
+    pub(crate) fn listen(&self, listener: LossListener) {
+        let _ = self.0.set(listener);
     }
 
     /// `false`: the key is not known yet.
-    pub(crate) fn tell(&self, key: &str, reason: LostReason) -> bool {
-        self.0.get().is_none_or(|told| told(key, reason))
+    pub(crate) fn report(&self, key: &str, reason: LostReason) -> bool {
+        self.0.get().is_none_or(|listener| listener(key, reason))
     }
 }
 
@@ -191,7 +191,7 @@ pub(crate) trait Specifics: LockStore {
     }
 
     /// Whether a holder with this key that lets go leaves word of it: [`Fate::Released`].
-    fn tells_releases(&self, _ahead: &Entry) -> bool {
+    fn marks_releases(&self, _ahead: &Entry) -> bool {
         false
     }
 
@@ -215,13 +215,16 @@ pub(crate) trait Specifics: LockStore {
 
     /// Whom to tell when one key is lost while the session lives on, before any proof of life
     /// counts without that key. Where keys end with their session alone, nobody ever is.
-    fn on_loss(&self, _told: ToldOfLoss) {}
+    fn on_loss(&self, _listener: LossListener) {}
 
     /// Of a lock that was found to be taken a moment ago: it is free after so long, unless its
     /// holder keeps it.
     fn free_within(&self, _queue: &Queue) -> Option<Duration> {
         None
     }
+
+    /// A transaction of the user's own has deleted this session's key.
+    fn was_released(&self, _queue: &Queue, _ticket: Ticket, _entry: &Entry) {}
 
     /// Reads one of this session's keys. `None`: it is not there. Where a key can be put late
     /// ([`Facts::ticket_in`]).

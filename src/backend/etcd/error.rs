@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn full_server_is_told_from_a_busy_one() {
+    fn full_server_is_no_busy_one() {
         let full = "etcdserver: mvcc: database space exceeded";
         assert!(is_full(&triage(Code::ResourceExhausted, full)));
         assert!(!is_full(&triage(Code::ResourceExhausted, "etcdserver: too many requests")));

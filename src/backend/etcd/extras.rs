@@ -1,9 +1,6 @@
 //! What only some primitives need of etcd.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use etcd_client::{Client, GetOptions, KeyValue, Txn, TxnOpResponse, TxnResponse};
@@ -81,16 +78,15 @@ impl Extras for EtcdStore {
     }
 
     async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        let told = self.told.load(Ordering::Relaxed);
-        let mut read = self.newest(key, GetOptions::new(), told).await?;
+        let mut read = self.newest(key, GetOptions::new()).await?;
         Ok(read.take_kvs().pop().map(|kv| kv.into_key_value().1))
     }
 
     /// The first part of the path of each key below the namespace.
     async fn queues(&self, namespace: &str) -> Result<Vec<String>> {
-        let (prefix, told) = (format!("{namespace}/"), self.told.load(Ordering::Relaxed));
+        let prefix = format!("{namespace}/");
         let options = GetOptions::new().with_prefix().with_keys_only();
-        let read = self.newest(&prefix, options, told).await?;
+        let read = self.newest(&prefix, options).await?;
         let first = |kv: &KeyValue| {
             let path = kv.key_str().ok()?.get(prefix.len()..)?;
             path.split_once('/').map(|(dir, _)| dir.to_owned())

@@ -17,14 +17,13 @@ impl EtcdStore {
     /// The queue as of one revision, later than all that this session was told.
     pub(super) async fn read_all(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
         let prefix = &*keys::prefix(queue);
-        let told = self.told.load(Ordering::Relaxed);
         let watch = match ask.watch {
             true => Some(self.watcher.watch(&prefix.into(), true, true).await?),
             false => None,
         };
         let options = GetOptions::new().with_prefix();
         let options = if ask.values { options } else { options.with_keys_only() };
-        let mut read = self.newest(prefix, options, told).await?;
+        let mut read = self.newest(prefix, options).await?;
         let revision = read.header().map_or(0, |header| header.revision());
         let watch = watch.map(|watch| watch.since(revision)).transpose()?;
         let (mut members, mut notes) = (vec![], vec![]);
@@ -39,13 +38,9 @@ impl EtcdStore {
         Ok(Listing { members, notes, watch, seem_dead: Vec::new() })
     }
 
-    /// What the leader answers, if that is no older than `told`.
-    pub(super) async fn newest(
-        &self,
-        key: &str,
-        options: GetOptions,
-        told: u64,
-    ) -> Result<GetResponse> {
+    /// What the leader answers, if that is no older than what a transaction's answer told.
+    pub(super) async fn newest(&self, key: &str, options: GetOptions) -> Result<GetResponse> {
+        let told = self.told.load(Ordering::Relaxed);
         let read = async |client: Arc<Client>| {
             let mut client = client.kv_client().max_decoding_message_size(LARGEST_ANSWER);
             client.get(key, Some(options)).await

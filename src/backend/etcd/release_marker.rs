@@ -31,7 +31,7 @@ pub(super) fn last(dir: &str, reading: Reading) -> TxnOp {
 }
 
 /// Whether a read found the word of this one.
-pub(super) fn tells_of(entry: &Entry, read: &TxnOpResponse) -> bool {
+pub(super) fn concerns(entry: &Entry, read: &TxnOpResponse) -> bool {
     let TxnOpResponse::Get(get) = read else { return false };
     get.kvs().first().is_some_and(|kv| kv.value() == of(entry).as_bytes())
 }

@@ -36,6 +36,7 @@ use crate::{
     },
     lost::LostReason,
     runtime::{
+        OnDrop,
         clock::{self, timeout},
         executor::spawn_beside,
     },
@@ -60,25 +61,6 @@ pub(super) struct EtcdStore {
     unanswered: Unanswered,
     /// The latest revision that a transaction's answer told.
     pub(super) told: AtomicU64,
-}
-
-/// Counts itself as long as it lives.
-struct Counted<'a> {
-    count: &'a AtomicUsize,
-    /// How many there were before it.
-    before: usize,
-}
-
-impl<'a> Counted<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        Self { count, before: count.fetch_add(1, Ordering::Relaxed) }
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl EtcdStore {
@@ -128,7 +110,7 @@ impl EtcdStore {
     /// What there is of two keys, and as of which revision.
     async fn both(&self, entry: &Entry, ahead: &Entry, reading: Reading) -> Result<(Present, u64)> {
         let marker = self
-            .tells_releases(ahead)
+            .marks_releases(ahead)
             .then(|| release_marker::last(keys::dir_of(&ahead.key), reading));
         let both = [transactions::one(&entry.key, reading), transactions::one(&ahead.key, reading)];
         let look = Txn::new().and_then(both.into_iter().chain(marker).collect::<Vec<_>>());
@@ -137,7 +119,7 @@ impl EtcdStore {
         let own = transactions::is_there(reads.next(), entry, Some(self.lease));
         let there = transactions::is_there(reads.next(), ahead, None);
         let ahead = match reads.next() {
-            Some(read) if !there && release_marker::tells_of(ahead, &read) => Fate::Released,
+            Some(read) if !there && release_marker::concerns(ahead, &read) => Fate::Released,
             _ => Fate::of(there),
         };
         Ok((Present { own, ahead }, revision))
@@ -189,9 +171,8 @@ impl LockStore for EtcdStore {
     async fn keep_alive(&self) -> Result<Duration> {
         const OPERATION: &str = "keepalive";
         // While others are without an answer, this one tries another member.
-        let renewing = Counted::new(&self.renewing);
-        let picked =
-            self.pool.pick(renewing.before).await.map_err(|error| error.triage(OPERATION))?;
+        let (before, _renewing) = counted(&self.renewing);
+        let picked = self.pool.pick(before).await.map_err(|error| error.triage(OPERATION))?;
         let sent = self.unanswered.send(picked.index, clock::now());
         let mut call = std::pin::pin!(picked.renew(self.lease, sent.in_doubt()));
         let mut reply = in_time(self.ttl / 3, &mut call).await;
@@ -236,7 +217,10 @@ impl LockStore for EtcdStore {
     }
 
     async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>> {
-        watcher::watch(&self.watcher, &self.pool, entry, urgent, &self.cached_watch).await
+        // Those who wait for the end of a key need not be told of each write to it. One's own may
+        // be written over without its lease: that ends it as well.
+        let watch = self.watcher.watch(&entry.key, false, !urgent).await?;
+        watcher::begin(watch, &self.pool, entry, urgent, &self.cached_watch).await
     }
 
     async fn leave(&self, joiner: Joiner<'_>, leave: LeaveRequest<'_>) -> Result<LeaveOutcome> {
@@ -305,7 +289,7 @@ impl Specifics for EtcdStore {
     }
 
     /// One that was in the tail, and so has joined where one was.
-    fn tells_releases(&self, ahead: &Entry) -> bool {
+    fn marks_releases(&self, ahead: &Entry) -> bool {
         ahead.crowded && keys::leaves_marker(ahead)
     }
 
@@ -355,4 +339,13 @@ impl Specifics for EtcdStore {
         let (removed, _) = self.txn(LEAVE, paths.remove(entry)).await?;
         Ok(removed.succeeded())
     }
+}
+
+/// Counts one more until it is dropped; returns how many there were before, too.
+fn counted(count: &AtomicUsize) -> (usize, OnDrop<impl Fn()>) {
+    let before = count.fetch_add(1, Ordering::Relaxed);
+    let uncount = || {
+        count.fetch_sub(1, Ordering::Relaxed);
+    };
+    (before, OnDrop(uncount))
 }

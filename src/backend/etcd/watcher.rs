@@ -84,23 +84,9 @@ impl From<Broken> for StoreError {
     }
 }
 
-/// Watches a key from "now" and then looks once: what happened before the watch shows in the look,
-/// what happens after it comes as an event. A watch from a past revision would be exact without the
-/// look, but etcd serves those only every 100 ms.
-pub(super) async fn watch(
-    watcher: &Watcher,
-    pool: &Arc<Pool>,
-    entry: &Entry,
-    urgent: bool,
-    cached_watch: &CachedWatch<Watch>,
-) -> Result<Option<backend::Watch>> {
-    // Those who wait for the end of a key need not be told of each write to it. One's own may be
-    // written over without its lease: that ends it as well.
-    let watch = watcher.watch(&entry.key, false, !urgent).await?;
-    begin(watch, pool, entry, urgent, cached_watch).await
-}
-
-/// Looks at the key of a watch that has begun.
+/// Looks once at the key of a watch that has begun from "now": what happened before the watch shows
+/// in the look, what happens after it comes as an event. A watch from a past revision would be
+/// exact without the look, but etcd serves those only every 100 ms.
 pub(super) async fn begin(
     watch: Watch,
     pool: &Arc<Pool>,
@@ -203,7 +189,7 @@ impl Watch {
         if seen < self.start() { Err(stale()) } else { Ok(()) }
     }
 
-    /// Goes on from what was read as of this revision. News may be late by 100 ms (see [`watch`]);
+    /// Goes on from what was read as of this revision. News may be late by 100 ms (see [`begin`]);
     /// it is never lost.
     pub(super) fn since(mut self, read: i64) -> Result<backend::Watch> {
         self.check(read.unsigned_abs())?;

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::{KeyRecord, REVISION, SessionRecord, Space, State};
+use super::{KeyRecord, REVISION, Requests, SessionRecord, Space, State};
 use crate::{
     backend::{
         AfterLoss, Ask, Backend, Detail, Durability, Entry, Event, Extras, Facts, Fate, Join,
@@ -97,6 +97,13 @@ impl MemoryStore {
         }
     }
 
+    /// A request that is counted.
+    async fn counted(&self, count: fn(&mut Requests) -> &mut u64) -> Result<MutexGuard<'_, State>> {
+        let mut state = self.request().await?;
+        *count(&mut state.requests) += 1;
+        Ok(state)
+    }
+
     fn key(&self, Joiner { queue, ticket }: Joiner<'_>) -> String {
         let mark = if queue.label().is_empty() { "" } else { "." };
         format!("{}/{:x}-{ticket}{mark}{}", queue.dir(), self.id, queue.label())
@@ -147,8 +154,7 @@ impl MemoryStore {
 #[async_trait]
 impl LockStore for MemoryStore {
     async fn keep_alive(&self) -> Result<Duration> {
-        let mut state = self.request().await?;
-        state.requests.keepalives += 1;
+        let mut state = self.counted(|requests| &mut requests.keepalives).await?;
         let now = state.now();
         let Some(session) = state.sessions.get_mut(&self.id) else {
             return Err(StoreError::SessionGone(LostReason::SessionExpired));
@@ -158,8 +164,7 @@ impl LockStore for MemoryStore {
     }
 
     async fn enqueue(&self, joiner: Joiner<'_>, value: &[u8], join: Join) -> Result<Joined> {
-        let mut state = self.request().await?;
-        state.requests.joins += 1;
+        let mut state = self.counted(|requests| &mut requests.joins).await?;
         let (queue, key) = (joiner.queue, self.key(joiner));
         let revision = match state.revision_of(&key) {
             Some(revision) => revision,
@@ -174,22 +179,19 @@ impl LockStore for MemoryStore {
     }
 
     async fn standing(&self, entry: &Entry) -> Result<Standing> {
-        let mut state = self.request().await?;
-        state.requests.reads += 1;
+        let state = self.counted(|requests| &mut requests.reads).await?;
         let own = state.keys.get(&entry.revision).filter(|record| *record.key == *entry.key);
         let queue = own.map(|record| record.queue.clone());
         Ok(queue.map_or(Standing::Evicted, |queue| state.standing(&queue, entry.revision)))
     }
 
     async fn present(&self, entry: &Entry, ahead: &Entry) -> Result<Present> {
-        let mut state = self.request().await?;
-        state.requests.reads += 1;
+        let state = self.counted(|requests| &mut requests.reads).await?;
         Ok(Present { own: state.there(entry), ahead: Fate::of(state.there(ahead)) })
     }
 
     async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
-        let mut state = self.request().await?;
-        state.requests.reads += 1;
+        let state = self.counted(|requests| &mut requests.reads).await?;
         let own = state.keys.values().filter(|record| record.session == self.id);
         Ok(own.map(|record| record.key.as_str().into()).collect())
     }
@@ -203,8 +205,7 @@ impl LockStore for MemoryStore {
     }
 
     async fn leave(&self, joiner: Joiner<'_>, leave: LeaveRequest<'_>) -> Result<LeaveOutcome> {
-        let mut state = self.request().await?;
-        state.requests.deletes += 1;
+        let mut state = self.counted(|requests| &mut requests.deletes).await?;
         let revision = state.revision_of(&self.key(joiner));
         Ok(LeaveOutcome {
             existed: revision.is_some_and(|revision| state.remove(revision)),
@@ -214,8 +215,7 @@ impl LockStore for MemoryStore {
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
-        let mut state = self.request().await?;
-        state.requests.reads += 1;
+        let mut state = self.counted(|requests| &mut requests.reads).await?;
         let watch = ask.watch.then(|| {
             let (store, mut changes) = (self.clone(), state.watch(queue.dir()));
             Box::pin(async move {
@@ -255,8 +255,7 @@ impl Specifics for MemoryStore {}
 #[async_trait]
 impl Extras for MemoryStore {
     async fn enqueue_all(&self, all: &[Joiner<'_>], value: &[u8]) -> Result<Option<Vec<Joined>>> {
-        let mut state = self.request().await?;
-        state.requests.joins += 1;
+        let mut state = self.counted(|requests| &mut requests.joins).await?;
         let wanted = |queue: &Queue| all.iter().any(|joiner| joiner.queue == queue);
         if state.keys.values().any(|record| wanted(&record.queue)) {
             return Ok(None);
@@ -271,8 +270,7 @@ impl Extras for MemoryStore {
 
     async fn rewrite(&self, rewrite: Rewrite<'_>) -> Result<Rewritten> {
         let Rewrite { entry, value, version, .. } = rewrite;
-        let mut state = self.request().await?;
-        state.requests.writes += 1;
+        let mut state = self.counted(|requests| &mut requests.writes).await?;
         let Some(record) = state.keys.get_mut(&entry.revision) else { return Ok(Rewritten::Gone) };
         if record.version != version.unwrap_or(FIRST_VERSION) {
             return Ok(Rewritten::Not(record.version));
@@ -286,8 +284,7 @@ impl Extras for MemoryStore {
 
     async fn relabel(&self, to: Joiner<'_>, entry: &Entry, value: &[u8]) -> Result<Option<Entry>> {
         let key = self.key(to);
-        let mut state = self.request().await?;
-        state.requests.writes += 1;
+        let mut state = self.counted(|requests| &mut requests.writes).await?;
         let Some(record) = state.keys.get_mut(&entry.revision) else { return Ok(None) };
         let watchers = if record.key == key { 0 } else { record.alive.receiver_count() as u64 };
         if watchers > 0 {
@@ -324,14 +321,12 @@ impl Extras for MemoryStore {
     }
 
     async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        let mut state = self.request().await?;
-        state.requests.reads += 1;
+        let state = self.counted(|requests| &mut requests.reads).await?;
         Ok(state.data.get(key).cloned())
     }
 
     async fn queues(&self, namespace: &str) -> Result<Vec<String>> {
-        let mut state = self.request().await?;
-        state.requests.reads += 1;
+        let state = self.counted(|requests| &mut requests.reads).await?;
         let dirs = state.keys.values().map(|record| record.queue.dir());
         let names = dirs.filter_map(|dir| dir.strip_prefix(namespace)?.strip_prefix('/'));
         let names: BTreeSet<_> = names.filter(|name| !name.contains('/')).collect();

@@ -40,8 +40,8 @@ impl Dialect for Session {
         self.connector.tell(dir, number);
     }
 
-    fn released(&self, ticket: Ticket) {
-        self.released.add(ticket);
+    fn released(&self, dir: &str, ticket: Ticket) {
+        self.released.add(dir, ticket);
     }
 
     async fn durability(&self) -> Result<Durability> {

@@ -194,7 +194,7 @@ fn row(cells: Cells) -> Row {
         // In this protocol there is nothing else.
         _ => None,
     };
-    // The crate's name for taking all cells; it panics only if one was taken before.
+    // Takes all cells. It panics only if a cell was taken before, and none was.
     Row::new(cells.unwrap().into_iter().map(cell).collect())
 }
 

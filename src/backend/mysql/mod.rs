@@ -38,7 +38,7 @@ use crate::{
             outcome::Outcome,
             store::SqlStore,
         },
-        trust,
+        trust::{self, Otherwise},
     },
     error::Error,
     runtime::{clock, random},
@@ -59,7 +59,7 @@ impl Mysql {
                     .into(),
             });
         }
-        trust::check(&remote, "MySQL")?;
+        trust::check(&remote, "MySQL", Otherwise::None)?;
         Ok(Self { connector: Arc::new(Connector::new(remote)) })
     }
 }
@@ -112,4 +112,9 @@ async fn tables(link: &mut Link) -> Result<()> {
 /// What shows a transaction of somebody's own that this entry is there, and keeps it there.
 pub(crate) fn held(entry: &Entry) -> Option<String> {
     Some(statements::held(session_of(&entry.key)?, &Place::of(entry)))
+}
+
+/// What deletes this entry in a transaction of somebody's own, and changes a row if it was there.
+pub(crate) fn unlock(entry: &Entry) -> Option<String> {
+    Some(statements::unlock(session_of(&entry.key)?, &Place::of(entry)))
 }

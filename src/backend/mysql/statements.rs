@@ -377,3 +377,15 @@ pub(super) fn held(session: i64, entry: &Place<'_>) -> String {
         entry.number
     )
 }
+
+/// Deletes a guard's entry in a transaction of the user's own, and changes a row if it was there:
+/// nobody else was granted the lock since, or is before that transaction ends. It locks no
+/// session's row: that would keep renewals waiting, and by MariaDB's default a renewal would let
+/// every older snapshot fail (1020).
+pub(super) fn unlock(session: i64, entry: &Place<'_>) -> String {
+    format!(
+        "DELETE FROM distlock_entries WHERE queue = {} AND number = {} AND session = {session}",
+        text(entry.dir),
+        entry.number
+    )
+}

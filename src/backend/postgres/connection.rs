@@ -1,17 +1,21 @@
 //! One connection to the one server that can be written to.
 
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{future::poll_fn, io, sync::Arc, time::Duration};
 
-use tokio::net::TcpStream;
+use futures_util::future::try_join;
 use tokio_postgres::{
     AsyncMessage, Client, Config, Connection, SimpleQueryMessage, config::SslMode,
 };
 
 use super::{
+    alone::Statements,
+    batch::Batches,
     error::{is_read_only, refused},
     log::Log,
     message::{CONNECTION, FLUSHED},
-    opening,
+    observed::Host,
+    opening, other,
+    socket::{Socket, dial},
     tls::Secured,
 };
 use crate::{
@@ -25,7 +29,7 @@ use crate::{
             released::Released,
             server_clock::ServerClock,
         },
-        tcp::tcp,
+        trust::Otherwise,
     },
     runtime::{clock::Instant, mutex::Mutex, random},
 };
@@ -44,6 +48,7 @@ pub(super) struct Connector {
     pub(super) endpoints: Endpoints,
     pub(super) clock: ServerClock,
     pub(super) log: Log,
+    pub(super) host: Host,
     /// When a connection was last found to have been given to others in between.
     pooled: Mutex<Option<Instant>>,
 }
@@ -52,7 +57,7 @@ pub(super) struct Connector {
 pub(super) struct Link {
     pub(super) endpoint: String,
     pub(super) client: Arc<Client>,
-    connection: Connection<TcpStream, Box<dyn Stream>>,
+    connection: Connection<Socket, Box<dyn Stream>>,
     /// What it is called, by a number that no other has.
     pub(super) name: i64,
     /// Which server it is.
@@ -63,17 +68,21 @@ pub(super) struct Link {
     pub(super) set_back: bool,
     /// There are no tables yet.
     pub(super) bare: bool,
+    /// What is prepared, once there are tables.
+    pub(super) kept: Option<Statements>,
+    /// The same for many calls at once, unless the tables are of a build without them.
+    pub(super) batches: Option<Batches>,
 }
 
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
         let endpoints = Endpoints::new(remote.endpoints.clone());
         let (clock, log, pooled) = <_>::default();
-        Self { remote, endpoints, clock, log, pooled }
+        Self { remote, endpoints, clock, log, host: Host::this(), pooled }
     }
 
-    pub(super) async fn connect(&self, session: i64, patience: Duration) -> Result<Link> {
-        self.endpoints.connect(patience, |endpoint| self.connect_to(endpoint, session)).await
+    pub(super) async fn connect(&self, patience: Duration) -> Result<Link> {
+        self.endpoints.connect(patience, |endpoint| self.connect_to(endpoint)).await
     }
 
     /// The same for a session whose last connection was to this server. Another one is told what
@@ -81,18 +90,19 @@ impl Connector {
     pub(super) async fn connect_again(
         &self,
         session: i64,
-        server: &str,
         released: &Released,
         patience: Duration,
     ) -> Result<Link> {
         let connect = |endpoint| async move {
-            let mut link = self.connect_to(endpoint, session).await?;
+            let mut link = self.connect_to(endpoint).await?;
             let mut sql = opening::recognize(&link.server, link.set_back);
-            let other = link.server != server || link.set_back;
-            if let Some(tickets) = released.list().filter(|_| other) {
-                sql += &opening::delete(session, &tickets);
+            // The same server may have lost some as well, in a crash, however long it was away.
+            let lost = released.all();
+            if !lost.is_empty() {
+                sql += &opening::delete(session, &lost);
             }
             link.ask(&sql).await.map_err(|error| refused(endpoint, &error))?;
+            link.prepare().await.map_err(|error| refused(endpoint, &error))?;
             self.log.begin(&link.server, link.flushed);
             Ok(link)
         };
@@ -115,30 +125,37 @@ impl Connector {
         Err(StoreError::Unknown(POOLED.into()))
     }
 
-    async fn connect_to(&self, endpoint: &str, session: i64) -> Result<Link> {
+    async fn connect_to(&self, endpoint: &str) -> Result<Link> {
         if self.pooled.lock().is_some_and(|noticed| noticed.elapsed() < NOTICED) {
             return Err(StoreError::Denied(format!("{endpoint}: {POOLED}").into()));
         }
         let unavailable =
-            |error: std::io::Error| StoreError::Unavailable(format!("{endpoint}: {error}").into());
-        let securing = self.remote.material().map(|material| Securing::new(&material, endpoint));
-        let securing = securing.transpose().map_err(unavailable)?;
+            |error: io::Error| StoreError::Unavailable(format!("{endpoint}: {error}").into());
+        let secure = |material| Securing::new(material, endpoint, Otherwise::System);
+        let securing = self.remote.material().as_deref().map(secure).transpose();
+        let securing = securing.map_err(unavailable)?;
         let mut config = Config::new();
         config.application_name("distlock");
         config.ssl_mode(if securing.is_some() { SslMode::Require } else { SslMode::Disable });
         if let Some(credentials) = &self.remote.credentials {
             let newest = credentials.newest();
-            config.user(newest.user.as_str()).password(newest.password.expose());
+            config.user(newest.user.as_str());
+            if !newest.password.expose().is_empty() {
+                config.password(newest.password.expose());
+            }
         }
         if let Some(database) = &self.remote.database {
             config.dbname(database.as_str());
         }
-        let tcp = tcp(endpoint).await.map_err(unavailable)?;
+        let stream = dial(endpoint).await.map_err(unavailable)?;
         let (client, connection) =
-            config.connect_raw(tcp, Secured(securing)).await.map_err(|error| {
+            config.connect_raw(stream, Secured(securing)).await.map_err(|error| {
                 self.remote.expire_credentials();
                 refused(endpoint, &error)
             })?;
+        if let Some(name) = other::name(|parameter| connection.parameter(parameter)) {
+            return Err(StoreError::Denied(format!("{endpoint}: {}", other::words(name)).into()));
+        }
         let mut link = Link {
             endpoint: endpoint.to_owned(),
             client: Arc::new(client),
@@ -148,9 +165,11 @@ impl Connector {
             flushed: 0,
             set_back: false,
             bare: false,
+            kept: None,
+            batches: None,
         };
-        let hello =
-            link.ask(&opening::hello(session, link.name, self.remote.request_timeout)).await;
+        let seen = self.log.so_far();
+        let hello = link.ask(&opening::hello(link.name, self.remote.request_timeout)).await;
         let hello = hello.map_err(|error| match is_read_only(&error) {
             true => not_primary(endpoint, "is a standby or read-only"),
             false => refused(endpoint, &error),
@@ -166,7 +185,7 @@ impl Connector {
         link.bare = told.flag(2);
         told.text(opening::HELLO_SERVER).unwrap_or_default().clone_into(&mut link.server);
         link.flushed = told.number(opening::HELLO_FLUSHED).unwrap_or(0);
-        link.set_back = self.log.is_set_back(&link.server, link.flushed);
+        link.set_back = seen.is_set_back(&link.server, link.flushed);
         // What it has shown meanwhile is not known, and it may be another one's.
         self.clock.forget();
         Ok(link)
@@ -177,14 +196,28 @@ impl Link {
     /// Asks while nobody else does.
     pub(super) async fn ask(&mut self, sql: &str) -> Result<Vec<Outcome>, tokio_postgres::Error> {
         let client = Arc::clone(&self.client);
-        let mut asking = std::pin::pin!(client.simple_query(sql));
+        self.during(client.simple_query(sql)).await.map(outcomes)
+    }
+
+    /// Prepares the statements whose plans the connection keeps.
+    pub(super) async fn prepare(&mut self) -> Result<(), tokio_postgres::Error> {
+        let client = Arc::clone(&self.client);
+        // In one round trip.
+        let prepared = try_join(Statements::prepare(&client), Batches::prepare(&client));
+        let (kept, batches) = self.during(prepared).await?;
+        (self.kept, self.batches) = (Some(kept), Some(batches));
+        Ok(())
+    }
+
+    async fn during<T>(&mut self, asking: impl Future<Output = T>) -> T {
+        let mut asking = std::pin::pin!(asking);
         let mut open = true;
         loop {
             tokio::select! {
                 biased;
                 // Its end is an error of the request's, too.
                 heard = self.heard(), if open => open = matches!(heard, Some(Ok(_))),
-                answer = &mut asking => return answer.map(outcomes),
+                answer = &mut asking => return answer,
             }
         }
     }

@@ -5,19 +5,23 @@ use async_trait::async_trait;
 use super::{
     durability,
     message::Message,
+    opening,
     session::Session,
     statements::{self, PostgresStatements},
 };
-use crate::backend::{
-    Ask, Durability, Entry, Listing, Queue, Result, Ticket, Watch,
-    sql::{
-        dialect::{Dialect, READ},
-        key::Place,
-        outcome::Outcome,
-        registered::Registered,
-        told::{last, listing, nonsense},
-        watches::ASKED_ON_THE_WAY,
+use crate::{
+    backend::{
+        Ask, Durability, Entry, Joined, Joiner, Listing, Queue, Result, Standing, Ticket, Watch,
+        sql::{
+            dialect::{Dialect, READ},
+            key::{self, Place},
+            outcome::Outcome,
+            registered::Registered,
+            told::{last, listing, nonsense},
+            watches::ASKED_ON_THE_WAY,
+        },
     },
+    runtime::clock::timeout,
 };
 
 #[async_trait]
@@ -33,6 +37,11 @@ impl Dialect for Session {
     }
 
     async fn ask(&self, operation: &'static str, message: Message) -> Result<Vec<Outcome>> {
+        if let Some(ticket) = message.leaves_with().and_then(Ticket::parse) {
+            // Its end is known by then, or that it has none.
+            let joined = self.statements.in_rows.settled(ticket);
+            drop(timeout(self.connection.patience() * 2, joined).await);
+        }
         self.connection.ask(operation, message).await
     }
 
@@ -40,8 +49,33 @@ impl Dialect for Session {
         self.watches.next_due(ASKED_ON_THE_WAY)
     }
 
-    fn released(&self, ticket: Ticket) {
-        self.released.add(ticket);
+    fn has_left(&self, Joiner { queue, ticket }: Joiner<'_>, existed: bool) {
+        self.statements.in_rows.left(queue.dir(), ticket, existed);
+    }
+
+    fn released(&self, dir: &str, ticket: Ticket) {
+        self.released.add(dir, ticket);
+    }
+
+    fn has_joined(&self, joiners: &[Joiner<'_>], joined: Option<&[Option<Joined>]>) {
+        let in_rows = &self.statements.in_rows;
+        let Some(joined) = joined else {
+            joiners.iter().for_each(|joiner| in_rows.doubt(joiner.queue.dir(), joiner.ticket));
+            return;
+        };
+        for (Joiner { queue, ticket }, joined) in joiners.iter().zip(joined) {
+            // Only the first one of a queue may be in its row.
+            let is_first = matches!(joined, Some(Joined::Queued { standing: Standing::First, .. }));
+            in_rows.joined(queue.dir(), *ticket, is_first);
+        }
+    }
+
+    async fn sweep(&self) -> Result<bool> {
+        self.ask(READ, statements::sweep()).await.map(|_| true)
+    }
+
+    fn renewed(&self) {
+        self.connection.order(opening::tidy(self.connection.patience()).into());
     }
 
     async fn durability(&self) -> Result<Durability> {
@@ -55,8 +89,11 @@ impl Dialect for Session {
         let registered = self.registered(place.dir, place.number);
         let outcomes =
             self.ask("watch of a key", statements::watch(self.session(), &place)).await?;
-        let told = outcomes.get(statements::WATCH_TELLS).ok_or_else(nonsense)?;
-        registered.on(self.session(), entry, told)
+        // From now on it is not in the queue's row.
+        if let Some(ticket) = key::ticket_in(&entry.key) {
+            self.statements.in_rows.moved(place.dir, ticket);
+        }
+        registered.on(self.session(), entry, last(&outcomes)?)
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {

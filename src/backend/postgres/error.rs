@@ -89,3 +89,8 @@ pub(super) fn refused(endpoint: &str, error: &Error) -> StoreError {
 pub(super) fn is_read_only(error: &Error) -> bool {
     error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
+
+/// A transaction has something locked, and was waited for long enough.
+pub(super) fn is_locked(error: &Error) -> bool {
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+}

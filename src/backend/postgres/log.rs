@@ -8,7 +8,7 @@ use crate::runtime::mutex::Mutex;
 #[derive(Debug, Default)]
 pub(super) struct Log(Mutex<Option<Seen>>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Seen {
     server: String,
     /// The highest position that was read.
@@ -29,9 +29,21 @@ impl Log {
         }
     }
 
-    /// Returns `true` if a server of this name has shown more before.
+    /// Returns what was seen until now. Another session's connection to the same server may show
+    /// more while a request is under way.
+    pub(super) fn so_far(&self) -> SoFar {
+        SoFar(self.0.lock().clone())
+    }
+}
+
+/// What was seen before a request was sent.
+#[derive(Debug)]
+pub(super) struct SoFar(Option<Seen>);
+
+impl SoFar {
+    /// Returns `true` if a server of this name had shown more than it does in the reply.
     pub(super) fn is_set_back(&self, server: &str, flushed: i64) -> bool {
-        let seen = self.0.lock();
+        let seen = &self.0;
         seen.as_ref().is_some_and(|seen| seen.server == server && seen.flushed > flushed)
     }
 }
@@ -43,16 +55,18 @@ mod tests {
     #[test]
     fn server_that_shows_less_than_before_was_set_back() {
         let log = Log::default();
-        assert!(!log.is_set_back("a/1", 0), "nothing was seen");
+        assert!(!log.so_far().is_set_back("a/1", 0), "nothing was seen");
         log.begin("a/1", 100);
+        let before = log.so_far();
         log.saw(300);
         log.saw(200);
         for (server, flushed, set_back) in
             [("a/1", 299, true), ("a/1", 300, false), ("a/1", 400, false), ("a/2", 1, false)]
         {
-            assert_eq!(log.is_set_back(server, flushed), set_back, "{server} {flushed}");
+            assert_eq!(log.so_far().is_set_back(server, flushed), set_back, "{server} {flushed}");
         }
+        assert!(!before.is_set_back("a/1", 299), "what others have seen since does not count");
         log.begin("a/1", 250);
-        assert!(!log.is_set_back("a/1", 250), "the tables know it by now");
+        assert!(!log.so_far().is_set_back("a/1", 250), "the tables know it by now");
     }
 }

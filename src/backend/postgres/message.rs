@@ -1,51 +1,185 @@
-//! One request, and what goes before it: the server's clock is read, and dead sessions are put
-//! away.
+//! One request: how it is sent, and what goes before it. With most of them the server's clock is
+//! read first; some remove dead sessions before they look.
 
-use crate::backend::sql::{beats::is_over, server_clock::Belief};
+use super::listening;
+use crate::backend::sql::{beats::is_over, outcome::Outcome, outcome::Row, server_clock::Belief};
 
-/// How many sessions one request puts away.
+/// How many sessions one request removes.
 const SWEPT: u32 = 100;
 
 /// What is asked of the server in one transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
-    sql: String,
-    /// Sessions that are over are put away before.
+    form: Form,
+    /// Sessions that are over are removed before.
     pub(super) sweeps: bool,
     /// Its first outcome tells how long some sessions will live.
     pub(super) tells_expiries: bool,
+    /// From then on the server is to notify the session of what it watches.
+    pub(super) listens: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    /// Statements that are planned each time.
+    Statements(String),
+    /// A call of one of the functions of `queue.sql`, whose plans the server keeps; and how many
+    /// parts its reply has after that of the clock.
+    Call(String, usize),
+    Kept(Kept),
+}
+
+/// A statement that each connection has prepared: see `alone.rs`.
+#[derive(Clone, Debug)]
+pub(super) enum Kept {
+    Join {
+        dir: String,
+        ticket: String,
+        label: String,
+        value: Vec<u8>,
+        if_free: bool,
+    },
+    Leave {
+        dir: String,
+        ticket: String,
+        label: String,
+        number: Option<i64>,
+        successor: Option<i64>,
+    },
+}
+
+/// What a request may conclude of sessions.
+#[derive(Debug)]
+pub(super) struct Evidence {
+    pub(super) belief: Belief,
+    /// A condition: see `observed.rs`.
+    pub(super) dead: String,
+}
+
+impl Kept {
+    /// The queue that it is about.
+    pub(super) fn dir(&self) -> &str {
+        let (Self::Join { dir, .. } | Self::Leave { dir, .. }) = self;
+        dir
+    }
+
+    /// How many parts its reply has after that of the clock.
+    fn parts(&self) -> usize {
+        match self {
+            Self::Join { if_free, .. } => 1 + usize::from(*if_free),
+            Self::Leave { .. } => 2,
+        }
+    }
 }
 
 impl From<String> for Message {
     fn from(sql: String) -> Self {
-        Self { sql, sweeps: false, tells_expiries: false }
+        Self::new(Form::Statements(sql))
+    }
+}
+
+impl From<Kept> for Message {
+    fn from(kept: Kept) -> Self {
+        Self::new(Form::Kept(kept))
     }
 }
 
 impl Message {
+    fn new(form: Form) -> Self {
+        Self { form, sweeps: false, tells_expiries: false, listens: false }
+    }
+
     pub(super) fn sweeping(sql: String) -> Self {
-        Self { sql, sweeps: true, tells_expiries: false }
+        Self { sweeps: true, ..sql.into() }
+    }
+
+    /// `call` is that of a function with its arguments.
+    pub(super) fn call(call: &str, parts: usize) -> Self {
+        Self::new(Form::Call(format!("SELECT * FROM distlock.{call}"), parts))
     }
 
     pub(super) fn telling_expiries(self) -> Self {
         Self { tells_expiries: true, ..self }
     }
 
-    /// The text to send; a session that is to sweep has this to go by. The first of its outcomes
-    /// is what [`CLOCK`] tells. So many come before the message's own.
-    pub(super) fn text(&self, session: i64, belief: Option<&Belief>) -> (String, usize) {
+    pub(super) fn listening(self) -> Self {
+        Self { listens: true, ..self }
+    }
+
+    pub(super) fn kept(&self) -> Option<&Kept> {
+        match &self.form {
+            Form::Kept(kept) => Some(kept),
+            _ => None,
+        }
+    }
+
+    /// The ticket of the entry that is to leave.
+    pub(super) fn leaves_with(&self) -> Option<&str> {
+        match &self.form {
+            Form::Kept(Kept::Leave { ticket, .. }) => Some(ticket),
+            _ => None,
+        }
+    }
+
+    /// The text to send; a session that is to sweep has this evidence. The first of its outcomes
+    /// is what [`CLOCK`] tells. So many come before the message's own. `listen`: the connection
+    /// does not listen yet.
+    pub(super) fn text(
+        &self,
+        session: i64,
+        evidence: Option<&Evidence>,
+        listen: bool,
+    ) -> (String, usize) {
+        let listen = if listen { listening::begin(session) } else { String::new() };
+        let sql = match &self.form {
+            Form::Statements(sql) => sql,
+            // Its rows tell by themselves what they are.
+            Form::Call(call, _) => return (listen + call, 1),
+            Form::Kept(_) => return (String::new(), 1),
+        };
         let (mut text, mut count) = (format!("{CLOCK};\n"), 1);
-        if let Some(belief) = belief {
-            if belief.clips {
+        if let Some(evidence) = evidence {
+            if evidence.belief.clips {
                 text += CLIP;
                 count += 1;
             }
-            text += &sweep(session, belief);
+            text += &sweep(session, evidence);
             count += 1;
         }
-        text += &self.sql;
+        count += usize::from(!listen.is_empty());
+        text += &listen;
+        text += sql;
         (text, count)
     }
+
+    /// What each statement came to, or each part of a function's rows.
+    pub(super) fn outcomes(&self, outcomes: Vec<Outcome>) -> Vec<Outcome> {
+        let count = match &self.form {
+            Form::Statements(_) => return outcomes,
+            Form::Call(_, count) => *count,
+            Form::Kept(kept) => kept.parts(),
+        };
+        parts(outcomes.iter().flat_map(Outcome::rows), count)
+    }
+}
+
+/// The rows of a function, by the number of the part that each one begins with: of the clock's part
+/// and so many others.
+pub(super) fn parts<'a>(rows: impl IntoIterator<Item = &'a Row>, others: usize) -> Vec<Outcome> {
+    let mut parts: Vec<Vec<Row>> = vec![Vec::new(); others + 1];
+    for row in rows {
+        let (part, rest) = row.split_first();
+        let part = part.and_then(|part| part.parse().ok());
+        if let Some(rows) = part.and_then(|part: usize| parts.get_mut(part)) {
+            rows.push(rest);
+        }
+    }
+    let count = |rows: &Vec<Row>| u64::try_from(rows.len()).unwrap_or(u64::MAX);
+    parts
+        .into_iter()
+        .map(|rows| (count(&rows), rows))
+        .map(|(n, rows)| Outcome::new(rows, n))
+        .collect()
 }
 
 /// What the server's clock shows, in microseconds; how far the beats are: where the log that is on
@@ -69,20 +203,22 @@ const CLIP: &str = "UPDATE distlock.sessions SET expires = now() + ttl WHERE id 
                     ARRAY(SELECT id FROM distlock.sessions WHERE expires > now() + ttl \
                     ORDER BY id FOR UPDATE SKIP LOCKED));\n";
 
-/// Puts away the sessions that are over, and their entries by that. It waits for nobody: a session
+/// Removes the sessions that are over, and their entries with them. It waits for nobody: a session
 /// that a request is under way for is left to the next one.
 ///
-/// A holder gives up 0.9 TTL after it has sent a keepalive. It is put away 1.1 TTL after the server
+/// A holder gives up 0.9 TTL after it has sent a keepalive. It is removed 1.1 TTL after the server
 /// has counted that one, by a clock that has not been set since then, or for as long: all but what
 /// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
-/// And its row was not written while the clock was wrong.
-fn sweep(session: i64, belief: &Belief) -> String {
+/// And its row was not written while the clock was wrong. Or other processes of this host have seen
+/// for as long that it was not renewed.
+fn sweep(session: i64, Evidence { belief, dead }: &Evidence) -> String {
     let at = |micros| format!("timestamptz 'epoch' + {micros} * interval '1 microsecond'");
     format!(
-        "DELETE FROM distlock.sessions WHERE id = ANY (ARRAY(SELECT id FROM distlock.sessions \
+        "SELECT distlock.remove(ARRAY(SELECT id FROM distlock.sessions \
          WHERE expires < now() AND expires < now() - 0.1 * ttl AND id <> {session} \
-         AND now() - ({since}) > 1.1 * ttl AND now() - ({shows}) < 0.15 * ttl \
-         AND {over} ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED));\n",
+         AND now() - ({shows}) < 0.15 * ttl \
+         AND (now() - ({since}) > 1.1 * ttl AND {over} OR {dead}) \
+         ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED));\n",
         since = at(belief.since),
         shows = at(belief.shows),
         // What is renewed right after a mark, on a server that logs nothing else, has its beat.
@@ -92,7 +228,7 @@ fn sweep(session: i64, belief: &Belief) -> String {
     )
 }
 
-/// How many milliseconds it takes, at least, until a session `s` is put away that is not renewed.
+/// How many milliseconds it takes, at least, until a session `s` is removed that is not renewed.
 /// Or how long to wait if it is not yet, because what is believed of the clock is too young.
 pub(super) const LEFT: &str = "(extract(epoch FROM greatest(\
                     least(s.expires - now(), s.ttl) + 0.1 * s.ttl, 0.02 * s.ttl)) * 1000)::bigint";

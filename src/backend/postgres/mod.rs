@@ -1,19 +1,29 @@
-//! PostgreSQL: a row for a session, one for each waiter, ordered by a number that is given under
-//! the lock of the queue's row.
+//! PostgreSQL: a row for a session, one for each queue with who is alone in it, and one for each
+//! entry of the others, ordered by a number that is given under the lock of the queue's row.
 //!
 //! Keys are `{namespace}/{name}/{session in hex}-{ticket}`, and `.{label}` if what they say of
 //! themselves is not nothing.
 
+mod alone;
+mod asker;
+mod batch;
 mod connection;
+mod crowded;
 mod dialect;
 mod durability;
 mod error;
+mod in_rows;
+mod lane;
+mod listening;
 mod literal;
 mod log;
 mod message;
+mod observed;
 mod opening;
+mod other;
 pub(crate) mod schema;
 mod session;
+mod socket;
 mod statements;
 mod tls;
 
@@ -21,15 +31,15 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use self::{connection::Connector, error::refused, session::Session};
+use self::{connection::Connector, error::refused, message::FLUSHED, session::Session};
 use super::{Backend, Facts, Store};
 use crate::{
     backend::{
         Result,
         opening::{SHORTEST, within},
         remote::Remote,
-        sql::{key, store::SqlStore},
-        trust,
+        sql::{key, outcome::Outcome, store::SqlStore},
+        trust::{self, Otherwise},
     },
     error::Error,
     runtime::{clock, random},
@@ -43,7 +53,7 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
-        trust::check(&remote, "PostgreSQL")?;
+        trust::check(&remote, "PostgreSQL", Otherwise::System)?;
         Ok(Self { connector: Arc::new(Connector::new(remote)) })
     }
 }
@@ -58,18 +68,26 @@ impl Backend for Postgres {
         let ttl = ttl.max(SHORTEST);
         // Of our own choice; should an answer be lost, that session ends with its TTL.
         let (session, patience) = (random::id(), self.connector.remote.opening_timeout());
-        let mut link = self.connector.connect(session, patience).await?;
+        let mut link = self.connector.connect(patience).await?;
         let endpoint = link.endpoint.clone();
         let refused = |error| refused(&endpoint, &error);
         let version = within(patience, schema::prepare(&mut link)).await?.map_err(refused)?;
         schema::check(version.last())?;
         let begin = opening::open(session, ttl.as_millis(), &link.server, link.set_back);
+        within(patience, link.prepare()).await?.map_err(refused)?;
         let sent = clock::now();
         let begun = within(patience, link.ask(&begin)).await?.map_err(refused)?;
         self.connector.clock.read(&begun, sent);
         self.connector.log.begin(&link.server, link.flushed);
+        let read = begun.first().and_then(Outcome::first);
+        let read = read.and_then(|row| Some((row.number(0)?, row.number(FLUSHED)?)));
+        let leave = |(shows, beat)| self.connector.host.leave(&link.server, shows, beat);
+        let observation = read.and_then(leave);
         let session = Session::start(Arc::clone(&self.connector), link, session);
         // Not in the transaction that opens the session, which it must not delay or undo.
+        if let Some(observation) = observation {
+            session.connection.order(observation.into());
+        }
         session.connection.order(opening::tidy(self.connector.remote.request_timeout).into());
         let facts = Facts { joins_late: true, ticket_in: Some(key::ticket_in), ..Facts::new(ttl) };
         Ok((facts, Arc::new(SqlStore::new(session, ttl))))

@@ -1,19 +1,13 @@
 //! What a connection and a session begin with, as SQL: whether the server can be written to, which
 //! one it is, and what follows if it is another one than before.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     literal::text,
     message::{BEAT, CLOCK},
 };
-
-/// The session that stands in front of all who join while nothing is granted: see
-/// `distlock.recognize` in `schema.sql`.
-pub(super) const QUARANTINE: i64 = 0;
-
-/// What its entries say of themselves.
-pub(super) const QUARANTINED: &[u8] = b"distlock: the database has failed over, or was restored";
+use crate::backend::Ticket;
 
 /// Which server it is: a copy has the same identifier, and goes on in another timeline once it is
 /// promoted (<https://www.postgresql.org/docs/17/continuous-archiving.html>, "Timelines").
@@ -41,8 +35,12 @@ const WITH_TRIGGERS: &str = "CASE current_setting('session_replication_role') WH
 /// called by a number that no other has.
 ///
 /// Planning costs more than what is planned: so plans are made once, and by way of the indexes, as
-/// a plan that was made while the tables were empty is to do when they are full.
-pub(super) fn hello(session: i64, connection: i64, patience: Duration) -> String {
+/// a plan that was made while the tables were empty is to do when they are full. Row by row, too:
+/// the other ways to join read a whole table.
+///
+/// It does not listen: the server wakes all who listen in a database whenever one of them is
+/// notified. See `listening.rs`.
+pub(super) fn hello(connection: i64, patience: Duration) -> String {
     let milliseconds = patience.as_millis().max(4);
     format!(
         "SET distlock.connection = {connection};\n\
@@ -54,19 +52,20 @@ pub(super) fn hello(session: i64, connection: i64, patience: Duration) -> String
          SET tcp_keepalives_idle = 60;\n\
          SET plan_cache_mode = force_generic_plan;\n\
          SET enable_seqscan = off;\n\
+         SET enable_hashjoin = off;\n\
+         SET enable_mergejoin = off;\n\
          SET jit = off;\n\
          SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', \
          to_regclass('distlock.schema') IS NULL, \
          CASE current_setting('synchronous_commit') \
          WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END, {SERVER}, {FLUSHED}, \
-         {WITHOUT_LIMITS}, {WITH_TRIGGERS};\n\
-         LISTEN distlock_{session:x}",
+         {WITHOUT_LIMITS}, {WITH_TRIGGERS}",
         milliseconds / 2
     )
 }
 
 /// Which of its statements tells what the server is.
-pub(super) const HELLO_TELLS: usize = 10;
+pub(super) const HELLO_TELLS: usize = 12;
 
 /// Which of its columns tells which server it is.
 pub(super) const HELLO_SERVER: usize = 4;
@@ -84,12 +83,17 @@ pub(super) fn recognize(server: &str, set_back: bool) -> String {
     format!("{CLOCK};\n{forget}SELECT distlock.recognize({server})")
 }
 
-/// Deletes what the session has released: a server that is another one than before may have missed
-/// that.
-pub(super) fn delete(session: i64, tickets: &str) -> String {
+/// Deletes what the session has released, in these queues: the server may have lost that, in a
+/// crash or because it is another one than before.
+pub(super) fn delete(session: i64, released: &[(Arc<str>, Ticket)]) -> String {
+    let mut dirs: Vec<_> = released.iter().map(|(dir, _)| text(dir)).collect();
+    dirs.sort_unstable();
+    dirs.dedup();
+    let tickets: Vec<_> = released.iter().map(|(_, ticket)| format!("'{ticket}'")).collect();
     format!(
-        ";\nDELETE FROM distlock.entries WHERE session = {session} \
-         AND ticket = ANY (ARRAY[{tickets}]::uuid[])"
+        ";\nSELECT distlock.release({session}, ARRAY[{}]::text[], ARRAY[{}]::uuid[])",
+        dirs.join(", "),
+        tickets.join(", ")
     )
 }
 
@@ -105,20 +109,11 @@ pub(super) fn open(session: i64, milliseconds: u128, server: &str, set_back: boo
     )
 }
 
-/// Removes the rows of queues that were not used for a day. Their numbers are not given again. In a
-/// table of very many rows the statement times out and removes nothing: nothing depends on it, and
+/// Removes some rows of queues that nobody has used for a while. Nothing depends on it, and
 /// requests wait behind it.
 pub(super) fn tidy(patience: Duration) -> String {
     format!(
-        "SET LOCAL statement_timeout = {};\n\
-         WITH idle AS (SELECT queue FROM distlock.queues AS q \
-         WHERE used < now() - interval '1 day' \
-         AND NOT EXISTS (SELECT FROM distlock.entries AS e WHERE e.queue = q.queue) \
-         ORDER BY queue LIMIT 1000 FOR UPDATE SKIP LOCKED), \
-         gone AS (DELETE FROM distlock.queues AS q USING idle WHERE q.queue = idle.queue \
-         RETURNING q.number) \
-         UPDATE distlock.schema SET floor = greatest(floor, (SELECT max(number) FROM gone)) \
-         WHERE EXISTS (SELECT FROM gone)",
+        "SET LOCAL statement_timeout = {};\nSELECT distlock.tidy()",
         (patience / 8).min(Duration::from_millis(200)).as_millis().max(1)
     )
 }

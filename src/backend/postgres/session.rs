@@ -11,28 +11,27 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio_postgres::AsyncMessage;
 
 use super::{
-    connection::{Connector, Link, outcomes},
-    error::{is_read_only, triage},
+    asker::{Asker, Ended, What},
+    batch::Kind,
+    connection::{Connector, Link},
+    lane::Lane,
+    listening::LINGERS,
     message::Message,
-    statements::{self, PostgresStatements},
+    statements::PostgresStatements,
 };
 use crate::{
     backend::{
-        Result, StoreError,
+        Result,
         sql::{
-            asking::Verdict,
+            asking::Request,
             connection_handle::{ConnectionHandle, Inbox, Order, Over, Served},
-            outcome::{Outcome, Row},
             released::Released,
             requested::{Done, Requested},
             watched::until,
             watches::Watches,
         },
     },
-    runtime::{
-        clock::{self, Instant, timeout},
-        jittered,
-    },
+    runtime::{clock::Instant, jittered},
 };
 
 /// A session's way to the server.
@@ -49,11 +48,10 @@ impl Session {
         let (watches, released) = (Arc::<Watches>::default(), Arc::<Released>::default());
         let patience = connector.remote.request_timeout;
         let (heard, let_go) = (Arc::clone(&watches), Arc::clone(&released));
-        let server = link.server.clone();
-        let task = Task { connector, session, server, watches: heard, released: let_go };
+        let task = Task { connector, session, watches: heard, released: let_go };
         Self {
             connection: ConnectionHandle::start(task, link, patience),
-            statements: PostgresStatements { session },
+            statements: PostgresStatements { session, in_rows: Arc::default() },
             watches,
             released,
         }
@@ -63,8 +61,6 @@ impl Session {
 struct Task {
     connector: Arc<Connector>,
     session: i64,
-    /// Which one there was a connection to last.
-    server: String,
     watches: Arc<Watches>,
     released: Arc<Released>,
 }
@@ -76,7 +72,7 @@ impl Served for Task {
     async fn connect(&self) -> Result<Link> {
         // Soon enough to try again, or the session is over.
         let patience = self.connector.remote.request_timeout * 2;
-        self.connector.connect_again(self.session, &self.server, &self.released, patience).await
+        self.connector.connect_again(self.session, &self.released, patience).await
     }
 
     fn lost(&self, useless: bool) {
@@ -86,26 +82,61 @@ impl Served for Task {
         self.watches.lose();
     }
 
+    async fn serve(&mut self, link: Link, inbox: &mut Inbox<Message>) -> Over {
+        let mut lanes = Lanes::default();
+        let over = self.serve_by(link, inbox, &mut lanes).await;
+        inbox.waiting.extend(lanes.unsent());
+        over
+    }
+}
+
+impl Task {
     /// What is under way at its end is dropped: it is not known what became of it.
-    async fn serve(&mut self, mut link: Link, inbox: &mut Inbox<Message>) -> Over {
-        self.server.clone_from(&link.server);
+    async fn serve_by(
+        &mut self,
+        mut link: Link,
+        inbox: &mut Inbox<Message>,
+        lanes: &mut Lanes,
+    ) -> Over {
         let mut under_way = FuturesUnordered::new();
         let asker = Asker {
             client: Arc::clone(&link.client),
-            endpoint: link.endpoint.clone(),
+            endpoint: link.endpoint.as_str().into(),
+            server: link.server.as_str().into(),
             name: link.name,
             session: self.session,
             connector: Arc::clone(&self.connector),
+            kept: link.kept.clone(),
+            batches: link.batches.clone(),
+            listening: Arc::default(),
+            crowded: Arc::default(),
         };
         let ask = |what| asker.clone().ask(what);
         let mut quiet_until = Instant::now() + ping_after();
+        let mut unwatched = None;
         // Nobody waits any more for what was to be done on the last connection.
-        let waiting = inbox.waiting.drain(..).filter(|order| matches!(order, Order::Ask(_)));
-        waiting.for_each(|order| under_way.push(ask(Requested::Order(order))));
+        inbox.waiting.retain(|order| matches!(order, Order::Ask(_)));
         loop {
+            for order in inbox.waiting.drain(..) {
+                if let Some(order) = lanes.take(order) {
+                    under_way.push(ask(What::One(Requested::Order(order))));
+                }
+            }
+            for request in lanes.crowded(|dir| asker.crowded.contains(dir)) {
+                under_way.push(ask(What::One(Requested::Order(Order::Ask(request)))));
+            }
+            lanes.next(|kind, calls| under_way.push(ask(What::Calls(kind, calls))));
             let watches = Arc::clone(&self.watches);
             let due = watches.due();
-            let ping = watches.is_awaited().then_some(quiet_until);
+            let is_awaited = watches.is_awaited();
+            let ping = is_awaited.then_some(quiet_until);
+            let unlisten = match asker.listening.is_on() && !is_awaited {
+                true => Some(*unwatched.get_or_insert_with(|| Instant::now() + LINGERS)),
+                false => None,
+            };
+            if unlisten.is_none() {
+                unwatched = None;
+            }
             tokio::select! {
                 biased;
                 heard = link.heard() => match heard {
@@ -115,125 +146,98 @@ impl Served for Task {
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => return Over::Lost,
                 },
-                Some(done) = under_way.next() => match done {
-                    Done::Answered => {}
-                    Done::Useless => return Over::Useless,
-                    Done::Expiries(sessions) => watches.renew(sessions),
+                Some(Ended { done, calls, rest }) = under_way.next() => {
+                    if let Some((kind, calls)) = calls {
+                        lanes.ended(kind, calls);
+                    }
+                    rest.into_iter().for_each(|what| under_way.push(ask(what)));
+                    match done {
+                        Done::Answered => {}
+                        Done::Useless => return Over::Useless,
+                        Done::Expiries(sessions) => watches.renew(sessions),
+                    }
                 },
                 order = inbox.next() => match order {
                     Some(order) => {
                         quiet_until = Instant::now() + ping_after();
-                        under_way.push(ask(Requested::Order(order)));
+                        inbox.waiting.push_back(order);
+                        // What has come with it goes with it.
+                        inbox.collect();
                     }
                     None => return Over::Closed,
                 },
                 () = watches.changed.notified() => {}
                 () = until(ping) => {
                     quiet_until = Instant::now() + ping_after();
-                    under_way.push(ask(Requested::Ping));
+                    under_way.push(ask(What::One(Requested::Ping)));
                 }
                 () = until(due) => {
                     let sessions = watches.take_due();
                     if !sessions.is_empty() {
-                        under_way.push(ask(Requested::Expiries(sessions)));
+                        under_way.push(ask(What::One(Requested::Expiries(sessions))));
                     }
                 }
+                () = until(unlisten) => under_way.push(ask(What::Unlisten)),
             }
         }
     }
 }
 
-/// The query that is sent on a silent connection with waiters, so that no load balancer or firewall
-/// drops it.
-const PING: &str = "SELECT 1";
+/// The calls that wait for the connection.
+#[derive(Default)]
+struct Lanes {
+    joins: Lane<Request<Message>>,
+    leaves: Lane<Request<Message>>,
+}
+
+impl Lanes {
+    /// What does not go by a lane is given back.
+    fn take(&mut self, order: Order<Message>) -> Option<Order<Message>> {
+        match order {
+            Order::Ask(request) => match request.message.kept().map(Kind::of) {
+                Some(kind) => self.of(kind).push(request),
+                None => return Some(Order::Ask(request)),
+            },
+            order @ Order::Do(_) => return Some(order),
+        }
+        None
+    }
+
+    /// Those that need more than a batch does.
+    fn crowded(&mut self, is_crowded: impl Fn(&str) -> bool) -> Vec<Request<Message>> {
+        let mut crowded = self.leaves.take(&is_crowded);
+        crowded.extend(self.joins.take(&is_crowded));
+        crowded
+    }
+
+    /// Hands over what is to be sent now. What leaves goes first: it may be what a join waits for.
+    fn next(&mut self, mut send: impl FnMut(Kind, Vec<Request<Message>>)) {
+        for kind in [Kind::Leave, Kind::Join] {
+            while let Some(calls) = self.of(kind).next() {
+                send(kind, calls);
+            }
+        }
+    }
+
+    fn ended(&mut self, kind: Kind, calls: usize) {
+        self.of(kind).ended(calls);
+    }
+
+    fn of(&mut self, kind: Kind) -> &mut Lane<Request<Message>> {
+        match kind {
+            Kind::Join => &mut self.joins,
+            Kind::Leave => &mut self.leaves,
+        }
+    }
+
+    fn unsent(self) -> impl Iterator<Item = Order<Message>> {
+        self.leaves.unsent().chain(self.joins.unsent()).map(Order::Ask)
+    }
+}
 
 /// How long a connection is silent before that query: 10 to 15 s.
 fn ping_after() -> Duration {
     Duration::from_secs(10) + jittered(Duration::from_secs(5)).min(Duration::from_secs(5))
-}
-
-/// Asks the server.
-#[derive(Clone)]
-struct Asker {
-    client: Arc<tokio_postgres::Client>,
-    endpoint: String,
-    /// The connection's.
-    name: i64,
-    session: i64,
-    connector: Arc<Connector>,
-}
-
-impl Asker {
-    /// One request, sent as this is first polled.
-    async fn ask(self, what: Requested<Message>) -> Done {
-        match what {
-            Requested::Order(Order::Ask(request)) => {
-                if !request.begin() {
-                    return Done::Answered;
-                }
-                let answer = match self.send(&request.message).await {
-                    Ok(answer) => answer,
-                    Err(error) => {
-                        request.answer(Err(Verdict::Failed(error)));
-                        return Done::Useless;
-                    }
-                };
-                let useless = matches!(&answer, Err(error) if is_read_only(error));
-                let operation = request.operation;
-                let done = match &answer {
-                    _ if useless => Done::Useless,
-                    Ok(outcomes) if request.message.tells_expiries => {
-                        Done::expiries(outcomes, session_of)
-                    }
-                    _ => Done::Answered,
-                };
-                request.answer(answer.map_err(|error| triage(operation, &self.endpoint, &error)));
-                done
-            }
-            Requested::Order(Order::Do(message)) => self.have_done(&message).await,
-            Requested::Ping => self.have_done(&PING.to_owned().into()).await,
-            Requested::Expiries(sessions) => {
-                match self.send(&statements::expiries(&sessions)).await {
-                    Ok(Ok(outcomes)) => Done::expiries(&outcomes, session_of),
-                    // Undone for others' sake, perhaps: they are looked for again soon.
-                    Ok(Err(_)) => Done::Expiries(
-                        sessions.into_iter().map(|id| (id, Duration::ZERO)).collect(),
-                    ),
-                    Err(_) => Done::Useless,
-                }
-            }
-        }
-    }
-
-    /// Whatever the answer is.
-    async fn have_done(&self, message: &Message) -> Done {
-        match self.send(message).await {
-            Ok(_) => Done::Answered,
-            Err(_) => Done::Useless,
-        }
-    }
-
-    /// With each answer the server's clock is read. An error is the connection's end.
-    async fn send(&self, message: &Message) -> Result<Result<Vec<Outcome>, tokio_postgres::Error>> {
-        let (sent, clock) = (clock::now(), &self.connector.clock);
-        let belief = clock.belief(sent).filter(|_| message.sweeps);
-        let (text, before) = message.text(self.session, belief.as_ref());
-        let query = self.client.simple_query(&text);
-        let answer = timeout(self.connector.remote.request_timeout, query).await.map_err(|_| {
-            StoreError::Unknown(format!("{} did not answer in time", self.endpoint).into())
-        })?;
-        let mut outcomes = match answer {
-            Ok(messages) => outcomes(messages),
-            Err(error) => return Ok(Err(error)),
-        };
-        self.connector.check(self.name, &outcomes)?;
-        clock.read(&outcomes, sent);
-        if let Some(belief) = &belief {
-            clock.acted_on(belief);
-        }
-        outcomes.drain(..before.min(outcomes.len()));
-        Ok(Ok(outcomes))
-    }
 }
 
 /// An operator has had the server give up waiting for its standbys: it goes on as if they had
@@ -241,8 +245,4 @@ impl Asker {
 /// (<https://github.com/postgres/postgres/blob/REL_17_STABLE/src/backend/replication/syncrep.c>).
 fn gave_up(told: &tokio_postgres::error::DbError) -> bool {
     told.routine() == Some("SyncRepWaitForLSN")
-}
-
-fn session_of(row: &Row) -> Option<i64> {
-    row.number(0)
 }

@@ -7,27 +7,32 @@
 //! when the message has come whole: no connection that breaks leaves a transaction open, with locks
 //! that others wait for. As the protocol has no parameters, values are written by `literal.rs`.
 //!
+//! What is asked most is one call of a function, or one statement that the connection has prepared
+//! (`alone.rs`): the server makes the plan once.
+//!
 //! **READ COMMITTED**, so that each statement sees what was committed before it began. A statement
 //! that waits for a row's lock sees the newest version of that row alone, and all other rows as
 //! they were before it waited (<https://www.postgresql.org/docs/17/transaction-iso.html>). So what
 //! is decided under a lock is decided by the statements after the one that takes it.
 
+use std::sync::Arc;
+
 use super::{
+    in_rows::InRows,
     literal::{bytes, text},
-    message::{BEAT, LEFT, Message},
-    opening::{QUARANTINE, QUARANTINED},
+    message::{BEAT, Kept, LEFT, Message},
 };
 use crate::backend::{
     Joiner, Write,
-    name::NOBODY,
     row_key::{Parts, parts},
     sql::{key::Place, statements::Statements},
 };
 
 /// What one session asks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PostgresStatements {
     pub(super) session: i64,
+    pub(super) in_rows: Arc<InRows>,
 }
 
 impl Statements for PostgresStatements {
@@ -36,12 +41,17 @@ impl Statements for PostgresStatements {
     /// Counts from when the request came: the client counts from when it was sent. A session that
     /// is still there holds what it held, whatever the clock shows.
     ///
+    /// It is not flushed: what a crash of the server takes back is renewed anew, and no client
+    /// removes a session within 1.1 TTL of its own last connection (see `connection.rs`).
+    ///
     /// It asks after `others` on the way, that somebody waits for here: as long as these are
     /// renewed, nobody has to look for them. One that seems to live for longer than it may says
     /// nothing: the clock was set back, and it may be dead.
     fn keep_alive(&self, others: &[i64]) -> Message {
         let renew = format!(
-            "UPDATE distlock.sessions SET expires = now() + ttl, beat = {BEAT} WHERE id = {}",
+            "SELECT distlock.unflushed();\n\
+             UPDATE distlock.sessions SET expires = now() + ttl, beat = {BEAT} WHERE id = {} \
+             AND NOT ended",
             self.session
         );
         if others.is_empty() {
@@ -60,132 +70,78 @@ impl Statements for PostgresStatements {
         format!("DELETE FROM distlock.sessions WHERE id = {}", self.session).into()
     }
 
-    /// Joins all of these queues or none. `if_free`: only if nobody is in any of them; then nothing
-    /// is written otherwise, but for a number that is skipped if somebody comes at the same moment.
-    ///
-    /// Who joins locks the queue's row, in the order of the names, and takes the next number: so
-    /// numbers are in the order of the commits. (Those of a sequence are not.) `turn`, a number
-    /// that nobody else has drawn, shows that the row was locked by this request.
-    ///
-    /// While nothing is granted, [`QUARANTINE`] joins each of them just before, and nobody with
-    /// `if_free`.
-    ///
-    /// Its last statements are one [`joined`] for each queue and, with `if_free`, whether somebody
-    /// is there and all of them are over by the clock; and whether nothing is granted, and nobody
-    /// is known to be there.
-    fn join(&self, turn: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
-        let session = self.session;
-        let mut sorted: Vec<_> = joiners.iter().collect();
-        sorted.sort_by_key(|joiner| joiner.queue.dir());
-        let names =
-            sorted.iter().map(|joiner| text(joiner.queue.dir())).collect::<Vec<_>>().join(", ");
-        let quarantined = format!("EXISTS (SELECT FROM distlock.sessions WHERE id = {QUARANTINE})");
-        let free = match if_free {
-            true => format!(
-                "NOT EXISTS (SELECT FROM distlock.entries WHERE queue IN ({names})) \
-                 AND NOT {quarantined}"
-            ),
-            false => "true".to_owned(),
+    /// Joins this queue, or all of these or none, in functions that `queue.sql` and `leave.sql`
+    /// describe. Several are joined with `if_free` alone.
+    fn join(&self, _turn: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
+        joiners.iter().for_each(|joiner| self.in_rows.begin(joiner.ticket));
+        if let [Joiner { queue, ticket }] = joiners {
+            return Message::from(Kept::Join {
+                dir: queue.dir().to_owned(),
+                ticket: ticket.to_string(),
+                label: queue.label().to_owned(),
+                value: value.to_owned(),
+                if_free,
+            });
+        }
+        let (session, value) = (self.session, bytes(value));
+        let list = |item: &dyn Fn(&Joiner<'_>) -> String| {
+            joiners.iter().map(item).collect::<Vec<_>>().join(", ")
         };
-        let locked: Vec<_> =
-            sorted.iter().map(|joiner| format!("({})", text(joiner.queue.dir()))).collect();
-        let wanted: Vec<_> = sorted
-            .iter()
-            .map(|Joiner { queue, ticket }| {
-                format!("({}, uuid '{ticket}', {})", text(queue.dir()), text(queue.label()))
-            })
-            .collect();
-        let mut sql = format!(
-            "{enter}\
-             INSERT INTO distlock.queues AS q (queue, number, turn) \
-             SELECT name, 0, {turn} FROM (VALUES {locked}) AS asked (name) WHERE {free} \
-             ON CONFLICT (queue) DO UPDATE SET turn = {turn}, used = now();\n\
-             WITH asked (queue, ticket, label) AS (VALUES {wanted}), \
-             given AS (UPDATE distlock.queues AS q \
-             SET number = greatest(q.number, (SELECT floor FROM distlock.schema)) \
-             + CASE WHEN {quarantined} THEN 2 ELSE 1 END FROM asked \
-             WHERE q.queue = asked.queue AND q.turn = {turn} AND {free} \
-             AND NOT EXISTS (SELECT FROM distlock.entries AS e \
-             WHERE e.session = {session} AND e.ticket = asked.ticket) \
-             RETURNING q.queue, q.number, asked.ticket, asked.label) \
-             INSERT INTO distlock.entries (queue, number, session, ticket, label, value) \
-             SELECT queue, number, {session}, ticket, label, {value} FROM given UNION ALL \
-             SELECT queue, number - 1, {QUARANTINE}, ticket, '{NOBODY}', {phantom} FROM given \
-             WHERE {quarantined}",
-            enter = enter(session, true),
-            locked = locked.join(", "),
-            wanted = wanted.join(", "),
-            value = bytes(value),
-            phantom = bytes(QUARANTINED),
-        );
-        for joiner in joiners {
-            sql += ";\n";
-            sql += &joined(session, joiner);
-        }
-        if if_free {
-            // It ends at the first one who lives: queues may be long.
-            sql += &format!(
-                ";\nSELECT there AND NOT alive, {quarantined} AND NOT alive FROM (SELECT EXISTS \
-                 (SELECT FROM distlock.entries WHERE queue IN ({names})) AS there, EXISTS (SELECT \
-                 FROM distlock.entries AS e JOIN distlock.sessions AS s ON s.id = e.session WHERE \
-                 queue IN ({names}) AND s.id <> {QUARANTINE} AND s.expires >= now()) AS alive) AS \
-                 seen"
-            );
-        }
-        Message::sweeping(sql)
+        Message::call(
+            &format!(
+                "enqueue_all({session}, ARRAY[{}]::text[], ARRAY[{}]::uuid[], ARRAY[{}]::text[], \
+                 {value})",
+                list(&|joiner| text(joiner.queue.dir())),
+                list(&|joiner| format!("'{}'", joiner.ticket)),
+                list(&|joiner| text(joiner.queue.label())),
+            ),
+            joiners.len() + 1,
+        )
     }
 
-    /// Its last statement tells of the entry with this number and the two in front of it.
     fn standing(&self, own: &Place<'_>) -> Message {
         let (dir, number) = (text(own.dir), own.number);
-        Message::sweeping(format!(
-            "{}SELECT {NAME} FROM distlock.entries WHERE queue = {dir} AND number <= {number} \
-             ORDER BY number DESC LIMIT 3",
-            enter(self.session, false)
-        ))
+        Message::call(&format!("standing({}, {dir}, {number})", self.session), 1)
     }
 
     fn present(&self, own: &Place<'_>, ahead: &Place<'_>) -> Message {
-        Message::sweeping(format!(
-            "{}SELECT {NAME} FROM distlock.entries WHERE queue = {} AND number IN ({}, {})",
-            enter(self.session, false),
-            text(own.dir),
-            own.number,
-            ahead.number
-        ))
+        let (dir, session) = (text(own.dir), self.session);
+        let call = format!("present({session}, {dir}, {}, {})", own.number, ahead.number);
+        Message::call(&call, 1)
     }
 
     /// All entries of the session, and the queues that they are in.
     fn own_entries(&self) -> Message {
         let session = self.session;
+        let in_any = format!(
+            " UNION ALL SELECT {NAME}, queue FROM distlock.queues WHERE session = {session}"
+        );
+        // There is no index by which a session's rows could be found.
+        let in_rows = match self.in_rows.dirs() {
+            None => in_any,
+            Some(dirs) if dirs.is_empty() => String::new(),
+            Some(dirs) => {
+                let dirs: Vec<_> = dirs.iter().map(|dir| text(dir)).collect();
+                format!("{in_any} AND queue IN ({})", dirs.join(", "))
+            }
+        };
         format!(
-            "{}SELECT {NAME}, queue FROM distlock.entries WHERE session = {session}",
-            enter(session, false)
+            "{}SELECT {NAME}, queue FROM distlock.entries WHERE session = {session}{in_rows}",
+            require(session, &[], false)
         )
         .into()
     }
 
-    /// Its last statements tell how many entries were deleted; and the queue's last number, which
-    /// no entry has that joined after the deletion, and whether the successor's is there.
-    fn leave(&self, of: Joiner<'_>, number: Option<u64>, successor: Option<u64>) -> Message {
-        let session = self.session;
-        let dir = text(of.queue.dir());
-        let known = number.map_or(String::new(), |number| format!(" AND number = {number}"));
-        let successor = successor.map_or("false".to_owned(), |number| {
-            format!(
-                "EXISTS (SELECT FROM distlock.entries WHERE queue = {dir} AND number = {number} \
-                 AND session = {session})"
-            )
-        });
-        format!(
-            "{}DELETE FROM distlock.entries WHERE session = {session} AND ticket = uuid '{}' \
-             AND queue = {dir} AND label = {}{known};\n\
-             SELECT (SELECT number FROM distlock.queues WHERE queue = {dir}), {successor}",
-            enter(session, true),
-            of.ticket,
-            text(of.queue.label())
-        )
-        .into()
+    fn leave(&self, of: Joiner<'_>, number_of: Option<u64>, successor: Option<u64>) -> Message {
+        // Numbers of the server's own fit.
+        let number = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
+        Message::from(Kept::Leave {
+            dir: of.queue.dir().to_owned(),
+            ticket: of.ticket.to_string(),
+            label: of.queue.label().to_owned(),
+            number: number(number_of),
+            successor: number(successor),
+        })
     }
 
     /// Its last statements tell how many entries were written, and which version there is.
@@ -198,7 +154,7 @@ impl Statements for PostgresStatements {
              AND version = {version};\n\
              SELECT version FROM distlock.entries \
              WHERE queue = {dir} AND number = {number} AND session = {session}",
-            enter(session, true),
+            require(session, &[entry.dir], true),
             bytes(value)
         )
         .into()
@@ -210,7 +166,7 @@ impl Statements for PostgresStatements {
         format!(
             "{}UPDATE distlock.entries SET label = {}, value = {} \
              WHERE queue = {} AND number = {} AND session = {session}",
-            enter(session, true),
+            require(session, &[entry.dir], true),
             text(label),
             bytes(value),
             text(entry.dir),
@@ -231,7 +187,14 @@ impl Statements for PostgresStatements {
                 format!("(SELECT count(*) {found}) = {}", guards.len()),
             ),
         };
-        let mut sql = format!("{}{keep}", enter(session, true));
+        let evicted = writes.iter().filter_map(|write| match write {
+            Write::Delete { key } => Some(parts(key)?.dir),
+            Write::Put { .. } => None,
+        });
+        let mut dirs: Vec<_> = guards.iter().map(|place| place.dir).chain(evicted).collect();
+        dirs.sort_unstable();
+        dirs.dedup();
+        let mut sql = format!("{}{keep}", require(session, &dirs, true));
         for write in writes {
             let (Write::Put { key, .. } | Write::Delete { key }) = write;
             let (dir, name) = key.rsplit_once('/').unwrap_or(("", key));
@@ -267,20 +230,22 @@ impl Statements for PostgresStatements {
     fn queues(&self, namespace: &str) -> Message {
         // `0` is the character after `/`.
         Message::sweeping(format!(
-            "{}SELECT DISTINCT queue FROM distlock.entries WHERE queue >= {} AND queue < {} \
+            "{}SELECT DISTINCT queue FROM distlock.members WHERE queue >= {} AND queue < {} \
              ORDER BY queue",
-            enter(self.session, false),
+            require(self.session, &[], false),
             text(&format!("{namespace}/")),
             text(&format!("{namespace}0"))
         ))
     }
 }
 
-/// Fails if the session was put away. `writes`: nobody puts it away before the transaction's end.
-/// What only reads is answered when all that it has read is confirmed.
-fn enter(session: i64, writes: bool) -> String {
+/// Fails if the session was removed. `writes`: it stays until the transaction's end. The entries of
+/// these queues are in `entries` from then on, and nobody joins them meanwhile.
+fn require(session: i64, queues: &[&str], writes: bool) -> String {
     let confirms = if writes { String::new() } else { format!(", {CONFIRMS}") };
-    format!("SELECT distlock.enter({session}, {writes}){confirms};\n")
+    let crowd: String =
+        queues.iter().map(|dir| format!(", distlock.crowd({})", text(dir))).collect();
+    format!("SELECT distlock.require({session}, {writes}){crowd}{confirms};\n")
 }
 
 /// Makes a transaction that writes nothing else wait for the standbys that the server waits for,
@@ -296,41 +261,14 @@ fn ids(sessions: &[i64]) -> String {
     sessions.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The own entry and the two in front of it, nearest first, with whether there is anything else in
-/// the queue. No rows: it is not there.
-fn joined(session: i64, joiner: &Joiner<'_>) -> String {
-    let (dir, ticket) = (text(joiner.queue.dir()), joiner.ticket);
-    format!(
-        "SELECT {NAME}, EXISTS (SELECT FROM distlock.data WHERE dir = {dir}) OR EXISTS (\
-         SELECT FROM distlock.entries AS o WHERE o.queue = {dir} \
-         AND NOT (o.session = {session} AND o.ticket = uuid '{ticket}')) \
-         FROM distlock.entries AS e WHERE queue = {dir} AND number <= (\
-         SELECT number FROM distlock.entries WHERE session = {session} \
-         AND ticket = uuid '{ticket}' AND queue = {dir}) ORDER BY number DESC LIMIT 3"
-    )
-}
-
 /// The columns that make an entry's key: see `key.rs`.
 const NAME: &str = "number, to_hex(session), ticket, label";
 
-/// The entry stays as it is from the look to the end of the transaction: one who deletes it then
-/// finds who watches it. Its second statement tells of the entry, and how many milliseconds its
-/// session has left.
+/// Watches an entry: its only part is that entry, and how many milliseconds its session has left.
 pub(super) fn watch(session: i64, entry: &Place<'_>) -> Message {
-    let (dir, number) = (text(entry.dir), entry.number);
-    Message::sweeping(format!(
-        "{}SELECT {NAME}, {LEFT} \
-         FROM distlock.entries AS e JOIN distlock.sessions AS s ON s.id = e.session \
-         WHERE queue = {dir} AND number = {number} FOR SHARE OF e;\n\
-         INSERT INTO distlock.watches (queue, number, session) \
-         SELECT queue, number, {session} FROM distlock.entries \
-         WHERE queue = {dir} AND number = {number} ON CONFLICT DO NOTHING",
-        enter(session, true)
-    ))
+    Message::call(&format!("watch({session}, {}, {})", text(entry.dir), entry.number), 1)
+        .listening()
 }
-
-/// Where in the answer to [`watch`] the entry is told of.
-pub(super) const WATCH_TELLS: usize = 1;
 
 /// Ends a watch on an entry, or with the number 0 on a queue.
 pub(super) fn unwatch(session: i64, dir: &str, number: u64) -> String {
@@ -341,7 +279,12 @@ pub(super) fn unwatch(session: i64, dir: &str, number: u64) -> String {
     )
 }
 
-/// How many milliseconds these sessions have left; those that are over are put away first.
+/// Removes the sessions that are over.
+pub(super) fn sweep() -> Message {
+    Message::sweeping("SELECT 1".to_owned())
+}
+
+/// How many milliseconds these sessions have left; those that are over are removed first.
 pub(super) fn expiries(sessions: &[i64]) -> Message {
     let ids = ids(sessions);
     Message::sweeping(format!("SELECT id, {LEFT} FROM distlock.sessions AS s WHERE id IN ({ids})"))
@@ -349,17 +292,13 @@ pub(super) fn expiries(sessions: &[i64]) -> Message {
 }
 
 /// All that is in a queue, in its order, and the notes: one statement, so that it is of one moment.
-/// `watch`: it begins before, and nobody changes the queue in between. Then no session is put away
+/// `watch`: it begins before, and nobody changes the queue in between. Then no session is removed
 /// first, which would change the queue: it is known at once to be due.
 pub(super) fn list(session: i64, dir: &str, values: bool, watch: bool) -> Message {
     let name = text(dir);
     let first = match watch {
         false => String::new(),
-        true => format!(
-            "SELECT distlock.still({name});\n\
-             INSERT INTO distlock.watches (queue, number, session) VALUES ({name}, 0, {session}) \
-             ON CONFLICT DO NOTHING;\n"
-        ),
+        true => format!("SELECT distlock.watch_queue({session}, {name});\n"),
     };
     let detail = match values {
         false => "NULL, NULL::bigint, NULL::bigint",
@@ -368,13 +307,13 @@ pub(super) fn list(session: i64, dir: &str, values: bool, watch: bool) -> Messag
     let sql = format!(
         "{}{first}\
          SELECT {NAME}, {LEFT}, {detail}, NULL, s.expires < now() \
-         FROM distlock.entries JOIN distlock.sessions AS s ON s.id = session WHERE queue = {name} \
+         FROM distlock.members JOIN distlock.sessions AS s ON s.id = session WHERE queue = {name} \
          UNION ALL \
          SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, name, NULL FROM distlock.data \
          WHERE dir = {name} ORDER BY 1, 9",
-        enter(session, watch)
+        require(session, &[], watch)
     );
-    if watch { sql.into() } else { Message::sweeping(sql) }
+    if watch { Message::from(sql).listening() } else { Message::sweeping(sql) }
 }
 
 /// These entries of a session.

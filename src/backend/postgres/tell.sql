@@ -1,10 +1,9 @@
 -- Notifies the sessions that watch an entry, or with the number 0 its queue. Without a word they
 -- find out by their recheck.
-CREATE OR REPLACE FUNCTION distlock.tell(dir text, entry bigint, what text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION distlock.tell(dir text, entry bigint, what text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     watcher bigint;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(7234316, hashtext(dir) & 63);
     FOR watcher IN
         DELETE FROM distlock.watches WHERE queue = dir AND number IN (0, entry) RETURNING session
     LOOP
@@ -13,3 +12,48 @@ BEGIN
         PERFORM pg_notify('distlock_' || to_hex(watcher), what || ' ' || entry);
     END LOOP;
 END $$;
+
+-- The end of an entry that is watched, or of the key that its label makes.
+CREATE FUNCTION distlock.entry_ended() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM distlock.tell(OLD.queue, OLD.number, OLD.queue || '/' || to_hex(OLD.session) || '-'
+        || OLD.ticket || CASE OLD.label WHEN '' THEN '' ELSE '.' || OLD.label END);
+    RETURN NULL;
+END $$;
+
+-- Anything else, of which those are notified who watch the queue.
+CREATE FUNCTION distlock.queue_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM distlock.tell(NEW.queue, 0, NEW.queue || '/');
+    RETURN NULL;
+END $$;
+
+-- One that is not watched runs no function.
+CREATE TRIGGER deleted AFTER DELETE ON distlock.entries
+    FOR EACH ROW WHEN (OLD.watched) EXECUTE FUNCTION distlock.entry_ended();
+CREATE TRIGGER relabelled AFTER UPDATE OF label ON distlock.entries
+    FOR EACH ROW WHEN (OLD.watched AND NEW.label <> OLD.label)
+    EXECUTE FUNCTION distlock.entry_ended();
+CREATE TRIGGER rewritten AFTER UPDATE OF value ON distlock.entries
+    FOR EACH ROW WHEN (OLD.watched AND NEW.label = OLD.label)
+    EXECUTE FUNCTION distlock.queue_changed();
+CREATE TRIGGER joined AFTER INSERT ON distlock.entries
+    FOR EACH ROW WHEN (NEW.watched) EXECUTE FUNCTION distlock.queue_changed();
+
+-- While a session begins to watch a queue nobody writes data below it, which has no row of the
+-- queue's to lock. Queues share 64 locks, as the server has room for some thousand.
+CREATE FUNCTION distlock.still(dir text) RETURNS void LANGUAGE sql AS $$
+    SELECT pg_advisory_xact_lock(7234316, hashtext(dir) & 63);
+$$;
+
+CREATE FUNCTION distlock.data_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    dir text := coalesce(NEW.dir, OLD.dir);
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(7234316, hashtext(dir) & 63);
+    PERFORM distlock.tell(dir, 0, dir || '/');
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON distlock.data
+    FOR EACH ROW EXECUTE FUNCTION distlock.data_changed();

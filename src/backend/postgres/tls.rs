@@ -2,21 +2,21 @@
 
 use std::{io, pin::Pin};
 
-use tokio::net::TcpStream;
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 
+use super::socket::Socket;
 use crate::backend::securing::{Securing, Stream};
 
 /// What secures one connection. `None`: nothing does, and the client crate does not ask it to.
 pub(super) struct Secured(pub(super) Option<Securing>);
 
-impl TlsConnect<TcpStream> for Secured {
+impl TlsConnect<Socket> for Secured {
     type Stream = Box<dyn Stream>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
 
-    fn connect(self, tcp: TcpStream) -> Self::Future {
-        Box::pin(async { self.0.ok_or(io::ErrorKind::Unsupported)?.secure(tcp).await })
+    fn connect(self, plain: Socket) -> Self::Future {
+        Box::pin(async { self.0.ok_or(io::ErrorKind::Unsupported)?.secure(plain).await })
     }
 }
 

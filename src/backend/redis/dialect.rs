@@ -11,7 +11,7 @@ use super::{
     waiting,
 };
 use crate::backend::{
-    Ask, Durability, Entry, Listing, Queue, Result, ToldOfLoss, Watch,
+    Ask, Durability, Entry, Listing, LossListener, Queue, Result, Watch,
     sql::{
         connection_handle::ConnectionHandle,
         dialect::{Dialect, READ},
@@ -62,8 +62,8 @@ impl Dialect for Connections {
         Ok(outcomes)
     }
 
-    fn on_loss(&self, told: ToldOfLoss) {
-        self.shared.losses.listen(told);
+    fn on_loss(&self, listener: LossListener) {
+        self.shared.losses.listen(listener);
     }
 
     fn awaited(&self) -> Vec<i64> {

@@ -53,7 +53,7 @@ use crate::{
             key::{self, Place},
             store::SqlStore,
         },
-        trust,
+        trust::{self, Otherwise},
     },
     error::Error,
     runtime::random,
@@ -70,7 +70,7 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
-        trust::check(&remote, "Redis")?;
+        trust::check(&remote, "Redis", Otherwise::None)?;
         Ok(Self { connector: Arc::new(Connector::new(remote)), told: AtomicBool::new(false) })
     }
 }

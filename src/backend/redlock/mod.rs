@@ -35,7 +35,12 @@ use self::{
 };
 use super::{Backend, Facts, LockStore, Store};
 use crate::{
-    backend::{Result, StoreError, opening::SHORTEST, remote::Remote, trust},
+    backend::{
+        Result, StoreError,
+        opening::SHORTEST,
+        remote::Remote,
+        trust::{self, Otherwise},
+    },
     error::Error,
     runtime::clock::timeout,
 };
@@ -51,7 +56,7 @@ impl Redlock {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
         let invalid =
             |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.to_owned() });
-        trust::check(&remote, "Redlock")?;
+        trust::check(&remote, "Redlock", Otherwise::None)?;
         let distinct: HashSet<_> = remote.endpoints.iter().collect();
         if distinct.len() < remote.endpoints.len() {
             return invalid("url", "a node is named twice: each has one vote");

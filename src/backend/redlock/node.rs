@@ -194,15 +194,13 @@ impl Node {
         }
         let reply = match timeout_at(until, call.run(connection)).await {
             Ok(Ok(reply)) => reply,
-            failed => {
-                if let Ok(Err(error)) = failed {
-                    self.state.lock().trouble = Some(format!("{}: {error}", self.endpoint));
-                    // It has said something, unless the connection has ended.
-                    let said = error.code().is_some();
-                    return (sent, said.then(clock::now));
-                }
-                return (sent, None);
+            Ok(Err(error)) => {
+                self.state.lock().trouble = Some(format!("{}: {error}", self.endpoint));
+                // It has said something, unless the connection has ended.
+                let said = error.code().is_some();
+                return (sent, said.then(clock::now));
             }
+            Err(_late) => return (sent, None),
         };
         let answered = clock::now();
         {

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_connection_to_the_same_process_tells_nothing() {
+    fn a_new_connection_to_the_same_process_is_no_restart() {
         let mut node = NodeState::default();
         node.connected("a", s(50), s(100));
         // Its clock was set back, and so was its uptime.

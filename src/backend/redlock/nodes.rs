@@ -83,13 +83,6 @@ impl Nodes {
         (self.ttl / 10).min(LONGEST_WAIT)
     }
 
-    /// How long one may take to renew locks. A proof counts from when it was asked for, so waiting
-    /// for it risks nothing; a thousand locks take a node longer than one, and asking again before
-    /// it is done makes it later still.
-    fn limit_of_renewals(&self) -> Duration {
-        self.ttl / 4
-    }
-
     /// Asks some nodes at once.
     pub(super) fn ask(
         &self,
@@ -99,9 +92,11 @@ impl Nodes {
         self.ask_within(self.limit(), nodes, call)
     }
 
-    /// Asks all of them at once to renew locks.
+    /// Asks all of them at once to renew locks. A proof counts from when it was asked for, so
+    /// waiting for it risks nothing; a thousand locks take a node longer than one, and asking again
+    /// before it is done makes it later still.
     pub(super) fn renew(&self, call: impl Fn(usize) -> Call) -> Answers {
-        self.ask_within(self.limit_of_renewals(), 0..self.len(), call)
+        self.ask_within(self.ttl / 4, 0..self.len(), call)
     }
 
     fn ask_within(

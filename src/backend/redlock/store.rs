@@ -24,8 +24,8 @@ use super::{
 use crate::{
     backend::{
         AfterLoss, Durability, Entry, Event, Extras, Join, Joined, Joiner, LeaveOutcome,
-        LeaveRequest, LockStore, Queue, Result, SequencePoint, Specifics, Standing, StoreError,
-        ToldOfLoss, Watch, contract::store::Losses,
+        LeaveRequest, LockStore, LossListener, Queue, Result, SequencePoint, Specifics, Standing,
+        StoreError, Watch, contract::store::Losses,
     },
     lost::LostReason,
     runtime::{clock, mutex::Mutex, random},
@@ -125,7 +125,7 @@ impl RedlockStore {
     /// it cannot be told, they do not.
     fn lose(&self, key: &Key, reason: LostReason) {
         key.lose();
-        if self.losses.tell(&key.name, reason) {
+        if self.losses.report(&key.name, reason) {
             // It is given back by its holder, as ever.
             self.keys.lock().leave(key.ticket);
         }
@@ -187,30 +187,24 @@ impl LockStore for RedlockStore {
         let sent = clock::now();
         let key = self.keys.lock().begin(joiner, &value(text), sent);
         let mut having = Vec::new();
-        let taken = self.take(&key, &mut having).await;
-        let token = match taken {
-            Taken::Token(token) => token,
-            Taken::Occupied => {
-                self.give_up(&key, &having);
-                return Ok(Joined::Occupied);
+        let refused = match self.take(&key, &mut having).await {
+            Taken::Token(token) if self.keys.lock().hold(&key.name, clock::now()) => {
+                return Ok(Joined::Queued {
+                    entry: Entry::new(key.name, token),
+                    standing: Standing::First,
+                    at: self.moment(),
+                    // It shows nothing of the session's other locks, which are to be renewed in
+                    // time.
+                    alive: None,
+                    alone: true,
+                });
             }
-            Taken::Not(why) => {
-                self.give_up(&key, &having);
-                return Err(self.unavailable(&why));
-            }
+            Taken::Token(_) => Err(self.unavailable("the lock took too long to take")),
+            Taken::Occupied => Ok(Joined::Occupied),
+            Taken::Not(why) => Err(self.unavailable(&why)),
         };
-        if !self.keys.lock().hold(&key.name, clock::now()) {
-            self.give_up(&key, &having);
-            return Err(self.unavailable("the lock took too long to take"));
-        }
-        Ok(Joined::Queued {
-            entry: Entry::new(key.name, token),
-            standing: Standing::First,
-            at: self.moment(),
-            // It shows nothing of the session's other locks, which are to be renewed in time.
-            alive: None,
-            alone: true,
-        })
+        self.give_up(&key, &having);
+        refused
     }
 
     async fn standing(&self, entry: &Entry) -> Result<Standing> {
@@ -291,8 +285,8 @@ impl LockStore for RedlockStore {
 }
 
 impl Specifics for RedlockStore {
-    fn on_loss(&self, told: ToldOfLoss) {
-        self.losses.listen(told);
+    fn on_loss(&self, listener: LossListener) {
+        self.losses.listen(listener);
     }
 
     fn free_within(&self, queue: &Queue) -> Option<Duration> {

@@ -65,9 +65,12 @@ pub(crate) fn host(endpoint: &str) -> &str {
     host.trim_matches(['[', ']'])
 }
 
-/// Whether what is sent to this `host:port` stays on this machine.
+/// Whether what is sent to this `host:port`, or this socket, stays on this machine.
 pub(crate) fn stays_here(endpoint: &str) -> bool {
     let host = host(endpoint);
+    if host.starts_with('/') {
+        return true;
+    }
     match host.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().is_loopback(),
         // No resolver may ask others for it (RFC 6761).
@@ -84,7 +87,7 @@ mod tests {
         for host in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "LocalHost:1"] {
             assert!(stays_here(host), "{host}");
         }
-        assert!(stays_here("[::ffff:127.0.0.1]:1"));
+        assert!(stays_here("[::ffff:127.0.0.1]:1") && stays_here("/var/run/postgresql:5432"));
         for host in ["h:1", "10.0.0.1:1", "[fe80::1]:1", "localhost.example.org:1", "127.0.0.1.x:1"]
         {
             assert!(!stays_here(host), "{host}");

@@ -11,8 +11,8 @@ use crate::backend::{credentials::read, secret::Secret};
 
 /// How to secure the connection to the servers: PEM texts, or files of them.
 ///
-/// Without a CA, etcd's servers are checked against the operating system's roots. For all others a
-/// CA has to be given.
+/// Without a CA, servers of etcd and PostgreSQL are checked against the operating system's roots.
+/// For all others a CA has to be given.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -9,13 +9,22 @@ pub(crate) use crate::backend::credentials::host;
 use crate::backend::{certificates, secret::Secret, tls::Material};
 use crate::{backend::remote::Remote, error::Error};
 
-/// Whether there is a CA, and certificates can name all endpoints, where TLS is wanted.
+/// Which servers a client trusts without a CA of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Otherwise {
+    None,
+    /// Those that the operating system trusts.
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
+    System,
+}
+
+/// Whether it is known whom to trust, and certificates can name all endpoints, where TLS is wanted.
 #[cfg_attr(feature = "etcd", allow(dead_code))] // It checks by the system's roots without a CA.
-pub(crate) fn check(remote: &Remote, store: &str) -> Result<(), Error> {
+pub(crate) fn check(remote: &Remote, store: &str, otherwise: Otherwise) -> Result<(), Error> {
     let invalid = |reason: String| Error::InvalidConfig { option: "tls", reason };
     let Some(tls) = &remote.tls else { return Ok(()) };
     let material = tls.newest();
-    if material.ca.is_none() {
+    if material.ca.is_none() && otherwise == Otherwise::None {
         return Err(invalid(format!(
             "{store} needs the CA of its servers' certificates: pass it by ?ca_file= in the URL, \
              or by Tls::ca_certificate"
@@ -29,12 +38,19 @@ pub(crate) fn check(remote: &Remote, store: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// `None` without a CA: the operating system's are not known here.
+/// Returns `None` if no root certificate is known.
 #[cfg_attr(feature = "mysql", allow(dead_code))] // Its crate takes PEM texts.
-pub(crate) fn config(material: &Material) -> Option<ClientConfig> {
+pub(crate) fn config(material: &Material, otherwise: Otherwise) -> Option<ClientConfig> {
     let read = |pem: &Secret| certificates::certificates(pem.expose());
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(read(material.ca.as_ref()?)?);
+    let roots = match (&material.ca, otherwise) {
+        (Some(ca), _) => {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(read(ca)?);
+            roots
+        }
+        (None, Otherwise::None) => return None,
+        (None, Otherwise::System) => system().filter(|roots| !roots.is_empty())?,
+    };
     let builder = ClientConfig::builder_with_provider(certificates::provider());
     let builder = builder.with_safe_default_protocol_versions().ok()?.with_root_certificates(roots);
     match &material.identity {
@@ -44,4 +60,21 @@ pub(crate) fn config(material: &Material) -> Option<ClientConfig> {
             builder.with_client_auth_cert(read(certificate)?, key).ok()
         }
     }
+}
+
+/// The operating system's, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name. They are read
+/// once: it takes milliseconds.
+#[cfg(feature = "postgres")]
+fn system() -> Option<RootCertStore> {
+    static ROOTS: std::sync::LazyLock<RootCertStore> = std::sync::LazyLock::new(|| {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        roots
+    });
+    Some(ROOTS.clone())
+}
+
+#[cfg(not(feature = "postgres"))]
+fn system() -> Option<RootCertStore> {
+    None
 }

@@ -33,6 +33,12 @@ impl<M> Request<M> {
         !self.reply.is_closed() && self.stage.begin()
     }
 
+    /// Its caller waits for it still.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.reply.is_closed()
+    }
+
     /// Its caller may have gone.
     pub(crate) fn answer(self, answer: Result<Vec<Outcome>, Verdict>) {
         let _ = self.reply.send(answer);

@@ -127,6 +127,12 @@ impl<M: Clone + Send + 'static> ConnectionHandle<M> {
         }))
     }
 
+    /// How long one request may take.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// Has something done in the background, if there is a connection.
     pub(crate) fn order(&self, message: M) {
         // The task has gone only if nothing is to be done any more.
@@ -147,7 +153,7 @@ impl<M> Inbox<M> {
     }
 
     /// All that has come.
-    #[cfg(feature = "mysql")]
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(crate) fn collect(&mut self) {
         while let Ok(order) = self.orders.try_recv() {
             self.waiting.push_back(order);

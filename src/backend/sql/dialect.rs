@@ -5,10 +5,16 @@ use std::fmt::Debug;
 use async_trait::async_trait;
 
 use super::{outcome::Outcome, statements::Statements};
-use crate::backend::{Ask, Durability, Entry, Listing, Queue, Result, Ticket, ToldOfLoss, Watch};
+use crate::backend::{
+    Ask, Durability, Entry, Joined, Joiner, Listing, LossListener, Queue, Result, Ticket, Watch,
+};
 
 /// What reading a queue is called in errors.
 pub(crate) const READ: &str = "read of a queue";
+
+pub(crate) const JOIN: &str = "joining a queue";
+
+pub(crate) const LEAVE: &str = "leaving a queue";
 
 /// What a dialect asks.
 pub(crate) type MessageOf<D> = <<D as Dialect>::Statements as Statements>::Message;
@@ -34,13 +40,28 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// client who wait for it need not look. Nothing to do where the server tells them.
     fn tell(&self, _dir: &str, _number: u64) {}
 
+    /// Each of these joiners has joined its queue, or has not. `None`: that is not known.
+    fn has_joined(&self, _joiners: &[Joiner<'_>], _joined: Option<&[Option<Joined>]>) {}
+
+    /// The server has confirmed that the joiner's entry is not there. `existed`: it was.
+    fn has_left(&self, _joiner: Joiner<'_>, _existed: bool) {}
+
+    /// Removes the sessions that are over, as far as the server's clock is believed. `false`: each
+    /// request to join does.
+    async fn sweep(&self) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// The session was renewed: a time to do what is done now and then.
+    fn renewed(&self) {}
+
     /// This session's entry was deleted, as it wished: another server than this one may not know.
     /// Nothing to do on Redis: a server that does not know of it does not know the session's last
     /// write either, with which the session is lost.
-    fn released(&self, _ticket: Ticket) {}
+    fn released(&self, _dir: &str, _ticket: Ticket) {}
 
     /// Whom to tell of a lock that is lost while the session lives on, where that can be.
-    fn on_loss(&self, _told: ToldOfLoss) {}
+    fn on_loss(&self, _listener: LossListener) {}
 
     async fn durability(&self) -> Result<Durability>;
 

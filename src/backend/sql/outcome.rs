@@ -49,6 +49,12 @@ impl Row {
         Self(texts)
     }
 
+    /// Its first column, and all others.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn split_first(&self) -> (Option<&str>, Self) {
+        (self.text(0), Self(self.0.iter().skip(1).cloned().collect()))
+    }
+
     pub(crate) fn text(&self, column: usize) -> Option<&str> {
         self.0.get(column)?.as_deref()
     }
@@ -57,9 +63,9 @@ impl Row {
         self.text(column)?.parse().ok()
     }
 
-    /// `t` or `f` of PostgreSQL's, `1` or `0` of the others'.
+    /// `t` or `f` of PostgreSQL's, or the same cast to text; `1` or `0` of the others'.
     pub(crate) fn flag(&self, column: usize) -> bool {
-        matches!(self.text(column), Some("t" | "1"))
+        matches!(self.text(column), Some("t" | "true" | "1"))
     }
 
     /// Of which the server has written the hexadecimal digits.

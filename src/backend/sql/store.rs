@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use super::{
-    dialect::{Dialect, MessageOf, READ},
+    dialect::{Dialect, JOIN, LEAVE, MessageOf, READ},
     key::{self, Place},
     outcome::{Outcome, Row},
     statements::Statements,
@@ -14,14 +14,12 @@ use super::{
 use crate::{
     backend::{
         Ask, Entry, Fate, Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore,
-        Present, Queue, Result, SequencePoint, Specifics, Standing, StoreError, Ticket, ToldOfLoss,
-        Watch,
+        LossListener, Present, Queue, Result, SequencePoint, Specifics, Standing, StoreError,
+        Ticket, Watch,
     },
     lost::LostReason,
     runtime::random,
 };
-
-const JOIN: &str = "joining a queue";
 
 #[derive(Debug)]
 pub(crate) struct SqlStore<D> {
@@ -56,18 +54,28 @@ impl<D: Dialect> SqlStore<D> {
         value: &[u8],
         if_free: bool,
     ) -> Result<Vec<Option<Joined>>> {
+        match self.join_now(joiners, value, if_free).await {
+            // All who are there seem dead: removed, they are in nobody's way.
+            Err(StoreError::NotYet(_)) if self.dialect.sweep().await? => {
+                self.join_now(joiners, value, if_free).await
+            }
+            joined => joined,
+        }
+    }
+
+    async fn join_now(
+        &self,
+        joiners: &[Joiner<'_>],
+        value: &[u8],
+        if_free: bool,
+    ) -> Result<Vec<Option<Joined>>> {
         let turn = random::id();
-        let outcomes =
-            self.ask(JOIN, |statements| statements.join(turn, joiners, value, if_free)).await?;
-        let (why_not, outcomes) = match outcomes.split_last() {
-            Some((told, joined)) if if_free => (why_not_yet(told), joined),
-            _ => (None, outcomes.as_slice()),
-        };
-        let told = outcomes.len().checked_sub(joiners.len()).and_then(|at| outcomes.get(at..));
-        let told = told.ok_or_else(nonsense)?;
-        let joined =
-            joiners.iter().zip(told).map(|(joiner, outcome)| joined(joiner.queue, outcome));
-        let joined: Vec<_> = joined.collect::<Result<_>>()?;
+        let asked =
+            self.ask(JOIN, |statements| statements.join(turn, joiners, value, if_free)).await;
+        let read = asked.and_then(|outcomes| replies(joiners, &outcomes, if_free));
+        // After a malformed reply it is unknown whether they have joined.
+        let (why_not, joined) = read.inspect_err(|_| self.dialect.has_joined(joiners, None))?;
+        self.dialect.has_joined(joiners, Some(&joined));
         if let Some(why_not) = why_not.filter(|_| joined.iter().any(Option::is_none)) {
             return Err(StoreError::NotYet(why_not.into()));
         }
@@ -78,6 +86,22 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
+/// Why nothing can be said yet, and what each of them has come to.
+fn replies(
+    joiners: &[Joiner<'_>],
+    outcomes: &[Outcome],
+    if_free: bool,
+) -> Result<(Option<&'static str>, Vec<Option<Joined>>)> {
+    let (why_not, outcomes) = match outcomes.split_last() {
+        Some((last, joined)) if if_free => (why_not_yet(last), joined),
+        _ => (None, outcomes),
+    };
+    let own = outcomes.len().checked_sub(joiners.len()).and_then(|at| outcomes.get(at..));
+    let own = joiners.iter().zip(own.ok_or_else(nonsense)?);
+    let joined = own.map(|(joiner, outcome)| joined(joiner.queue, outcome));
+    Ok((why_not, joined.collect::<Result<_>>()?))
+}
+
 #[async_trait]
 impl<D: Dialect> LockStore for SqlStore<D> {
     async fn keep_alive(&self) -> Result<Duration> {
@@ -85,7 +109,10 @@ impl<D: Dialect> LockStore for SqlStore<D> {
         let outcomes = self.ask("keepalive", |statements| statements.keep_alive(&others)).await?;
         match last(&outcomes)?.count {
             0 => Err(StoreError::SessionGone(LostReason::SessionExpired)),
-            _ => Ok(self.ttl),
+            _ => {
+                self.dialect.renewed();
+                Ok(self.ttl)
+            }
         }
     }
 
@@ -131,11 +158,12 @@ impl<D: Dialect> LockStore for SqlStore<D> {
         let number = leave.entry.map(|entry| entry.revision);
         let successor = leave.successor.map(|successor| successor.revision);
         let leaving = |statements: &D::Statements| statements.leave(joiner, number, successor);
-        let outcomes = self.ask("leaving a queue", leaving).await?;
+        let outcomes = self.ask(LEAVE, leaving).await?;
         let [.., deleted, told] = outcomes.as_slice() else { return Err(nonsense()) };
         let row = told.first().ok_or_else(nonsense)?;
         self.dialect.tell(joiner.queue.dir(), number.unwrap_or(0));
-        self.dialect.released(joiner.ticket);
+        self.dialect.has_left(joiner, deleted.count > 0);
+        self.dialect.released(joiner.queue.dir(), joiner.ticket);
         // Those who have joined up to that number were there as the key was deleted.
         let at = row.number(0).and_then(|number| u64::try_from(number).ok());
         Ok(LeaveOutcome {
@@ -156,8 +184,14 @@ impl<D: Dialect> LockStore for SqlStore<D> {
 
 #[async_trait]
 impl<D: Dialect> Specifics for SqlStore<D> {
-    fn on_loss(&self, told: ToldOfLoss) {
-        self.dialect.on_loss(told);
+    fn on_loss(&self, listener: LossListener) {
+        self.dialect.on_loss(listener);
+    }
+
+    fn was_released(&self, queue: &Queue, ticket: Ticket, entry: &Entry) {
+        self.dialect.tell(queue.dir(), entry.revision);
+        self.dialect.has_left(Joiner { queue, ticket }, true);
+        self.dialect.released(queue.dir(), ticket);
     }
 
     async fn own_entry(&self, key: &str) -> Result<Option<Entry>> {

@@ -27,7 +27,7 @@ impl Extras for SqliteStore {
         let rewrite = move |tables: &Tables<'_, '_>, session| {
             tables.rewrite(session, &entry, &value, version)
         };
-        self.within(WRITE, Kind::Write, rewrite).await
+        self.within(WRITE, Kind::Write(1), rewrite).await
     }
 
     async fn relabel(&self, to: Joiner<'_>, entry: &Entry, value: &[u8]) -> Result<Option<Entry>> {
@@ -35,16 +35,17 @@ impl Extras for SqliteStore {
         let label = to.queue.label().to_owned();
         let relabel =
             move |tables: &Tables<'_, '_>, session| tables.relabel(session, &place, &label, &value);
-        let there = self.within(WRITE, Kind::Write, relabel).await?;
+        let there = self.within(WRITE, Kind::Write(1), relabel).await?;
         let key = key::key(to, self.session);
         Ok(there.then(|| Entry { key: key.into(), ..entry.clone() }))
     }
 
     async fn commit(&self, guards: &[Entry], writes: &[Write]) -> Result<bool> {
         let (entries, writes) = (guards.to_owned(), writes.to_owned());
+        let kind = Kind::Data(writes.len());
         let commit =
             move |tables: &Tables<'_, '_>, session| tables.commit(session, &entries, &writes);
-        match self.within(WRITE, Kind::Write, commit).await {
+        match self.within(WRITE, kind, commit).await {
             // Its keys have gone with it.
             Err(StoreError::SessionGone(_)) if !guards.is_empty() => Ok(false),
             written => written,
@@ -65,7 +66,7 @@ impl Extras for SqliteStore {
         Ok(self.join(all, value, true).await?.into_iter().collect())
     }
 
-    /// What is confirmed is on the disk (`synchronous`), and the file is one host's.
+    /// What a loss of power undoes is over with the boot, and the file is one host's.
     async fn durability(&self) -> Result<Durability> {
         self.within(READ, Kind::Read, |_, _| Ok(())).await?;
         let reasons = vec!["it is for the processes of one host, and down with it".to_owned()];

@@ -4,12 +4,14 @@
 //! writes. Keys are `{namespace}/{name}/{session in hex}-{ticket}`, and `.{label}` if what they say
 //! of themselves is not nothing.
 
+mod block;
 mod data;
 mod error;
 mod extras;
 mod file;
 mod job;
 pub(crate) mod key;
+mod numbers;
 pub(crate) mod open_file;
 mod queue;
 pub(crate) mod requests;
@@ -71,7 +73,7 @@ impl Backend for Sqlite {
             open_file.begins(ttl);
             let begun = open_file.ask(
                 "beginning a session",
-                Kind::Write,
+                Kind::Write(0),
                 self.connect_timeout,
                 move |tables| tables.open(session, milliseconds),
             );

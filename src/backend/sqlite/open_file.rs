@@ -199,8 +199,7 @@ fn connect(path: &Path) -> Result<(Connection, Identity), Failure> {
         let told = format!("its journal is of the kind `{mode}`, and cannot be a WAL");
         return Err(StoreError::Fatal { operation: OPENING, source: told.into() }.into());
     }
-    // What was told has to be there after a loss of power: a token that was given, and what was
-    // written under a lock. Locks are not needed then, as the boot is another one.
+    // So are the tables made. Each later transaction says whether it is flushed (`Kind::access`).
     connection.pragma_update(None, "synchronous", "FULL")?;
     // The WAL that a long reader made is cut to this when SQLite restarts it.
     connection.pragma_update(None, "journal_size_limit", LARGEST_WAL)?;

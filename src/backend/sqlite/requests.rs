@@ -12,9 +12,11 @@ pub struct Requests {
     pub writes: u64,
     /// Proofs of life.
     pub keepalives: u64,
-    /// Transactions that were committed to the disk: what is asked for at the same time is written
-    /// together.
+    /// Transactions that were committed: what is asked for at the same time is written together.
     pub commits: u64,
+    /// Those of them that were flushed to the disk: guarded writes, and a block of fencing tokens
+    /// now and then. SQLite flushes besides when it moves its WAL into the file.
+    pub flushes: u64,
     /// Waiters told that something has happened.
     pub events: u64,
 }
@@ -25,13 +27,41 @@ pub(super) enum Kind {
     Read,
     /// Reads, once dead sessions are put away.
     Look,
-    Write,
+    /// Writes what is over with the boot, and draws at most so many numbers.
+    Write(usize),
+    /// Writes data, which outlasts the boot, and draws at most so many numbers.
+    Data(usize),
     Keepalive,
 }
 
+/// What a transaction does, from the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Access {
+    Reads,
+    Writes,
+    /// Writes, and what it wrote is on the disk before it counts.
+    Flushes,
+}
+
 impl Kind {
-    pub(super) fn writes(self) -> bool {
-        matches!(self, Self::Write | Self::Keepalive)
+    /// What it needs, if there are numbers enough.
+    ///
+    /// Only a loss of power undoes a commit that was not flushed
+    /// (<https://sqlite.org/pragma.html#pragma_synchronous>). Then the boot is another one, and all
+    /// sessions with their locks are over anyway.
+    pub(super) fn access(self) -> Access {
+        match self {
+            Self::Read | Self::Look => Access::Reads,
+            Self::Write(_) | Self::Keepalive => Access::Writes,
+            Self::Data(_) => Access::Flushes,
+        }
+    }
+
+    pub(super) fn numbers(self) -> usize {
+        match self {
+            Self::Read | Self::Look | Self::Keepalive => 0,
+            Self::Write(numbers) | Self::Data(numbers) => numbers,
+        }
     }
 }
 
@@ -43,13 +73,15 @@ impl Counters {
         let mut requests = self.0.lock();
         match kind {
             Kind::Read | Kind::Look => requests.reads += 1,
-            Kind::Write => requests.writes += 1,
+            Kind::Write(_) | Kind::Data(_) => requests.writes += 1,
             Kind::Keepalive => requests.keepalives += 1,
         }
     }
 
-    pub(super) fn committed(&self) {
-        self.0.lock().commits += 1;
+    pub(super) fn committed(&self, access: Access) {
+        let mut requests = self.0.lock();
+        requests.commits += 1;
+        requests.flushes += u64::from(access == Access::Flushes);
     }
 
     /// So many waiters.

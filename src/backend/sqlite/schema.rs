@@ -6,7 +6,11 @@ use super::error::Failure;
 use crate::backend::StoreError;
 
 /// What makes the tables.
-pub(crate) const DDL: &str = include_str!("schema.sql");
+pub(crate) const DDL: &str = concat!(include_str!("schema.sql"), include_str!("block.sql"));
+
+/// What makes the table that came later: earlier builds can live with it, so that the version is
+/// the same.
+const BLOCK: &str = include_str!("block.sql");
 
 /// The version of the tables that this build knows. Another one is not touched.
 pub(super) const VERSION: i64 = 1;
@@ -17,26 +21,37 @@ pub(crate) const HELD: &str = "SELECT 1 FROM distlock_entries AS e \
      JOIN distlock_sessions AS s ON s.id = e.session \
      WHERE e.number = ?1 AND e.session = ?2 AND s.expires > ?3";
 
+/// Deletes a guard's entry in a transaction of the user's own, by the entry's number and the
+/// session.
+pub(crate) const UNLOCK: &str = "DELETE FROM distlock_entries WHERE number = ?1 AND session = ?2";
+
 /// Makes the tables if there are none, and refuses those of another version. Two clients at once
 /// come after one another.
 pub(super) fn make(connection: &mut Connection) -> Result<(), Failure> {
     if let Some(version) = version(connection)? {
-        return check(version);
+        check(version)?;
+        if is_made(connection, "distlock_block")? {
+            return Ok(());
+        }
     }
     let making = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match version(&making)? {
-        Some(version) => check(version),
-        None => {
-            making.execute_batch(DDL)?;
-            making.commit().map_err(Into::into)
+        Some(version) => {
+            check(version)?;
+            making.execute_batch(BLOCK)?;
         }
+        None => making.execute_batch(DDL)?,
     }
+    making.commit().map_err(Into::into)
+}
+
+fn is_made(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
+    connection.prepare("SELECT 1 FROM sqlite_master WHERE name = ?1")?.exists([table])
 }
 
 /// `None`: there are no tables.
 fn version(connection: &Connection) -> Result<Option<i64>, Failure> {
-    let made = "SELECT 1 FROM sqlite_master WHERE name = 'distlock_meta'";
-    if !connection.prepare(made)?.exists([])? {
+    if !is_made(connection, "distlock_meta")? {
         return Ok(None);
     }
     let version = connection.query_row("SELECT version FROM distlock_meta", [], |row| row.get(0));
@@ -62,6 +77,19 @@ pub(super) fn other_version(version: &str) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tables_without_a_block_get_one() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(include_str!("schema.sql")).unwrap();
+        connection.execute("UPDATE distlock_meta SET number = 7", []).unwrap();
+        for _ in 0..2 {
+            make(&mut connection).unwrap();
+            assert!(is_made(&connection, "distlock_block").unwrap());
+        }
+        let number = connection.query_row("SELECT number FROM distlock_meta", [], |row| row.get(0));
+        assert_eq!(number, Ok(7));
+    }
 
     #[test]
     fn other_versions_are_refused_by_name() {

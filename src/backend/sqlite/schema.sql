@@ -1,4 +1,4 @@
--- Which tables these are, and the last number that was given to an entry: numbers are fencing
+-- Which tables these are, and a number above which none was given to an entry: numbers are fencing
 -- tokens, and never fall. This row stays.
 CREATE TABLE distlock_meta (
     version INTEGER NOT NULL,

@@ -1,6 +1,9 @@
 //! Statements that were prepared once: what is asked of the file is the same again and again.
 
-use std::{cell::RefCell, collections::HashMap};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+};
 
 use rusqlite::{Connection, Params, Result, Row, Statement, config::DbConfig};
 
@@ -8,11 +11,25 @@ use rusqlite::{Connection, Params, Result, Row, Statement, config::DbConfig};
 pub(super) struct Statements<'c> {
     connection: &'c Connection,
     known: RefCell<HashMap<&'static str, Statement<'c>>>,
+    /// Whether commits are flushed, if that was ever said.
+    flushes: Cell<Option<bool>>,
 }
 
 impl<'c> Statements<'c> {
     pub(super) fn new(connection: &'c Connection) -> Self {
-        Self { connection, known: RefCell::default() }
+        let (known, flushes) = Default::default();
+        Self { connection, known, flushes }
+    }
+
+    /// Says whether the commits from now on are to be flushed. SQLite takes that between two
+    /// transactions alone.
+    pub(super) fn flush(&self, flush: bool) -> Result<()> {
+        if self.flushes.get() != Some(flush) {
+            let level = if flush { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", level)?;
+            self.flushes.set(Some(flush));
+        }
+        Ok(())
     }
 
     /// No transaction is under way.

@@ -73,9 +73,10 @@ impl SqliteStore {
     ) -> Result<Vec<Option<Joined>>> {
         let owned = |Joiner { queue, ticket }: &Joiner<'_>| ((*queue).clone(), *ticket);
         let (joiners, value) = (joiners.iter().map(owned).collect::<Vec<_>>(), value.to_owned());
+        let kind = Kind::Write(joiners.len());
         let join =
             move |tables: &Tables<'_, '_>, session| tables.join(session, &joiners, &value, if_free);
-        self.within(JOIN, Kind::Write, join).await
+        self.within(JOIN, kind, join).await
     }
 }
 
@@ -122,14 +123,14 @@ impl LockStore for SqliteStore {
         let leave = move |tables: &Tables<'_, '_>, session| {
             tables.leave(session, &joiner, number, successor)
         };
-        self.within("leaving a queue", Kind::Write, leave).await
+        self.within("leaving a queue", Kind::Write(0), leave).await
     }
 
     /// What cannot be written now may be later: the disk is full, for example.
     async fn close(&self) -> Result<()> {
         let session = self.session;
         let close = move |tables: &Tables<'_, '_>| tables.close(session);
-        self.ask("ending a session", Kind::Write, close).await.map_err(|error| match error {
+        self.ask("ending a session", Kind::Write(0), close).await.map_err(|error| match error {
             StoreError::Fatal { source, .. } => StoreError::Unavailable(source),
             error => error,
         })

@@ -2,7 +2,7 @@
 //!
 //! All writers of a file come after one another: `BEGIN IMMEDIATE` waits until nobody else writes,
 //! and what is read after it is what the last one has left. So numbers that are drawn from the one
-//! row of `distlock_meta` are in the order of the commits, and who reads who is ahead reads the
+//! row of `distlock_block` are in the order of the commits, and who reads who is ahead reads the
 //! truth.
 //!
 //! **Time.** Sessions end by `CLOCK_BOOTTIME`, which is one clock for all processes of a host: a
@@ -16,7 +16,10 @@ use std::cell::{Cell, RefCell};
 
 use rusqlite::{Params, Result, params};
 
-use super::{error::Failure, schema, statements::Statements, watched_entry::WatchedEntry};
+use super::{
+    block::Block, error::Failure, requests::Access, schema, statements::Statements,
+    watched_entry::WatchedEntry,
+};
 use crate::{backend::StoreError, lost::LostReason, runtime::clock};
 
 /// Milliseconds of the clock that all processes of a host share.
@@ -37,8 +40,9 @@ pub(super) struct Tables<'t, 'c> {
     /// When it began.
     pub(super) now: i64,
     boot: &'t str,
-    /// Nobody else writes meanwhile.
-    writes: bool,
+    pub(super) block: &'t Block,
+    /// If it writes, nobody else does meanwhile.
+    pub(super) access: Access,
     /// Something was written that somebody may wait for.
     pub(super) changed: Cell<bool>,
     /// Those who begin to wait, as of this transaction.
@@ -46,9 +50,14 @@ pub(super) struct Tables<'t, 'c> {
 }
 
 impl<'t, 'c> Tables<'t, 'c> {
-    pub(super) fn new(sql: &'t Statements<'c>, boot: &'t str, writes: bool) -> Self {
+    pub(super) fn new(
+        sql: &'t Statements<'c>,
+        boot: &'t str,
+        block: &'t Block,
+        access: Access,
+    ) -> Self {
         let (changed, watched) = Default::default();
-        Self { sql, now: now(), boot, writes, changed, watched }
+        Self { sql, now: now(), boot, block, access, changed, watched }
     }
 
     /// Begins a session.
@@ -87,7 +96,7 @@ impl<'t, 'c> Tables<'t, 'c> {
 
     /// Puts away the sessions that are over but for the asker's own, and their entries by that.
     pub(super) fn sweep(&self, session: i64) -> Result<()> {
-        if !self.writes || !self.is_anybody_over(session)? {
+        if self.access == Access::Reads || !self.is_anybody_over(session)? {
             return Ok(());
         }
         self.sql.run(concat!("DELETE FROM ", dead!()), self.dead(session))?;
@@ -104,27 +113,10 @@ impl<'t, 'c> Tables<'t, 'c> {
         (session, self.boot.to_owned(), self.now)
     }
 
-    /// The next number: of an entry, or of a change. None comes a second time.
-    pub(super) fn draw(&self) -> Result<i64, Failure> {
-        let sql = "UPDATE distlock_meta SET number = number + 1 WHERE version = ?1 \
-                   RETURNING number";
-        self.changed.set(true);
-        let Some(drawn) = self.sql.first(sql, [schema::VERSION], |row| row.get(0))? else {
-            self.known()?;
-            return Err(schema::other_version("another version").into());
-        };
-        Ok(drawn)
-    }
-
     /// A later build may have changed the tables since this one has opened the file.
-    fn known(&self) -> Result<(), Failure> {
+    pub(super) fn known(&self) -> Result<(), Failure> {
         let version = self.sql.first("SELECT version FROM distlock_meta", [], |row| row.get(0))?;
         schema::check(version.unwrap_or(0))
-    }
-
-    /// The last number that was drawn.
-    pub(super) fn drawn(&self) -> Result<i64> {
-        self.sql.one("SELECT number FROM distlock_meta", [], |row| row.get(0))
     }
 }
 
@@ -139,8 +131,14 @@ mod tests {
     use super::*;
     use crate::backend::sqlite::schema;
 
-    fn tables<'t, 'c>(sql: &'t Statements<'c>, boot: &'t str, later: i64) -> Tables<'t, 'c> {
-        Tables { now: 1000 + later, ..Tables::new(sql, boot, true) }
+    /// What sessions are has nothing to do with numbers.
+    fn tables<'t, 'c>(
+        sql: &'t Statements<'c>,
+        block: &'t Block,
+        boot: &'t str,
+        later: i64,
+    ) -> Tables<'t, 'c> {
+        Tables { now: 1000 + later, ..Tables::new(sql, boot, block, Access::Writes) }
     }
 
     fn is_gone(result: Result<(), Failure>) -> bool {
@@ -151,8 +149,8 @@ mod tests {
     fn a_late_session_lives_until_it_is_put_away() {
         let mut connection = Connection::open_in_memory().unwrap();
         schema::make(&mut connection).unwrap();
-        let sql = Statements::new(&connection);
-        let at = |later| tables(&sql, "boot", later);
+        let (sql, block) = (Statements::new(&connection), Block::default());
+        let at = |later| tables(&sql, &block, "boot", later);
         at(0).open(1, 100).unwrap();
         at(0).open(2, 1000).unwrap();
         at(100).sweep(2).unwrap();
@@ -165,29 +163,18 @@ mod tests {
         at(251).sweep(2).unwrap();
         assert!(is_gone(at(251).enter(1)) && is_gone(at(251).keep_alive(1)));
         // After a boot the clock begins anew, and what it showed before is nothing to go by.
-        tables(&sql, "next", -900).sweep(3).unwrap();
+        tables(&sql, &block, "next", -900).sweep(3).unwrap();
         assert!(is_gone(at(251).enter(2)));
-    }
-
-    #[test]
-    fn tables_that_were_changed_meanwhile_are_not_written_to() {
-        let mut connection = Connection::open_in_memory().unwrap();
-        schema::make(&mut connection).unwrap();
-        let sql = Statements::new(&connection);
-        let tables = tables(&sql, "boot", 0);
-        assert_eq!([1, 2].map(|_| tables.draw().unwrap()), [1, 2]);
-        sql.run("UPDATE distlock_meta SET version = version + 1", []).unwrap();
-        assert!(matches!(tables.draw(), Err(Failure::Told(StoreError::Fatal { .. }))));
-        assert_eq!(tables.drawn().unwrap(), 2);
     }
 
     #[test]
     fn one_who_only_reads_puts_nobody_away() {
         let mut connection = Connection::open_in_memory().unwrap();
         schema::make(&mut connection).unwrap();
-        let sql = Statements::new(&connection);
-        tables(&sql, "boot", 0).open(1, 100).unwrap();
-        let reader = Tables { now: 2000, ..Tables::new(&sql, "boot", false) };
+        let (sql, block) = (Statements::new(&connection), Block::default());
+        tables(&sql, &block, "boot", 0).open(1, 100).unwrap();
+        let reader = Tables::new(&sql, "boot", &block, Access::Reads);
+        let reader = Tables { now: 2000, ..reader };
         reader.sweep(2).unwrap();
         assert!(reader.is_anybody_over(2).unwrap() && !reader.changed.get());
         reader.enter(1).unwrap();

@@ -16,10 +16,11 @@ use std::{
 use rusqlite::{Connection, Error};
 
 use super::{
+    block::Block,
     error::{Failure, in_commit, is_busy, undone},
     file::{Identity, find},
     job::Job,
-    requests::{Counters, Kind},
+    requests::{Access, Counters, Kind},
     statements::Statements,
     tables::Tables,
     watches::Watches,
@@ -56,6 +57,7 @@ pub(super) struct Worker<'c> {
     identity: Identity,
     boot: String,
     sql: Statements<'c>,
+    block: Block,
     inbox: Receiver<Box<dyn Job>>,
     sign: Arc<Sign>,
     watches: Watches,
@@ -70,8 +72,9 @@ impl<'c> Worker<'c> {
         inbox: Receiver<Box<dyn Job>>,
         sign: Arc<Sign>,
     ) -> Self {
-        let (sql, watches) = (Statements::new(connection), Watches::default());
-        Self { path, identity, boot, sql, inbox, sign, watches, version: 0 }
+        let sql = Statements::new(connection);
+        let (block, watches) = Default::default();
+        Self { path, identity, boot, sql, block, inbox, sign, watches, version: 0 }
     }
 
     /// Until nobody has anything to ask any more.
@@ -131,27 +134,27 @@ impl<'c> Worker<'c> {
 
     /// Does these together. Tells whether somebody may wait for what was done.
     fn work(&mut self, mut jobs: Vec<Box<dyn Job>>) -> bool {
-        let looks = jobs.iter().any(|job| job.kind() == Kind::Look);
-        let mut writes = jobs.iter().any(|job| job.kind().writes());
+        let kinds: Vec<_> = jobs.iter().map(|job| job.kind()).collect();
+        let mut access = kinds.iter().map(|kind| kind.access()).max().unwrap_or(Access::Reads);
         loop {
-            if let Err(error) = self.begin(writes, &mut jobs) {
+            if let Err(error) = self.begin(access, &mut jobs) {
                 refuse(jobs, &error);
                 return false;
             }
             if jobs.is_empty() {
                 return false;
             }
-            if writes || !looks || !self.has_dead() {
+            let needed = self.needed(access, &kinds);
+            if needed == access {
                 break;
             }
-            // They are to be put away first.
             self.undo();
-            writes = true;
+            access = needed;
         }
-        let tables = Tables::new(&self.sql, &self.boot, writes);
+        let tables = self.tables(access);
         let done = run(&tables, &mut jobs, &self.sign.counters);
         let (changed, watched) = (tables.changed.get(), tables.watched.take());
-        let done = done.and_then(|()| self.commit(writes));
+        let done = done.and_then(|()| self.commit(access));
         match done {
             Ok(()) => self.watches.add(watched),
             Err(_) => self.undo(),
@@ -164,9 +167,9 @@ impl<'c> Worker<'c> {
 
     /// Begins a transaction, as soon as nobody else writes. Those whose time is up meanwhile are
     /// told, and are not among these any more.
-    fn begin(&self, writes: bool, jobs: &mut Vec<Box<dyn Job>>) -> Result<(), Arc<StoreError>> {
+    fn begin(&self, access: Access, jobs: &mut Vec<Box<dyn Job>>) -> Result<(), Arc<StoreError>> {
         loop {
-            match self.try_begin(writes) {
+            match self.try_begin(access) {
                 Ok(()) => return Ok(()),
                 Err(error) if is_busy(&error) => {}
                 Err(error) => return Err(Arc::new(undone(WRITING, &error))),
@@ -180,29 +183,58 @@ impl<'c> Worker<'c> {
         }
     }
 
-    fn try_begin(&self, writes: bool) -> Result<(), Error> {
-        let sql = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
+    fn try_begin(&self, access: Access) -> Result<(), Error> {
+        let sql = match access {
+            Access::Reads => "BEGIN",
+            Access::Writes | Access::Flushes => {
+                self.sql.flush(access == Access::Flushes)?;
+                "BEGIN IMMEDIATE"
+            }
+        };
         self.sql.run(sql, []).map(drop)
     }
 
+    /// What the transaction under way has to be to do all of these.
+    fn needed(&self, access: Access, kinds: &[Kind]) -> Access {
+        match access {
+            // They are to be put away first.
+            Access::Reads if kinds.contains(&Kind::Look) && self.has_dead() => Access::Writes,
+            Access::Writes => {
+                let numbers = kinds.iter().map(|kind| kind.numbers()).sum();
+                let left = self.tables(access).are_left(numbers);
+                // An error is met again by those who draw.
+                if left.unwrap_or(false) { access } else { Access::Flushes }
+            }
+            access => access,
+        }
+    }
+
     fn has_dead(&self) -> bool {
-        let tables = Tables::new(&self.sql, &self.boot, false);
         // An error is met again by those who ask.
-        tables.is_anybody_over(0).unwrap_or(false)
+        self.tables(Access::Reads).is_anybody_over(0).unwrap_or(false)
+    }
+
+    /// The tables, in the transaction under way.
+    fn tables(&self, access: Access) -> Tables<'_, 'c> {
+        Tables::new(&self.sql, &self.boot, &self.block, access)
     }
 
     /// What is not committed is undone.
-    fn commit(&self, writes: bool) -> Result<(), Arc<StoreError>> {
+    fn commit(&self, access: Access) -> Result<(), Arc<StoreError>> {
         let committed = self.sql.run("COMMIT", []);
         if committed.is_err() {
             self.undo();
-        } else if writes {
-            self.sign.counters.committed();
+        } else if access > Access::Reads {
+            self.sign.counters.committed(access);
+            if access == Access::Flushes {
+                self.block.confirm();
+            }
         }
         committed.map(drop).map_err(|error| Arc::new(in_commit(WRITING, &error)))
     }
 
     fn undo(&self) {
+        self.block.forget();
         if !self.sql.is_idle() {
             // SQLite has undone it itself, if that fails.
             let _ = self.sql.run("ROLLBACK", []);
@@ -236,19 +268,16 @@ impl<'c> Worker<'c> {
 
     /// `due`: a session may be over that somebody waits for. Then it is put away.
     fn try_look(&mut self, due: bool) -> Result<u64, Failure> {
-        self.try_begin(false)?;
-        let sweeps = due && self.has_dead();
-        if sweeps {
+        self.try_begin(Access::Reads)?;
+        if due && self.has_dead() {
             self.undo();
-            self.try_begin(true)?;
+            self.try_begin(Access::Writes)?;
+            self.tables(Access::Writes).sweep(0)?;
+            self.commit(Access::Writes).map_err(|error| StoreError::again(&error))?;
+            self.try_begin(Access::Reads)?;
         }
-        let tables = Tables::new(&self.sql, &self.boot, sweeps);
-        tables.sweep(0)?;
-        if sweeps {
-            self.commit(true).map_err(|error| StoreError::again(&error))?;
-            self.try_begin(false)?;
-        }
-        Ok(self.watches.look(&Tables::new(&self.sql, &self.boot, false))?)
+        let tables = Tables::new(&self.sql, &self.boot, &self.block, Access::Reads);
+        Ok(self.watches.look(&tables)?)
     }
 }
 
@@ -271,6 +300,7 @@ fn run(
         let ran = job.run(tables);
         if let Err(error) = ran {
             tables.watched.borrow_mut().truncate(told);
+            tables.block.forget();
             if tables.sql.is_idle() {
                 return Err(lost(&error));
             }

@@ -76,7 +76,7 @@ impl Changes {
 impl Identity {
     pub(super) fn new(client: &zk::Client) -> Self {
         let changes = Arc::new(Mutex::new(Changes::after(client.state_watcher(), 0)));
-        let (tell, over) = watch::channel(None);
+        let (ended, over) = watch::channel(None);
         let (mut state, rest) = (client.state_watcher(), Arc::clone(&changes));
         spawn_beside(async move {
             while !state.peek_state().is_terminated() {
@@ -84,7 +84,7 @@ impl Identity {
             }
             // The last change is the last thing that it waits for: it may be dropped then.
             rest.lock().count();
-            tell.send_replace(Some(clock::now()));
+            ended.send_replace(Some(clock::now()));
         });
         Self {
             session: client.session_id().0,

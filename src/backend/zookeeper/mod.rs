@@ -58,6 +58,8 @@ static CONNECTED: FirstUse = FirstUse::new();
 /// How often a server hangs up on the same request before that is taken for its answer.
 const HANG_UPS: u32 = 2;
 
+type Connected = Result<zk::Client, zk::Error>;
+
 /// The backend of `zk://host:port`.
 #[derive(Debug)]
 pub(crate) struct ZooKeeper {
@@ -92,36 +94,24 @@ impl ZooKeeper {
                           does not work in the child: connect there only, or start another program";
             return Err(StoreError::Fatal { operation: "connect", source: source.into() });
         }
-        let mut connector = zk::Client::connector()
+        let connector = zk::Client::connector()
             .with_session_timeout(ttl)
             .with_connection_timeout(self.patience(ttl))
             .with_fail_eagerly();
-        if let Some(credentials) = &self.remote.credentials {
-            let credentials = credentials.newest();
-            let (user, password) =
-                (credentials.user.clone(), credentials.password.expose().clone());
-            connector = match self.remote.sasl {
-                // Without the feature, the builder refuses it.
-                #[cfg(feature = "sasl")]
-                true => connector.with_sasl(zk::SaslOptions::digest_md5(user, password)),
-                _ => connector.with_auth("digest", format!("{user}:{password}").as_bytes()),
-            };
-        }
-        let servers = self.remote.endpoints.join(",");
-        // Servers that run on Netty now and then answer the credentials before the connection,
-        // which the crate takes for a broken server: one in five attempts fails so, and at once.
-        let mut attempts_left = if self.remote.credentials.is_some() { 5 } else { 1 };
-        let connected = loop {
-            attempts_left -= 1;
-            let connector = connector.clone();
-            let connected = match &self.tls {
-                Some(tls) => {
-                    inline(connector.with_tls(tls.options()).secure_connect(&servers)).await
+        let connected = match &self.remote.credentials {
+            None => self.reach(connector).await,
+            Some(credentials) => {
+                let credentials = credentials.newest();
+                let (user, password) = (&credentials.user, credentials.password.expose());
+                match self.remote.sasl {
+                    // Without the feature, the builder refuses it.
+                    #[cfg(feature = "sasl")]
+                    true => {
+                        let sasl = zk::SaslOptions::digest_md5(user.clone(), password.clone());
+                        self.insist(connector.with_sasl(sasl)).await
+                    }
+                    _ => self.identify(connector, &format!("{user}:{password}")).await,
                 }
-                None => inline(connector.connect(&servers)).await,
-            };
-            if attempts_left == 0 || !matches!(connected, Err(zk::Error::NoHosts)) {
-                break connected;
             }
         };
         match connected {
@@ -131,6 +121,7 @@ impl ZooKeeper {
             }
             Err(zk::Error::AuthFailed) => {
                 let what = if self.remote.sasl { "user or password" } else { "credentials" };
+                let servers = self.remote.endpoints.join(",");
                 Err(StoreError::Denied(format!("{servers}: {what} refused").into()))
             }
             // Wrong before anything was sent.
@@ -143,6 +134,43 @@ impl ZooKeeper {
                 Err(handshake::fault(&self.remote).await.unwrap_or_else(unknown))
             }
             Err(error) => Err(self.no_session(&error.to_string())),
+        }
+    }
+
+    /// Connects as this user.
+    ///
+    /// Servers that run on Netty read on while they make a session, and so may answer credentials
+    /// that come with the request for it first, which the crate takes for a broken server. So they
+    /// come second, unless the server wants them at once (`zookeeper.enforce.auth.enabled`).
+    async fn identify(&self, connector: zk::Connector, user: &str) -> Connected {
+        match self.reach(connector.clone()).await {
+            Err(zk::Error::AuthFailed) => {
+                self.insist(connector.with_auth("digest", user.as_bytes())).await
+            }
+            connected => {
+                let client = connected?;
+                client.auth("digest", user.as_bytes()).await.map(|()| client)
+            }
+        }
+    }
+
+    /// Connects with credentials in the request, to servers that may answer them first: one in five
+    /// attempts fails so, and at once.
+    async fn insist(&self, connector: zk::Connector) -> Connected {
+        for _ in 1..5 {
+            let connected = self.reach(connector.clone()).await;
+            if !matches!(connected, Err(zk::Error::NoHosts)) {
+                return connected;
+            }
+        }
+        self.reach(connector).await
+    }
+
+    async fn reach(&self, connector: zk::Connector) -> Connected {
+        let servers = self.remote.endpoints.join(",");
+        match &self.tls {
+            Some(tls) => inline(connector.with_tls(tls.options()).secure_connect(&servers)).await,
+            None => inline(connector.connect(&servers)).await,
         }
     }
 
@@ -241,9 +269,7 @@ impl Backend for ZooKeeper {
             joins_late: true,
             ..Facts::new(client.session_timeout())
         };
-        let (tags, patience) = (Arc::clone(&self.tags), self.remote.request_timeout);
-        let acls = Arc::clone(&self.acls);
-        Ok((facts, ZooKeeperStore::new(client, sent, acls, tags, patience)))
+        Ok((facts, ZooKeeperStore::new(self, client, sent)))
     }
 }
 

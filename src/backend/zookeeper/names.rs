@@ -1,10 +1,10 @@
 //! Nodes of a queue: their names, and what these and their data say.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 use zookeeper_client as zk;
 
-use crate::backend::Ticket;
+use crate::{backend::Ticket, runtime::random};
 
 /// What stands between the tag and the sequence number: what Curator's `InterProcessMutex` looks
 /// for and sorts by (`LockInternals.LOCK_NAME`).
@@ -18,8 +18,7 @@ const KAZOO: [&str; 2] = ["__lock__", "__rlock__"];
 /// As long as a ticket is when it is written.
 const TICKET: usize = 36;
 
-/// As long as half of it is, in a tag. No directory's tag is: its upper half counts the ensemble's
-/// leaders.
+/// As long as a random tag is. No directory's tag is: its upper half counts the ensemble's leaders.
 const TAG: usize = 16;
 
 /// What a container has for an owner (`EphemeralType.CONTAINER_EPHEMERAL_OWNER`).
@@ -30,42 +29,37 @@ const CONTAINER: i64 = i64::MIN;
 pub(super) enum Tag {
     /// The directory's czxid: a client that knows it can tell the name of each number.
     Directory(i64),
-    /// For those who do not know it yet: half of the ticket.
-    Ticket(Ticket),
+    /// For a client that does not know it yet: a number that no other request has.
+    Random(i64),
 }
 
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(czxid) => write!(f, "{czxid:x}"),
-            Self::Ticket(ticket) => {
-                let ticket = ticket.to_string();
-                ticket
-                    .chars()
-                    .take(TICKET / 2)
-                    .filter(|c| *c != '-')
-                    .try_for_each(|c| f.write_char(c))
-            }
+            Self::Random(number) => write!(f, "{number:0TAG$x}"),
         }
     }
 }
 
 impl Tag {
+    pub(super) fn random() -> Self {
+        Self::Random(random::id())
+    }
+
     /// The path of a waiter's node, up to the sequence number that the server adds.
     pub(super) fn prefix(self, dir: &str, label: &str) -> String {
         let mark = if label.is_empty() { "" } else { "-" };
         format!("{dir}/{self}{mark}{label}-{MARK}")
     }
-
-    fn began(self, key: &str) -> bool {
-        let (_, name) = split(key);
-        name.strip_prefix(&self.to_string()).is_some_and(|rest| rest.starts_with('-'))
-    }
 }
 
-/// Whether nobody else can ever have had a node of this name: see `Tags`.
-pub(super) fn is_unique(key: &str, ticket: Ticket, directory: i64) -> bool {
-    Tag::Directory(directory).began(key) && !is_worn(key) || Tag::Ticket(ticket).began(key)
+/// Returns `true` if no other node in the directory of this czxid can have an own node's name: see
+/// `Tags`.
+pub(super) fn is_unique(key: &str, directory: i64) -> bool {
+    place_of(split(key).1).is_some_and(|(tag, _)| {
+        tag.len() == TAG || tag == Tag::Directory(directory).to_string() && !is_worn(key)
+    })
 }
 
 /// Whether the server may give this number to many nodes of a directory: see `order::position`.
@@ -253,24 +247,23 @@ mod tests {
 
     #[test]
     fn names_tell_whose_they_can_be() {
-        let (ticket, other) = (Ticket::random(), Ticket::random());
         let key = |tag: Tag| format!("{}0000000007", tag.prefix("/ns/a", ""));
         assert_eq!(key(Tag::Directory(0x5_0000_002a)), "/ns/a/50000002a-lock-0000000007");
         for (tag, unique) in [
             (Tag::Directory(0x5_0000_002a), true),
-            (Tag::Ticket(ticket), true),
+            (Tag::random(), true),
+            (Tag::Random(1), true),
             (Tag::Directory(0x5000_0002), false),
             (Tag::Directory(0x50_0000_02a0), false),
-            (Tag::Ticket(other), false),
         ] {
-            assert_eq!(is_unique(&key(tag), ticket, 0x5_0000_002a), unique, "{tag}");
+            assert_eq!(is_unique(&key(tag), 0x5_0000_002a), unique, "{tag}");
             assert_eq!(sequence(split(&key(tag)).1), Some(7), "{tag}");
         }
         let labelled = format!("{}0000000007", Tag::Directory(0x2a).prefix("/ns/a", "r"));
         assert_eq!(labelled, "/ns/a/2a-r-lock-0000000007");
-        assert!(is_unique(&labelled, ticket, 0x2a) && !is_unique(&labelled, ticket, 0x2));
-        assert!(!is_unique("/ns/a/lock-0000000007", ticket, 0x5_0000_002a));
-        assert_eq!(Tag::Ticket(ticket).to_string(), ticket.to_string().replace('-', "")[..16]);
+        assert!(is_unique(&labelled, 0x2a) && !is_unique(&labelled, 0x2));
+        assert!(!is_unique("/ns/a/lock-0000000007", 0x5_0000_002a));
+        assert_ne!(Tag::random(), Tag::random());
     }
 
     #[test]
@@ -294,7 +287,6 @@ mod tests {
 
     #[test]
     fn worn_numbers_make_no_name_unique() {
-        let ticket = Ticket::random();
         let key = |tag: Tag, number: i64| format!("{}{number:010}", tag.prefix("/ns/a", ""));
         for (number, worn) in [
             (0, false),
@@ -305,9 +297,9 @@ mod tests {
         ] {
             let directory = key(Tag::Directory(0x2a), number);
             assert_eq!(is_worn(&directory), worn, "{directory}");
-            assert_eq!(is_unique(&directory, ticket, 0x2a), !worn, "{directory}");
+            assert_eq!(is_unique(&directory, 0x2a), !worn, "{directory}");
             assert_eq!(is_marked(&directory), !worn, "{directory}");
-            assert!(is_unique(&key(Tag::Ticket(ticket), number), ticket, 0x2a));
+            assert!(is_unique(&key(Tag::random(), number), 0x2a));
         }
     }
 
@@ -332,8 +324,7 @@ mod tests {
 
     #[test]
     fn labels_are_read_back() {
-        let ticket = Ticket::random();
-        for tag in [Tag::Directory(0x5_0000_002a), Tag::Ticket(ticket)] {
+        for tag in [Tag::Directory(0x5_0000_002a), Tag::random()] {
             for said in ["", "r", "w@1234", "2+7", "lock", "cafe"] {
                 let key = format!("{}0000000007", tag.prefix("/ns/a", said));
                 let name = split(&key).1;

@@ -23,7 +23,7 @@ use tokio::sync;
 use zookeeper_client::{self as zk, MultiWriteError, SessionState};
 
 use self::{search::Search, together::Lists};
-use super::{error, identity::Identity, names, renewal::renewed_for, tags::Tags};
+use super::{ZooKeeper, error, identity::Identity, names, renewal::renewed_for, tags::Tags};
 use crate::{
     backend::{
         Ask, Entry, Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore, Present,
@@ -69,9 +69,10 @@ pub(super) struct ZooKeeperStore {
     answered: Mutex<Duration>,
     /// How many requests have been sent whose order is of interest.
     sent: Mutex<u64>,
-    /// Tickets whose node may have been created although no reply said so, or may have another name
-    /// than its owner knows.
+    /// Tickets whose node may have been created although no reply said so.
     doubtful: Mutex<HashSet<Ticket>>,
+    /// Tickets whose node may have another name than its owner knows.
+    renamed: Mutex<HashSet<Ticket>>,
     /// The last search for such nodes.
     search: sync::Mutex<Search>,
     lists: Lists,
@@ -92,13 +93,7 @@ type Refusal = (Option<usize>, zk::Error);
 
 impl ZooKeeperStore {
     /// `sent`: when the session was asked for.
-    pub(super) fn new(
-        client: zk::Client,
-        sent: Duration,
-        acls: Arc<[zk::Acl]>,
-        tags: Arc<Tags>,
-        request_timeout: Duration,
-    ) -> Arc<Self> {
+    pub(super) fn new(backend: &ZooKeeper, client: zk::Client, sent: Duration) -> Arc<Self> {
         let (state, ttl) = (client.state_watcher(), client.session_timeout());
         let identity = Identity::new(&client);
         let (client, closed) = (Mutex::new(Some(client)), sync::watch::Sender::new(false));
@@ -110,12 +105,13 @@ impl ZooKeeperStore {
             state,
             identity,
             ttl,
-            request_timeout,
-            acls,
-            tags,
+            request_timeout: backend.remote.request_timeout,
+            acls: Arc::clone(&backend.acls),
+            tags: Arc::clone(&backend.tags),
             answered: Mutex::new(sent),
             sent: Mutex::default(),
             doubtful: Mutex::default(),
+            renamed: Mutex::default(),
             search: sync::Mutex::default(),
             lists: Lists::default(),
             junk: Mutex::default(),
@@ -179,7 +175,11 @@ impl ZooKeeperStore {
         operation: &'static str,
         request: impl Request<T>,
     ) -> Result<Option<T>> {
-        match self.reply(request).await? {
+        self.found(operation, self.reply(request).await?)
+    }
+
+    fn found<T>(&self, operation: &'static str, answer: Result<T, zk::Error>) -> Result<Option<T>> {
+        match answer {
             Err(zk::Error::NoNode) => Ok(None),
             answer => answer.map(Some).map_err(|error| self.failed(operation, error)),
         }
@@ -360,7 +360,7 @@ impl LockStore for ZooKeeperStore {
 
 #[async_trait]
 impl Specifics for ZooKeeperStore {
-    fn tells_releases(&self, ahead: &Entry) -> bool {
+    fn marks_releases(&self, ahead: &Entry) -> bool {
         names::is_marked(&ahead.key)
     }
 

@@ -18,14 +18,15 @@ const REMEMBERED: usize = 16 * 1024;
 /// The directories' tags, for all sessions of a client.
 ///
 /// A directory's tag is its czxid: a directory that was removed and made again has another,
-/// although its sequence numbers begin at 0 again. So a name of tag and number is given once and
-/// never to another ticket, whatever labels its node has in turn (`store/extras.rs`): a client that
-/// deletes, reads or watches a node by its name, however late, means the one that it knows, or
-/// none. What is remembered here is only a guess at the tag: the reply to the create tells the true
-/// one, and a node that was named for another is given up before it is anybody's place. So names of
-/// a former directory do come again, as nodes that hold no place: a mark counts in its own
-/// directory only. In a directory whose numbers are worn out, no name of its tag is unique, and its
-/// nodes are named for their tickets.
+/// although its sequence numbers begin at 0 again. So a name of tag and number is given once,
+/// whatever labels its node has in turn (`store/extras.rs`): a client that deletes, reads or
+/// watches a node by its name, however late, means the one that it knows, or none. What is
+/// remembered here is only a guess at the tag: the reply to the create tells the true one, and a
+/// node that was named for another is given up before it is anybody's place. So names of a former
+/// directory do come again, as nodes that hold no place: a mark counts in its own directory only.
+/// In a directory whose numbers are worn out, no name of its tag is unique, and its nodes have
+/// random tags, as where the directory is not known. Each request has its own random tag, also if
+/// the ticket is the same: the earlier of two requests may be served last.
 #[derive(Debug, Default)]
 pub(super) struct Tags {
     hasher: RandomState,

@@ -5,7 +5,14 @@ use std::sync::Arc;
 use zookeeper_client::{StateWatcher, TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};
 
 use crate::{
-    backend::{certificates, remote::Remote, secret::Secret, source::Source, tls::Material, trust},
+    backend::{
+        certificates,
+        remote::Remote,
+        secret::Secret,
+        source::Source,
+        tls::Material,
+        trust::{self, Otherwise},
+    },
     error::Error,
     runtime::{executor::spawn_beside, mutex::Mutex},
 };
@@ -27,7 +34,7 @@ impl Tls {
         // The crate relies on rustls's.
         certificates::provider();
         // zookeeper-client panics on a host that no certificate can name.
-        trust::check(remote, "ZooKeeper")?;
+        trust::check(remote, "ZooKeeper", Otherwise::None)?;
         let material = source.newest();
         if material.server_name.is_some() {
             return Err(invalid(

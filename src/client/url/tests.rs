@@ -54,6 +54,31 @@ fn a_database_stands_before_the_namespace() {
 }
 
 #[test]
+fn a_database_url_is_taken_as_it_is() {
+    let read = |url: &str| Url::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+    let managed = read(
+        "postgresql://app:pw@db.example.org:5432/app?sslmode=require&sslrootcert=system\
+         &connect_timeout=10",
+    );
+    assert!(managed.tls.is_some() && managed.credentials.is_some());
+    assert_eq!(managed.options.connect_timeout, Some(Duration::from_secs(10)));
+    for url in [
+        "postgres://app@%2Fvar%2Frun%2Fpostgresql:6432/app",
+        "postgres://app@/app?host=/var/run/postgresql:6432",
+        "postgres://app@/app?host=%2Fvar%2Frun%2Fpostgresql:6432",
+    ] {
+        let url = read(url);
+        assert_eq!(url.endpoints, ["/var/run/postgresql:6432"]);
+        assert_eq!(url.database.as_deref(), Some("app"));
+        assert!(url.credentials.is_some() && url.tls.is_none());
+    }
+    assert_eq!(read("postgres:///app?host=h1,h2:1").endpoints, ["h1:5432", "h2:1"]);
+    // What is not known is named.
+    let error = Url::parse("postgres://h/app?channel_binding=require").unwrap_err().to_string();
+    assert!(error.contains("channel_binding"), "{error}");
+}
+
+#[test]
 fn a_database_of_redis_has_a_number() {
     let read = |url: &str| {
         let url = Url::parse(url).unwrap();
@@ -122,7 +147,7 @@ fn what_is_in_files_is_named() {
 }
 
 #[test]
-fn bad_urls_are_told() {
+fn bad_urls_are_explained() {
     for bad in [
         "",
         "etcd",
@@ -157,8 +182,14 @@ fn bad_urls_are_told() {
         "memory://a?b",
         "memory://a?sslmode=disable",
         "etcd://a?sslmode=disable",
-        "postgres://a?sslmode=require",
-        "mysql://a/b?sslmode=require",
+        "postgres://a?sslmode=prefer",
+        "mysql://a/b?sslmode=verify-ca",
+        "postgres:///b",
+        "postgres:///b?host=",
+        "postgres://a/b?host=/tmp",
+        "postgres://%2Ftmp:x/b",
+        "mysql://%2Ftmp/b",
+        "mysql:///b?host=/tmp",
         "postgres://a?ca_file=/b",
         "postgres://a/%ff",
         "postgres://a/b%00",
@@ -320,12 +351,9 @@ fn mariadb_is_named_by_mysql_s_scheme() {
 #[cfg(all(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 #[tokio::test]
 async fn tls_without_a_ca_names_the_option_of_the_url() {
-    for url in [
-        "rediss://127.0.0.1:1",
-        "postgres://127.0.0.1:1/db?sslmode=verify-full",
-        "mysql://127.0.0.1:1/db?sslmode=verify-full",
-        "zks://127.0.0.1:1",
-    ] {
+    for url in
+        ["rediss://127.0.0.1:1", "mysql://127.0.0.1:1/db?sslmode=verify-full", "zks://127.0.0.1:1"]
+    {
         let error = crate::Client::connect(url).await.unwrap_err();
         assert!(matches!(&error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
         assert!(error.to_string().contains("?ca_file="), "{error}");

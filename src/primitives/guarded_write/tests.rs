@@ -76,7 +76,7 @@ fn unavailable() -> StoreError {
 
 /// What a write is told, how often it is sent, and whether the lock is held on.
 #[tokio::test(start_paused = true)]
-async fn a_write_is_told_what_was_shown() {
+async fn a_write_reports_what_the_store_answered() {
     let gone = || StoreError::SessionGone(LostReason::SessionExpired);
     for (answer, told, held_on) in [
         (Ok(true), "ok", true),

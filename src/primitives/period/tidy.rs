@@ -8,7 +8,6 @@ use crate::{
     error::{Error, Result},
     primitives::guard::LockGuard,
     queue::{self, Failure, Wait, attempt::Attempt, mode::Mode},
-    runtime::clock,
     session::Session,
 };
 
@@ -22,13 +21,8 @@ const KEPT: u32 = 2;
 /// Looks for notes of past periods in the background, unless the session did so less than [`EVERY`]
 /// ago. Called after a note was written: if none are added, none need to be removed.
 pub(super) fn now_and_then(session: &Arc<Session>, queue: &Queue) {
-    let now = clock::now();
-    {
-        let mut tidied = session.tidied.lock();
-        if tidied.is_some_and(|before| now.saturating_sub(before) < EVERY) {
-            return;
-        }
-        *tidied = Some(now);
+    if !session.tidying.is_due(EVERY) {
+        return;
     }
     let (weak, namespace) = (Arc::downgrade(session), queue.namespace().to_owned());
     session.shared.runtime.spawn(async move {

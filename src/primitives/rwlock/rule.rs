@@ -2,7 +2,7 @@
 
 use crate::{
     backend::Member,
-    queue::mode::{Rule, Verdict},
+    queue::mode::{Admission, Rule},
 };
 
 /// What a reader's key says of itself, and a writer's.
@@ -13,10 +13,10 @@ pub(super) const WRITER: &str = "w";
 pub(super) struct Reader;
 
 impl Rule for Reader {
-    fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Verdict {
+    fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Admission {
         // Another client's key, which does not say what it is for, may be a writer's.
         let writer = ahead.iter().rev().find(|member| member.label.as_deref() != Some(READER));
-        writer.map_or(Verdict::In, |writer| Verdict::Behind(writer.entry.clone()))
+        writer.map_or(Admission::In, Admission::behind)
     }
 }
 
@@ -24,8 +24,8 @@ impl Rule for Reader {
 pub(super) struct Writer;
 
 impl Rule for Writer {
-    fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Verdict {
-        ahead.last().map_or(Verdict::In, |nearest| Verdict::Behind(nearest.entry.clone()))
+    fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Admission {
+        ahead.last().map_or(Admission::In, Admission::behind)
     }
 }
 

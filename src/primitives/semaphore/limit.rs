@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use crate::{
     backend::Member,
     error::Error,
-    queue::mode::{Rule, Verdict},
+    queue::mode::{Admission, Rule},
 };
 
 /// What the name of a note begins with that says how many permits there are, after
@@ -100,7 +100,7 @@ pub(in crate::primitives) fn holding(members: &[Member], notes: &[Box<str>]) -> 
         // A key that does not say what it is for counts as one who is in.
         let Some((wanted, named)) = asked(member) else { return true };
         let rule = Limited { name: "", named, wanted };
-        matches!(rule.judge(&members[..place], notes), Verdict::In)
+        matches!(rule.judge(&members[..place], notes), Admission::In)
     };
     members.iter().enumerate().take_while(|member| is_in(*member)).count()
 }
@@ -126,20 +126,21 @@ pub(super) struct Limited<'a> {
 }
 
 impl Rule for Limited<'_> {
-    fn judge(&self, ahead: &[Member], notes: &[Box<str>]) -> Verdict {
+    fn judge(&self, ahead: &[Member], notes: &[Box<str>]) -> Admission {
         let wanted = u64::from(self.wanted);
         // Those ahead go: what counts without them is what this one may wait for.
         let at_most = number(&[], notes, Some(self.named)).unwrap_or(self.named);
         if wanted > at_most.into() {
             let reason =
                 format!("{wanted} were asked for, and there are {at_most}; set_permits makes more");
-            return Verdict::Refused(Error::InvalidPermits { name: self.name.to_owned(), reason });
+            let name = self.name.to_owned();
+            return Admission::Refused(Error::InvalidPermits { name, reason });
         }
         // A key of which nobody knows what it is for had better have one.
         let taken: u64 =
             ahead.iter().map(|member| asked(member).map_or(1, |(taken, _)| u64::from(taken))).sum();
         let permits = number(ahead, notes, Some(self.named)).unwrap_or(at_most);
-        if taken + wanted <= permits.into() { Verdict::In } else { Verdict::Full }
+        if taken + wanted <= permits.into() { Admission::In } else { Admission::Full }
     }
 }
 

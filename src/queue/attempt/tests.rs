@@ -1,7 +1,5 @@
 //! What an attempt asks of the store until nothing is left of it, by a stopped clock.
 
-use std::sync::atomic::Ordering;
-
 use super::*;
 use crate::{
     backend::{Entry, LeaveOutcome, SequencePoint, error::Result},
@@ -80,8 +78,8 @@ async fn session_in_doubt_lists_its_keys_for_as_long_as_it_lives() {
         (&[Unknown, Unavailable], true),
     ] {
         let store = FakeStore::new();
-        store.keeps_old_names.store(true, Ordering::Relaxed);
-        store.joins_late.store(true, Ordering::Relaxed);
+        store.change(|facts| facts.keeps_old_names = true);
+        store.change(|facts| facts.joins_late = true);
         script(&store.enqueue, joins, || Ok(joined(Standing::First)));
         script(&store.leave, &[], || Ok(left(true)));
         script(&store.own_keys, &[], || Ok(Vec::new()));
@@ -112,7 +110,7 @@ async fn session_in_doubt_lists_its_keys_for_as_long_as_it_lives() {
 
 /// A session whose keys have tickets for names, on a store in which this is found at each look.
 async fn doubtful_session(store: &Arc<FakeStore>) -> Arc<Session> {
-    store.joins_late.store(true, Ordering::Relaxed);
+    store.change(|facts| facts.joins_late = true);
     script(&store.remove, &[], || Ok(true));
     script(&store.leave, &[], || Ok(left(false)));
     store.session().await
@@ -148,7 +146,7 @@ async fn join_that_lands_long_after_its_release_is_removed() {
 async fn key_of_a_join_under_way_is_not_removed() {
     for begins_during_the_read in [false, true] {
         let store = FakeStore::new();
-        store.keeps_old_names.store(true, Ordering::Relaxed);
+        store.change(|facts| facts.keeps_old_names = true);
         // The answer to the request is on its way.
         store.enqueue.then(1_000_000, || Ok(joined(Standing::First)));
         let session = doubtful_session(&store).await;
@@ -177,7 +175,7 @@ async fn key_of_a_join_under_way_is_not_removed() {
 /// An operator has deleted the key of a waiter or holder, and a request in doubt has put it again:
 /// it blocks the queue, and nothing else would take it away.
 #[tokio::test(start_paused = true)]
-async fn key_that_was_put_again_is_told_from_the_one_that_is_held() {
+async fn key_that_was_put_again_is_not_the_held_one() {
     for (revision, removed) in [(1, false), (5, true)] {
         let store = FakeStore::new();
         let session = doubtful_session(&store).await;
@@ -209,7 +207,7 @@ async fn tickets_are_used_again_where_that_pays() {
         [(true, &[][..], true), (false, &[], false), (true, &[Unavailable], false)]
     {
         let store = FakeStore::new();
-        store.keeps_old_names.store(keeps, Ordering::Relaxed);
+        store.change(|facts| facts.keeps_old_names = keeps);
         script(&store.enqueue, &[], || Ok(joined(Standing::First)));
         script(&store.leave, leaves, || Ok(left(true)));
         let attempt = attempt(&store).await;

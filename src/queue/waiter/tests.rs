@@ -128,7 +128,7 @@ async fn a_recheck_of_readers_needs_no_list() {
         (false, true, Fate::There, 0, 4, None),
     ] {
         let store = store(|| Standing::First);
-        store.renames_relabelled.store(shows_labels, Ordering::Relaxed);
+        store.change(|facts| facts.renames_relabelled = shows_labels);
         store.list.then(0, || Ok(written(true)));
         if ahead != Fate::There {
             store.list.then(0, || Ok(written(false)));
@@ -152,7 +152,7 @@ async fn a_recheck_of_readers_needs_no_list() {
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_writer_does_not_let_readers_in_by_itself() {
     let store = store(|| Standing::First);
-    store.renames_relabelled.store(true, Ordering::Relaxed);
+    store.change(|facts| facts.renames_relabelled = true);
     store.list.then(0, || Ok(written(true)));
     store.urgent_watch.then(0, || Ok(Some(deleted())));
     store.urgent_watch.then(0, || Ok(Some(never())));

@@ -79,8 +79,8 @@ fn a_suspended_holder_knows_at_its_first_look() {
 }
 
 #[test]
-fn a_suspended_holder_is_told_within_a_second() {
-    alone("a_suspended_holder_is_told_within_a_second", async {
+fn a_suspended_holder_is_notified_within_a_second() {
+    alone("a_suspended_holder_is_notified_within_a_second", async {
         let guard = held().await;
         // The keeper has gone to sleep by then: it is to be woken, not to find out before.
         sleep(Duration::from_millis(200)).await;
@@ -127,8 +127,8 @@ fn work_does_not_go_on_after_a_suspend() {
 }
 
 #[test]
-fn an_unlock_after_a_suspend_tells_of_the_loss() {
-    alone("an_unlock_after_a_suspend_tells_of_the_loss", async {
+fn an_unlock_after_a_suspend_reports_the_loss() {
+    alone("an_unlock_after_a_suspend_reports_the_loss", async {
         let guard = held().await;
         suspend(TTL * 2);
         let error = guard.unlock().await.unwrap_err();

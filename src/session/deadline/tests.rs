@@ -225,7 +225,7 @@ async fn nothing_is_granted_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_holder_to_let_go_is_told() {
+async fn the_last_holder_to_let_go_is_notified() {
     let deadline = Deadline::new(clock::now(), TTL, false);
     deadline.unheld().await;
     held(&deadline);

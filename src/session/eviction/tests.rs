@@ -1,11 +1,8 @@
 //! When a holder's key is watched and looked at, by a stopped clock.
 
-use tokio::runtime::Handle;
-
 use super::*;
 use crate::{
     backend::{Entry, Event, Facts, SequencePoint, Watch, name::Ticket},
-    runtime::executor::Executor,
     session::{
         fake_store::{FakeStore, grow, pauses},
         own_keys::OwnKeys,
@@ -29,7 +26,6 @@ impl Watched {
         answers(&store);
         let deadline = Arc::new(Deadline::new(crate::runtime::clock::now(), TTL, false));
         let granted = start(
-            &Runtime::of(Executor::of(Handle::current()).unwrap()),
             store.of_a_session(),
             Arc::clone(&deadline),
             Arc::new(WatchBudget::new(room, usize::MAX)),
@@ -39,7 +35,6 @@ impl Watched {
                 ..Facts::new(TTL)
             })),
             RECHECK,
-            Telemetry::default(),
         );
         Self { store, deadline, granted, own_keys: OwnKeys::default() }
     }
@@ -86,7 +81,7 @@ async fn what_is_held_for_a_while_is_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_key_is_looked_at_and_told() {
+async fn a_deleted_key_is_looked_at_and_reported() {
     for (there, told) in [(false, Some(LostReason::KeyDeleted)), (true, None)] {
         let watched = Watched::new(usize::MAX, |store| {
             store.watch.then(0, || Ok(Some(ends(100, Ok(Event::Deleted)))));
@@ -135,7 +130,7 @@ async fn failed_watches_are_begun_again_with_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_session_is_told_to_it() {
+async fn the_session_learns_of_its_end() {
     let watched = Watched::new(usize::MAX, |store| {
         store.watch.then(0, || Ok(None));
         store.standing.then(0, || Err(StoreError::SessionGone(LostReason::SessionExpired)));

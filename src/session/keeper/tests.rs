@@ -7,7 +7,6 @@ use super::*;
 use crate::{
     lost::LostReason,
     session::fake_store::{FakeStore, pauses},
-    telemetry::Telemetry,
 };
 
 const TTL: Duration = Duration::from_millis(2400);
@@ -35,7 +34,6 @@ impl Kept {
             store.of_a_session(),
             facts,
             Arc::clone(&hurry),
-            Telemetry::default().renewals(),
         ));
         Self { store, deadline, hurry, ended }
     }
@@ -176,7 +174,7 @@ async fn an_idle_session_without_an_answer_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_stores_word_on_the_end_is_told() {
+async fn the_stores_report_of_the_end_is_passed_on() {
     let told = LostReason::SessionExpired;
     let by_renewal = Kept::held(|store| {
         store.keep_alive.then(50, move || Err(StoreError::SessionGone(told)));

@@ -118,7 +118,7 @@ fn so_many_ended_keys_are_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_key_is_told_how_it_ended() {
+async fn a_waiter_for_a_key_learns_how_it_ended() {
     let own_keys = OwnKeys::default();
     let (holder, waiter) = (add(&own_keys, "/a/1"), add(&own_keys, "/a/2"));
     holder.hold();

@@ -120,7 +120,7 @@ async fn a_closed_client_opens_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_tells_what_the_store_says() {
+async fn closing_returns_what_the_store_says() {
     for (error, told) in [(None, false), (Some("no"), true)] {
         let store = FakeStore::new();
         store.close.then(0, move || error.map_or(Ok(()), |no| Err(StoreError::Denied(no.into()))));

@@ -10,7 +10,7 @@ use crate::{
         Kind::{self, Distlock, DistlockPlain, DistlockRedisson, RedisPy, Redisson, Rslock},
         Stage,
     },
-    scenarios::{GRACE, SHORT, Scenario, Turns, WATCHED},
+    scenarios::{SHORT, Scenario, Turns, WATCHED, good_or, granted_after_a_kill},
 };
 
 /// What others take for the lock.
@@ -42,11 +42,9 @@ pub(crate) async fn turns(stage: &mut Stage<'_>, kinds: &[Kind]) -> Result<Strin
     let passed = holds.windows(2).filter(|two| two[0].worker % 2 != two[1].worker % 2).count();
     let (_, shares) = stage.shares();
     let count = holds.len();
-    let told = format!("{count} grants, {passed} times from one side to the other; {shares}");
-    match count == TURNS.grants && passed >= TURNS.grants / 10 {
-        true => Ok(told),
-        false => Err(format!("hardly mixed: {told}").into()),
-    }
+    let mixed = count == TURNS.grants && passed >= TURNS.grants / 10;
+    let outcome = format!("{count} grants, {passed} times from one side to the other; {shares}");
+    good_or(mixed, "hardly mixed", outcome)
 }
 
 /// The same without a bridge: the checker has to find that they hold at once.
@@ -75,12 +73,6 @@ pub(crate) async fn holder_killed(stage: &mut Stage<'_>, dead: Kind, next: Kind)
     again.tell_until("lock", "grant").await?;
     again.tell_until("unlock", "done").await?;
     again.end().await?;
-    let told = format!(
-        "granted {:.1} s after the kill, TTL {} s",
-        since(killed).as_secs_f32(),
-        SHORT.as_secs()
-    );
     // Some do not renew it.
-    let early = since(granted.at) < SHORT.mul_f64(0.95);
-    if early || since(killed) > SHORT + GRACE { Err(told.into()) } else { Ok(told) }
+    granted_after_a_kill(since(killed), since(granted.at) >= SHORT.mul_f64(0.95))
 }

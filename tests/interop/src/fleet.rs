@@ -1,7 +1,6 @@
 //! Workers: processes of distlock on this machine, and of other clients in a container.
 
 use std::{
-    fmt,
     ops::{Deref, DerefMut},
     time::Duration,
 };
@@ -43,11 +42,7 @@ pub(crate) enum Kind {
     Rslock,
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
+distlock_testkit::shown_by_name!(Kind);
 
 impl Kind {
     /// Whether it runs in the container.
@@ -170,9 +165,9 @@ impl<'a> Stage<'a> {
     pub(crate) fn shares(&self) -> (Vec<usize>, String) {
         let names = &self.fleet.names;
         let shares = distlock_testkit::history::shares(&self.fleet.log(), names.len());
-        let told = names.iter().zip(&shares).map(|(name, share)| format!("{name} {share}"));
-        let told = told.collect::<Vec<_>>().join(", ");
-        (shares, format!("when the first was done: {told}"))
+        let listed = names.iter().zip(&shares).map(|(name, share)| format!("{name} {share}"));
+        let listed = listed.collect::<Vec<_>>().join(", ");
+        (shares, format!("when the first was done: {listed}"))
     }
 }
 

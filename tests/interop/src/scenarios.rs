@@ -19,7 +19,7 @@ use Kind::{Curator, Distlock, Etcdctl, Go, Kazoo, KazooAlone, KazooAsCurator, Zo
 /// How long the lock of a dead client stays taken.
 pub(crate) const SHORT: Duration = Duration::from_secs(4);
 /// What servers and watchers may take on top of it, on a busy machine.
-pub(crate) const GRACE: Duration = Duration::from_secs(3);
+const GRACE: Duration = Duration::from_secs(3);
 /// For how long something must not happen that would happen at once.
 pub(crate) const WATCHED: Duration = Duration::from_millis(500);
 
@@ -254,14 +254,10 @@ impl Turns {
 
 async fn turns(stage: &mut Stage<'_>, kinds: &[Kind]) -> Result<String> {
     TURNS.take(stage, kinds).await?;
-    let (shares, told) = stage.shares();
+    let (shares, listed) = stage.shares();
     let most = shares.iter().max().copied().unwrap_or_default();
-    let told = format!("{} grants; {told}", stage.history().holds.len());
-    if shares.iter().any(|share| share * 5 < most) {
-        Err(format!("unfair: {told}").into())
-    } else {
-        Ok(told)
-    }
+    let fair = shares.iter().all(|share| share * 5 >= most);
+    good_or(fair, "unfair", format!("{} grants; {listed}", stage.history().holds.len()))
 }
 
 /// The next one is granted when the store has ended the dead one's session, and not before.
@@ -276,10 +272,8 @@ async fn holder_killed(stage: &mut Stage<'_>, dead: Kind, next: Kind) -> Result<
     let waited = Duration::from_nanos(grant.at.saturating_sub(killed));
     waiter.tell_until("unlock", "done").await?;
     finish(stage, vec![waiter]).await?;
-    let told =
-        format!("granted {:.1} s after the kill, TTL {} s", waited.as_secs_f32(), SHORT.as_secs());
     // Keepalives go out each third of the TTL or more often.
-    if waited < SHORT / 2 || waited > SHORT + GRACE { Err(told.into()) } else { Ok(told) }
+    granted_after_a_kill(waited, waited >= SHORT / 2)
 }
 
 /// The one behind a dead waiter is granted after the holder, and the order stays.
@@ -389,5 +383,17 @@ fn in_order(stage: &Stage<'_>, expected: &[usize]) -> Result<String> {
     let granted: Vec<_> = stage.history().holds.iter().map(|hold| hold.worker).collect();
     let names = granted.iter().map(|worker| stage.fleet.names[*worker].as_str());
     let order = names.collect::<Vec<_>>().join(", ");
-    if granted == expected { Ok(order) } else { Err(format!("out of order: {order}").into()) }
+    good_or(granted == expected, "out of order", order)
+}
+
+/// A grant so long after its holder was killed must not come early, nor much later than the TTL.
+pub(crate) fn granted_after_a_kill(waited: Duration, late_enough: bool) -> Result<String> {
+    let in_time = late_enough && waited <= SHORT + GRACE;
+    let (waited, ttl) = (waited.as_secs_f32(), SHORT.as_secs());
+    good_or(in_time, "not in time", format!("granted {waited:.1} s after the kill, TTL {ttl} s"))
+}
+
+/// The outcome, or the error that it is not good.
+pub(crate) fn good_or(good: bool, wrong: &str, outcome: String) -> Result<String> {
+    if good { Ok(outcome) } else { Err(format!("{wrong}: {outcome}").into()) }
 }

@@ -2,12 +2,8 @@
 
 use std::time::Duration;
 
-use distlock_testkit::{Result, backend::Backend, operator::Operator};
-use tokio::time::{Instant, sleep};
+use distlock_testkit::{Result, backend::Backend, operator::Operator, retry::retried};
 use zookeeper_client as zk;
-
-/// How often a condition is looked at.
-const POLL: Duration = Duration::from_millis(5);
 
 pub(crate) enum Store {
     /// One that others stand in one queue with us on.
@@ -62,17 +58,14 @@ impl Store {
 
     /// Waits until so many hold and wait, and returns their keys.
     pub(crate) async fn queue_of(&self, path: &str, length: usize) -> Result<Vec<String>> {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        loop {
+        let look = async || {
             let queue = self.queue(path).await?;
-            if queue.len() == length {
-                return Ok(queue);
+            match queue.len() {
+                found if found == length => Ok(queue),
+                found => Err(format!("{found} in the queue, not {length}: {queue:?}").into()),
             }
-            if Instant::now() > deadline {
-                return Err(format!("{} in the queue, not {length}: {queue:?}", queue.len()).into());
-            }
-            sleep(POLL).await;
-        }
+        };
+        retried(Duration::from_secs(30), look).await
     }
 
     /// Removes a namespace, and says what was left in it but empty directories.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use distlock::{Client, LockGuard};
-use distlock_testkit::{Result, backend::Backend, line::say, orders::orders};
+use distlock_testkit::{Result, backend::Backend, event::report, orders::orders};
 use tokio::{sync::mpsc, time::sleep};
 use zookeeper_client as zk;
 
@@ -42,9 +42,9 @@ impl Held<'_> {
             Self::Crate(_) | Self::Rslock(_) => false,
         };
         if lost {
-            say("lost", "")?;
+            report("lost", "")?;
         }
-        say("release", "")?;
+        report("release", "")?;
         match self {
             Self::Lock(guard) => guard.unlock().await?,
             Self::Leadership(leadership) => leadership.resign().await?,
@@ -58,7 +58,7 @@ impl Held<'_> {
 
 impl<'a> Worker<'a> {
     async fn lock(&self) -> Result<Held<'a>> {
-        say("ask", "")?;
+        report("ask", "")?;
         let held = match self {
             Self::Mutex(mutex) => Held::Lock(mutex.lock().await?),
             Self::Election(election, value) => Held::Leadership(election.campaign(value).await?),
@@ -76,7 +76,7 @@ impl<'a> Worker<'a> {
                 }
             },
         };
-        say("grant", held.key())?;
+        report("grant", held.key())?;
         Ok(held)
     }
 
@@ -85,7 +85,7 @@ impl<'a> Worker<'a> {
         let mut leaders = election.observe()?;
         tokio::spawn(async move {
             while let Some(leader) = leaders.next().await {
-                say("leader", String::from_utf8_lossy(leader.value()))?;
+                report("leader", String::from_utf8_lossy(leader.value()))?;
             }
             std::io::Result::Ok(())
         });
@@ -104,7 +104,7 @@ impl<'a> Worker<'a> {
                         // Nothing else is said to a waiter.
                         leave = commands.recv() => {
                             if leave.is_some() {
-                                say("leaving", "")?;
+                                report("leaving", "")?;
                             }
                             return Ok(());
                         }
@@ -131,7 +131,7 @@ impl<'a> Worker<'a> {
                 }
                 _ => return Err(format!("not now, or unknown: {command}").into()),
             }
-            say("done", "")?;
+            report("done", "")?;
         }
         Ok(())
     }
@@ -140,13 +140,13 @@ impl<'a> Worker<'a> {
 pub(crate) async fn run(client: &str, url: &str, path: &str, ttl: &str, value: &str) -> Result<()> {
     let outcome = work(client, url, path, Duration::from_millis(ttl.parse()?), value).await;
     if let Err(error) = &outcome {
-        say("error", error)?;
+        report("error", error)?;
     }
     outcome
 }
 
 async fn work(client: &str, url: &str, path: &str, ttl: Duration, value: &str) -> Result<()> {
-    let ready = || say("ready", std::process::id());
+    let ready = || report("ready", std::process::id());
     if client == "zookeeper-client" {
         let (_, servers) = Backend::split(url).ok_or("no such store")?;
         let client = zk::Client::connector().with_session_timeout(ttl).connect(servers).await?;

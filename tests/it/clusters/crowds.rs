@@ -6,7 +6,7 @@ use tokio::{sync::mpsc, task::JoinSet, time::sleep};
 
 use crate::{
     clusters::{on_both, on_each},
-    common::{Case, Elsewhere, Job, Members, SOON, eventually, release, throughout, within},
+    common::{Case, Elsewhere, Job, Members, SOON, eventually, release, release_both, within},
 };
 
 /// Waits until there are so many keys, without asking for the long list all the time.
@@ -84,10 +84,7 @@ async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
         let spent = t.cost(&sessions).await - before;
         println!("{}: {spent:?} for a thousand waiters", t.store.url());
         assert!(spent.events <= 2 * 1000, "{spent:?}: each was to wake two at most");
-        eventually(SOON, "nobody is left in the queue", async || {
-            t.keys().await.len() == markers.len()
-        })
-        .await;
+        t.keys_within(SOON, markers.len()).await;
         release(markers).await;
     })
     .await;
@@ -108,12 +105,8 @@ async fn five_hundred_waiters_that_die_at_once_are_passed_over() {
         let limit = ttl + t.store.grace() + Duration::from_secs(1);
         eventually(limit, "they are gone", async || t.keys().await.len() == 2).await;
         println!("{}: gone after {:?} of {ttl:?}", t.store.url(), crashed.elapsed());
-        throughout(Duration::from_millis(300), "the last one waits", async || {
-            last.waits() && guard.is_valid()
-        })
-        .await;
-        guard.unlock().await.expect("released");
-        last.served().await;
+        last.waits_behind(&guard, Duration::from_millis(300)).await;
+        release_both(guard, last).await;
     })
     .await;
 }

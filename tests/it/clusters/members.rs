@@ -15,7 +15,8 @@ use tokio::{task::JoinHandle, time::sleep};
 use crate::{
     clusters::on_etcd,
     common::{
-        Case, Loss, Members, SOON, etcd::Etcd, eventually, loss, precedes_grant, throughout, within,
+        Case, Loss, Members, SOON, etcd::Etcd, eventually, loss, precedes_grant, release_both,
+        throughout, within,
     },
 };
 
@@ -38,18 +39,16 @@ async fn a_killed_leader_costs_no_lock() {
     on_etcd(async |t| {
         let ttl = Duration::from_secs(8);
         let (client, other) = (t.connect(t.builder().session_ttl(ttl)).await, t.client().await);
-        let guard = client.mutex("kept").lock().await.unwrap();
-        let waiter = t.enqueue(&other, "kept").await;
+        let (guard, waiter) = t.contended(&client, &other, "kept").await;
         let outage = Outage::kill(members(t).await[0].0).await;
         // It outlives the TTL, so it is kept alive by the others.
-        throughout(ttl, "the lock is held", async || guard.is_valid() && waiter.waits()).await;
+        waiter.waits_behind(&guard, ttl).await;
         let busy = within(SOON, "the others answer", client.mutex("kept").try_lock()).await;
         assert!(busy.expect("they are a majority").is_none());
         outage.end().await;
         all_serve(t).await;
         assert!(guard.is_valid() && waiter.waits());
-        guard.unlock().await.unwrap();
-        waiter.served().await;
+        release_both(guard, waiter).await;
     })
     .await;
 }
@@ -65,8 +64,7 @@ async fn a_leader_that_wakes_brings_no_lock_back() {
         let others = format!("etcd://{},{}", members[1].1, members[2].1);
         let holder = t.connect(only_leader.session_ttl(Duration::from_secs(4))).await;
         let other = t.connect(t.builder_for(&others)).await;
-        let guard = holder.mutex("asleep").lock().await.unwrap();
-        let waiter = t.enqueue(&other, "asleep").await;
+        let (guard, waiter) = t.contended(&holder, &other, "asleep").await;
         let (outage, start) = (Outage::pause(members[0].0).await, Instant::now());
         let loss = loss(guard);
         // A new leader counts the lease anew.
@@ -189,8 +187,7 @@ async fn a_member_that_lags_grants_nothing() {
         let others = format!("etcd://{},{}", members[0].1, members[1].1);
         let [one, two] =
             [t.connect(t.builder_for(&others)).await, t.connect(t.builder_for(&others)).await];
-        let guard = one.mutex("lagging").lock().await.unwrap();
-        let waiter = t.enqueue(&behind, "lagging").await;
+        let (guard, waiter) = t.contended(&one, &behind, "lagging").await;
         let cut = Cut::off(name).await;
         // Its turn comes while it cannot know; what comes after it joins while it is away.
         guard.unlock().await.unwrap();
@@ -216,8 +213,7 @@ async fn a_member_that_lags_grants_nothing() {
         assert!(first.is_valid() && later.waits());
         all_serve(t).await;
         assert!(behind.mutex("elsewhere").try_lock().await.expect("an answer").is_none());
-        first.unlock().await.unwrap();
-        later.served().await;
+        release_both(first, later).await;
         held.unlock().await.unwrap();
     })
     .await;

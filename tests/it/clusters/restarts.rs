@@ -21,11 +21,8 @@ async fn locks_and_waiters_outlive_a_rolling_restart() {
         let guard = clients[0].mutex("kept").lock().await.unwrap();
         let mut queue = vec![guard.key().to_owned()];
         let token = guard.fencing_token();
-        let mut waiters = Vec::new();
-        for client in &clients[1..] {
-            waiters.push(t.enqueue(client, "kept").await);
-            queue.push(waiters[waiters.len() - 1].key.clone());
-        }
+        let mut waiters = t.enqueue_all(&clients[1..], "kept").await;
+        queue.extend(waiters.iter().map(|waiter| waiter.key.clone()));
         queue.sort();
         let restarts = async {
             for (name, server) in t.store.servers() {

@@ -7,7 +7,9 @@ use distlock_testkit::docker::OwnEtcd;
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, CompactionOptions, GetOptions};
 
 use crate::{
-    common::{SOON, Waiter, close, connect, eventually, queue_of, reason, take_turn, within},
+    common::{
+        SOON, Waiter, close, connect, contended, eventually, queue_of, reason, take_turn, within,
+    },
     etcd::hung::{raw, serves},
 };
 
@@ -41,8 +43,7 @@ async fn a_full_etcd_refuses_locks_and_takes_releases() {
     let (url, ttl) = (format!("etcd://{}", etcd.address), Duration::from_secs(15));
     let (client, other) = (connect(&url, ttl).await, connect(&url, ttl).await);
     let long = long_queue(&client, &other).await;
-    let guard = client.mutex("a").lock().await.unwrap();
-    let waiter = Waiter::of(&other, "a");
+    let (guard, waiter) = contended(&client, &other, "a").await;
     queue_of(&client, "a", 2).await;
 
     let mut stuffed = 0;

@@ -13,7 +13,8 @@ use tokio::{
 };
 
 use crate::common::{
-    Case, Harness, Members, SOON, alone, eventually, own_cases, release, throughout, within,
+    Case, Harness, Members, SOON, alone, eventually, handover, own_cases, release, throughout,
+    within,
     zookeeper::{ZooKeeper, mode_of},
 };
 
@@ -199,13 +200,13 @@ async fn without_a_quorum(
 
 /// The leader does not notice, and serves as if it still could.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_granted_while_the_followers_are_paused() {
+async fn nothing_is_granted_while_the_followers_are_paused() {
     alone::<ZooKeeper>(async |t| without_a_quorum(t, "paused", Outage::pause).await).await;
 }
 
 /// The leader steps down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_granted_while_the_followers_are_dead() {
+async fn nothing_is_granted_while_the_followers_are_dead() {
     alone::<ZooKeeper>(async |t| without_a_quorum(t, "dead", Outage::kill).await).await;
 }
 
@@ -302,8 +303,7 @@ mod cases {
         let holder = t.connect(t.builder_for(&anywhere).session_ttl(Duration::from_secs(20))).await;
         let other =
             t.connect(t.builder_for(&at_followers).session_ttl(Duration::from_secs(20))).await;
-        let guard = holder.mutex("killed").lock().await.unwrap();
-        let waiter = t.enqueue(&other, "killed").await;
+        let (guard, waiter) = t.contended(&holder, &other, "killed").await;
         let heir = tokio::spawn(lock_at_last(other.clone(), "widowed"));
         t.queue_of(4).await;
         let killed = Outage::kill(ensemble.leader.name).await;
@@ -313,13 +313,9 @@ mod cases {
         let notice = within(Duration::from_secs(1), "the holder was told", notice).await.unwrap();
         println!("notified {:?} before the grant", granted.duration_since(notice.at));
         assert!(notice.at < granted && !notice.valid);
-        throughout(Duration::from_secs(4), "the lock is held", async || {
-            guard.is_valid() && waiter.waits()
-        })
-        .await;
+        waiter.waits_behind(&guard, Duration::from_secs(4)).await;
         let token = guard.fencing_token();
-        guard.unlock().await.unwrap();
-        let successor = waiter.granted().await;
+        let successor = handover(guard, waiter).await;
         assert!(successor.fencing_token() > token, "tokens rise from one leader to the next");
         release([successor, inherited]).await;
         killed.end().await;

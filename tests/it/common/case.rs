@@ -9,7 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{Builder, Client, Leadership, LockGuard, Permit, ReadGuard, Result, WriteGuard};
+use distlock::{
+    AllGuard, Builder, Client, Leadership, LockGuard, Permit, ReadGuard, Result, WriteGuard,
+};
 use distlock_testkit::proxies::Proxies;
 use tokio::{task::JoinHandle, time::sleep};
 
@@ -129,13 +131,16 @@ impl<S: Harness + ?Sized> Case<S> {
         format!("/data{}/{name}", self.namespace)
     }
 
-    /// Waits until there are so many keys.
+    /// Waits until there are so many keys, or one where a waiter has none.
     pub(crate) async fn queue_of(&self, length: usize) {
         let length = if self.store.queues() { length } else { length.min(1) };
-        eventually(SOON, &format!("there are {length} keys"), async || {
-            self.keys().await.len() == length
-        })
-        .await;
+        self.keys_within(SOON, length).await;
+    }
+
+    /// Waits up to this time until there are so many keys.
+    pub(crate) async fn keys_within(&self, limit: Duration, count: usize) {
+        let what = format!("there are {count} keys");
+        eventually(limit, &what, async || self.keys().await.len() == count).await;
     }
 
     /// Lets a client stand in a lock's queue, and returns when its key is there. One at a time, or
@@ -145,7 +150,20 @@ impl<S: Harness + ?Sized> Case<S> {
         self.stands(async move { mutex.lock().await }).await
     }
 
-    /// The same for anything that waits for its turn.
+    /// Lets clients join a lock's queue in this order.
+    pub(crate) async fn enqueue_all<'a>(
+        &self,
+        clients: impl IntoIterator<Item = &'a Client>,
+        name: &str,
+    ) -> Vec<Waiter> {
+        let mut waiters = Vec::new();
+        for client in clients {
+            waiters.push(self.enqueue(client, name).await);
+        }
+        waiters
+    }
+
+    /// The same as `enqueue` for anything that waits for its turn.
     pub(crate) async fn stands<T: Send + 'static>(
         &self,
         turn: impl Future<Output = Result<T>> + Send + 'static,
@@ -164,10 +182,28 @@ impl<S: Harness + ?Sized> Case<S> {
         Waiter { task, key: key.expect("just seen") }
     }
 
+    /// A lock that one client holds, while another one's key is behind it.
+    pub(crate) async fn contended(
+        &self,
+        holder: &Client,
+        waiter: &Client,
+        name: &str,
+    ) -> (LockGuard, Waiter) {
+        let guard = holder.mutex(name).lock().await.expect("granted");
+        (guard, self.enqueue(waiter, name).await)
+    }
+
     /// How often something is tried: in memory, and on servers, unless `DISTLOCK_ROUNDS` says so.
     pub(crate) fn rounds(&self, in_memory: usize, on_servers: usize) -> usize {
         let asked = std::env::var("DISTLOCK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
         if self.store.url().starts_with("memory") { in_memory } else { asked.unwrap_or(on_servers) }
+    }
+
+    /// Deletes what guarded writes have put there.
+    pub(crate) async fn erase(&self, keys: impl IntoIterator<Item: AsRef<str>>) {
+        for key in keys {
+            self.store.erase(key.as_ref()).await;
+        }
     }
 
     pub(crate) async fn cost(&self, sessions: &[i64]) -> Cost {
@@ -204,6 +240,12 @@ impl<T: std::fmt::Debug> Waiter<T> {
         throughout(time, what, async || self.waits()).await;
     }
 
+    /// Fails if the lock that it waits for is lost, or granted to it, within this time.
+    pub(crate) async fn waits_behind(&self, holder: &LockGuard, time: Duration) {
+        let what = "the lock is held, and its waiter waits";
+        throughout(time, what, async || holder.is_valid() && self.waits()).await;
+    }
+
     /// What its call came to, within this time.
     pub(crate) async fn result(mut self, limit: Duration) -> Result<T> {
         within(limit, "the waiter's lock() returns", &mut self.task)
@@ -218,12 +260,12 @@ impl<T: std::fmt::Debug> Waiter<T> {
     /// Drops the waiting future.
     pub(crate) fn cancel(self) {}
 
-    /// Has its turn and lets go.
+    /// Has its turn, and releases what it was granted.
     pub(crate) async fn served(self)
     where
         T: Held,
     {
-        self.granted().await.let_go().await.expect("released");
+        release([self]).await;
     }
 }
 
@@ -233,52 +275,52 @@ impl<T> Drop for Waiter<T> {
     }
 }
 
-/// What is held until it is let go.
+/// What is held until it is released.
 pub(crate) trait Held {
-    async fn let_go(self) -> Result<()>;
+    async fn release(self) -> Result<()>;
 }
 
-impl Held for LockGuard {
-    async fn let_go(self) -> Result<()> {
-        self.unlock().await
-    }
+macro_rules! held {
+    ($($guard:ty: $release:ident),* $(,)?) => { $(
+        impl Held for $guard {
+            async fn release(self) -> Result<()> {
+                self.$release().await
+            }
+        }
+    )* };
 }
 
-impl Held for ReadGuard {
-    async fn let_go(self) -> Result<()> {
-        self.unlock().await
-    }
-}
-
-impl Held for WriteGuard {
-    async fn let_go(self) -> Result<()> {
-        self.unlock().await
-    }
-}
-
-impl Held for Permit {
-    async fn let_go(self) -> Result<()> {
-        self.release().await
-    }
-}
-
-impl Held for Leadership {
-    async fn let_go(self) -> Result<()> {
-        self.resign().await
-    }
+held! {
+    AllGuard: unlock,
+    LockGuard: unlock,
+    ReadGuard: unlock,
+    WriteGuard: unlock,
+    Permit: release,
+    Leadership: resign,
 }
 
 impl<T: Held + std::fmt::Debug> Held for Waiter<T> {
-    async fn let_go(self) -> Result<()> {
-        self.granted().await.let_go().await
+    async fn release(self) -> Result<()> {
+        self.granted().await.release().await
     }
 }
 
-/// Lets go of all of these, one after the other; of what a waiter waits for, as soon as it has it.
+/// Releases all of these, one after the other; what a waiter waits for, as soon as it is granted.
 pub(crate) async fn release(all: impl IntoIterator<Item: Held>) {
     for held in all {
-        held.let_go().await.expect("released");
+        held.release().await.expect("released");
     }
+}
+
+/// Releases what is held, and returns what its waiter is granted.
+pub(crate) async fn handover<T: std::fmt::Debug>(held: impl Held, waiter: Waiter<T>) -> T {
+    release([held]).await;
+    waiter.granted().await
+}
+
+/// Releases what is held, and then what its waiter is granted.
+pub(crate) async fn release_both<T: Held + std::fmt::Debug>(held: impl Held, waiter: Waiter<T>) {
+    release([handover(held, waiter).await]).await;
 }
 
 /// Waits for a condition, with a limit.

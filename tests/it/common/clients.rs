@@ -2,12 +2,14 @@
 
 use std::{error::Error as _, time::Duration};
 
-use distlock::{Builder, Client, Error, LockGuard};
+use distlock::{AfterLoss, Builder, Client, Error, LockGuard, Mutex};
 
-use super::{SOON, eventually, within};
+use super::{SOON, Waiter, eventually, within};
 
+/// A server that waits for its disk may take longer than the default to open a session.
 pub(crate) async fn connected(builder: Builder) -> Client {
-    within(SOON, "it connects", builder.connect()).await.expect("connected")
+    let connecting = builder.connect_timeout(SOON).connect();
+    within(SOON * 2, "it connects", connecting).await.expect("connected")
 }
 
 /// A client whose session has this TTL.
@@ -42,6 +44,21 @@ pub(crate) async fn locked(client: &Client, name: &str) -> LockGuard {
     within(SOON, &format!("{name} is granted"), lock.lock()).await.expect("granted")
 }
 
+/// A lock that one client holds, while another one waits for it or is about to.
+pub(crate) async fn contended(holder: &Client, waiter: &Client, name: &str) -> (LockGuard, Waiter) {
+    let guard = holder.mutex(name).lock().await.expect("granted");
+    (guard, Waiter::of(waiter, name))
+}
+
+/// Acquires a lock by as many sessions as that takes.
+pub(crate) async fn locked_at_last(mutex: &Mutex) -> LockGuard {
+    loop {
+        if let Ok(guard) = mutex.lock().await {
+            return guard;
+        }
+    }
+}
+
 /// Acquires a lock in time and releases it.
 pub(crate) async fn take_turn(client: &Client, name: &str) {
     locked(client, name).await.unlock().await.expect("released");
@@ -53,6 +70,14 @@ pub(crate) async fn queue_of(client: &Client, name: &str, length: usize) {
         client.mutex(name).queue().await.is_ok_and(|queue| queue.len() == length)
     })
     .await;
+}
+
+/// Whether the store promises exclusion whatever becomes of its servers, and what it does after a
+/// loss.
+pub(crate) async fn promises(client: &Client) -> (bool, AfterLoss) {
+    let durability = client.durability().await.expect("an answer");
+    println!("{durability:?}");
+    (durability.exclusive, durability.after_loss)
 }
 
 pub(crate) async fn close(clients: impl IntoIterator<Item = Client>) {

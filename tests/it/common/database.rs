@@ -31,6 +31,8 @@ pub(crate) trait Tables: Database {
 
 /// What an operator says to a database.
 pub(crate) struct Dialect {
+    /// The version of the tables that this build makes.
+    pub(crate) version: u32,
     /// What the tables' names begin with.
     pub(crate) prefix: &'static str,
     /// The tables that are empty once all clients are closed.

@@ -11,7 +11,7 @@ use distlock_testkit::{
 use etcd_client::{Client, ConnectOptions, GetOptions, PutOptions};
 use tokio::time::timeout;
 
-use super::{Cost, Harness, Link, Members, SOON, Servers};
+use super::{Cost, Harness, Link, Members, SOON, Servers, Sessions};
 
 pub(crate) struct Etcd {
     url: String,
@@ -113,8 +113,8 @@ impl Harness for Etcd {
             .iter()
             .map(|kv| kv.key_str().expect("our keys are text").to_owned())
             .collect();
-        // The tail of a long queue and the word that its last holder left are nobody's place; but
-        // they must not outlive the queue.
+        // The tail of a long queue and its release marker are nobody's place; but they must not
+        // outlive the queue.
         let beside = |key: &str| key.ends_with("!/tail") || key.ends_with("!/word");
         let places: Vec<_> = keys.iter().filter(|key| !beside(key)).cloned().collect();
         if places.is_empty() { keys } else { places }
@@ -136,23 +136,6 @@ impl Harness for Etcd {
 
     async fn erase(&self, key: &str) {
         ask(&self.client, |client| async move { client.kv_client().delete(key, None).await }).await;
-    }
-
-    async fn session_of(&self, key: &str) -> i64 {
-        self.get(key).await.0
-    }
-
-    async fn session_exists(&self, session: i64) -> bool {
-        let answer = ask(&self.client, |client| async move {
-            client.lease_client().time_to_live(session, None).await
-        })
-        .await;
-        answer.ttl() > 0
-    }
-
-    async fn end_session_of(&self, key: &str) {
-        let lease = self.session_of(key).await;
-        ask(&self.client, |client| async move { client.lease_client().revoke(lease).await }).await;
     }
 
     async fn cost(&self, _: &[i64]) -> Cost {
@@ -184,6 +167,26 @@ impl Harness for Etcd {
 
     async fn link(&self) -> Arc<dyn Link> {
         Arc::new(self.proxies().await)
+    }
+}
+
+#[async_trait]
+impl Sessions for Etcd {
+    async fn session_of(&self, key: &str) -> i64 {
+        self.get(key).await.0
+    }
+
+    async fn session_exists(&self, session: i64) -> bool {
+        let answer = ask(&self.client, |client| async move {
+            client.lease_client().time_to_live(session, None).await
+        })
+        .await;
+        answer.ttl() > 0
+    }
+
+    async fn end_session_of(&self, key: &str) {
+        let lease = self.session_of(key).await;
+        ask(&self.client, |client| async move { client.lease_client().revoke(lease).await }).await;
     }
 }
 

@@ -15,7 +15,7 @@ use super::{Case, process::Process};
 
 /// The operator's side of a store, and its faults.
 #[async_trait]
-pub(crate) trait Harness: Send + Sync + 'static {
+pub(crate) trait Harness: AsSessions + Send + Sync + 'static {
     /// Panics, naming `docker/up`, if the servers it needs are not there.
     async fn start() -> Self
     where
@@ -53,12 +53,6 @@ pub(crate) trait Harness: Send + Sync + 'static {
         true
     }
 
-    /// Whether servers know which session a key belongs to. If not all keys are of the same one,
-    /// which none of them knows.
-    fn sessions(&self) -> bool {
-        true
-    }
-
     /// To how many servers a client is connected at a time.
     fn at_once(&self) -> f64 {
         1.0
@@ -66,7 +60,7 @@ pub(crate) trait Harness: Send + Sync + 'static {
 
     /// Whether clients are told, unasked, what happens to a key. If not they look, and there is no
     /// event that could be counted, or lost.
-    fn tells(&self) -> bool {
+    fn notifies(&self) -> bool {
         true
     }
 
@@ -96,15 +90,6 @@ pub(crate) trait Harness: Send + Sync + 'static {
     /// Deletes such data, and what the store has made to keep them in. Absent is fine.
     async fn erase(&self, key: &str);
 
-    /// The session that a key belongs to.
-    async fn session_of(&self, key: &str) -> i64;
-
-    /// Whether the store knows the session still.
-    async fn session_exists(&self, session: i64) -> bool;
-
-    /// Ends the session of this key as if its TTL had run out.
-    async fn end_session_of(&self, key: &str);
-
     /// Waits until the store has put away whatever it keeps of a namespace that nobody uses.
     async fn forget(&self, _namespace: &str) {}
 
@@ -121,6 +106,30 @@ pub(crate) trait Harness: Send + Sync + 'static {
     }
 }
 
+/// A store whose servers know which session a key belongs to.
+#[async_trait]
+pub(crate) trait Sessions: Harness {
+    /// The session that a key belongs to.
+    async fn session_of(&self, key: &str) -> i64;
+
+    /// Returns `true` as long as the store knows the session.
+    async fn session_exists(&self, session: i64) -> bool;
+
+    /// Ends the session of this key as if its TTL had run out.
+    async fn end_session_of(&self, key: &str);
+}
+
+/// For cases that stores without sessions pass, too.
+pub(crate) trait AsSessions {
+    fn sessions(&self) -> Option<&dyn Sessions>;
+}
+
+impl<S: Sessions> AsSessions for S {
+    fn sessions(&self) -> Option<&dyn Sessions> {
+        Some(self)
+    }
+}
+
 /// A store that has servers: there is a network in between.
 #[async_trait]
 pub(crate) trait Servers: Harness {
@@ -134,7 +143,7 @@ pub(crate) trait Servers: Harness {
 
 /// A cluster of servers that are members of each other's.
 #[async_trait]
-pub(crate) trait Members: Servers {
+pub(crate) trait Members: Servers + Sessions {
     /// Which store it is, and its servers.
     fn network(&self) -> (Backend, &[SocketAddr]);
 

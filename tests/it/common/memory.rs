@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use distlock::{AfterLoss, Client, LockGuard, memory::Space};
 use tokio::task::JoinHandle;
 
-use super::{Cost, Elsewhere, Harness, Job, Link};
+use super::{Cost, Elsewhere, Harness, Job, Link, Sessions};
 
 pub(crate) struct Memory {
     name: String,
@@ -60,21 +60,6 @@ impl Harness for Memory {
         self.space.delete(key);
     }
 
-    async fn session_of(&self, key: &str) -> i64 {
-        let ticket = key.rsplit('/').next().expect("a path");
-        let (session, _) = ticket.split_once('-').expect("session and ticket");
-        i64::from_str_radix(session, 16).expect("a number")
-    }
-
-    // The space tells only how many there are: for cases with one client.
-    async fn session_exists(&self, _: i64) -> bool {
-        self.space.sessions() > 0
-    }
-
-    async fn end_session_of(&self, key: &str) {
-        assert!(self.space.expire_session(key), "no key {key}");
-    }
-
     async fn cost(&self, _: &[i64]) -> Cost {
         let done = self.space.requests();
         Cost {
@@ -108,6 +93,24 @@ impl Harness for Memory {
                 });
             }
         }
+    }
+}
+
+#[async_trait]
+impl Sessions for Memory {
+    async fn session_of(&self, key: &str) -> i64 {
+        let ticket = key.rsplit('/').next().expect("a path");
+        let (session, _) = ticket.split_once('-').expect("session and ticket");
+        i64::from_str_radix(session, 16).expect("a number")
+    }
+
+    // The space tells only how many there are: for cases with one client.
+    async fn session_exists(&self, _: i64) -> bool {
+        self.space.sessions() > 0
+    }
+
+    async fn end_session_of(&self, key: &str) {
+        assert!(self.space.expire_session(key), "no key {key}");
     }
 }
 

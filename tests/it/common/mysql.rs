@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{
-    Cost, Harness, Link, SOON, Servers,
+    Cost, Harness, Link, SOON, Servers, Sessions,
     own::Image,
     single::{Login, Single},
 };
@@ -132,7 +132,7 @@ impl Harness for Mysql {
         self.url.clone()
     }
 
-    fn tells(&self) -> bool {
+    fn notifies(&self) -> bool {
         false
     }
 
@@ -178,23 +178,6 @@ impl Harness for Mysql {
             .await;
     }
 
-    async fn session_of(&self, key: &str) -> i64 {
-        let sql = format!("SELECT session FROM distlock_entries WHERE {KEY} = '{key}'");
-        let session = self.ask(&sql).await.pop().unwrap_or_else(|| panic!("no key {key}"));
-        session.parse().expect("a number")
-    }
-
-    async fn session_exists(&self, session: i64) -> bool {
-        let sql =
-            format!("SELECT id FROM distlock_sessions WHERE id = {session} AND expires > {NOW}");
-        !self.ask(&sql).await.is_empty()
-    }
-
-    async fn end_session_of(&self, key: &str) {
-        let session = self.session_of(key).await;
-        self.ask(&format!("DELETE FROM distlock_sessions WHERE id = {session}")).await;
-    }
-
     /// Each request begins with a look at the clock.
     async fn cost(&self, _: &[i64]) -> Cost {
         let [clock, renewal] = self.digests.get_or_init(|| digests(&self.url)).await;
@@ -211,6 +194,26 @@ impl Harness for Mysql {
 
     async fn link(&self) -> Arc<dyn Link> {
         Arc::new(self.proxies().await)
+    }
+}
+
+#[async_trait]
+impl Sessions for Mysql {
+    async fn session_of(&self, key: &str) -> i64 {
+        let sql = format!("SELECT session FROM distlock_entries WHERE {KEY} = '{key}'");
+        let session = self.ask(&sql).await.pop().unwrap_or_else(|| panic!("no key {key}"));
+        session.parse().expect("a number")
+    }
+
+    async fn session_exists(&self, session: i64) -> bool {
+        let sql =
+            format!("SELECT id FROM distlock_sessions WHERE id = {session} AND expires > {NOW}");
+        !self.ask(&sql).await.is_empty()
+    }
+
+    async fn end_session_of(&self, key: &str) {
+        let session = self.session_of(key).await;
+        self.ask(&format!("DELETE FROM distlock_sessions WHERE id = {session}")).await;
     }
 }
 

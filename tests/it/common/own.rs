@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use distlock::{Builder, Client};
 use distlock_testkit::docker::OwnServer;
 
-use super::{SOON, eventually};
+use super::{Harness, SOON, eventually};
 
 /// How long sessions live, unless one is to live for longer.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
@@ -33,6 +33,19 @@ impl Server {
         let own = OwnServer::start(image.like, &run, arguments).await;
         let address = own.address(image.port).await;
         Self { own, address, image }
+    }
+
+    /// Starts one beside the store's own server, and waits until it lets clients in.
+    pub(crate) async fn beside<H: Harness>(
+        image: &'static Image,
+        run: &[&str],
+        arguments: &[&str],
+    ) -> Self {
+        // Fails with a word on `docker/up` if that has not built the image.
+        drop(H::start().await);
+        let server = Self::start(image, run, arguments).await;
+        server.serves().await;
+        server
     }
 
     pub(crate) fn url(&self) -> String {

@@ -10,7 +10,7 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use super::{
-    Cost, Harness, Link, SOON, Servers,
+    Cost, Harness, Link, SOON, Servers, Sessions,
     own::Image,
     single::{Login, Single},
 };
@@ -85,14 +85,14 @@ impl Harness for Postgres {
     /// Of sessions that live: the others are put away as soon as somebody asks for a lock.
     async fn keys(&self, namespace: &str) -> Vec<String> {
         self.ask(&format!(
-            "SELECT {KEY} FROM distlock.entries JOIN distlock.sessions AS s ON s.id = session \
+            "SELECT {KEY} FROM distlock.members JOIN distlock.sessions AS s ON s.id = session \
              WHERE starts_with(queue, '{namespace}/') AND s.expires > now() ORDER BY since, number"
         ))
         .await
     }
 
     async fn delete_key(&self, key: &str) {
-        let sql = format!("DELETE FROM distlock.entries WHERE {KEY} = '{key}' RETURNING 1");
+        let sql = format!("DELETE FROM distlock.members WHERE {KEY} = '{key}' RETURNING 1");
         assert_eq!(self.ask(&sql).await.len(), 1, "no key {key}");
     }
 
@@ -108,37 +108,27 @@ impl Harness for Postgres {
         self.ask(&format!("DELETE FROM distlock.data WHERE dir || '/' || name = '{key}'")).await;
     }
 
-    async fn session_of(&self, key: &str) -> i64 {
-        let sql = format!("SELECT session FROM distlock.entries WHERE {KEY} = '{key}'");
-        let session = self.ask(&sql).await.pop().unwrap_or_else(|| panic!("no key {key}"));
-        session.parse().expect("a number")
-    }
-
-    async fn session_exists(&self, session: i64) -> bool {
-        let sql =
-            format!("SELECT id FROM distlock.sessions WHERE id = {session} AND expires > now()");
-        !self.ask(&sql).await.is_empty()
-    }
-
-    async fn end_session_of(&self, key: &str) {
-        let session = self.session_of(key).await;
-        self.ask(&format!("DELETE FROM distlock.sessions WHERE id = {session}")).await;
-    }
-
     /// Each request but a keepalive has one statement that no other has, or two that none has.
+    /// Other tests have databases of their own on this server, and do not wait until this one is
+    /// alone.
     async fn cost(&self, _: &[i64]) -> Cost {
         let calls = async |what: &str| -> u64 {
             let sql = format!(
                 "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
                  JOIN pg_roles ON pg_roles.oid = userid \
-                 WHERE rolname <> '{}' AND ({what})",
+                 JOIN pg_database ON pg_database.oid = dbid \
+                 WHERE datname = current_database() AND rolname <> '{}' AND ({what})",
                 OPERATOR.0
             );
             self.ask(&sql).await[0].parse().expect("a number")
         };
         Cost {
             requests: calls(
-                "toplevel AND (query LIKE 'SELECT distlock.enter(%' \
+                "toplevel AND (query LIKE 'SELECT distlock.require(%' \
+                 OR query LIKE 'SELECT * FROM distlock.%' \
+                 OR query LIKE 'WITH taken AS%' \
+                 OR query LIKE 'WITH held AS%' \
+                 OR query LIKE 'SELECT part, a, b, c FROM distlock.%' \
                  OR query LIKE 'SELECT encode(value%' \
                  OR query LIKE 'DELETE FROM distlock.watches%' \
                  OR query LIKE 'SELECT id, (extract%')",
@@ -152,6 +142,26 @@ impl Harness for Postgres {
 
     async fn link(&self) -> Arc<dyn Link> {
         Arc::new(self.proxies().await)
+    }
+}
+
+#[async_trait]
+impl Sessions for Postgres {
+    async fn session_of(&self, key: &str) -> i64 {
+        let sql = format!("SELECT session FROM distlock.members WHERE {KEY} = '{key}'");
+        let session = self.ask(&sql).await.pop().unwrap_or_else(|| panic!("no key {key}"));
+        session.parse().expect("a number")
+    }
+
+    async fn session_exists(&self, session: i64) -> bool {
+        let sql =
+            format!("SELECT id FROM distlock.sessions WHERE id = {session} AND expires > now()");
+        !self.ask(&sql).await.is_empty()
+    }
+
+    async fn end_session_of(&self, key: &str) {
+        let session = self.session_of(key).await;
+        self.ask(&format!("DELETE FROM distlock.sessions WHERE id = {session}")).await;
     }
 }
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use distlock::LockGuard;
 use distlock_testkit::{child::Child, clock::uptime, orders::orders_for_life};
 
-use super::{Elsewhere, Job, raw::Raw};
+use super::{Elsewhere, Job, locked_at_last, raw::Raw};
 
 /// The test that runs the job. It does nothing in an ordinary run.
 pub(crate) const TEST: &str = "job_of_another_process";
@@ -178,12 +178,8 @@ async fn lock_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
         }
         last = Instant::now();
     }
-    let guard = loop {
-        // Its session may have ended in its sleep.
-        if let Ok(guard) = client.mutex(&job.name).lock().await {
-            break guard;
-        }
-    };
+    // Its session may have ended in its sleep.
+    let guard = locked_at_last(&client.mutex(&job.name)).await;
     println!("\n{LOCKED}{}", guard.key());
     let (start, mut valid) = (Instant::now(), 0);
     loop {

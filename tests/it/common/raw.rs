@@ -60,12 +60,7 @@ impl Raw {
                 use etcd_client::{Txn, TxnOp};
                 let held = distlock::etcd::compare(guard).expect("a guard of etcd's");
                 let txn = Txn::new().when([held]).and_then([TxnOp::put(key, value, None)]);
-                loop {
-                    match client.txn(txn.clone()).await {
-                        Ok(answer) => return answer.succeeded(),
-                        Err(error) => pause(&error).await,
-                    }
-                }
+                answered(async || client.txn(txn.clone()).await).await.succeeded()
             }
             #[cfg(feature = "zookeeper")]
             Self::ZooKeeper(client) => {
@@ -73,7 +68,7 @@ impl Raw {
                 let (path, version) =
                     distlock::zookeeper::check(guard).expect("a guard of ZooKeeper's");
                 let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-                loop {
+                answered(async || {
                     let mut multi = client.new_multi_writer();
                     multi.add_check_version(path, version).expect("a path");
                     // The first write makes the node, and all later ones write over it.
@@ -86,26 +81,21 @@ impl Raw {
                         multi.add_create(key, value.as_bytes(), &options).expect("a path");
                     }
                     match multi.commit().await.map_err(Error::from) {
-                        Ok(_) => return true,
-                        Err(Error::NoNode) => return false,
-                        Err(error) => pause(&error).await,
+                        Ok(_) => Ok(true),
+                        Err(Error::NoNode) => Ok(false),
+                        Err(error) => Err(error),
                     }
-                }
+                })
+                .await
             }
             #[cfg(feature = "mysql")]
-            Self::Mysql(client) => loop {
-                match put_on_mysql(client, guard, key, value).await {
-                    Ok(written) => return written,
-                    Err(error) => pause(&error).await,
-                }
-            },
+            Self::Mysql(client) => {
+                answered(async || put_on_mysql(client, guard, key, value).await).await
+            }
             #[cfg(feature = "postgres")]
-            Self::Postgres(client) => loop {
-                match put_on_postgres(client, guard, key, value).await {
-                    Ok(written) => return written,
-                    Err(error) => pause(&error).await,
-                }
-            },
+            Self::Postgres(client) => {
+                answered(async || put_on_postgres(client, guard, key, value).await).await
+            }
             #[cfg(feature = "redis")]
             Self::Redis(connection) => {
                 let (queue, member) = distlock::redis::check(guard).expect("a guard of Redis'");
@@ -116,27 +106,90 @@ impl Raw {
                      redis.call('HSET', KEYS[2], ARGV[2], ARGV[3]) return 1",
                 );
                 write.arg(2).arg(queue).arg(data).arg(member).arg(key).arg(value);
-                loop {
-                    match write.query_async(connection).await {
-                        Ok(written) => return written,
-                        Err(error) => pause(&error).await,
-                    }
-                }
+                answered(async || write.query_async(connection).await).await
             }
-            Self::Sqlite(connection) => loop {
-                match put_on_sqlite(connection, guard, key, value) {
-                    Ok(written) => return written,
-                    Err(error) => pause(&error).await,
-                }
-            },
+            Self::Sqlite(connection) => {
+                answered(async || put_on_sqlite(connection, guard, key, value)).await
+            }
         }
     }
 }
 
-/// Before it asks again.
-async fn pause(error: &(dyn std::error::Error + Sync)) {
-    println!("no answer: {error}");
-    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+impl Raw {
+    /// Writes, and releases the lock in the same transaction. Tells whether it was held.
+    pub(crate) async fn put_and_unlock(
+        &mut self,
+        release: &distlock::SqlRelease,
+        key: &str,
+        value: &str,
+    ) -> bool {
+        let (dir, name) = key.rsplit_once('/').expect("a path");
+        match self {
+            #[cfg(feature = "mysql")]
+            Self::Mysql(client) => {
+                use mysql_async::{TxOpts, prelude::Queryable};
+                let begun = client.start_transaction(TxOpts::default()).await;
+                let mut transaction = begun.expect("begun");
+                let write = "REPLACE INTO distlock_data (dir, name, value) VALUES (?, ?, ?)";
+                transaction.exec_drop(write, (dir, name, value)).await.expect("written");
+                let unlocked = distlock::mysql::unlock(release, &mut transaction).await;
+                let held = held(unlocked).expect("an answer");
+                let end = match held {
+                    true => transaction.commit().await,
+                    false => transaction.rollback().await,
+                };
+                end.expect("ended");
+                held
+            }
+            #[cfg(feature = "postgres")]
+            Self::Postgres(client) => {
+                let transaction = client.transaction().await.expect("begun");
+                let write = "INSERT INTO distlock.data (dir, name, value) VALUES ($1, $2, $3) \
+                             ON CONFLICT (dir, name) DO UPDATE SET value = excluded.value";
+                let written = transaction.execute(write, &[&dir, &name, &value.as_bytes()]).await;
+                written.expect("written");
+                let unlocked = distlock::postgres::unlock(release, &transaction).await;
+                let held = held(unlocked).expect("an answer");
+                let end = match held {
+                    true => transaction.commit().await,
+                    false => transaction.rollback().await,
+                };
+                end.expect("ended");
+                held
+            }
+            Self::Sqlite(connection) => {
+                use rusqlite::{TransactionBehavior::Immediate, params};
+                let begun = connection.transaction_with_behavior(Immediate);
+                let transaction = begun.expect("begun");
+                let write = "INSERT INTO distlock_data (dir, name, value, changed) \
+                             VALUES (?1, ?2, ?3, 0) \
+                             ON CONFLICT (dir, name) DO UPDATE SET value = excluded.value";
+                let written = transaction.execute(write, params![dir, name, value.as_bytes()]);
+                written.expect("written");
+                let held = held(distlock::sqlite::unlock(release, &transaction));
+                let held = held.expect("an answer");
+                let end = if held { transaction.commit() } else { transaction.rollback() };
+                end.expect("ended");
+                held
+            }
+            #[allow(unreachable_patterns)] // With the features of databases alone.
+            _ => panic!("no SQL"),
+        }
+    }
+}
+
+/// Sends a request until there is a reply.
+async fn answered<T, E>(mut request: impl AsyncFnMut() -> Result<T, E>) -> T
+where
+    E: std::error::Error,
+{
+    loop {
+        match request().await {
+            Ok(reply) => return reply,
+            Err(error) => println!("no answer: {error}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
 }
 
 /// What a check has told, if the database has answered.

@@ -13,7 +13,7 @@ use distlock_testkit::{
 use redis::{Cmd, FromRedisValue, PushInfo, PushKind, aio::MultiplexedConnection, cmd};
 use tokio::{sync::mpsc, time::timeout};
 
-use super::{Cost, Harness, Link, SOON, Servers, own::Image, single::Single};
+use super::{Cost, Harness, Link, SOON, Servers, Sessions, own::Image, single::Single};
 
 /// What stands before the server in a URL.
 const LOGIN: &str = "redis://app:apppw@";
@@ -291,21 +291,6 @@ impl<const KIND: usize> Harness for Server<KIND> {
         let _: u64 = self.run(lines, &[key]).await;
     }
 
-    async fn session_of(&self, key: &str) -> i64 {
-        i64::from_str_radix(session_of(key), 16).expect("a session")
-    }
-
-    async fn session_exists(&self, session: i64) -> bool {
-        let lines =
-            "return tonumber(redis.call('ZSCORE', SESSIONS, ARGV[3]) or 0) > now and 1 or 0";
-        self.run::<u64>(lines, &[&format!("{session:x}")]).await == 1
-    }
-
-    async fn end_session_of(&self, key: &str) {
-        let lines = "put_away(ARGV[3]) return 1";
-        let _: u64 = self.run(lines, &[session_of(key)]).await;
-    }
-
     /// Each request is a script, and a keepalive alone draws a beat, but for a session's begin.
     async fn cost(&self, _: &[i64]) -> Cost {
         let stats: String = ask(&self.client, cmd("INFO").arg("commandstats")).await;
@@ -325,6 +310,24 @@ impl<const KIND: usize> Harness for Server<KIND> {
 
     async fn link(&self) -> Arc<dyn Link> {
         Arc::new(self.proxies().await)
+    }
+}
+
+#[async_trait]
+impl<const KIND: usize> Sessions for Server<KIND> {
+    async fn session_of(&self, key: &str) -> i64 {
+        i64::from_str_radix(session_of(key), 16).expect("a session")
+    }
+
+    async fn session_exists(&self, session: i64) -> bool {
+        let lines =
+            "return tonumber(redis.call('ZSCORE', SESSIONS, ARGV[3]) or 0) > now and 1 or 0";
+        self.run::<u64>(lines, &[&format!("{session:x}")]).await == 1
+    }
+
+    async fn end_session_of(&self, key: &str) {
+        let lines = "put_away(ARGV[3]) return 1";
+        let _: u64 = self.run(lines, &[session_of(key)]).await;
     }
 }
 

@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
-use distlock::AfterLoss;
 use distlock_testkit::{
     framing::Framing,
     proxies::Proxies,
@@ -12,7 +11,7 @@ use distlock_testkit::{
 use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 use tokio::time::timeout;
 
-use super::{Cost, Harness, Link, SOON, Servers, redis::calls};
+use super::{AsSessions, Cost, Harness, Link, SOON, Servers, Sessions, redis::calls};
 
 pub(crate) use super::redis::ask;
 
@@ -95,12 +94,8 @@ impl Harness for Redlock {
         false
     }
 
-    fn sessions(&self) -> bool {
-        false
-    }
-
     /// Renewals are what tells.
-    fn tells(&self) -> bool {
+    fn notifies(&self) -> bool {
         false
     }
 
@@ -108,17 +103,8 @@ impl Harness for Redlock {
         5.0
     }
 
-    /// The first node says so. Nothing is given back, as no node has taken anything.
-    fn busy(&self) -> u64 {
-        1
-    }
-
     fn uncontended(&self) -> u64 {
         15
-    }
-
-    fn promises(&self) -> (bool, AfterLoss) {
-        (true, AfterLoss::GoesOn)
     }
 
     /// On any node.
@@ -147,19 +133,6 @@ impl Harness for Redlock {
 
     async fn erase(&self, _: &str) {}
 
-    /// No node knows of any.
-    async fn session_of(&self, _: &str) -> i64 {
-        0
-    }
-
-    async fn session_exists(&self, _: i64) -> bool {
-        false
-    }
-
-    async fn end_session_of(&self, _: &str) {
-        unimplemented!("no node knows of sessions")
-    }
-
     /// Of the counters, too.
     async fn forget(&self, namespace: &str) {
         for node in &self.nodes {
@@ -181,6 +154,13 @@ impl Harness for Redlock {
 
     async fn link(&self) -> Arc<dyn Link> {
         Arc::new(self.proxies().await)
+    }
+}
+
+/// No node knows of any.
+impl AsSessions for Redlock {
+    fn sessions(&self) -> Option<&dyn Sessions> {
+        None
     }
 }
 

@@ -10,21 +10,21 @@ use super::{SOON, within};
 /// and measures meanwhile, if it does.
 pub(crate) struct Shown {
     texts: Vec<(String, String)>,
-    told: Option<told::Told>,
+    telemetry: Option<telemetry::Telemetry>,
 }
 
 impl Default for Shown {
     fn default() -> Self {
-        Self { texts: Vec::new(), told: Some(told::Told::listen()) }
+        Self { texts: Vec::new(), telemetry: Some(telemetry::Telemetry::listen()) }
     }
 }
 
-/// What was told through the crates `metrics` and `tracing`.
+/// What was emitted through the crates `metrics` and `tracing`.
 #[cfg(not(all(feature = "metrics", feature = "tracing")))]
-mod told {
-    pub(super) struct Told;
+mod telemetry {
+    pub(super) struct Telemetry;
 
-    impl Told {
+    impl Telemetry {
         pub(super) fn listen() -> Self {
             Self
         }
@@ -36,32 +36,32 @@ mod told {
 }
 
 #[cfg(all(feature = "metrics", feature = "tracing"))]
-mod told {
+mod telemetry {
     use std::sync::{Arc, Mutex, PoisonError};
 
     use distlock_testkit::telemetry::{Listening, listen};
 
-    pub(super) struct Told {
+    pub(super) struct Telemetry {
         texts: Arc<Mutex<Vec<(String, String)>>>,
         _listening: Listening,
     }
 
-    impl Told {
+    impl Telemetry {
         pub(super) fn listen() -> Self {
             let texts = Arc::<Mutex<Vec<_>>>::default();
             let of_all = Arc::clone(&texts);
             let listening = listen(move |it| {
                 let mut texts = of_all.lock().unwrap_or_else(PoisonError::into_inner);
-                texts.push(("told".to_owned(), format!("{it:?}")));
+                texts.push(("telemetry".to_owned(), format!("{it:?}")));
             });
             Self { texts, _listening: listening }
         }
 
         pub(super) fn all(&self) -> Vec<(String, String)> {
-            let told = self.texts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let has = |what: &str| told.iter().any(|(_, text)| text.contains(what));
-            assert!(has("Opened") && has("Logged") && has("Measured"), "nothing was told");
-            told
+            let emitted = self.texts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let has = |what: &str| emitted.iter().any(|(_, text)| text.contains(what));
+            assert!(has("Opened") && has("Logged") && has("Measured"), "nothing was emitted");
+            emitted
         }
     }
 }
@@ -70,7 +70,7 @@ impl Shown {
     /// Where another one listens to what is logged.
     #[allow(dead_code)] // only the tests of passwords and certificates do
     pub(crate) fn printed() -> Self {
-        Self { texts: Vec::new(), told: None }
+        Self { texts: Vec::new(), telemetry: None }
     }
 
     pub(crate) fn debug(&mut self, what: &str, value: &dyn Debug) {
@@ -96,8 +96,8 @@ impl Shown {
         for (secret, _) in &secrets {
             assert!(secret.len() > 3, "{secret:?} may be there by chance");
         }
-        let told = self.told.as_ref().map(told::Told::all).unwrap_or_default();
-        let shown: Vec<_> = self.texts.iter().cloned().chain(told).collect();
+        let emitted = self.telemetry.as_ref().map(telemetry::Telemetry::all).unwrap_or_default();
+        let shown: Vec<_> = self.texts.iter().cloned().chain(emitted).collect();
         for (what, text) in &shown {
             let packed: String = text.chars().filter(|c| !c.is_whitespace()).collect();
             for (secret, bytes) in &secrets {

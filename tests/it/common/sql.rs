@@ -116,8 +116,13 @@ fn on_sqlite(connection: &rusqlite::Connection, sql: &str) -> Result<Reply, Code
 
 /// A check as one text, for those who ask without parameters.
 pub(crate) fn written(check: &SqlCheck) -> String {
-    let mut text = check.text().to_owned();
-    for (at, parameter) in check.parameters().iter().enumerate().rev() {
+    filled(check.text(), check.parameters())
+}
+
+/// A text with its parameters in it.
+pub(crate) fn filled(text: &str, parameters: &[SqlParameter]) -> String {
+    let mut text = text.to_owned();
+    for (at, parameter) in parameters.iter().enumerate().rev() {
         let value = match parameter {
             SqlParameter::Text(text) => format!("'{}'", text.replace('\'', "''")),
             SqlParameter::Integer(number) => number.to_string(),

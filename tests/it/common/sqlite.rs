@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use distlock::AfterLoss;
 use rusqlite::{Connection, Params, params};
 
-use super::{Cost, Harness, Link, SOON};
+use super::{Cost, Harness, Link, SOON, Sessions};
 
 /// A folder that goes with its test.
 pub(crate) struct Folder(PathBuf);
@@ -135,21 +135,6 @@ impl Harness for Sqlite {
         self.ask::<i64>(sql, [key]);
     }
 
-    async fn session_of(&self, key: &str) -> i64 {
-        let sql = format!("SELECT session FROM distlock_entries WHERE {KEY} = ?1");
-        self.ask(&sql, [key]).pop().unwrap_or_else(|| panic!("no key {key}"))
-    }
-
-    async fn session_exists(&self, session: i64) -> bool {
-        let sql = "SELECT id FROM distlock_sessions WHERE id = ?1 AND expires > ?2";
-        !self.ask::<i64>(sql, [session, now()]).is_empty()
-    }
-
-    async fn end_session_of(&self, key: &str) {
-        let session = self.session_of(key).await;
-        self.ask::<i64>("DELETE FROM distlock_sessions WHERE id = ?1 RETURNING id", [session]);
-    }
-
     /// What this process has asked of the file: the operator's connection is not counted.
     async fn cost(&self, _: &[i64]) -> Cost {
         let asked = distlock::sqlite::requests(self.file()).unwrap_or_default();
@@ -166,6 +151,24 @@ impl Harness for Sqlite {
         let [open, cut] = [name.clone(), format!("{name}-cut")].map(|name| self.folder.path(&name));
         symlink(".", &open).expect("a link");
         Arc::new(Way { open, cut })
+    }
+}
+
+#[async_trait]
+impl Sessions for Sqlite {
+    async fn session_of(&self, key: &str) -> i64 {
+        let sql = format!("SELECT session FROM distlock_entries WHERE {KEY} = ?1");
+        self.ask(&sql, [key]).pop().unwrap_or_else(|| panic!("no key {key}"))
+    }
+
+    async fn session_exists(&self, session: i64) -> bool {
+        let sql = "SELECT id FROM distlock_sessions WHERE id = ?1 AND expires > ?2";
+        !self.ask::<i64>(sql, [session, now()]).is_empty()
+    }
+
+    async fn end_session_of(&self, key: &str) {
+        let session = self.session_of(key).await;
+        self.ask::<i64>("DELETE FROM distlock_sessions WHERE id = ?1 RETURNING id", [session]);
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::{
 };
 use zookeeper_client::{Acls, Client, CreateMode, Error, Stat};
 
-use super::{Cost, Harness, Link, Members, SOON, Servers};
+use super::{Cost, Harness, Link, Members, SOON, Servers, Sessions};
 
 /// The longest that the servers grant: the operator outlives elections.
 const OPERATOR_TTL: Duration = Duration::from_secs(20);
@@ -160,6 +160,41 @@ impl Harness for ZooKeeper {
         }
     }
 
+    /// All that is left are directories: containers, which the servers remove one after the other.
+    async fn forget(&self, namespace: &str) {
+        let start = Instant::now();
+        while self.client.check_stat(namespace).await.expect("ZooKeeper answers").is_some() {
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "{namespace} is not removed: what is not a container?"
+            );
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// By the counters of these sessions' connections.
+    async fn cost(&self, sessions: &[i64]) -> Cost {
+        let mut cost = Cost::default();
+        for endpoint in &self.endpoints {
+            for line in four_letters(*endpoint, "cons").await.lines() {
+                if sessions.iter().any(|session| line.contains(&format!("sid=0x{session:x},"))) {
+                    let (received, sent) = (field(line, "recved="), field(line, "sent="));
+                    cost.requests += received;
+                    // Every request is answered; what was sent besides are events.
+                    cost.events += sent.cast_signed() - received.cast_signed();
+                }
+            }
+        }
+        cost
+    }
+
+    async fn link(&self) -> Arc<dyn Link> {
+        Arc::new(self.proxies().await)
+    }
+}
+
+#[async_trait]
+impl Sessions for ZooKeeper {
     async fn session_of(&self, key: &str) -> i64 {
         self.get(key).await.1.ephemeral_owner
     }
@@ -192,38 +227,6 @@ impl Harness for ZooKeeper {
                 Err(_) => println!("session {session:x}: no answer"),
             }
         }
-    }
-
-    /// All that is left are directories: containers, which the servers remove one after the other.
-    async fn forget(&self, namespace: &str) {
-        let start = Instant::now();
-        while self.client.check_stat(namespace).await.expect("ZooKeeper answers").is_some() {
-            assert!(
-                start.elapsed() < Duration::from_secs(20),
-                "{namespace} is not removed: what is not a container?"
-            );
-            sleep(Duration::from_millis(50)).await;
-        }
-    }
-
-    /// By the counters of these sessions' connections.
-    async fn cost(&self, sessions: &[i64]) -> Cost {
-        let mut cost = Cost::default();
-        for endpoint in &self.endpoints {
-            for line in four_letters(*endpoint, "cons").await.lines() {
-                if sessions.iter().any(|session| line.contains(&format!("sid=0x{session:x},"))) {
-                    let (received, sent) = (field(line, "recved="), field(line, "sent="));
-                    cost.requests += received;
-                    // Every request is answered; what was sent besides are events.
-                    cost.events += sent.cast_signed() - received.cast_signed();
-                }
-            }
-        }
-        cost
-    }
-
-    async fn link(&self) -> Arc<dyn Link> {
-        Arc::new(self.proxies().await)
     }
 }
 

@@ -10,7 +10,7 @@ use distlock::Client;
 use distlock_testkit::{docker::OwnEtcd, proxy::Mode};
 use etcd_client::CompactionOptions;
 
-use crate::common::{Case, Harness, SOON, etcd::Etcd, eventually, own_cases, throughout, within};
+use crate::common::{Case, Harness, SOON, etcd::Etcd, eventually, own_cases, release_both, within};
 
 static FORGED: AtomicUsize = AtomicUsize::new(0);
 
@@ -77,22 +77,17 @@ mod cases {
         proxies.set(&Mode::Forge(of_long_ago));
         let waiter = t.enqueue(&client, "stale").await;
         eventually(SOON, "it is answered", async || FORGED.load(SeqCst) >= 5).await;
-        throughout(Duration::from_millis(500), "it waits", async || {
-            waiter.waits() && guard.is_valid()
-        })
-        .await;
+        waiter.waits_behind(&guard, Duration::from_millis(500)).await;
         assert_eq!(t.keys().await.len(), 2);
         proxies.set(&Mode::Pass);
-        guard.unlock().await.unwrap();
-        waiter.served().await;
+        release_both(guard, waiter).await;
     }
 
     /// While the waiter is away the one ahead goes, and the history with it that would tell of it.
     pub(super) async fn a_waiter_gets_over_a_compaction(t: &Case<Etcd>) {
         let proxies = t.proxies().await;
         let (client, other) = (t.connect(t.builder_for(&proxies.url())).await, t.client().await);
-        let guard = other.mutex("compacted").lock().await.unwrap();
-        let waiter = t.enqueue(&client, "compacted").await;
+        let (guard, waiter) = t.contended(&other, &client, "compacted").await;
         proxies.set(&Mode::Refuse);
         guard.unlock().await.unwrap();
         let mut raw = t.store.client();

@@ -9,8 +9,8 @@ use etcd_client::{DeleteOptions, PutOptions, Txn, TxnOp};
 use tokio::process::{Child, Command};
 
 use crate::common::{
-    Case, Harness, SOON, Waiter, beside_others, cases::strangers, etcd::Etcd, eventually,
-    own_cases, throughout, within,
+    Case, Harness, SOON, Sessions, Waiter, beside_others, cases::strangers, etcd::Etcd, eventually,
+    own_cases, release_both, throughout, within,
 };
 
 /// `etcdctl lock`, which is Go's `clientv3/concurrency`: the one on the path, else the one in a
@@ -72,7 +72,7 @@ own_cases! { Etcd, beside_others,
     etcdctl_takes_part_in_elections,
     strangers_are_not_shared_with,
     a_key_written_over_without_its_lease_is_lost,
-    a_holder_whose_key_was_put_again_is_told,
+    a_holder_whose_key_was_put_again_is_notified,
     a_join_served_long_after_its_release_is_removed,
     a_key_put_again_is_another_one,
     a_waiter_whose_key_was_put_again_is_not_that_one,
@@ -132,8 +132,7 @@ mod cases {
         // And when it comes between a holder and a waiter.
         t.store.put(format!("{prefix}between"), "", None).await;
         junk.push(format!("{prefix}between").into());
-        guard.unlock().await.unwrap();
-        waiter.served().await;
+        release_both(guard, waiter).await;
         for key in junk {
             let deleted = raw.delete(key, None).await.unwrap().deleted();
             assert_eq!(deleted, 1, "junk is not ours to delete");
@@ -176,8 +175,7 @@ mod cases {
             t.store.put(format!("{}/tail!/tail", t.namespace), value, None).await;
             let waiter = t.enqueue(&client, "tail").await;
             waiter.waits_throughout(Duration::from_millis(100), "it waits").await;
-            guard.unlock().await.unwrap();
-            waiter.served().await;
+            release_both(guard, waiter).await;
         }
     }
 
@@ -322,18 +320,14 @@ mod cases {
     /// For all others such a key is nobody's place: its owner is told.
     pub(super) async fn a_key_written_over_without_its_lease_is_lost(t: &Case<Etcd>) {
         let [one, two, three] = t.clients().await;
-        let guard = one.mutex("over").lock().await.unwrap();
-        let waiter = t.enqueue(&two, "over").await;
+        let (guard, waiter) = t.contended(&one, &two, "over").await;
         let last = t.enqueue(&three, "over").await;
         t.store.put(waiter.key.as_str(), "note", None).await;
         let old = waiter.key.clone();
         // A write that keeps the lease is nothing to it.
         let options = PutOptions::new().with_ignore_lease();
         t.store.client().put(guard.key(), "note", Some(options)).await.unwrap();
-        throughout(Duration::from_millis(700), "it is held", async || {
-            guard.is_valid() && last.waits()
-        })
-        .await;
+        last.waits_behind(&guard, Duration::from_millis(700)).await;
         guard.unlock().await.unwrap();
         let error = waiter.result(SOON).await.expect_err("its place is nobody's");
         assert!(matches!(error, Error::Evicted { .. }), "{error:?}");
@@ -356,7 +350,7 @@ mod cases {
 
     /// The same of a holder's key while it is held, and the event is lost: the name is there, and
     /// stands at the end of the queue.
-    pub(super) async fn a_holder_whose_key_was_put_again_is_told(t: &Case<Etcd>) {
+    pub(super) async fn a_holder_whose_key_was_put_again_is_notified(t: &Case<Etcd>) {
         let proxies = t.proxies().await;
         let recheck = Duration::from_secs(2);
         let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
@@ -431,8 +425,7 @@ mod cases {
         t.store.delete_key(&key).await;
         let following = t.stands(async move { next.write().await }).await;
         t.store.put(key.as_str(), "late", Some(lease)).await;
-        guard.unlock().await.unwrap();
-        following.served().await;
+        release_both(guard, following).await;
         let error = waiting.result(SOON).await.expect_err("its key was deleted");
         assert!(matches!(error, Error::Evicted { .. }), "{error:?}");
     }

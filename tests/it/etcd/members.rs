@@ -34,8 +34,7 @@ mod cases {
         let cut_off = t.builder_for(&format!("etcd://{member}")).session_ttl(t.store.min_ttl());
         let (holder, other) = (t.connect(cut_off).await, t.client().await);
         let ttl = holder.session_ttl();
-        let guard = holder.mutex("cut").lock().await.unwrap();
-        let waiter = t.enqueue(&other, "cut").await;
+        let (guard, waiter) = t.contended(&holder, &other, "cut").await;
         let cut = Cut::off("etcd1").await;
         let loss = loss(guard);
         // An election, too, if the leader was cut off.

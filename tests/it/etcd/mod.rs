@@ -5,9 +5,9 @@ mod foreign;
 pub(crate) mod hung;
 mod members;
 mod proxied;
+mod release_markers;
 mod secured;
 mod turns;
-mod words;
 
 use crate::common::{conformance, etcd::Etcd, network_conformance};
 

@@ -12,7 +12,7 @@ use distlock_testkit::{
 };
 
 use super::hung::{free_ports, raw, serves};
-use crate::common::{SOON, Waiter, loss, precedes_grant, throughout, within};
+use crate::common::{SOON, Waiter, loss, precedes_grant, within};
 
 /// `etcd grpc-proxy` in front of these servers.
 async fn grpc_proxy(servers: &[&Proxy]) -> (OwnServer, SocketAddr) {
@@ -98,7 +98,7 @@ async fn a_holder_behind_a_grpc_proxy_knows_before_its_successor() {
     let guard = holder.mutex("a").lock().await.expect("free");
     let waiting = Waiter::of(&other, "a");
     // Renewals go through.
-    throughout(ttl, "the lock is held", async || guard.is_valid() && waiting.waits()).await;
+    waiting.waits_behind(&guard, ttl).await;
 
     let lease = lease_of(etcd.address, guard.key()).await;
     stop_renewals(&ways, etcd.address, lease).await;

@@ -14,7 +14,7 @@ use crate::common::{
     cases::secured::{has_no_secret, namespace, nobody, with_users},
     cases_of, close, connected,
     etcd::Etcd,
-    eventually, refused,
+    eventually, handover, refused,
     secrets::Shown,
     take_turn, throughout, within,
 };
@@ -22,7 +22,7 @@ use crate::common::{
 cases_of! { Etcd, Backend::Etcd,
     secured::certificates_let_in,
     secured::wrong_certificates_are_refused,
-    secured::garbled_certificates_are_told,
+    secured::garbled_certificates_are_refused_by_name,
 }
 
 async fn app() -> Builder {
@@ -50,7 +50,7 @@ async fn wrong_passwords_are_denied() {
 }
 
 #[tokio::test]
-async fn nobody_without_a_user_is_let_in() {
+async fn a_client_without_a_user_is_denied() {
     let error = match with_users(Backend::Etcd).await.connect().await {
         Err(error) => error,
         // A lease may be had without a user; a lock may not.
@@ -87,8 +87,7 @@ async fn locks_and_waiters_outlive_their_auth_tokens() {
         () = tokio::time::sleep(Duration::from_secs(16)) => {}
     }
     assert!(guard.is_valid() && waiter.waits());
-    guard.unlock().await.unwrap();
-    let next = waiter.granted().await;
+    let next = handover(guard, waiter).await;
     assert!(next.fencing_token() > token);
     next.unlock().await.unwrap();
     take_turn(&idle, "b").await;

@@ -6,23 +6,23 @@ use distlock_testkit::proxy::Mode;
 use futures_util::future::join_all;
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::common::{Case, etcd::Etcd, own_cases};
+use crate::common::{Case, etcd::Etcd, own_cases, release_both};
 
 const TURNS: u64 = 60;
 /// So many clients that one of them makes a tail, but for once in 13,000 times.
 const MANY: usize = 300;
 
 own_cases! { Etcd, alone,
-    who_waits_for_the_same_one_again_is_told_by_the_same_watch,
+    a_waiter_behind_the_same_predecessor_reuses_its_watch,
     a_watch_of_another_key_is_none_of_this_one,
-    of_many_who_come_at_once_some_make_a_tail,
+    a_few_of_many_concurrent_joiners_create_the_tail_key,
 }
 
 mod cases {
     use super::*;
 
     /// Each waits behind the same other one every time, and the server has that watch already.
-    pub(super) async fn who_waits_for_the_same_one_again_is_told_by_the_same_watch(t: &Case<Etcd>) {
+    pub(super) async fn a_waiter_behind_the_same_predecessor_reuses_its_watch(t: &Case<Etcd>) {
         let clients = t.clients::<3>().await;
         let turns = async || {
             let mut tasks = JoinSet::new();
@@ -57,14 +57,13 @@ mod cases {
             let [one, two] = [&clients[turn % 3], &clients[(turn + 1 + turn / 6) % 3]];
             let holder = one.mutex("others").lock().await.expect("locked");
             let waiter = t.enqueue(two, "others").await;
-            holder.unlock().await.expect("released");
-            waiter.served().await;
+            release_both(holder, waiter).await;
         }
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     }
 
     /// Each of them counts those who are there before any of the others has joined.
-    pub(super) async fn of_many_who_come_at_once_some_make_a_tail(t: &Case<Etcd>) {
+    pub(super) async fn a_few_of_many_concurrent_joiners_create_the_tail_key(t: &Case<Etcd>) {
         let holder = t.client().await.mutex("crowd").lock().await.expect("locked");
         let proxies = t.proxies().await;
         let mut clients = Vec::new();

@@ -8,9 +8,11 @@ use distlock_testkit::proxy::{Mode, Proxy};
 use tokio::time::Instant;
 
 use crate::{
-    common::{SOON, Waiter, connect, eventually, own::Server, poll, postgres::IMAGE, throughout},
+    common::{
+        SOON, connect, contended, eventually, own::Server, poll, postgres::IMAGE, throughout,
+    },
     failover::{
-        pair::Pair,
+        pair::Replication,
         postgres::{Replicated, ask},
     },
 };
@@ -39,8 +41,7 @@ async fn what_is_not_confirmed_grants_nothing() {
     let holder = connect(&both, LONG).await;
     let other = connect(&pair.primary.url(), QUIET).await;
     let third = connect(&pair.primary.url(), QUIET).await;
-    let guard = holder.mutex("a").lock().await.expect("granted");
-    let waiter = Waiter::of(&other, "a");
+    let (guard, waiter) = contended(&holder, &other, "a").await;
     // So that the third one may judge by the server's clock.
     throughout(LONG * 5 / 4, "it is held", async || {
         third.mutex("a").queue().await.is_ok_and(|queue| queue.len() <= 2) && guard.is_valid()
@@ -52,7 +53,7 @@ async fn what_is_not_confirmed_grants_nothing() {
     let begun = Instant::now();
     way.set(Mode::Refuse);
     tokio::time::sleep_until(begun + LONG * 2 / 3).await;
-    pair.promote().await;
+    Replicated::promote(&pair).await;
     // By now its session is over where it is not renewed any more.
     tokio::time::sleep_until(begun + LONG * 113 / 100).await;
     assert!(guard.is_valid(), "the new primary renews it");

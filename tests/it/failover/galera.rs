@@ -12,10 +12,10 @@ use distlock::{AfterLoss, Client};
 
 use crate::{
     common::{
-        Harness, SOON, Waiter, close, connect, eventually,
+        Harness, SOON, close, connect, contended, eventually,
         mysql::{DATABASE, IMAGE, Mysql},
         own::{Server, TTL},
-        queue_of, throughout, within,
+        promises, queue_of, release_both, throughout, within,
     },
     failover::mysql::ask,
 };
@@ -115,18 +115,15 @@ async fn clients_of_three_servers_take_turns() {
 async fn a_server_that_is_lost_costs_no_lock() {
     let cluster = Cluster::start().await;
     let (holder, other) = (cluster.client_of(0, LONG).await, cluster.client_of(1, LONG).await);
-    let durability = holder.durability().await.expect("an answer");
     // Not promised: see `durability.rs`.
-    assert!(!durability.exclusive, "{durability:?}");
-    assert_eq!(durability.after_loss, AfterLoss::Forgets, "{durability:?}");
+    assert_eq!(promises(&holder).await, (false, AfterLoss::Forgets));
+    let durability = holder.durability().await.expect("an answer");
     assert!(durability.reasons.iter().any(|why| why.contains("Galera")), "{durability:?}");
-    let guard = holder.mutex("a").lock().await.expect("granted");
-    let waiter = Waiter::of(&other, "a");
+    let (guard, waiter) = contended(&holder, &other, "a").await;
     queue_of(&other, "a", 2).await;
     cluster.servers[0].own.kill().await;
-    throughout(LONG, "it is held", async || guard.is_valid() && waiter.waits()).await;
-    guard.unlock().await.expect("released");
-    waiter.served().await;
+    waiter.waits_behind(&guard, LONG).await;
+    release_both(guard, waiter).await;
     close([holder, other]).await;
 }
 
@@ -144,7 +141,7 @@ async fn a_minority_grants_nothing() {
 
 /// Its clock says that all sessions of the others are over long since.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_with_another_clock_puts_nobody_away() {
+async fn a_server_with_another_clock_removes_no_session() {
     let cluster = Cluster::with_last(&[
         "--env=LD_PRELOAD=/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
         "--env=FAKETIME=+1h",
@@ -152,15 +149,13 @@ async fn a_server_with_another_clock_puts_nobody_away() {
     ])
     .await;
     let (holder, other) = (cluster.client(0).await, cluster.client(2).await);
-    let guard = holder.mutex("a").lock().await.expect("granted");
-    let waiter = Waiter::of(&other, "a");
+    let (guard, waiter) = contended(&holder, &other, "a").await;
     throughout(TTL * 4, "it is held", async || {
         // Each request looks for sessions that are over.
         let tried = other.mutex("a").try_lock().await;
         !matches!(tried, Ok(Some(_))) && guard.is_valid() && waiter.waits()
     })
     .await;
-    guard.unlock().await.expect("released");
-    waiter.served().await;
+    release_both(guard, waiter).await;
     close([holder, other]).await;
 }

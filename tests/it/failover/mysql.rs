@@ -2,17 +2,17 @@
 
 use crate::{
     common::{
-        Harness, SOON, eventually,
+        SOON, eventually,
         mysql::{DATABASE, IMAGE, Mysql, PROGRAM},
         own::Server,
     },
-    failover::{pair::Pair, promotion::promotion},
+    failover::{
+        pair::{Pair, Replication},
+        promotion::promotion,
+    },
 };
 
-struct Replicated {
-    primary: Server,
-    replica: Server,
-}
+struct Replicated;
 
 promotion!(Replicated);
 
@@ -22,24 +22,20 @@ pub(crate) async fn ask(server: &Server, statement: &str) -> String {
 }
 
 /// Waits until the replica has all that the primary has.
-async fn caught_up(pair: &Replicated) {
+async fn caught_up(pair: &Pair) {
     let written = ask(&pair.primary, "SELECT @@gtid_binlog_pos").await;
     let wait = format!("SELECT MASTER_GTID_WAIT('{written}', {})", SOON.as_secs());
-    assert_eq!(ask(&pair.replica, &wait).await, "0", "the replica has caught up");
+    assert_eq!(ask(&pair.standby, &wait).await, "0", "the replica has caught up");
 }
 
-impl Pair for Replicated {
+impl Replication for Replicated {
     const STANDBY: &str = "read_only";
 
     async fn primary_alone() -> Server {
-        // The one of the same image is up.
-        drop(Mysql::start().await);
-        let server = Server::start(IMAGE, &[DATABASE], &["--server-id=1", "--log-bin=log"]).await;
-        server.serves().await;
-        server
+        Server::beside::<Mysql>(IMAGE, &[DATABASE], &["--server-id=1", "--log-bin=log"]).await
     }
 
-    async fn asynchronous() -> Self {
+    async fn asynchronous() -> Pair {
         let primary = Self::primary_alone().await;
         let arguments = ["--server-id=2", "--log-bin=log", "--read-only=1"];
         let replica = Server::start(IMAGE, &[DATABASE], &arguments).await;
@@ -54,25 +50,17 @@ impl Pair for Replicated {
             primary.own.ip().await
         );
         ask(&replica, &follow).await;
-        let pair = Self { primary, replica };
+        let pair = Pair { primary, standby: replica };
         caught_up(&pair).await;
         pair
     }
 
-    fn primary(&self) -> &Server {
-        &self.primary
+    async fn part(pair: &Pair) {
+        caught_up(pair).await;
+        ask(&pair.standby, "STOP SLAVE").await;
     }
 
-    fn standby(&self) -> &Server {
-        &self.replica
-    }
-
-    async fn part(&self) {
-        caught_up(self).await;
-        ask(&self.replica, "STOP SLAVE").await;
-    }
-
-    async fn promote(&self) {
-        ask(&self.replica, "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0").await;
+    async fn promote(pair: &Pair) {
+        ask(&pair.standby, "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only = 0").await;
     }
 }

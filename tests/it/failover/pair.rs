@@ -1,4 +1,4 @@
-//! A primary and a standby that follows it, which may lag behind.
+//! A primary and a standby that follows it.
 
 use std::time::Duration;
 
@@ -6,29 +6,31 @@ use distlock::Client;
 
 use crate::common::{connect, own::Server};
 
-/// A primary and a standby.
-pub(crate) trait Pair: Sized {
-    /// What a client says of a standby that it refuses.
+pub(crate) struct Pair {
+    pub(crate) primary: Server,
+    pub(crate) standby: Server,
+}
+
+impl Pair {
+    /// A client that knows both servers, whose session has this TTL.
+    pub(crate) async fn client(&self, ttl: Duration) -> Client {
+        connect(&self.primary.url_with(&[&self.standby]), ttl).await
+    }
+}
+
+/// How a database replicates.
+pub(crate) trait Replication {
+    /// What a client says that a standby is.
     const STANDBY: &str;
 
-    /// The primary alone, with tables.
+    /// A server that may be a primary, and has no standby yet.
     async fn primary_alone() -> Server;
 
-    /// What the primary confirms comes to the standby soon.
-    async fn asynchronous() -> Self;
+    /// A pair whose primary does not wait for the standby.
+    async fn asynchronous() -> Pair;
 
-    fn primary(&self) -> &Server;
+    /// Lets the standby have all that its primary has, and no more from then on.
+    async fn part(pair: &Pair);
 
-    fn standby(&self) -> &Server;
-
-    /// Waits until the standby has all that the primary has, from which on it does not hear of what
-    /// that confirms.
-    async fn part(&self);
-
-    async fn promote(&self);
-
-    /// A client that has to find out which one is the primary.
-    async fn client(&self, ttl: Duration) -> Client {
-        connect(&self.primary().url_with(&[self.standby()]), ttl).await
-    }
+    async fn promote(pair: &Pair);
 }

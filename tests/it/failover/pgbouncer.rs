@@ -8,20 +8,17 @@ use std::sync::{
 use distlock::{Client, Error};
 
 use crate::common::{
-    Harness, Waiter, close,
+    Waiter, close,
     own::{Image, Server, TTL},
     postgres::{IMAGE, Postgres},
-    reason, within,
+    reason, release_both, within,
 };
 
 const POOLER: &Image = &Image { port: 6432, ..*IMAGE };
 
 /// A server and its pooler, which has so many connections to it.
 async fn pooled(mode: &str, size: u32) -> (Server, Server) {
-    // The one of the same image is up.
-    drop(Postgres::start().await);
-    let server = Server::start(IMAGE, &[], &[]).await;
-    server.serves().await;
+    let server = Server::beside::<Postgres>(IMAGE, &[], &[]).await;
     let settings = format!(
         "[databases]\n\
          postgres = host={} user=postgres password=postgres\n\
@@ -38,14 +35,13 @@ async fn pooled(mode: &str, size: u32) -> (Server, Server) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pooler_in_session_mode_is_none_of_ones_business() {
+async fn a_pooler_in_session_mode_works() {
     let (_server, pooler) = pooled("session", 5).await;
     let (one, other) = (pooler.client().await, pooler.client().await);
     let guard = one.mutex("a").lock().await.expect("granted");
     assert!(other.mutex("a").try_lock().await.expect("an answer").is_none());
     let waiter = Waiter::of(&other, "a");
-    guard.unlock().await.expect("released");
-    waiter.served().await;
+    release_both(guard, waiter).await;
     close([one, other]).await;
 }
 

@@ -7,21 +7,18 @@ use tokio::time::Instant;
 
 use crate::{
     common::{
-        Harness, SOON, Waiter, close, eventually,
+        SOON, close, contended, eventually, handover,
         own::{Server, TTL},
         postgres::{IMAGE, Postgres},
-        queue_of,
+        promises, queue_of,
     },
     failover::{
-        pair::Pair,
+        pair::{Pair, Replication},
         promotion::{LONGEST, check_time, granted, promotion},
     },
 };
 
-pub(crate) struct Replicated {
-    pub(crate) primary: Server,
-    pub(crate) standby: Server,
-}
+pub(crate) struct Replicated;
 
 promotion!(Replicated);
 
@@ -41,42 +38,37 @@ pub(crate) async fn ask(server: &Server, statements: &[&str]) -> String {
     server.own.run(&psql).await
 }
 
+/// Waits until a query returns this.
+async fn becomes(server: &Server, sql: &str, wanted: &str) {
+    eventually(SOON, sql, async || ask(server, &[sql]).await == wanted).await;
+}
+
 /// Waits until the standby has all that the primary has.
-async fn caught_up(pair: &Replicated) {
+async fn caught_up(pair: &Pair) {
     let written = ask(&pair.primary, &["SELECT pg_current_wal_lsn()"]).await;
     let replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{written}'");
-    eventually(SOON, "the standby has caught up", async || {
-        ask(&pair.standby, &[&replayed]).await == "t"
-    })
-    .await;
+    becomes(&pair.standby, &replayed, "t").await;
 }
 
 impl Replicated {
     /// What the primary confirms is on the standby's disk.
-    pub(crate) async fn synchronous() -> Self {
+    pub(crate) async fn synchronous() -> Pair {
         let pair = Self::asynchronous().await;
         let set = "ALTER SYSTEM SET synchronous_standby_names = '*'";
         ask(&pair.primary, &[set, "SELECT pg_reload_conf()"]).await;
-        eventually(SOON, "it is waited for", async || {
-            ask(&pair.primary, &["SELECT sync_state FROM pg_stat_replication"]).await == "sync"
-        })
-        .await;
+        becomes(&pair.primary, "SELECT sync_state FROM pg_stat_replication", "sync").await;
         pair
     }
 }
 
-impl Pair for Replicated {
+impl Replication for Replicated {
     const STANDBY: &str = "is a standby";
 
     async fn primary_alone() -> Server {
-        // The one of the same image is up.
-        drop(Postgres::start().await);
-        let server = Server::start(IMAGE, &[], &[]).await;
-        server.serves().await;
-        server
+        Server::beside::<Postgres>(IMAGE, &[], &[]).await
     }
 
-    async fn asynchronous() -> Self {
+    async fn asynchronous() -> Pair {
         let primary = Self::primary_alone().await;
         let connection = format!(
             "host={} user=postgres password=postgres application_name=standby",
@@ -92,31 +84,20 @@ impl Pair for Replicated {
             standby.own.run(&["sh", "-c", ready]).await == "ready"
         })
         .await;
-        let pair = Self { primary, standby };
+        let pair = Pair { primary, standby };
         caught_up(&pair).await;
         pair
     }
 
-    fn primary(&self) -> &Server {
-        &self.primary
-    }
-
-    fn standby(&self) -> &Server {
-        &self.standby
-    }
-
-    async fn part(&self) {
-        caught_up(self).await;
+    async fn part(pair: &Pair) {
+        caught_up(pair).await;
         let unset = "ALTER SYSTEM SET primary_conninfo = ''";
-        ask(&self.standby, &[unset, "SELECT pg_reload_conf()"]).await;
-        eventually(SOON, "it does not follow", async || {
-            ask(&self.primary, &["SELECT count(*) FROM pg_stat_replication"]).await == "0"
-        })
-        .await;
+        ask(&pair.standby, &[unset, "SELECT pg_reload_conf()"]).await;
+        becomes(&pair.primary, "SELECT count(*) FROM pg_stat_replication", "0").await;
     }
 
-    async fn promote(&self) {
-        assert_eq!(ask(&self.standby, &["SELECT pg_promote()"]).await, "t");
+    async fn promote(pair: &Pair) {
+        assert_eq!(ask(&pair.standby, &["SELECT pg_promote()"]).await, "t");
     }
 }
 
@@ -124,22 +105,18 @@ impl Pair for Replicated {
 async fn a_standby_that_was_waited_for_goes_on() {
     let pair = Replicated::synchronous().await;
     let (holder, other) = (pair.client(TTL).await, pair.client(LONGEST).await);
-    let durability = holder.durability().await.expect("an answer");
-    assert!(durability.exclusive, "{durability:?}");
-    assert_eq!(durability.after_loss, AfterLoss::GoesOn, "{durability:?}");
-    let guard = holder.mutex("a").lock().await.expect("granted");
-    let waiter = Waiter::of(&other, "a");
+    assert_eq!(promises(&holder).await, (true, AfterLoss::GoesOn));
+    let (guard, waiter) = contended(&holder, &other, "a").await;
     queue_of(&other, "a", 2).await;
     pair.primary.own.kill().await;
     let begun = Instant::now();
-    pair.promote().await;
+    Replicated::promote(&pair).await;
     let newcomer = pair.client(TTL).await;
     check_time(begun, granted(&newcomer, "b").await);
     // It was there all the time, and has its lock.
     assert!(guard.is_valid() && waiter.waits());
     let token = guard.fencing_token();
-    guard.unlock().await.expect("released");
-    let next = waiter.granted().await;
+    let next = handover(guard, waiter).await;
     assert!(next.fencing_token() > token);
     next.unlock().await.expect("released");
     close([holder, other, newcomer]).await;
@@ -162,19 +139,16 @@ async fn without_its_standby_a_primary_that_waits_for_it_grants_nothing() {
 async fn durability_follows_synchronous_standby_names() {
     let pair = Replicated::synchronous().await;
     let client = pair.primary.client().await;
-    let promises = async || {
-        let durability = client.durability().await.expect("an answer");
-        (durability.exclusive, durability.after_loss)
-    };
-    assert_eq!(promises().await, (true, AfterLoss::GoesOn));
+    assert_eq!(promises(&client).await, (true, AfterLoss::GoesOn));
     let unset = "ALTER SYSTEM SET synchronous_standby_names = ''";
     ask(&pair.primary, &[unset, "SELECT pg_reload_conf()"]).await;
     eventually(SOON, "its standby may lack what is confirmed", async || {
-        promises().await == (false, AfterLoss::Forgets)
+        promises(&client).await == (false, AfterLoss::Forgets)
     })
     .await;
     pair.standby.own.kill().await;
-    eventually(SOON, "it is alone", async || promises().await == (true, AfterLoss::Waits)).await;
+    let alone = async || promises(&client).await == (true, AfterLoss::Waits);
+    eventually(SOON, "it is alone", alone).await;
     let guard = client.mutex("a").lock().await.expect("granted");
     let set = "ALTER SYSTEM SET synchronous_standby_names = '*'";
     ask(&pair.primary, &[set, "SELECT pg_reload_conf()"]).await;

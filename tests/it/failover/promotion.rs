@@ -7,10 +7,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     common::{
-        SOON, close, eventually, loss, own::TTL, precedes_grant, reason, refused, release,
-        take_turn, within,
+        SOON, close, eventually, loss, own::TTL, precedes_grant, promises, reason, refused,
+        release, take_turn, within,
     },
-    failover::pair::Pair,
+    failover::pair::Replication,
 };
 
 /// Longer than those of the others: by it the new primary goes.
@@ -24,7 +24,7 @@ pub(crate) fn check_time(begun: Instant, granted: Instant) {
 }
 
 /// Nobody knows whether somebody has the lock.
-fn is_told_to_wait(tried: &distlock::Result<Option<LockGuard>>) -> bool {
+fn is_not_yet(tried: &distlock::Result<Option<LockGuard>>) -> bool {
     let Err(error @ Error::NotYet { .. }) = tried else { return false };
     error.source().is_some_and(|reason| reason.to_string().contains("another database server"))
 }
@@ -38,27 +38,25 @@ pub(crate) async fn granted(client: &Client, name: &str) -> Instant {
             guard.unlock().await.expect("released");
             return granted;
         }
-        assert!(is_told_to_wait(&tried), "{tried:?}");
+        assert!(is_not_yet(&tried), "{tried:?}");
         sleep(Duration::from_millis(20)).await;
     }
 }
 
 /// Of what the old primary has granted since, the new one knows nothing.
-pub(crate) async fn a_holder_that_is_not_known_is_told_first<P: Pair>() {
-    let pair = P::asynchronous().await;
+pub(crate) async fn a_holder_that_is_not_known_is_notified_first<R: Replication>() {
+    let pair = R::asynchronous().await;
     let (holder, other) = (pair.client(TTL).await, pair.client(LONGEST).await);
-    let durability = holder.durability().await.expect("an answer");
-    assert!(!durability.exclusive, "{durability:?}");
-    assert_eq!(durability.after_loss, AfterLoss::Forgets, "{durability:?}");
-    pair.part().await;
+    assert_eq!(promises(&holder).await, (false, AfterLoss::Forgets));
+    R::part(&pair).await;
     for _ in 0..20 {
         take_turn(&other, "a").await;
     }
     let guard = holder.mutex("a").lock().await.expect("granted");
     let token = guard.fencing_token();
-    pair.primary().own.kill().await;
+    pair.primary.own.kill().await;
     let begun = Instant::now();
-    pair.promote().await;
+    R::promote(&pair).await;
     let loss = loss(guard);
     let next = within(LONGEST * 3, "it is granted", other.mutex("a").lock()).await;
     let granted = Instant::now();
@@ -71,14 +69,14 @@ pub(crate) async fn a_holder_that_is_not_known_is_told_first<P: Pair>() {
 }
 
 /// The old primary goes on and its clients with it: for so long they have to be told.
-pub(crate) async fn a_live_primary_has_the_longest_ttl<P: Pair>() {
-    let pair = P::asynchronous().await;
-    let (holder, long) = (pair.primary().client().await, pair.client(LONGEST).await);
-    pair.part().await;
+pub(crate) async fn a_live_primary_has_the_longest_ttl<R: Replication>() {
+    let pair = R::asynchronous().await;
+    let (holder, long) = (pair.primary.client().await, pair.client(LONGEST).await);
+    R::part(&pair).await;
     let guard = holder.mutex("a").lock().await.expect("granted");
     let begun = Instant::now();
-    pair.promote().await;
-    let newcomer = pair.standby().client().await;
+    R::promote(&pair).await;
+    let newcomer = pair.standby.client().await;
     let (mutex, reader) = (newcomer.mutex("a"), newcomer.rw_lock("a"));
     let permits = newcomer.semaphore("a", 3);
     let mutex = tokio::spawn(async move { Ok((mutex.lock().await?, Instant::now())) });
@@ -108,27 +106,27 @@ pub(crate) async fn a_live_primary_has_the_longest_ttl<P: Pair>() {
 }
 
 /// What was let go of since is not there for ever.
-pub(crate) async fn what_was_released_is_free<P: Pair>() {
-    let pair = P::asynchronous().await;
+pub(crate) async fn what_was_released_is_free<R: Replication>() {
+    let pair = R::asynchronous().await;
     let (holder, other) = (pair.client(TTL).await, pair.client(TTL).await);
     let guard = holder.mutex("a").lock().await.expect("granted");
-    pair.part().await;
+    R::part(&pair).await;
     guard.unlock().await.expect("released");
-    pair.primary().own.kill().await;
-    pair.promote().await;
+    pair.primary.own.kill().await;
+    R::promote(&pair).await;
     let next = within(TTL * 5, "it is granted", other.mutex("a").lock()).await.expect("granted");
     next.unlock().await.expect("released");
     close([holder, other]).await;
 }
 
-pub(crate) async fn a_standby_is_refused<P: Pair>() {
-    let pair = P::asynchronous().await;
-    let error = refused(pair.standby().builder().connect_timeout(TTL)).await;
-    assert!(reason(&error).contains(P::STANDBY), "{error:?}");
+pub(crate) async fn a_standby_is_refused<R: Replication>() {
+    let pair = R::asynchronous().await;
+    let error = refused(pair.standby.builder().connect_timeout(TTL)).await;
+    assert!(reason(&error).contains(R::STANDBY), "{error:?}");
 }
 
-pub(crate) async fn a_server_that_is_back_grants_at_once<P: Pair>() {
-    let mut server = P::primary_alone().await;
+pub(crate) async fn a_server_that_is_back_grants_at_once<R: Replication>() {
+    let mut server = R::primary_alone().await;
     let client = server.client().await;
     take_turn(&client, "a").await;
     close([client]).await;
@@ -146,7 +144,7 @@ macro_rules! promotion {
             use super::*;
 
             $crate::failover::promotion::promotion! { $pair,
-                a_holder_that_is_not_known_is_told_first,
+                a_holder_that_is_not_known_is_notified_first,
                 a_live_primary_has_the_longest_ttl,
                 what_was_released_is_free,
                 a_standby_is_refused,

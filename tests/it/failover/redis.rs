@@ -8,14 +8,14 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     common::{
-        Harness, SOON, Waiter, connect, eventually,
+        SOON, Waiter, connect, contended, eventually,
         own::{Server, TTL},
-        poll,
+        poll, promises,
         redis::{self, IMAGE, OPERATOR, PROGRAM},
         refused, throughout, within,
     },
     failover::{
-        pair::Pair,
+        pair::{Pair, Replication},
         promotion::{LONGEST, check_time, granted, promotion},
     },
 };
@@ -28,10 +28,7 @@ const LONG: Duration = Duration::from_secs(6);
 /// Longer than that, so that these clients ask nothing by themselves while it matters.
 const QUIET: Duration = Duration::from_secs(120);
 
-struct Replicated {
-    primary: Server,
-    replica: Server,
-}
+struct Replicated;
 
 promotion!(Replicated);
 
@@ -49,10 +46,7 @@ pub(crate) async fn info(server: &Server, field: &str) -> String {
 
 /// One that is to be taken for long begun.
 pub(crate) async fn started(arguments: &[&str]) -> Server {
-    // The one of the same image is up.
-    drop(redis::Redis::start().await);
-    let server = Server::start(IMAGE, &[], arguments).await;
-    server.serves().await;
+    let server = Server::beside::<redis::Redis>(IMAGE, &[], arguments).await;
     begin_long_ago(&server).await;
     server
 }
@@ -81,39 +75,31 @@ async fn caught_up(primary: &Server, replica: &Server) {
     .await;
 }
 
-impl Pair for Replicated {
+impl Replication for Replicated {
     const STANDBY: &str = "is a replica";
 
     async fn primary_alone() -> Server {
         started(&[]).await
     }
 
-    async fn asynchronous() -> Self {
+    async fn asynchronous() -> Pair {
         let primary = Self::primary_alone().await;
         let replica = follower(&primary, &[]).await;
         // With its first replica it has become another one: `createReplicationBacklog` in
         // https://github.com/redis/redis/blob/8.0/src/replication.c.
         begin_long_ago(&primary).await;
-        let pair = Self { primary, replica };
-        caught_up(&pair.primary, &pair.replica).await;
+        let pair = Pair { primary, standby: replica };
+        caught_up(&pair.primary, &pair.standby).await;
         pair
     }
 
-    fn primary(&self) -> &Server {
-        &self.primary
+    async fn part(pair: &Pair) {
+        caught_up(&pair.primary, &pair.standby).await;
+        ask(&pair.standby, &["REPLICAOF", "192.0.2.1", "6379"]).await;
     }
 
-    fn standby(&self) -> &Server {
-        &self.replica
-    }
-
-    async fn part(&self) {
-        caught_up(&self.primary, &self.replica).await;
-        ask(&self.replica, &["REPLICAOF", "192.0.2.1", "6379"]).await;
-    }
-
-    async fn promote(&self) {
-        ask(&self.replica, &["REPLICAOF", "NO", "ONE"]).await;
+    async fn promote(pair: &Pair) {
+        ask(&pair.standby, &["REPLICAOF", "NO", "ONE"]).await;
     }
 }
 
@@ -134,8 +120,7 @@ async fn what_all_replicas_have_is_exclusive_and_nothing_else() {
         !durability.exclusive && durability.reasons.concat().contains("efficiency only"),
         "{durability:?}"
     );
-    let durability = with.durability().await.expect("an answer");
-    assert!(durability.exclusive && durability.after_loss == AfterLoss::GoesOn, "{durability:?}");
+    assert_eq!(promises(&with).await, (true, AfterLoss::GoesOn));
     let guard = with.mutex("a").lock().await.expect("granted");
     guard.put("/data/a", "b").await.expect("written");
     throughout(TTL * 2, "it is held", async || guard.is_valid()).await;
@@ -153,7 +138,7 @@ async fn what_all_replicas_have_is_exclusive_and_nothing_else() {
 
 /// A primary that is cut off from its replicas goes on as if nothing was; its clients do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_that_is_cut_off_from_its_replica_keeps_nobody() {
+async fn a_primary_that_is_cut_off_from_its_replica_loses_its_holders() {
     let pair = Replicated::asynchronous().await;
     let [holder, other] = [
         waiting_for(1, &[pair.primary.address], TTL).await,
@@ -161,7 +146,7 @@ async fn a_primary_that_is_cut_off_from_its_replica_keeps_nobody() {
     ];
     let guard = holder.mutex("a").lock().await.expect("granted");
     let cut = Instant::now();
-    pair.part().await;
+    Replicated::part(&pair).await;
     let write = guard.put("/data/a", "b").await.expect_err("nobody else has it");
     assert!(matches!(write, Error::WriteUnconfirmed { .. }), "{write:?}");
     let tried = other.mutex("b").lock_timeout(TTL / 3).await;
@@ -169,7 +154,7 @@ async fn a_primary_that_is_cut_off_from_its_replica_keeps_nobody() {
     within(TTL, "it is told", guard.lost()).await;
     println!("notified after {:?}", cut.elapsed());
     let ip = pair.primary.own.ip().await;
-    ask(&pair.replica, &["REPLICAOF", &ip, "6379"]).await;
+    ask(&pair.standby, &["REPLICAOF", &ip, "6379"]).await;
     let next = within(TTL * 4, "its turn", other.mutex("a").lock()).await.expect("granted");
     next.unlock().await.expect("released");
 }
@@ -181,8 +166,8 @@ async fn an_old_primary_beside_the_new_one_makes_no_second_holder() {
     let holder = waiting_for(1, &[pair.primary.address], LONGEST).await;
     let guard = holder.mutex("a").lock().await.expect("granted");
     let begun = Instant::now();
-    pair.promote().await;
-    let newcomer = pair.replica.client().await;
+    Replicated::promote(&pair).await;
+    let newcomer = pair.standby.client().await;
     // What the holder knows of, the new one knows: it stands there until it is over.
     let next = Waiter::of(&newcomer, "a");
     let free = granted(&newcomer, "b").await;
@@ -224,13 +209,12 @@ async fn a_replica_that_is_started_as_a_primary_grants_nothing_for_the_longest_t
 async fn what_an_old_primary_shows_grants_nothing() {
     let pair = Replicated::asynchronous().await;
     // By which the new primary's answers count.
-    let third = follower(&pair.replica, &[]).await;
+    let third = follower(&pair.standby, &[]).await;
     let way = Proxy::start(pair.primary.address, None).await;
-    let holder = waiting_for(1, &[way.address, pair.replica.address], LONG).await;
+    let holder = waiting_for(1, &[way.address, pair.standby.address], LONG).await;
     let other = waiting_for(1, &[pair.primary.address], QUIET).await;
     let watcher = pair.primary.builder().session_ttl(QUIET).connect().await.expect("connected");
-    let guard = holder.mutex("a").lock().await.expect("granted");
-    let waiter = Waiter::of(&other, "a");
+    let (guard, waiter) = contended(&holder, &other, "a").await;
     // So that this one may judge by the server's clock.
     throughout(LONG * 5 / 4, "it is held", async || {
         watcher.mutex("a").queue().await.is_ok_and(|queue| queue.len() <= 2) && guard.is_valid()
@@ -239,7 +223,7 @@ async fn what_an_old_primary_shows_grants_nothing() {
     way.set(Mode::Refuse);
     let begun = Instant::now();
     sleep_until(begun + LONG / 3).await;
-    pair.promote().await;
+    Replicated::promote(&pair).await;
     let over = poll(LONG * 3 / 2, async || {
         drop(watcher.mutex("a").queue().await);
         !waiter.waits()

@@ -145,7 +145,7 @@ async fn all_meet_at_the_server_that_has_the_slot() {
 
 /// The slot goes to another server while many want one lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_moves_loses_nobody_and_doubles_nobody() {
+async fn a_slot_that_moves_loses_no_waiter_and_grants_no_second_holder() {
     // While the slot is under way, which may take a busy machine seconds, no session is renewed. As
     // there is a replica, nothing new is granted for so long afterwards.
     const LONG: Duration = Duration::from_secs(30);

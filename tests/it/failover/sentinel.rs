@@ -7,7 +7,7 @@ use distlock_testkit::docker::OwnServer;
 
 use crate::{
     common::{
-        SOON, Waiter, connect, eventually,
+        SOON, connect, contended, eventually, locked_at_last,
         own::{Server, TTL},
         reason, refused, take_turn, throughout, within,
     },
@@ -96,16 +96,10 @@ impl Watched {
 
 /// Waits for the lock, and looks that the other one has lost it before.
 async fn next(client: &Client, before: &LockGuard) -> LockGuard {
-    within(SOON * 6, "its turn", async {
-        loop {
-            if let Ok(guard) = client.mutex("a").lock().await {
-                assert!(!before.is_valid(), "two hold it");
-                assert!(guard.fencing_token() > before.fencing_token());
-                return guard;
-            }
-        }
-    })
-    .await
+    let guard = within(SOON * 6, "its turn", locked_at_last(&client.mutex("a"))).await;
+    assert!(!before.is_valid(), "two hold it");
+    assert!(guard.fencing_token() > before.fencing_token());
+    guard
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,14 +130,12 @@ async fn the_primary_is_the_one_that_the_sentinels_name() {
 /// A replica that is missing is one that nothing is confirmed by: nobody holds anything any more,
 /// nor is granted anything, until the old primary is back as a replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_all_replicas_asked_nobody_is_granted_what_another_one_has() {
+async fn with_all_replicas_waited_for_a_failover_makes_no_second_holder() {
     let watched = Watched::start().await;
     let [holder, other] =
         [watched.client("&replicas=2").await, watched.client("&replicas=2").await];
-    let durability = holder.durability().await.expect("an answer");
-    assert!(durability.exclusive, "{durability:?}");
-    let guard = holder.mutex("a").lock().await.expect("granted");
-    let waiter = Waiter::of(&other, "a");
+    assert!(holder.durability().await.expect("an answer").exclusive);
+    let (guard, waiter) = contended(&holder, &other, "a").await;
     let promoted = watched.fail_over().await;
     within(TTL, "it is told", guard.lost()).await;
     let connecting = Client::builder(watched.url("&replicas=2")).session_ttl(TTL);
@@ -188,7 +180,7 @@ async fn sentinels_that_are_down_are_passed_over_and_named() {
 
 /// Nor is a password told to a host that others name, unless that is allowed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_is_not_told_to_whom_a_sentinel_names() {
+async fn a_password_is_not_sent_to_a_server_that_a_sentinel_names() {
     let watched = Watched::start().await;
     let url = watched.url("").replace("allow_plaintext_credentials=true", "");
     let error = refused(Client::builder(url)).await;

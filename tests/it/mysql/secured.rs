@@ -14,9 +14,9 @@ use crate::{
 
 cases_of! { Mysql, &mysql_url(),
     encrypted::a_lock_is_held_by_tls,
-    encrypted::what_is_wrong_with_a_certificate_is_told,
+    encrypted::certificate_errors_name_the_cause,
     encrypted::what_cannot_be_checked_is_refused_before_anything_is_sent,
-    encrypted::who_is_not_let_in_is_told,
+    encrypted::denied_logins_are_reported_without_credentials,
 }
 
 /// A server of its own, which has the plugins.

@@ -12,22 +12,19 @@ use tokio::{
 
 use crate::{
     common::{
-        Harness, SOON, connect,
+        SOON, connect,
         database::Database,
         eventually,
         mysql::{DATABASE, IMAGE, Mysql, ask, dial},
         own::Server,
-        reason, refused, take_turn, within,
+        reason, refused, release, take_turn, within,
     },
     mysql::tables::Own,
 };
 
 /// Starts a server of a test's own, and returns it with its URL.
 pub(crate) async fn own(run: &[&str], arguments: &[&str]) -> (Server, String) {
-    // The one of the same image is up.
-    drop(Mysql::start().await);
-    let server = Server::start(IMAGE, &[&[DATABASE], run].concat(), arguments).await;
-    server.serves().await;
+    let server = Server::beside::<Mysql>(IMAGE, &[&[DATABASE], run].concat(), arguments).await;
     let url = server.url();
     (server, url)
 }
@@ -79,9 +76,7 @@ async fn server_stays_the_same_whatever_the_select_limit() {
     let error = refused(Client::builder(&url).connect_timeout(Duration::from_secs(2))).await;
     assert!(reason(&error).contains("read-only (read_only)"), "{error:?}");
     ask(&mut operator, "SET GLOBAL read_only = 0").await;
-    for guard in held {
-        guard.expect("granted").unlock().await.expect("released");
-    }
+    release(held.map(|guard| guard.expect("granted"))).await;
 }
 
 /// With a binary log InnoDB does not flush its own commits.

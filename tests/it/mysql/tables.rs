@@ -26,6 +26,7 @@ pub(crate) struct Own {
 }
 
 static DIALECT: Dialect = Dialect {
+    version: 1,
     prefix: "distlock_",
     empty: &["sessions", "entries"],
     age: "UPDATE distlock_queues SET used = used - 172800000000",

@@ -4,7 +4,7 @@ use distlock_testkit::{docker::SETTABLE_CLOCK, framing::Framing};
 
 use crate::common::{
     cases::clocked::Kind,
-    cases_of,
+    clock_cases,
     postgres::{IMAGE, Postgres},
 };
 
@@ -23,12 +23,4 @@ static KIND: Kind = Kind {
     ],
 };
 
-cases_of! { Postgres, &KIND,
-    clocked::a_clock_that_is_set_forward_frees_nothing,
-    clocked::a_clock_that_is_set_back_frees_nothing,
-    clocked::a_dead_holder_is_put_away_by_a_clock_that_was_set_back,
-    clocked::newcomer_that_only_tries_takes_the_lock_of_a_dead_holder,
-    clocked::a_clock_that_is_set_forward_leaves_one_who_is_cut_off_its_time,
-    clocked::a_session_that_began_while_the_clock_was_wrong_is_left_its_time,
-    clocked::a_session_that_began_while_the_clock_was_a_little_wrong_is_left_its_time,
-}
+clock_cases! { Postgres, &KIND }

@@ -1,10 +1,18 @@
 //! PostgreSQL passes every case, and some of its own. Needs the server of `docker/up`.
 
+mod batches;
 mod clock;
+mod crash;
+mod listening;
+mod migration;
+mod observed;
 mod secured;
 mod settings;
+mod snapshots;
 mod tables;
 mod transactions;
+#[cfg(unix)]
+mod urls;
 
 use crate::common::{cases_for, conformance, network_conformance, postgres::Postgres};
 
@@ -16,5 +24,5 @@ network_conformance!(Postgres);
 mod waiting {
     use super::*;
 
-    cases_for! { Postgres, alone, waiting::who_waits_behind_the_living_asks_for_nothing }
+    cases_for! { Postgres, alone, waiting::a_waiter_behind_a_live_session_sends_no_requests }
 }

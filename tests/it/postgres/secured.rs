@@ -4,9 +4,9 @@ use distlock_testkit::servers::postgres_url;
 
 use crate::common::{cases_of, postgres::Postgres};
 
-cases_of! { Postgres, &postgres_url(),
+cases_of! { Postgres, beside_others, &postgres_url(),
     encrypted::a_lock_is_held_by_tls,
-    encrypted::what_is_wrong_with_a_certificate_is_told,
-    encrypted::what_cannot_be_checked_is_refused_before_anything_is_sent,
-    encrypted::who_is_not_let_in_is_told,
+    encrypted::certificate_errors_name_the_cause,
+    encrypted::a_password_in_plain_text_is_refused_before_it_is_sent,
+    encrypted::denied_logins_are_reported_without_credentials,
 }

@@ -7,31 +7,21 @@ use tokio::time::sleep;
 
 use crate::{
     common::{
-        Harness, SOON, Waiter, close, connected,
+        SOON, Waiter, close, connected, contended,
         database::{Database, Tables},
-        eventually,
+        eventually, locked, locked_at_last,
         own::Server,
         postgres::{IMAGE, OPERATOR, Postgres, ask, dial},
-        queue_of, reason,
-        sql::written,
+        queue_of, reason, release_both,
+        sql::{filled, written},
         take_turn, within,
     },
     postgres::tables::Own,
 };
 
-/// A server of a test's own, with these settings.
-async fn server(run: &[&str], settings: &[&str]) -> Server {
-    // The one of the same image is up.
-    drop(Postgres::start().await);
-    let server = Server::start(IMAGE, run, settings).await;
-    server.serves().await;
-    server
-}
-
 /// One client has the lock, the other one waits for it and gets it.
 async fn is_handed_over(one: &Client, two: &Client, in_time: Duration) {
-    let guard = one.mutex("handed").lock().await.expect("granted");
-    let waiter = Waiter::of(two, "handed");
+    let (guard, waiter) = contended(one, two, "handed").await;
     queue_of(one, "handed", 2).await;
     // Its watch has begun.
     sleep(Duration::from_millis(200)).await;
@@ -40,14 +30,12 @@ async fn is_handed_over(one: &Client, two: &Client, in_time: Duration) {
     next.unlock().await.expect("released");
 }
 
-/// PostgreSQL refuses updates of a published table that has no primary key, as the table `schema`
-/// of earlier builds.
+/// PostgreSQL refuses updates of a published table that has no primary key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn publication_of_all_tables_shuts_no_client_out() {
     let database = Own::new().await;
     let client = database.client().await;
     let guard = client.mutex("a").lock().await.expect("granted");
-    database.ask("ALTER TABLE distlock.schema DROP CONSTRAINT schema_pkey").await;
     database.ask("CREATE PUBLICATION everything FOR ALL TABLES").await;
     let other = database.client().await;
     database
@@ -63,28 +51,10 @@ async fn publication_of_all_tables_shuts_no_client_out() {
     database.end().await;
 }
 
-/// A user that does not own the tables works with them as they are.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_of_an_earlier_build_that_an_operator_has_made_will_do() {
-    let database = Own::new().await;
-    database.ask(distlock::postgres::schema()).await;
-    database.ask("ALTER TABLE distlock.schema DROP CONSTRAINT schema_pkey").await;
-    database
-        .ask(
-            "GRANT USAGE ON SCHEMA distlock TO app; \
-             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA distlock TO app",
-        )
-        .await;
-    let client = database.client().await;
-    take_turn(&client, "a").await;
-    client.close().await.expect("closed");
-    database.end().await;
-}
-
 /// A listener that sits in a transaction keeps all messages, whatever they are about.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_notification_queue_does_not_stop_unlocking() {
-    let server = server(&[], &["-cmax_notify_queue_pages=64"]).await;
+    let server = Server::beside::<Postgres>(IMAGE, &[], &["-cmax_notify_queue_pages=64"]).await;
     let builder = || server.builder().recheck_interval(Duration::from_secs(1));
     let clients = [connected(builder()).await, connected(builder()).await];
     let listener = dial(&server.url(), Some(OPERATOR)).await;
@@ -150,6 +120,7 @@ async fn rights_that_the_docs_name_will_do() {
         .ask(
             "GRANT USAGE ON SCHEMA distlock TO app; \
              GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA distlock TO app; \
+             GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA distlock TO app; \
              GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA distlock TO app",
         )
         .await;
@@ -159,7 +130,9 @@ async fn rights_that_the_docs_name_will_do() {
     database
         .ask(&format!(
             "CREATE ROLE {role}; GRANT USAGE ON SCHEMA distlock TO {role}; \
+             GRANT EXECUTE ON FUNCTION distlock.held(text, bigint) TO {role}; \
              GRANT SELECT, UPDATE (ttl) ON distlock.sessions TO {role}; \
+             GRANT SELECT, UPDATE (since) ON distlock.queues TO {role}; \
              GRANT SELECT, UPDATE (since) ON distlock.entries TO {role}"
         ))
         .await;
@@ -168,8 +141,59 @@ async fn rights_that_the_docs_name_will_do() {
     assert_eq!(ask(&own, &written(&guard.sql().expect("a check"))).await, ["1"]);
     drop(own);
     database.ask(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
-    guard.unlock().await.expect("released");
+    let waiter = Waiter::of(&client, "a");
+    queue_of(&client, "a", 2).await;
+    let release = guard.unlock_sql().expect("a statement");
+    database
+        .ask(&format!(
+            "CREATE ROLE {role}; GRANT USAGE ON SCHEMA distlock TO {role}; \
+             GRANT EXECUTE ON FUNCTION distlock.unlock(text, bigint), \
+             distlock.tell(text, bigint, text) TO {role}; \
+             GRANT SELECT ON distlock.sessions TO {role}; \
+             GRANT SELECT, UPDATE (session, crowded) ON distlock.queues TO {role}; \
+             GRANT SELECT, DELETE ON distlock.entries, distlock.watches TO {role}"
+        ))
+        .await;
+    let own = dial(database.url(), Some(OPERATOR)).await;
+    ask(&own, &format!("SET ROLE {role}")).await;
+    assert_eq!(ask(&own, &filled(release.text(), release.parameters())).await, ["1"]);
+    release.committed();
+    let alone = waiter.granted().await.unlock_sql().expect("a statement");
+    assert_eq!(ask(&own, &filled(alone.text(), alone.parameters())).await, ["1"]);
+    alone.committed();
+    drop(own);
+    database.ask(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
     client.close().await.expect("closed");
+    database.end().await;
+}
+
+/// A release that lets the next one in is flushed, whatever the transaction has said; and no
+/// setting of it is changed otherwise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn release_in_a_transaction_is_flushed_where_others_wait() {
+    let database = Own::new().await;
+    let client = database.client().await;
+    let own = dial(database.url(), None).await;
+    for (waits, set, becomes) in
+        [(false, "off", "off"), (false, "on", "on"), (true, "off", "on"), (true, "local", "local")]
+    {
+        let guard = locked(&client, "a").await;
+        let waiter = waits.then(|| Waiter::of(&client, "a"));
+        if waits {
+            queue_of(&client, "a", 2).await;
+        }
+        let release = guard.unlock_sql().expect("a statement");
+        ask(&own, &format!("BEGIN; SET LOCAL synchronous_commit = {set}")).await;
+        assert_eq!(ask(&own, &filled(release.text(), release.parameters())).await, ["1"]);
+        assert_eq!(ask(&own, "SHOW synchronous_commit").await, [becomes], "{waits}");
+        ask(&own, "COMMIT").await;
+        release.committed();
+        if let Some(waiter) = waiter {
+            waiter.granted().await.unlock().await.expect("released");
+        }
+    }
+    client.close().await.expect("closed");
+    drop(own);
     database.end().await;
 }
 
@@ -225,7 +249,7 @@ async fn triggers_are_turned_on_or_the_setting_is_named() {
 /// A receiver that only stores the log, and a logical one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn receivers_that_cannot_be_promoted_are_no_standbys() {
-    let server = server(&[], &["-cwal_level=logical"]).await;
+    let server = Server::beside::<Postgres>(IMAGE, &[], &["-cwal_level=logical"]).await;
     let receive = "mkdir /tmp/wal && cd /tmp/wal && \
                    (pg_receivewal --host=/tmp --username=postgres --directory=/tmp/wal \
                    >/dev/null 2>&1 &) && \
@@ -239,8 +263,7 @@ async fn receivers_that_cannot_be_promoted_are_no_standbys() {
     })
     .await;
     let client = server.client().await;
-    let durability = client.durability().await.expect("an answer");
-    assert!(durability.exclusive, "{durability:?}");
+    assert!(client.durability().await.expect("an answer").exclusive);
     client.close().await.expect("closed");
 }
 
@@ -254,8 +277,7 @@ async fn connection_that_something_waits_on_is_pinged() {
     };
     let [holder, waiting, idle] =
         [connect("one").await, connect("two").await, connect("three").await];
-    let guard = holder.mutex("a").lock().await.expect("granted");
-    let waiter = Waiter::of(&waiting, "a");
+    let (guard, waiter) = contended(&holder, &waiting, "a").await;
     let pings = || async {
         database
             .ask(
@@ -268,8 +290,7 @@ async fn connection_that_something_waits_on_is_pinged() {
     // The holder waits for word of its own key, and nothing on the third one's connection.
     let soon = Duration::from_secs(17);
     eventually(soon, "their connections are pinged", async || pings().await == 2).await;
-    guard.unlock().await.expect("released");
-    waiter.served().await;
+    release_both(guard, waiter).await;
     close([holder, waiting, idle]).await;
     database.end().await;
 }
@@ -282,7 +303,8 @@ async fn server_that_was_set_back_counts_as_another_one() {
                if [ -e /tmp/play ]; then \
                rm -rf /tmp/play /data/pg; cp -a /data/taken /data/pg; fi; \
                /entrypoint; done";
-    let server = server(&["--entrypoint=sh", "--init"], &["-c", run]).await;
+    let server =
+        Server::beside::<Postgres>(IMAGE, &["--entrypoint=sh", "--init"], &["-c", run]).await;
     let stop = async |file: &str| {
         // The folder may be gone before `pg_ctl` has seen that the server has stopped.
         let stop = format!(
@@ -300,15 +322,8 @@ async fn server_that_was_set_back_counts_as_another_one() {
     let guard = one.mutex("b").lock().await.expect("granted");
     let token = guard.fencing_token();
     stop("play").await;
-    let next = within(SOON * 3, "it is granted", async {
-        loop {
-            // The client's session is no longer in the store.
-            if let Ok(next) = two.mutex("b").lock().await {
-                return next;
-            }
-        }
-    })
-    .await;
+    // The client's session is no longer in the store.
+    let next = within(SOON * 3, "it is granted", locked_at_last(&two.mutex("b"))).await;
     assert!(next.fencing_token() > token, "{} after {token}", next.fencing_token());
     assert!(!guard.is_valid(), "both hold it");
     next.unlock().await.expect("released");

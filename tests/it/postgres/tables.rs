@@ -20,9 +20,10 @@ pub(crate) struct Own {
 }
 
 static DIALECT: Dialect = Dialect {
+    version: 2,
     prefix: "distlock.",
     empty: &["sessions", "entries", "watches"],
-    age: "UPDATE distlock.queues SET used = now() - interval '2 days'",
+    age: "UPDATE distlock.queues SET since = now() - interval '2 days'",
     values: "SELECT convert_from(value, 'UTF8') FROM distlock.data",
     name: "'; DROP SCHEMA distlock; --\\",
     change: Change {
@@ -88,7 +89,8 @@ async fn tables_that_an_operator_has_made_will_do() {
     database
         .ask(
             "GRANT USAGE ON SCHEMA distlock TO app; \
-             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA distlock TO app",
+             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA distlock TO app; \
+             GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA distlock TO app",
         )
         .await;
     let client = database.client().await;

@@ -13,7 +13,7 @@ use crate::{
         own::TTL,
         queue_of,
         redis::{META, calls, run},
-        within,
+        release_both, within,
     },
     redis::own::Server,
 };
@@ -124,8 +124,7 @@ async fn the_documented_rights_suffice() {
     assert!(one.durability().await.expect("a reply").exclusive);
     let waiter = Waiter::of(&other, "a");
     queue_of(&one, "a", 2).await;
-    guard.unlock().await.expect("released");
-    waiter.served().await;
+    release_both(guard, waiter).await;
     let read = within(SOON, "granted", one.rw_lock("r").read()).await.expect("granted");
     read.unlock().await.expect("released");
     close([one, other]).await;

@@ -13,7 +13,9 @@ use tokio::{
 
 use crate::{
     common::{
-        Case, Harness, SOON, beside_others, eventually, locked,
+        Case, Harness, SOON, Sessions, beside_others,
+        cases::costs,
+        eventually, locked,
         own::TTL,
         reason,
         redis::{OPERATOR, Redis},
@@ -28,7 +30,7 @@ use crate::{
 const MINUTE: Option<u64> = Some(60_000);
 
 /// A case with each layout.
-async fn both(case: impl AsyncFn(&Case, &Others)) {
+async fn both(case: impl AsyncFn(&Case<Redis>, &Others)) {
     beside_others::<Redis>(async |t: &Case<Redis>| {
         for layout in LAYOUTS {
             case(t, &Others::new(layout).await).await;
@@ -41,27 +43,27 @@ macro_rules! cases {
     ($($case:ident),* $(,)?) => { $(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $case() {
-            both(cases::$case).await;
+            both(async |t, others| cases::$case(t, others).await).await;
         }
     )* };
 }
 
 cases! {
     a_lock_is_what_others_take,
-    one_who_waits_is_granted_when_others_let_go,
-    others_that_keep_it_without_an_end_are_waited_for,
-    others_that_died_keep_it_for_their_time,
-    one_who_died_keeps_it_for_its_time,
+    a_waiter_is_granted_when_others_release,
+    a_foreign_lock_without_expiry_is_waited_for,
+    a_foreign_lock_of_a_dead_holder_expires,
+    a_dead_holder_keeps_its_lock_for_its_ttl,
     ours_are_granted_in_order_while_others_compete,
     a_try_is_refused_while_others_have_it,
     all_locks_are_taken_or_none,
     a_lock_whose_key_is_gone_is_lost,
     a_lock_whose_key_is_anothers_is_lost,
-    one_that_was_not_told_yet_writes_nothing,
-    what_is_anothers_by_now_is_not_released,
+    a_holder_that_was_not_notified_yet_writes_nothing,
+    a_key_that_was_taken_over_is_not_released,
     what_a_dead_session_had_is_free,
     a_key_of_another_kind_is_refused,
-    those_behind_the_first_leave_it_alone,
+    only_the_first_waiter_queries_the_foreign_key,
     waiters_of_one_client_take_turns,
     others_are_seen_in_the_queue,
 }
@@ -92,7 +94,7 @@ mod cases {
         assert!(others.is_free("a").await);
     }
 
-    pub(super) async fn one_who_waits_is_granted_when_others_let_go(t: &Case, others: &Others) {
+    pub(super) async fn a_waiter_is_granted_when_others_release(t: &Case, others: &Others) {
         let client = others.client(t).await;
         assert!(others.take("a", "other", MINUTE).await);
         let waiter = t.enqueue(&client, "a").await;
@@ -105,10 +107,7 @@ mod cases {
         assert!(others.is_free("a").await);
     }
 
-    pub(super) async fn others_that_keep_it_without_an_end_are_waited_for(
-        t: &Case,
-        others: &Others,
-    ) {
+    pub(super) async fn a_foreign_lock_without_expiry_is_waited_for(t: &Case, others: &Others) {
         let client = others.client(t).await;
         assert!(others.take("a", "other", None).await);
         let waiter = t.enqueue(&client, "a").await;
@@ -119,7 +118,7 @@ mod cases {
         assert!(others.is_free("a").await);
     }
 
-    pub(super) async fn others_that_died_keep_it_for_their_time(t: &Case, others: &Others) {
+    pub(super) async fn a_foreign_lock_of_a_dead_holder_expires(t: &Case, others: &Others) {
         let client = others.client(t).await;
         let began = Instant::now();
         assert!(others.take("a", "other", Some(1_500)).await);
@@ -131,7 +130,7 @@ mod cases {
         guard.unlock().await.expect("released");
     }
 
-    pub(super) async fn one_who_died_keeps_it_for_its_time(t: &Case, others: &Others) {
+    pub(super) async fn a_dead_holder_keeps_its_lock_for_its_ttl(t: &Case, others: &Others) {
         let link = t.link().await;
         let ttl = t.store.min_ttl();
         let builder = t.builder_for(&format!("{}{}", link.url(), others.query()));
@@ -167,10 +166,7 @@ mod cases {
             [others.client(t).await, others.client(t).await, others.client(t).await];
         for _ in 0..5 {
             assert!(others.take("a", "first", MINUTE).await);
-            let mut waiters = Vec::new();
-            for client in [&one, &two, &three, &one] {
-                waiters.push(t.enqueue(client, "a").await);
-            }
+            let mut waiters = t.enqueue_all([&one, &two, &three, &one], "a").await;
             let competing = async {
                 loop {
                     if others.take("a", "other", MINUTE).await {
@@ -269,7 +265,10 @@ mod cases {
         assert!(others.release("a", "thief").await, "it is the other's still");
     }
 
-    pub(super) async fn one_that_was_not_told_yet_writes_nothing(t: &Case, others: &Others) {
+    pub(super) async fn a_holder_that_was_not_notified_yet_writes_nothing(
+        t: &Case,
+        others: &Others,
+    ) {
         let client = others.client(t).await;
         let (guard, key) = (client.mutex("a").lock().await.expect("granted"), t.data_key("a"));
         guard.put(&key, "1").await.expect("written");
@@ -282,7 +281,7 @@ mod cases {
         assert!(others.release("a", "thief").await);
     }
 
-    pub(super) async fn what_is_anothers_by_now_is_not_released(t: &Case, others: &Others) {
+    pub(super) async fn a_key_that_was_taken_over_is_not_released(t: &Case, others: &Others) {
         let client = others.client(t).await;
         let guard = client.mutex("a").lock().await.expect("granted");
         others.seize("a").await;
@@ -291,10 +290,9 @@ mod cases {
         assert!(others.release("a", "thief").await, "it is the other's still");
     }
 
-    pub(super) async fn what_a_dead_session_had_is_free(t: &Case, others: &Others) {
+    pub(super) async fn what_a_dead_session_had_is_free(t: &Case<dyn Sessions>, others: &Others) {
         let [client, next] = [others.client(t).await, others.client(t).await];
-        let guard = client.mutex("a").lock().await.expect("granted");
-        let waiter = t.enqueue(&next, "a").await;
+        let (guard, waiter) = t.contended(&client, &next, "a").await;
         t.store.end_session_of(guard.key()).await;
         let next = waiter.granted().await;
         assert!(!others.take("a", "other", MINUTE).await);
@@ -328,25 +326,17 @@ mod cases {
         others.delete("a").await;
     }
 
-    pub(super) async fn those_behind_the_first_leave_it_alone(t: &Case, others: &Others) {
+    pub(super) async fn only_the_first_waiter_queries_the_foreign_key(t: &Case, others: &Others) {
         let [one, two, three] =
             [others.client(t).await, others.client(t).await, others.client(t).await];
         assert!(others.take("a", "other", MINUTE).await);
-        let mut waiters = Vec::new();
-        for client in [&one, &two, &three] {
-            waiters.push(t.enqueue(client, "a").await);
-        }
-        let sessions: Vec<_> = {
-            let mut found = Vec::new();
-            for waiter in &waiters {
-                found.push(format!("\"{:x}\"", t.store.session_of(&waiter.key).await));
-            }
-            found
-        };
+        let waiters = t.enqueue_all([&one, &two, &three], "a").await;
+        let sessions = costs::sessions(t, &waiters).await;
+        let sessions = sessions.into_iter().map(|session| format!("\"{session:x}\""));
         sleep(Duration::from_millis(200)).await;
         let heard = monitor(Duration::from_secs(2), &others.key("a")).await;
-        let by = |session: &String| heard.iter().filter(|line| line.contains(session)).count();
-        let counts: Vec<_> = sessions.iter().map(by).collect();
+        let by = |session: String| heard.iter().filter(|line| line.contains(&session)).count();
+        let counts: Vec<_> = sessions.map(by).collect();
         // Of Redisson's the first one is told, and does not look, either.
         assert_eq!(counts[0] > 0, others.layout == "plain", "{counts:?}");
         assert_eq!(counts[1..], [0, 0]);
@@ -357,10 +347,7 @@ mod cases {
     pub(super) async fn waiters_of_one_client_take_turns(t: &Case, others: &Others) {
         let client = others.client(t).await;
         let guard = client.mutex("a").lock().await.expect("granted");
-        let mut waiters = Vec::new();
-        for _ in 0..4 {
-            waiters.push(t.enqueue(&client, "a").await);
-        }
+        let mut waiters = t.enqueue_all([&client; 4], "a").await;
         // One in the middle gives up.
         waiters.remove(1).cancel();
         guard.unlock().await.expect("released");
@@ -437,7 +424,7 @@ async fn what_others_do_not_know_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_cannot_promise_is_told() {
+async fn durability_names_what_others_cannot_promise() {
     beside_others::<Redis>(async |t: &Case<Redis>| {
         let durability = Others::new("redisson").await.client(t).await.durability().await;
         let durability = durability.expect("told");
@@ -450,7 +437,7 @@ async fn what_others_cannot_promise_is_told() {
 
 /// A user who may not touch the others' keys is told, and leaves nothing behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_who_may_not_take_it_is_told() {
+async fn a_user_without_rights_is_denied() {
     beside_others::<Redis>(async |t: &Case<Redis>| {
         for layout in LAYOUTS {
             let url = format!("{}?bridge={layout}&bridge_prefix=elsewhere:", t.store.url());

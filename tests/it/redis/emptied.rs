@@ -11,7 +11,7 @@ use crate::{
     common::{
         SOON, connect, locked,
         own::TTL,
-        poll,
+        poll, promises,
         redis::{META, calls},
         within,
     },
@@ -62,7 +62,7 @@ async fn a_wiped_server_grants_nothing_while_one_of_before_believes() {
 
 /// Those who come first want less time than the holder had; the one who comes later wants as much.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_who_comes_later_and_wants_more_time_waits_for_that() {
+async fn a_later_client_with_a_longer_ttl_waits_for_that() {
     let mut server = Server::start().await;
     server.wipe().await;
     let wiped = Instant::now();
@@ -133,8 +133,7 @@ async fn an_empty_server_that_was_promoted_grants_nothing_for_a_while() {
 async fn how_long_a_holder_was_to_live_is_not_lost_in_a_crash() {
     let mut server = Server::with(&["--appendfsync", "everysec"]).await;
     let short = connect(&server.url(), TTL / 3).await;
-    let durability = short.durability().await.expect("told");
-    assert!(durability.exclusive && durability.after_loss == AfterLoss::Forgets, "{durability:?}");
+    assert_eq!(promises(&short).await, (true, AfterLoss::Forgets));
     let before = waits(&server).await;
     let (client, way) = server.by_proxy(LONG).await;
     assert!(waits(&server).await > before, "it did not wait for the disk");
@@ -165,12 +164,9 @@ async fn a_server_that_keeps_nothing_promises_nothing() {
     for options in [&["--appendonly", "no"][..], &["--appendfsync", "no"]] {
         let server = Server::with(options).await;
         let client = connect(&server.url(), TTL).await;
-        let durability = client.durability().await.expect("told");
-        assert!(
-            !durability.exclusive && durability.after_loss == AfterLoss::Forgets,
-            "{durability:?}"
-        );
-        assert!(durability.reasons.concat().contains("a crash may undo"), "{durability:?}");
+        assert_eq!(promises(&client).await, (false, AfterLoss::Forgets));
+        let reasons = client.durability().await.expect("an answer").reasons.concat();
+        assert!(reasons.contains("a crash may undo"), "{reasons}");
         client.close().await.expect("closed");
     }
 }

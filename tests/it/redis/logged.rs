@@ -1,9 +1,9 @@
-//! A store whose promise is less than what locks are for is told in the log, once by each client.
+//! A store that promises less than locks need is reported in the log, once by each client.
 
 use std::sync::{Mutex, PoisonError};
 
 use distlock::{Client, LostReason};
-use distlock_testkit::telemetry::{Told, listen};
+use distlock_testkit::telemetry::{Signal, listen};
 use redis::cmd;
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// What was told since this was asked last.
+/// What was logged since the last call.
 fn warnings() -> Vec<String> {
     std::mem::take(&mut *WARNINGS.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -23,7 +23,7 @@ async fn two_sessions(server: &Server) -> Client {
     let client = server.client().await;
     let guard = locked(&client, "a").await;
     let () = server.ask(&cmd("FLUSHALL")).await;
-    let reason = within(SOON, "it is told", guard.lost()).await;
+    let reason = within(SOON, "the holder is notified", guard.lost()).await;
     assert!(matches!(reason, LostReason::SessionExpired | LostReason::KeyDeleted), "{reason}");
     drop(guard);
     let guard = within(SOON * 2, "it is free", client.mutex("a").lock()).await.expect("granted");
@@ -33,8 +33,8 @@ async fn two_sessions(server: &Server) -> Client {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_promise_that_is_too_little_is_logged_once_by_each_client() {
-    let _listening = listen(|told| {
-        if let Told::Logged(level, message, ..) = told
+    let _listening = listen(|signal| {
+        if let Signal::Logged(level, message, ..) = signal
             && level == "WARN"
             && message.starts_with("locks are not exclusive here")
             && message.contains("a crash may undo")

@@ -24,8 +24,8 @@ mod waiting {
     use super::*;
 
     cases_for! { Redis, alone,
-        waiting::who_waits_behind_the_living_asks_for_nothing,
+        waiting::a_waiter_behind_a_live_session_sends_no_requests,
         waiting::requests_of_a_handover_are_counted,
-        waiting::a_client_is_told_once_of_a_release,
+        waiting::a_release_notifies_a_client_once,
     }
 }

@@ -13,7 +13,7 @@ use crate::common::{
 
 cases_of! { Redis, &redis_tls_url(),
     encrypted::a_lock_is_held_by_tls,
-    encrypted::what_is_wrong_with_a_certificate_is_told,
+    encrypted::certificate_errors_name_the_cause,
 }
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn what_cannot_be_checked_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_not_let_in_is_told() {
+async fn denied_logins_are_reported_without_credentials() {
     drop(Redis::start().await);
     let nobody = redis_url().replace("app:apppw@", "");
     for builder in [

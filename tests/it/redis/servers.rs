@@ -8,8 +8,8 @@ use tokio::time::sleep;
 
 use crate::{
     common::{
-        SOON, Waiter, close, connect, connected, locked, own::TTL, reason, redis::run, take_turn,
-        throughout, within,
+        SOON, close, connect, connected, contended, locked, locked_at_last, own::TTL, promises,
+        reason, redis::run, release, release_both, take_turn, throughout, within,
     },
     redis::own::Server,
 };
@@ -19,17 +19,14 @@ use crate::{
 async fn a_server_that_is_back_grants_at_once() {
     let server = Server::start().await;
     let client = connected(server.builder().session_ttl(TTL * 5)).await;
-    let guard = client.mutex("a").lock().await.expect("granted");
-    let waiter = Waiter::of(&client, "a");
-    let durability = client.durability().await.expect("told");
-    assert!(durability.exclusive && durability.after_loss == AfterLoss::Waits, "{durability:?}");
+    let (guard, waiter) = contended(&client, &client, "a").await;
+    assert_eq!(promises(&client).await, (true, AfterLoss::Waits));
     server.restart().await;
     let other = server.client().await;
     take_turn(&other, "b").await;
     assert!(other.mutex("a").try_lock().await.expect("an answer").is_none());
     assert!(guard.is_valid() && waiter.waits());
-    guard.unlock().await.expect("released");
-    waiter.served().await;
+    release_both(guard, waiter).await;
     close([client, other]).await;
 }
 
@@ -40,8 +37,7 @@ async fn a_server_that_may_have_forgotten_grants_nothing_for_a_while() {
     const LONG: Duration = Duration::from_secs(6);
     let server = Server::with(&["--appendfsync", "everysec"]).await;
     let client = connect(&server.url(), LONG).await;
-    let durability = client.durability().await.expect("told");
-    assert_eq!(durability.after_loss, AfterLoss::Forgets, "{durability:?}");
+    assert_eq!(promises(&client).await.1, AfterLoss::Forgets);
     let guard = client.mutex("a").lock().await.expect("granted");
     let token = guard.fencing_token();
     // It is on the disk by then.
@@ -56,8 +52,7 @@ async fn a_server_that_may_have_forgotten_grants_nothing_for_a_while() {
     let free = other.mutex("b").lock_timeout(LONG * 3).await.expect("an answer").expect("granted");
     assert!(back.elapsed() > LONG * 8 / 10, "after {:?}", back.elapsed());
     assert!(guard.is_valid(), "it was known");
-    free.unlock().await.expect("released");
-    guard.unlock().await.expect("released");
+    release([free, guard]).await;
     let next = client.mutex("a").lock().await.expect("granted");
     assert!(next.fencing_token() > token);
     next.unlock().await.expect("released");
@@ -80,7 +75,7 @@ async fn scripts_that_the_server_has_forgotten_are_sent_again() {
 
 /// An emptied server is another store: holders are told, and tokens rise all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn holders_are_told_that_everything_was_deleted() {
+async fn holders_are_notified_that_everything_was_deleted() {
     let server = Server::start().await;
     let client = server.client().await;
     let guard = client.mutex("a").lock().await.expect("granted");
@@ -97,7 +92,7 @@ async fn holders_are_told_that_everything_was_deleted() {
 
 /// It looks like one that has lost the last write of the session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn holders_are_told_that_what_was_confirmed_is_not_known() {
+async fn holders_are_notified_of_lost_confirmed_writes() {
     let server = Server::start().await;
     let client = server.client().await;
     let guard = client.mutex("a").lock().await.expect("granted");
@@ -137,14 +132,8 @@ async fn a_replica_is_refused_by_name() {
     let error = client.mutex("a").try_lock().await.expect_err("nothing can be written");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     let _: String = server.ask(cmd("REPLICAOF").arg("NO").arg("ONE")).await;
-    let guard = within(TTL * 4, "it goes on", async {
-        loop {
-            if let Ok(guard) = client.mutex("a").lock().await {
-                return guard;
-            }
-        }
-    });
-    guard.await.unlock().await.expect("released");
+    let guard = within(TTL * 4, "it goes on", locked_at_last(&client.mutex("a"))).await;
+    guard.unlock().await.expect("released");
     client.close().await.expect("closed");
 }
 

@@ -115,7 +115,7 @@ async fn what_was_written_unheard_is_given_back() {
 /// what a client that is gone had asked of one node alone; it is asked first where several want
 /// the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_node_keeps_blocks_nobody() {
+async fn a_key_left_on_one_node_blocks_no_client() {
     let nodes = Nodes::start_for(TTL * 5).await;
     // So that a client may keep a lock for that long, however busy the machine is; the nodes must
     // have run as long.

@@ -98,7 +98,7 @@ async fn a_lock_is_held_by_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_wrong_with_a_certificate_is_told() {
+async fn certificate_errors_name_the_cause() {
     let nodes = Secured::start().await;
     let [ca, ..] = certificates();
     let url = nodes.url("redlocks", "");

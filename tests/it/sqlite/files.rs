@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use crate::common::{
     SOON, Waiter,
     cases::versions::Change,
-    clients, close, connected, eventually, locked, queue_of, reason, refused,
+    clients, close, connected, contended, eventually, locked, queue_of, reason, refused,
     sqlite::{Folder, dial, now, url},
     take_turn, within,
 };
@@ -166,8 +166,7 @@ async fn a_file_that_was_replaced_is_lost() {
     other.execute_batch(distlock::sqlite::schema()).expect("made");
     drop(other);
     let client = clients::connect(&folder.url(FILE), Duration::from_secs(30)).await;
-    let guard = client.mutex("a").lock().await.expect("granted");
-    let waiter = Waiter::of(&client, "a");
+    let (guard, waiter) = contended(&client, &client, "a").await;
     queue_of(&client, "a", 2).await;
     for part in ["locks.db-wal", "locks.db-shm"] {
         fs::remove_file(folder.path(part)).expect("deleted");
@@ -188,7 +187,7 @@ async fn a_file_that_was_replaced_is_lost() {
 
 /// One who closes the first file leaves alone what belongs to the new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_lets_go_of_a_replaced_file_leaves_the_new_one_alone() {
+async fn releasing_a_replaced_file_leaves_the_new_one_alone() {
     let folder = Folder::new();
     symlink(".", folder.path("way")).expect("a link");
     let first = connect(&folder.url("way/locks.db")).await;

@@ -1,7 +1,12 @@
 //! SQLite passes every case, and some of its own. Needs no server.
 
 mod files;
+mod power_loss;
 mod processes;
+#[cfg(feature = "traced")]
+mod strace;
+#[cfg(feature = "traced")]
+mod traced;
 mod transactions;
 
 use crate::common::{conformance, sqlite::Sqlite};

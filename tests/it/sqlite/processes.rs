@@ -8,7 +8,7 @@ use rusqlite::TransactionBehavior::Immediate;
 use tokio::process::Command;
 
 use crate::common::{
-    SOON, cases_for, connect, locked,
+    SOON, cases_for, connect, locked, locked_at_last,
     sqlite::{Folder, Sqlite, dial, url},
     take_turn, within,
 };
@@ -76,12 +76,8 @@ async fn client(folder: &Path, ttl: Duration) -> Client {
 
 /// Raises a number that is in a file without any care but the lock.
 async fn count(mutex: &Mutex, folder: &Path) {
-    let guard = loop {
-        // Its session may end on a busy machine.
-        if let Ok(guard) = mutex.lock().await {
-            break guard;
-        }
-    };
+    // Its session may end on a busy machine.
+    let guard = locked_at_last(mutex).await;
     println!("\n{HELD}");
     let (file, new) = (folder.join("count"), folder.join(format!("new-{}", std::process::id())));
     let before = fs::read_to_string(&file).unwrap_or_else(|_| "0 0".into());
@@ -184,7 +180,7 @@ async fn killed_processes_are_succeeded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_who_is_killed_in_its_transaction_leaves_nothing() {
+async fn a_process_killed_in_its_transaction_leaves_nothing() {
     let folder = Folder::new();
     let mut process = in_a_transaction(&folder).await;
     process.kill().await.expect("it was running");
@@ -202,7 +198,7 @@ async fn one_who_is_killed_in_its_transaction_leaves_nothing() {
 /// Nobody else can write then, so no lock is proved: all holders are told in time, and nobody is
 /// let in. Once it is gone, all goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_who_stands_still_in_its_transaction_makes_no_second_holder() {
+async fn a_process_stopped_in_its_transaction_makes_no_second_holder() {
     let folder = Folder::new();
     let client = client(&folder.path(""), TTL).await;
     let guard = client.mutex("other").lock().await.expect("granted");

@@ -10,10 +10,18 @@ use crate::common::{
 
 // `processes.rs` has what becomes of the others while one is under way.
 cases_for! { Sqlite, beside_others,
-    checked::writes_of_one_who_was_stopped_are_refused_though_nobody_came,
+    checked::writes_of_a_stopped_holder_without_successor_are_refused,
     checked::a_session_that_is_over_by_the_clock_does_not_do,
     checked::every_guard_can_be_checked,
     checked::guards_of_other_stores_are_refused_by_name,
+    unlock_sql::commit_releases_the_lock_with_what_was_written,
+    unlock_sql::waiters_of_the_same_client_are_served,
+    unlock_sql::rolled_back_release_is_made_in_the_background,
+    unlock_sql::statement_that_was_never_run_is_made_up_for,
+    unlock_sql::release_that_is_dropped_early_waits_for_the_transaction,
+    unlock_sql::statement_of_an_evicted_holder_affects_no_row,
+    unlock_sql::each_driver_releases,
+    unlock_sql::max_hold_ends_what_a_transaction_does_not_release,
 }
 
 /// A file as distlock makes them: with a WAL.
@@ -40,7 +48,7 @@ impl Database for Own {
 
 database_cases! { Own,
     rows::versions_lose_nothing,
-    rows::the_page_on_row_locks_tells_the_truth,
+    rows::the_page_on_row_locks_is_right,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,8 @@ use distlock_testkit::proxy::Mode;
 use zookeeper_client::{Acl, AuthId, CreateMode, Permission};
 
 use crate::common::{
-    Case, Harness, SOON, eventually, own_cases, release, throughout, within, zookeeper::ZooKeeper,
+    Case, Harness, SOON, eventually, handover, own_cases, release, release_both, throughout,
+    within, zookeeper::ZooKeeper,
 };
 
 /// An operator's `deleteall`.
@@ -41,8 +42,8 @@ async fn make_unwritable(t: &Case<ZooKeeper>, name: &str) {
 }
 
 own_cases! { ZooKeeper, beside_others,
-    numbers_that_come_back_are_told_apart,
-    a_late_release_spares_who_has_its_number,
+    reused_sequence_numbers_are_distinguished,
+    a_late_release_spares_a_later_node_of_the_same_number,
     nodes_are_named_for_the_directory_they_are_in,
     a_number_that_is_taken_is_no_obstacle,
     a_directory_that_cannot_be_written_to_serves,
@@ -54,7 +55,7 @@ mod cases {
 
     /// The numbers begin again with the directory. What is left of an old guard, which has the
     /// number that another has now, does not touch the new one.
-    pub(super) async fn numbers_that_come_back_are_told_apart(t: &Case<ZooKeeper>) {
+    pub(super) async fn reused_sequence_numbers_are_distinguished(t: &Case<ZooKeeper>) {
         let (zookeeper, [one, two]) = (&t.store, t.clients().await);
         for warm in [false, true] {
             // A client that knows the directory names its nodes for it.
@@ -69,26 +70,21 @@ mod cases {
             let mut new = two.mutex("again").lock().await.unwrap();
             while number(new.key()) < number(old.key()) {
                 let next = t.enqueue(&two, "again").await;
-                new.unlock().await.unwrap();
-                new = next.granted().await;
+                new = handover(new, next).await;
             }
             assert_eq!(number(new.key()), number(old.key()));
             assert!(new.fencing_token() > old.fencing_token());
             let waiter = t.enqueue(&one, "again").await;
             let _ = old.unlock().await;
-            throughout(Duration::from_millis(500), "the new one holds the lock", async || {
-                new.is_valid() && waiter.waits()
-            })
-            .await;
+            waiter.waits_behind(&new, Duration::from_millis(500)).await;
             assert!(t.keys().await.iter().any(|key| key == new.key()));
-            new.unlock().await.unwrap();
-            waiter.served().await;
+            release_both(new, waiter).await;
         }
     }
 
     /// The same with a release whose reply was lost, and that is repeated when the number is
     /// another's.
-    pub(super) async fn a_late_release_spares_who_has_its_number(t: &Case<ZooKeeper>) {
+    pub(super) async fn a_late_release_spares_a_later_node_of_the_same_number(t: &Case<ZooKeeper>) {
         let proxies = t.proxies().await;
         let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
         let marker = client.mutex("marker").lock().await.unwrap();
@@ -131,8 +127,7 @@ mod cases {
             named += i32::from(is_named(guard.key()).await);
             delete_all(zookeeper, directory_of(guard.key())).await;
             drop(guard);
-            let theirs = two.mutex("renewed").lock().await.unwrap();
-            let waiter = t.enqueue(&one, "renewed").await;
+            let (theirs, waiter) = t.contended(&two, &one, "renewed").await;
             // Its first node, named for the old one, is no place.
             eventually(SOON, "it is named for the new one", async || {
                 let keys = t.keys().await;
@@ -140,8 +135,7 @@ mod cases {
                 matches!((others.next(), others.next()), (Some(key), None) if is_named(key).await)
             })
             .await;
-            theirs.unlock().await.unwrap();
-            waiter.served().await;
+            release_both(theirs, waiter).await;
         }
         assert!(named > 10, "{named} of 20 knew the directory");
     }
@@ -149,8 +143,7 @@ mod cases {
     /// A node that somebody has made by hand has the next number.
     pub(super) async fn a_number_that_is_taken_is_no_obstacle(t: &Case<ZooKeeper>) {
         let (zookeeper, client) = (&t.store, t.client().await);
-        let marker = client.mutex("taken").lock().await.unwrap();
-        let second = t.enqueue(&client, "taken").await;
+        let (marker, second) = t.contended(&client, &client, "taken").await;
         let directory = directory_of(&second.key).to_owned();
         let next: u32 = number(&second.key).parse::<u32>().unwrap() + 1;
         // Making it takes one number more.
@@ -160,8 +153,7 @@ mod cases {
         let third = t.enqueue(&client, "taken").await;
         assert_eq!(directory_of(&third.key), directory);
         assert_eq!(number(&third.key), number(&theirs));
-        marker.unlock().await.unwrap();
-        second.served().await;
+        release_both(marker, second).await;
         third
             .waits_throughout(Duration::from_millis(200), "who has the same number goes first")
             .await;
@@ -174,10 +166,7 @@ mod cases {
         let [one, two] = t.clients().await;
         make_unwritable(t, "unwritten").await;
         let guard = one.mutex("unwritten").lock().await.unwrap();
-        let mut waiters = Vec::new();
-        for client in [&two, &one, &two] {
-            waiters.push(t.enqueue(client, "unwritten").await);
-        }
+        let waiters = t.enqueue_all([&two, &one, &two], "unwritten").await;
         assert!(two.mutex("unwritten").try_lock().await.unwrap().is_none());
         throughout(Duration::from_millis(200), "they wait", async || waiters[0].waits()).await;
         guard.unlock().await.unwrap();
@@ -199,8 +188,7 @@ mod cases {
             t.keys().await.len() == 3 && waiter.waits()
         })
         .await;
-        guard.unlock().await.unwrap();
-        waiter.served().await;
+        release_both(guard, waiter).await;
         proxies.set(&Mode::Pass);
         within(SOON, "it is released", marker.unlock()).await.unwrap();
     }

@@ -7,8 +7,8 @@ use distlock_testkit::proxy::Mode;
 use zookeeper_client::CreateMode;
 
 use crate::common::{
-    Case, Harness, SOON, Waiter, cases::strangers, eventually, own_cases, take_turn, within,
-    zookeeper::ZooKeeper,
+    Case, Harness, SOON, Waiter, cases::strangers, eventually, own_cases, release_both, take_turn,
+    within, zookeeper::ZooKeeper,
 };
 
 /// Joins a queue as another library's client would, and gives its node.
@@ -35,7 +35,7 @@ own_cases! { ZooKeeper, beside_others,
     a_directory_that_vanishes_is_made_again,
     curator_and_kazoo_are_seen_in_the_queue,
     strangers_are_not_shared_with,
-    a_node_written_over_before_its_owner_knows_it_is_nobodys,
+    a_node_written_over_before_its_owner_knows_it_is_removed,
 }
 
 mod cases {
@@ -131,8 +131,7 @@ mod cases {
         let waiter = t.enqueue(&client, "junk").await;
         zookeeper.make(&format!("{directory}/between"), b"", CreateMode::Persistent).await;
         waiter.waits_throughout(Duration::from_millis(300), "the waiter waits").await;
-        guard.unlock().await.unwrap();
-        waiter.served().await;
+        release_both(guard, waiter).await;
         raw.delete(&format!("{directory}/junk/lock-0000000000"), None).await.unwrap();
         for name in names.iter().chain(&["between"]) {
             raw.delete(&format!("{directory}/{name}"), None)
@@ -233,7 +232,7 @@ mod cases {
 
     /// An operator writes over a node whose creation was not answered: its owner cannot know it
     /// again, and all others would stand behind it for as long as the session lives.
-    pub(super) async fn a_node_written_over_before_its_owner_knows_it_is_nobodys(
+    pub(super) async fn a_node_written_over_before_its_owner_knows_it_is_removed(
         t: &Case<ZooKeeper>,
     ) {
         let (zookeeper, proxies) = (&t.store, t.proxies().await);

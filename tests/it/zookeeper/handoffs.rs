@@ -6,7 +6,8 @@ use distlock_testkit::proxy::{Mode, Proxy};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::common::{
-    Case, Harness, SOON, alone, eventually, own_cases, throughout, within, zookeeper::ZooKeeper,
+    Case, Harness, SOON, Sessions, alone, eventually, own_cases, release, release_both, throughout,
+    within, zookeeper::ZooKeeper,
 };
 
 /// A connection is lost when many are about to join: those in doubt find their nodes, at one search
@@ -23,8 +24,7 @@ async fn hundreds_in_doubt_find_their_places() {
         let (client, second) = (t.connect(builder.clone()).await, t.connect(builder).await);
         let other = t.client().await;
         let marker = client.mutex("marker").lock().await.unwrap();
-        let guard = other.mutex("doubt").lock().await.unwrap();
-        let first = t.enqueue(&client, "doubt").await;
+        let (guard, first) = t.contended(&other, &client, "doubt").await;
         let packets = || proxies.all.iter().map(Proxy::packets).sum::<usize>();
         let before = packets();
         proxies.set(&Mode::BlackholeToClient);
@@ -42,8 +42,7 @@ async fn hundreds_in_doubt_find_their_places() {
         let replies = packets() - before;
         println!("{replies} replies to find {WAITERS} nodes");
         assert!(replies < WAITERS * 8, "{replies} replies");
-        guard.unlock().await.unwrap();
-        first.served().await;
+        release_both(guard, first).await;
         within(SOON * 2, "each has its turn", waiters.join_all()).await;
         marker.unlock().await.unwrap();
     })
@@ -152,8 +151,7 @@ mod cases {
                 throughout(Duration::from_millis(300), "Curator's has its turn", nobody).await;
                 zookeeper.delete_key(&theirs).await;
             }
-            behind.served().await;
-            last.served().await;
+            release([behind, last]).await;
         }
     }
 
@@ -168,8 +166,7 @@ mod cases {
             // A directory that was removed meanwhile would cost a client that knew it a second
             // attempt.
             let name = &format!("written-{round}");
-            let guard = one.mutex(name).lock().await.unwrap();
-            let second = t.enqueue(&two, name).await;
+            let (guard, second) = t.contended(&one, &two, name).await;
             let third = t.enqueue(&three, name).await;
             for key in [guard.key(), &second.key, &third.key] {
                 zookeeper.client().set_data(key, b"a note", None).await.unwrap();
@@ -181,12 +178,8 @@ mod cases {
             zookeeper.client().set_data(&key, b"another", None).await.unwrap();
             second.cancel();
             eventually(SOON, "it is gone", async || !t.keys().await.contains(&key)).await;
-            throughout(Duration::from_millis(200), "there is a holder", async || {
-                guard.is_valid() && third.waits()
-            })
-            .await;
-            guard.unlock().await.unwrap();
-            third.served().await;
+            third.waits_behind(&guard, Duration::from_millis(200)).await;
+            release_both(guard, third).await;
         }
         proxies.set(&Mode::Pass);
     }

@@ -1,25 +1,30 @@
 //! Requests that a server gets when their client has long given them up.
 
 use std::{
+    net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
+use distlock::Client;
 use distlock_testkit::{
     framing::Framing,
     proxy::{Mode, Proxy},
 };
-use zookeeper_client::{Acls, CreateMode};
+use zookeeper_client::{self as zk, Acls, CreateMode};
 
 use crate::{
     common::{
-        Case, Harness, Members, SOON, eventually, own_cases, throughout,
+        Case, Members, SOON, Sessions, eventually, own_cases, release, throughout,
         zookeeper::{ZooKeeper, exchange, take_over},
     },
     zookeeper::forger::{Forger, Packet},
 };
 
-own_cases! { ZooKeeper, beside_others, a_node_created_after_its_release_is_removed }
+own_cases! { ZooKeeper, beside_others,
+    a_node_created_after_its_release_is_removed,
+    a_node_created_after_its_downgrade_is_removed,
+}
 
 /// Kinds of requests (`ZooDefs.OpCode`).
 const CREATING: [i32; 2] = [14, 15];
@@ -39,12 +44,61 @@ mod cases {
     /// again long after the lock was released, together with a request to connect. A network that
     /// comes back delivers both, and makes a former connection the session's once more.
     pub(super) async fn a_node_created_after_its_release_is_removed(t: &Case<ZooKeeper>) {
-        let (zookeeper, other) = (&t.store, t.client().await);
-        // Kept by a node that is nobody's: the server removes an empty one.
-        let directory = format!("{}/late", t.namespace);
-        let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
-        zookeeper.client().mkdir(&directory, &persistent).await.expect("a directory");
+        let (late, other) = (Late::start(t, "late").await, t.client().await);
+        let lock = late.client.mutex("late");
+        late.proxy.set(Mode::SwallowReply);
+        let guard = lock.lock().await.unwrap();
+        let session = t.store.session_of(guard.key()).await;
+        guard.unlock().await.unwrap();
+        late.create(session).await;
+        let next = other.mutex("late").lock_timeout(RECHECK.mul_f64(1.25) + SOON).await.unwrap();
+        let next = next.expect("the late node does not block the lock for long");
+        // The session lives on, and its own later nodes are left alone.
+        next.unlock().await.unwrap();
+        let again = lock.lock().await.unwrap();
+        assert_eq!(t.store.session_of(again.key()).await, session);
+        throughout(RECHECK * 2, "what is held stays", async || again.is_valid()).await;
+        again.unlock().await.unwrap();
+        late.end().await;
+    }
 
+    /// The same while the lock is held by another node, which has the same ticket.
+    pub(super) async fn a_node_created_after_its_downgrade_is_removed(t: &Case<ZooKeeper>) {
+        let (late, other) = (Late::start(t, "late!rw").await, t.client().await);
+        late.proxy.set(Mode::SwallowReply);
+        let writer = late.client.rw_lock("late").write().await.unwrap();
+        let session = t.store.session_of(writer.key()).await;
+        let reader = writer.downgrade().await.unwrap();
+        late.create(session).await;
+        let lock = other.rw_lock("late");
+        let second = lock.read_timeout(RECHECK.mul_f64(1.25) + SOON).await.unwrap();
+        let second = second.expect("the late node does not keep readers out for long");
+        assert!(reader.is_valid());
+        release([reader, second]).await;
+        late.end().await;
+    }
+}
+
+const RECHECK: Duration = Duration::from_secs(2);
+
+/// A client of one server, and copies of its requests to create a node in a queue.
+struct Late {
+    client: Client,
+    proxy: Proxy,
+    server: SocketAddr,
+    directory: String,
+    zookeeper: zk::Client,
+    sent: Arc<Mutex<Vec<Vec<u8>>>>,
+    _forger: Forger,
+}
+
+impl Late {
+    async fn start(t: &Case<ZooKeeper>, queue: &str) -> Self {
+        let zookeeper = t.store.client().clone();
+        // Kept by a node that is nobody's: the server removes an empty one.
+        let directory = format!("{}/{queue}", t.namespace);
+        let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        zookeeper.mkdir(&directory, &persistent).await.expect("a directory");
         let server = t.store.network().1[0];
         let (sent, seen) = (Arc::<Mutex<Vec<Vec<u8>>>>::default(), directory.clone());
         let copies = Arc::clone(&sent);
@@ -55,34 +109,26 @@ mod cases {
         })
         .await;
         let proxy = Proxy::start(forger.address, Framing::Jute).await;
-        let recheck = Duration::from_secs(2);
         let url = format!("zk://{}", proxy.address);
-        let client = t.connect(t.builder_for(&url).recheck_interval(recheck)).await;
-        let lock = client.mutex("late");
-        proxy.set(Mode::SwallowReply);
-        let guard = lock.lock().await.unwrap();
-        let session = t.store.session_of(guard.key()).await;
-        guard.unlock().await.unwrap();
+        let client = t.connect(t.builder_for(&url).recheck_interval(RECHECK)).await;
+        Self { client, proxy, server, directory, zookeeper, sent, _forger: forger }
+    }
+
+    /// The request reaches the server once more.
+    async fn create(&self, session: i64) {
         // The looks soon after the doubt are over.
         tokio::time::sleep(Duration::from_secs(15)).await;
-
-        let request = sent.lock().expect("no panic")[0].clone();
+        let request = self.sent.lock().expect("no panic")[0].clone();
         // The client may be on its way back from the last time, and come in between.
         eventually(SOON, "the server creates the node", async || {
-            let Ok(mut connection) = take_over(server, session).await else { return false };
+            let Ok(mut connection) = take_over(self.server, session).await else { return false };
             let reply = exchange(&mut connection, &request).await;
             reply.is_ok_and(|reply| reply[12..16] == [0; 4])
         })
         .await;
-        let limit = recheck.mul_f64(1.25) + SOON;
-        let next = other.mutex("late").lock_timeout(limit).await.unwrap();
-        let next = next.expect("the late node does not block the lock for long");
-        // The session lives on, and its own later nodes are left alone.
-        next.unlock().await.unwrap();
-        let again = lock.lock().await.unwrap();
-        assert_eq!(t.store.session_of(again.key()).await, session);
-        throughout(recheck * 2, "what is held stays", async || again.is_valid()).await;
-        again.unlock().await.unwrap();
-        zookeeper.client().delete(&directory, None).await.expect("it is empty");
+    }
+
+    async fn end(self) {
+        self.zookeeper.delete(&self.directory, None).await.expect("it is empty");
     }
 }

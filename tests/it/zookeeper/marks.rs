@@ -7,7 +7,9 @@ use distlock_testkit::proxy::Mode;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
-    common::{SOON, beside_others, eventually, throughout, zookeeper::ZooKeeper},
+    common::{
+        SOON, beside_others, eventually, handover, release_both, throughout, zookeeper::ZooKeeper,
+    },
     zookeeper::directories::{delete_all, directory_of, number},
 };
 
@@ -25,8 +27,7 @@ async fn a_mark_of_a_former_directory_grants_nothing() {
         let mut held = one.mutex("former").lock().await.unwrap();
         for client in [&late, &one, &late] {
             let next = t.enqueue(client, "former").await;
-            held.unlock().await.unwrap();
-            held = next.granted().await;
+            held = handover(held, next).await;
         }
         let (former, directory) = (held.key().to_owned(), directory_of(held.key()).to_owned());
         held.unlock().await.unwrap();
@@ -58,8 +59,7 @@ async fn a_mark_of_a_former_directory_grants_nothing() {
             holder.is_valid() && waiter.waits() && stale.waits() && again.waits()
         })
         .await;
-        holder.unlock().await.unwrap();
-        waiter.served().await;
+        release_both(holder, waiter).await;
         // In whichever order they have joined again.
         tokio::join!(stale.served(), again.served());
     })

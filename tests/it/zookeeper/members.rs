@@ -27,8 +27,7 @@ async fn a_holder_on_a_follower_that_is_cut_off_knows_before_its_successor() {
         let holder = t.connect(cut_off).await;
         let other = t.connect(t.builder_for(&format!("zk://{}", others.join(",")))).await;
         let ttl = holder.session_ttl();
-        let guard = holder.mutex("cut").lock().await.unwrap();
-        let waiter = t.enqueue(&other, "cut").await;
+        let (guard, waiter) = t.contended(&holder, &other, "cut").await;
         let cut = Cut::off(name).await;
         let start = Instant::now();
         let loss = loss(guard);

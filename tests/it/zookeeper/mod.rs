@@ -5,6 +5,7 @@ mod directories;
 mod foreign;
 mod forger;
 mod handoffs;
+mod hasty;
 mod late;
 mod marks;
 mod members;

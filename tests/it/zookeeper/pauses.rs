@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use distlock_testkit::{backend::Backend, clock::uptime, proxies::Proxies, proxy::Mode};
+use distlock_testkit::{backend::Backend, deletion::deletion, proxies::Proxies, proxy::Mode};
 use tokio::{task::JoinSet, time::sleep};
-use zookeeper_client::{Client, EventType};
+use zookeeper_client::Client;
 
 use crate::common::{
     Harness, Job, Members, alone,
@@ -70,18 +70,10 @@ async fn sleep_and_lock(job: Job, apart: Duration, proxies: Proxies, watcher: Cl
     sleep(job.ttl + TICK / 2).await;
     let key = process.wake().await;
     proxies.set(&Mode::BlackholeToClient);
-    let deleted = tokio::spawn(async move {
-        loop {
-            let (stat, changes) =
-                watcher.check_and_watch_stat(&key).await.expect("the leader answers");
-            if stat.is_none() || changes.changed().await.event_type == EventType::NodeDeleted {
-                return uptime();
-            }
-        }
-    });
+    let deleted = tokio::spawn(async move { deletion(&watcher, &key).await });
     let valid = process.last_valid().await;
     // With its process its session ends, now or soon.
     drop(process);
-    let deleted = deleted.await.expect("it does not panic");
+    let deleted = deleted.await.expect("it does not panic").expect("the leader answers");
     Duration::from_micros(valid.saturating_sub(deleted))
 }

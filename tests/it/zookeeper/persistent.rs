@@ -7,7 +7,8 @@ use std::time::Duration;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::common::{
-    Case, Harness, SOON, locked, own_cases, release, throughout, within, zookeeper::ZooKeeper,
+    Case, Harness, SOON, locked, own_cases, release, release_both, throughout, within,
+    zookeeper::ZooKeeper,
 };
 
 /// Names that stand ahead of all that join later: Curator's, kazoo's, ours, and ours with a label.
@@ -67,7 +68,7 @@ impl<'a> Junk<'a> {
 own_cases! { ZooKeeper, beside_others,
     a_persistent_node_named_like_a_waiter_holds_no_place,
     a_persistent_node_in_the_place_just_ahead_is_passed_over,
-    junk_that_is_deleted_lets_nobody_in,
+    junk_that_is_deleted_grants_nothing,
     a_waiter_under_the_name_of_junk_is_waited_for,
     junk_neither_reads_nor_writes_nor_has_a_permit,
     a_writer_does_not_wait_for_junk_that_looks_like_one_of_ours,
@@ -124,12 +125,11 @@ mod cases {
         let waiter = t.enqueue(&client, "m").await;
         assert!(waiter.key.ends_with(&format!("-lock-{:010}", next + 2)), "{}", waiter.key);
         waiter.waits_throughout(Duration::from_millis(300), "it waits").await;
-        guard.unlock().await.unwrap();
-        waiter.served().await;
+        release_both(guard, waiter).await;
         junk.delete().await;
     }
 
-    pub(super) async fn junk_that_is_deleted_lets_nobody_in(t: &Case<ZooKeeper>) {
+    pub(super) async fn junk_that_is_deleted_grants_nothing(t: &Case<ZooKeeper>) {
         let [one, two] = t.clients().await;
         let junk = Junk::new(t, "m", &NAMES).await;
         let guard = locked(&one, "m").await;
@@ -151,8 +151,7 @@ mod cases {
             let mut junk = Junk::new(t, "m", &[name]).await;
             let guard = locked(&client, "m").await;
             let before = t.enqueue(&client, "m").await;
-            guard.unlock().await.unwrap();
-            before.served().await;
+            release_both(guard, before).await;
             let node = junk.nodes.pop().expect("the one named like a waiter's");
             t.store.delete_key(&node).await;
             junk.add(name, CreateMode::Ephemeral).await;

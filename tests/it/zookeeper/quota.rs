@@ -5,14 +5,16 @@ use std::time::Duration;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
-    common::{SOON, Waiter, beside_others, eventually, within, zookeeper::ZooKeeper},
+    common::{
+        SOON, Waiter, beside_others, contended, eventually, handover, within, zookeeper::ZooKeeper,
+    },
     zookeeper::own::OwnZooKeeper,
 };
 
 /// Other data of the application's takes all that its quota allows. From then on each change of a
 /// node's length is refused, but no deletion is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_quota_that_is_used_up_keeps_nobody_from_letting_go() {
+async fn a_used_up_quota_prevents_no_release() {
     beside_others::<ZooKeeper>(async |_| {
         let server = OwnZooKeeper::start("-Dzookeeper.enforceQuota=true").await;
         let raw = server.raw().await;
@@ -28,11 +30,9 @@ async fn a_quota_that_is_used_up_keeps_nobody_from_letting_go() {
             eventually(SOON, "they are there", counted).await;
         };
         // A holder that found others when it joined leaves a mark.
-        let first = one.mutex("q").lock().await.unwrap();
-        let second = Waiter::of(&two, "q");
+        let (first, second) = contended(&one, &two, "q").await;
         there_are(2).await;
-        first.unlock().await.unwrap();
-        let second = second.granted().await;
+        let second = handover(first, second).await;
         // It knows of no mark, and passes none on.
         let third = Waiter::of(&three, "q");
         there_are(2).await;

@@ -1,6 +1,6 @@
 //! Rights that are withdrawn while they are in use.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use distlock::{Client, Error, LostReason};
 use distlock_testkit::{backend::Backend, framing::Framing, proxy::Proxy, servers::endpoints};
@@ -8,15 +8,15 @@ use zookeeper_client::{Acl, AuthId, Permission};
 
 use crate::{
     common::{
-        Harness, SOON, Waiter, beside_others, eventually, locked, throughout, within,
-        zookeeper::ZooKeeper,
+        SOON, Sessions, beside_others, close, connected, contended, eventually, locked, throughout,
+        within, zookeeper::ZooKeeper,
     },
-    zookeeper::forger::Forger,
+    zookeeper::{forger::Forger, hasty::Hasty, own::OwnZooKeeper},
 };
 
 /// An operator locks everybody out of a lock's directory, and lets them in again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_locked_out_is_told_and_does_not_rage() {
+async fn a_client_without_rights_is_denied_and_retries_slowly() {
     beside_others::<ZooKeeper>(async |t| {
         let zookeeper = &t.store;
         let builder = || {
@@ -70,7 +70,7 @@ async fn who_is_locked_out_is_told_and_does_not_rage() {
 
 /// The client comes back, and its password is not taken any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_whose_credentials_are_refused_is_told() {
+async fn a_client_whose_credentials_are_refused_is_denied() {
     let url = Backend::ZooKeeper.url();
     let server = endpoints(&url).await[0];
     let forger = Forger::start(server, |mut packet| {
@@ -88,8 +88,7 @@ async fn a_client_whose_credentials_are_refused_is_told() {
     let other = builder(&url).connect().await.unwrap();
     let client = builder(&format!("zk://{}", proxy.address)).connect().await.unwrap();
     let guard = client.mutex("held").lock().await.unwrap();
-    let theirs = other.mutex("awaited").lock().await.unwrap();
-    let waiter = Waiter::of(&client, "awaited");
+    let (theirs, waiter) = contended(&other, &client, "awaited").await;
     waiter.waits_throughout(Duration::from_millis(300), "it waits").await;
     assert!(other.mutex("held").try_lock().await.unwrap().is_none());
 
@@ -110,4 +109,33 @@ async fn a_client_whose_credentials_are_refused_is_told() {
     theirs.unlock().await.unwrap();
     other.close().await.unwrap();
     let _ = client.close().await;
+}
+
+/// Each time: what one server in five does is not left to luck.
+#[tokio::test]
+async fn a_server_that_answers_credentials_first_is_used() {
+    let server = endpoints(&Backend::ZooKeeper.url()).await[0];
+    let hasty = Hasty::start(server).await;
+    knows_its_user(hasty.address).await;
+}
+
+/// Such a server ends a session whose first request comes without credentials.
+#[tokio::test]
+async fn a_server_that_insists_on_credentials_is_used() {
+    let enforced = "-Dzookeeper.enforce.auth.enabled=true -Dzookeeper.enforce.auth.schemes=digest";
+    let server = OwnZooKeeper::start(enforced).await;
+    knows_its_user(server.address).await;
+}
+
+/// One user connects and holds a lock, which another cannot ask for.
+async fn knows_its_user(server: SocketAddr) {
+    let namespace = format!("/t-{:016x}", fastrand::u64(..));
+    let builder = Client::builder(format!("zk://{server}")).namespace(namespace);
+    let client = connected(builder.clone().credentials("app", "apppw")).await;
+    let guard = locked(&client, "a").await;
+    let other = connected(builder.credentials("other", "otherpw")).await;
+    let error = other.mutex("a").try_lock().await.unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+    guard.unlock().await.unwrap();
+    close([client, other]).await;
 }

@@ -15,7 +15,7 @@ use crate::common::{
 cases_of! { ZooKeeper, Backend::ZooKeeper,
     secured::certificates_let_in,
     secured::wrong_certificates_are_refused,
-    secured::garbled_certificates_are_told,
+    secured::garbled_certificates_are_refused_by_name,
 }
 
 /// ZooKeeper takes any user; what counts is who made the nodes.

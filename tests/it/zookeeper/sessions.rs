@@ -15,8 +15,8 @@ use zookeeper_client::CreateMode;
 
 use crate::{
     common::{
-        Case, Harness, Members, SOON, Waiter, eventually, locked, loss, own_cases, precedes_grant,
-        release, throughout, within,
+        Case, Harness, Members, SOON, Sessions, Waiter, eventually, locked, loss, own_cases,
+        precedes_grant, release, release_both, throughout, within,
         zookeeper::{ZooKeeper, four_letters, take_over, watches},
     },
     zookeeper::{
@@ -58,6 +58,13 @@ impl Misheard {
         let before = self.forger.connections();
         self.proxy.hang_up();
         eventually(SOON, "it connects again", async || self.forger.connections() > before).await;
+    }
+}
+
+/// Lets a client that connects again begin another session.
+fn forget_session(mut packet: Packet<'_>) {
+    if packet.is_reconnect() {
+        packet.forget_session();
     }
 }
 
@@ -119,15 +126,9 @@ mod cases {
         t: &Case<ZooKeeper>,
     ) {
         let ttl = t.store.min_ttl() * 2;
-        let misheard = Misheard::connect(t, ttl, |mut packet| {
-            if packet.is_reconnect() {
-                packet.forget_session();
-            }
-        })
-        .await;
+        let misheard = Misheard::connect(t, ttl, forget_session).await;
         let other = t.client().await;
-        let guard = misheard.client.mutex("exchanged").lock().await.unwrap();
-        let waiter = t.enqueue(&other, "exchanged").await;
+        let (guard, waiter) = t.contended(&misheard.client, &other, "exchanged").await;
         misheard.reconnect().await;
         let loss = loss(guard);
         let successor = waiter.result(ttl + t.store.grace() + SOON).await.expect("granted");
@@ -142,15 +143,9 @@ mod cases {
         t: &Case<ZooKeeper>,
     ) {
         let ttl = t.store.min_ttl() * 3;
-        let misheard = Misheard::connect(t, ttl, |mut packet| {
-            if packet.is_reconnect() {
-                packet.forget_session();
-            }
-        })
-        .await;
+        let misheard = Misheard::connect(t, ttl, forget_session).await;
         let other = t.client().await;
-        let guard = other.mutex("exchanged").lock().await.unwrap();
-        let waiter = t.enqueue(&misheard.client, "exchanged").await;
+        let (guard, waiter) = t.contended(&other, &misheard.client, "exchanged").await;
         let session = t.store.session_of(&waiter.key).await;
         // One that has no answer yet may still join in another session.
         eventually(SOON, "it watches the one ahead", async || {
@@ -164,10 +159,7 @@ mod cases {
         let error = waiter.result(SOON).await.expect_err("its session is over");
         assert!(matches!(error, Error::SessionLost { .. }), "{error:?}");
         assert!(second.is_valid() && guard.is_valid());
-        eventually(ttl + t.store.grace(), "its place is given up", async || {
-            t.keys().await.len() == 2
-        })
-        .await;
+        t.keys_within(ttl + t.store.grace(), 2).await;
         release([guard, second]).await;
     }
 
@@ -185,8 +177,7 @@ mod cases {
         })
         .await;
         let other = t.client().await;
-        let guard = misheard.client.mutex("longer").lock().await.unwrap();
-        let waiter = t.enqueue(&other, "longer").await;
+        let (guard, waiter) = t.contended(&misheard.client, &other, "longer").await;
         misheard.reconnect().await;
         throughout(ttl * 2, "the lock is held", async || guard.is_valid()).await;
         misheard.proxy.set(Mode::Blackhole);
@@ -218,8 +209,7 @@ mod cases {
             assert!(guard.is_valid() && waiter.waits());
             drop(thief);
         }
-        guard.unlock().await.unwrap();
-        waiter.served().await;
+        release_both(guard, waiter).await;
     }
 
     /// A write is under way when the session is taken over: it comes too late, and its repetition

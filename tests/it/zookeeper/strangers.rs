@@ -7,7 +7,7 @@ use distlock_testkit::proxy::Mode;
 use tokio::time::sleep;
 
 use crate::common::{
-    Case, SOON, Waiter, beside_others, eventually, throughout, zookeeper::ZooKeeper,
+    Case, SOON, Waiter, beside_others, eventually, release_both, throughout, zookeeper::ZooKeeper,
 };
 
 /// How many locks each of these is tried on, side by side.
@@ -86,8 +86,7 @@ async fn a_written_middle_goes(t: &Case<ZooKeeper>, middle: Middle, way: Duratio
     .await;
     proxies.set(&Mode::Pass);
     for (guard, waiter) in guards.into_iter().zip(waiters) {
-        guard.unlock().await.expect("answered");
-        waiter.served().await;
+        release_both(guard, waiter).await;
     }
 }
 

@@ -7,7 +7,8 @@ use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
     common::{
-        Case, SOON, Waiter, eventually, own_cases, take_turn, throughout, zookeeper::ZooKeeper,
+        Case, SOON, Waiter, eventually, handover, own_cases, release_both, take_turn,
+        zookeeper::ZooKeeper,
     },
     zookeeper::own::OwnZooKeeper,
 };
@@ -30,7 +31,7 @@ async fn worn_out() -> OwnZooKeeper {
 
 own_cases! { ZooKeeper, beside_others,
     names_are_not_given_twice_where_numbers_are,
-    order_holds_where_numbers_tell_none,
+    order_holds_after_sequence_numbers_overflow,
 }
 
 mod cases {
@@ -56,8 +57,7 @@ mod cases {
         let second = Waiter::of(&two, "worn");
         there_are(2).await;
         let first_key = first.key().to_owned();
-        first.unlock().await.unwrap();
-        let second = second.granted().await;
+        let second = handover(first, second).await;
         let third = Waiter::of(&one, "worn");
         there_are(2).await;
         let fourth = Waiter::of(&two, "worn");
@@ -67,17 +67,13 @@ mod cases {
         // A waiter that gives up is no holder that lets go.
         third.cancel();
         there_are(2).await;
-        throughout(Duration::from_secs(1), "one holds the lock", async || {
-            second.is_valid() && fourth.waits()
-        })
-        .await;
-        second.unlock().await.unwrap();
-        fourth.served().await;
+        fourth.waits_behind(&second, Duration::from_secs(1)).await;
+        release_both(second, fourth).await;
         there_are(0).await;
     }
 
     /// Nodes with labels have numbers, too.
-    pub(super) async fn order_holds_where_numbers_tell_none(_: &Case<ZooKeeper>) {
+    pub(super) async fn order_holds_after_sequence_numbers_overflow(_: &Case<ZooKeeper>) {
         let server = worn_out().await;
         let client = server.client("/locks").await;
         let mut held = client.mutex("worn").lock().await.unwrap();
@@ -93,8 +89,7 @@ mod cases {
         }
         for next in waiting {
             let token = held.fencing_token();
-            held.unlock().await.unwrap();
-            held = next.granted().await;
+            held = handover(held, next).await;
             assert!(held.fencing_token() > token);
         }
         held.unlock().await.unwrap();

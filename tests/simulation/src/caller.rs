@@ -9,6 +9,7 @@ use std::{
 };
 
 use crate::{
+    claims::{self, REASON, named},
     client::Client,
     director::CONNECT_TIMEOUT,
     error::{Error, Result},
@@ -17,7 +18,6 @@ use crate::{
     plan::{End, How, Inside, Step, What},
     runtime::clock::{Instant, sleep, timeout},
     scheduler, settings,
-    told::{self, REASON, named},
 };
 
 /// How long a holder waits to be told something.
@@ -125,7 +125,7 @@ impl Calling {
         match taken {
             None => {}
             Some(Ok(Some(guard))) => {
-                told::check_guard(&guard, &step.what, &lonely);
+                claims::check_guard(&guard, &step.what, &lonely);
                 self.hold(guard, count, step).await;
             }
             Some(Ok(None)) => {
@@ -134,7 +134,7 @@ impl Calling {
                 check_busy(step, first);
             }
             Some(Err(error)) => {
-                told::check_error(&error, &step.what, &lonely);
+                claims::check_error(&error, &step.what, &lonely);
                 self.failed(&error, step);
             }
         }
@@ -320,28 +320,28 @@ fn take(client: Client, process: usize, lonely: String, step: &Step) -> Taking {
             client.mutex(named(name)).request_release(REASON).await.map(|_| None)
         }),
         What::Queue(name) => Box::pin(async move {
-            told::check_entries(process, &client.mutex(named(name)).queue().await?, name);
+            claims::check_entries(process, &client.mutex(named(name)).queue().await?, name);
             let holder = client.mutex(named(name)).holder().await?;
-            told::check_entries(process, holder.as_slice(), name);
+            claims::check_entries(process, holder.as_slice(), name);
             Ok(None)
         }),
         What::Leader(name) => Box::pin(async move {
             if let Some(leader) = client.election(named(name)).leader().await? {
-                told::check_leader(&leader, name);
+                claims::check_leader(&leader, name);
             }
             Ok(None)
         }),
         What::WatchQueue(name) => Box::pin(async move {
             let mut watch = client.mutex(named(name)).watch_queue()?;
             while let Ok(Some(entries)) = timeout(SOON, watch.next()).await {
-                told::check_entries(process, &entries, name);
+                claims::check_entries(process, &entries, name);
             }
             Ok(None)
         }),
         What::Observe(name) => Box::pin(async move {
             let mut observe = client.election(named(name)).observe()?;
             while let Ok(Some(leader)) = timeout(SOON, observe.next()).await {
-                told::check_leader(&leader, name);
+                claims::check_leader(&leader, name);
             }
             Ok(None)
         }),

@@ -10,6 +10,7 @@ use std::{
 
 use crate::{
     backend::Entry,
+    claims,
     error::Error,
     history::What,
     holders::{self, Holder, Mode, Valid},
@@ -23,7 +24,7 @@ use crate::{
         semaphore::Permit,
     },
     runtime::clock::sleep,
-    scheduler, told, trace,
+    scheduler, trace,
 };
 
 pub(crate) enum Guard {
@@ -179,7 +180,7 @@ impl Held {
 
     pub(crate) async fn requested(&self) {
         if let (Guard::Lock(_), Some(guard)) = (&*self.guard, self.first()) {
-            told::check_request(&guard.release_requested().await);
+            claims::check_request(&guard.release_requested().await);
             scheduler::with(|world| world.history.coverage.count("release requested"));
         }
     }

@@ -31,6 +31,7 @@ mod telemetry;
 mod args;
 mod attempts;
 mod caller;
+mod claims;
 mod coincidence;
 mod director;
 mod events;
@@ -48,7 +49,6 @@ mod settings;
 mod shrink;
 mod store;
 mod strikes;
-mod told;
 mod trace;
 mod world;
 

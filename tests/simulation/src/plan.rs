@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::{
+    claims,
     menu::{Menu, Tempo},
     server::Contract,
-    told,
 };
 
 /// How long things go wrong at most.
@@ -132,7 +132,7 @@ impl What {
             Self::Election(name) => (name, "!election"),
             _ => return None,
         };
-        Some(format!("/sim/{}{kind}", told::named(*name)))
+        Some(format!("/sim/{}{kind}", claims::named(*name)))
     }
 
     /// Whether it is something to hold.

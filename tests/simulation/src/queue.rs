@@ -6,6 +6,9 @@ pub(crate) mod acquire;
 #[rustfmt::skip]
 #[path = "../../../src/queue/attempt.rs"]
 pub(crate) mod attempt;
+#[rustfmt::skip]
+#[path = "../../../src/queue/deferred_release.rs"]
+pub(crate) mod deferred_release;
 #[path = "evidence.rs"]
 mod evidence;
 #[rustfmt::skip]
@@ -24,6 +27,9 @@ mod lock;
 #[path = "../../../src/queue/mode.rs"]
 pub(crate) mod mode;
 #[rustfmt::skip]
+#[path = "../../../src/queue/pending_release.rs"]
+mod pending_release;
+#[rustfmt::skip]
 #[path = "../../../src/queue/predecessor_watch.rs"]
 mod predecessor_watch;
 #[rustfmt::skip]
@@ -38,6 +44,9 @@ pub(crate) mod release;
 #[rustfmt::skip]
 #[path = "../../../src/queue/snapshot.rs"]
 pub(crate) mod snapshot;
+#[rustfmt::skip]
+#[path = "../../../src/queue/time_limit.rs"]
+mod time_limit;
 #[rustfmt::skip]
 #[path = "../../../src/queue/view.rs"]
 pub(crate) mod view;

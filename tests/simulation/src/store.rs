@@ -333,7 +333,7 @@ impl LockStore for SimulatedStore {
 
 #[async_trait]
 impl Specifics for SimulatedStore {
-    fn tells_releases(&self, ahead: &Entry) -> bool {
+    fn marks_releases(&self, ahead: &Entry) -> bool {
         let name = ahead.key.rsplit('/').next().unwrap_or_default();
         match self.contract {
             Contract::Etcd => ahead.crowded && !name.contains('.'),

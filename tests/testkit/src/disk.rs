@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
-
 use crate::{
     Result,
     docker::{docker, done},
+    retry::retried,
 };
 
 /// How long strace may take until it is attached.
@@ -49,13 +48,10 @@ pub async fn hang(container: &str, log: &str) -> Result<()> {
     let shell = ["--entrypoint=sh", &image, "-c", STRACE, "sh", log];
     docker(&[&run[..], &shell].concat()).await?;
     let attached = "! grep --quiet 'TracerPid:.0$' /proc/1/task/*/status";
-    let start = Instant::now();
-    while let Err(error) = docker(&["exec", container, "sh", "-c", attached]).await {
-        if start.elapsed() > PATIENCE {
-            let said = docker(&["logs", &strace(container)]).await;
-            return Err(format!("strace is not attached: {error}, {said:?}").into());
-        }
-        sleep(Duration::from_millis(50)).await;
+    let look = async || docker(&["exec", container, "sh", "-c", attached]).await;
+    if let Err(error) = retried(PATIENCE, look).await {
+        let said = docker(&["logs", &strace(container)]).await;
+        return Err(format!("strace is not attached: {error}, {said:?}").into());
     }
     Ok(())
 }

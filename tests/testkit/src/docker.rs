@@ -3,12 +3,9 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use tokio::{
-    process::Command,
-    time::{Instant, sleep},
-};
+use tokio::process::Command;
 
-use crate::Result;
+use crate::{Result, retry::retried};
 
 /// The root of the repository.
 pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -142,11 +139,8 @@ impl Outage {
     /// Lets it run again.
     pub async fn end(mut self) {
         // Docker may still be putting the killed process away.
-        let start = Instant::now();
-        while let Err(error) = run(&mut order(self.undo, self.server).into()).await {
-            assert!(start.elapsed() < Duration::from_secs(10), "{error}");
-            sleep(Duration::from_millis(100)).await;
-        }
+        let undo = async || run(&mut order(self.undo, self.server).into()).await;
+        done(retried(Duration::from_secs(10), undo).await);
         self.over = true;
     }
 }
@@ -189,8 +183,8 @@ impl OwnServer {
     pub async fn start(like: &str, run: &[&str], arguments: &[&str]) -> Self {
         let of_the_other = ["inspect", "--format={{.Config.Image}}", &container(like)];
         let image = done(docker(&of_the_other).await);
-        let first = ["run", "--rm", "--detach"];
-        let container = docker(&[&first, run, &[&image], arguments].concat()).await;
+        // Not with --rm, by which a restart now and then removes a container on a busy machine.
+        let container = docker(&[&["run", "--detach"], run, &[&image], arguments].concat()).await;
         Self { container: done(container) }
     }
 
@@ -246,8 +240,8 @@ impl OwnServer {
 
 impl Drop for OwnServer {
     fn drop(&mut self) {
-        let _ =
-            std::process::Command::new("docker").args(["rm", "--force", &self.container]).output();
+        let remove = ["rm", "--force", "--volumes", &self.container];
+        let _ = std::process::Command::new("docker").args(remove).output();
     }
 }
 

@@ -1,4 +1,4 @@
-//! A fleet of worker processes, and all that they say.
+//! A fleet of worker processes, and the events that they report.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Result, child::Child, clock::now, history::Log, line::Line};
+use crate::{Result, child::Child, clock::now, event::Event, history::Log};
 
 /// How long anything may take that is not measured.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Workers by their numbers, and what they have said so far.
+/// Workers by their numbers, and the events so far.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
     /// Of all that were ever started.
@@ -31,28 +31,28 @@ impl Fleet {
         let (number, log) = (self.names.len(), self.log.clone());
         self.names.push(name.to_owned());
         let mut child = Child::start(command)?;
-        let (sender, lines) = unbounded_channel();
+        let (sender, events) = unbounded_channel();
         let reader = child.listen(move |text| {
-            let Some(line) = Line::parse(text) else {
+            let Some(event) = Event::parse(text) else {
                 eprintln!("{text}");
                 return Ok(());
             };
-            log.send_modify(|log| log.push((number, line.clone())));
-            let _ = sender.send(line); // nobody listens to a worker that was dropped
+            log.send_modify(|log| log.push((number, event.clone())));
+            let _ = sender.send(event); // nobody listens to a worker that was dropped
             Ok(())
         });
-        Ok(Worker { number, name: name.to_owned(), child, lines, reader, log: self.log.clone() })
+        Ok(Worker { number, name: name.to_owned(), child, events, reader, log: self.log.clone() })
     }
 
-    /// What was said so far.
+    /// The events so far.
     pub fn log(&self) -> Log {
         self.log.borrow().clone()
     }
 
-    /// Waits until one says this after so many lines of the log: whose number that is, and how many
-    /// lines there are by then.
+    /// Waits until a worker reports this after so many events of the log: its number, and how many
+    /// events there are by then.
     pub async fn next(&self, word: &str, heard: usize) -> Result<(usize, usize)> {
-        let find = |log: &Log| log[heard..].iter().position(|(_, line)| line.word == word);
+        let find = |log: &Log| log[heard..].iter().position(|(_, event)| event.word == word);
         let mut log = self.log.subscribe();
         let said = timeout(PATIENCE, log.wait_for(|log| find(log).is_some())).await;
         let log = said.map_err(|_| format!("no {word} of anybody within {PATIENCE:?}"))??;
@@ -70,7 +70,7 @@ pub struct Worker {
     pub name: String,
     /// Its process.
     pub child: Child,
-    lines: UnboundedReceiver<Line>,
+    events: UnboundedReceiver<Event>,
     reader: JoinHandle<Result<()>>,
     log: watch::Sender<Log>,
 }
@@ -81,19 +81,19 @@ impl Worker {
         Ok(self.child.order(order).await?)
     }
 
-    /// Waits until it says that.
-    pub async fn until(&mut self, word: &str) -> Result<Line> {
+    /// Waits until it reports that.
+    pub async fn until(&mut self, word: &str) -> Result<Event> {
         self.until_one(&[word]).await
     }
 
-    /// Waits until it says one of these.
-    pub async fn until_one(&mut self, words: &[&str]) -> Result<Line> {
+    /// Waits until it reports one of these.
+    pub async fn until_one(&mut self, words: &[&str]) -> Result<Event> {
         let said = words.join(" or ");
         let wait = async {
-            while let Some(line) = self.lines.recv().await {
-                match line.word.as_str() {
-                    word if words.contains(&word) => return Ok(line),
-                    "error" => return Err(format!("{}: {}", self.name, line.rest)),
+            while let Some(event) = self.events.recv().await {
+                match event.word.as_str() {
+                    word if words.contains(&word) => return Ok(event),
+                    "error" => return Err(format!("{}: {}", self.name, event.rest)),
                     _ => {}
                 }
             }
@@ -103,22 +103,23 @@ impl Worker {
         Ok(timeout(PATIENCE, wait).await.map_err(late)??)
     }
 
-    /// Gives it an order, and waits until it says that.
-    pub async fn tell_until(&mut self, order: &str, word: &str) -> Result<Line> {
+    /// Gives it an order, and waits until it reports that.
+    pub async fn tell_until(&mut self, order: &str, word: &str) -> Result<Event> {
         self.tell(order).await?;
         self.until(word).await
     }
 
-    /// How often it has said that.
+    /// How often it has reported that.
     pub fn count(&self, word: &str) -> usize {
-        let said = |(worker, line): &&(usize, Line)| *worker == self.number && line.word == word;
-        self.log.borrow().iter().filter(said).count()
+        let log = self.log.borrow();
+        let own = log.iter().filter(|(worker, _)| *worker == self.number);
+        own.filter(|(_, event)| event.word == word).count()
     }
 
     /// Writes into the log what happened to it then.
     pub fn note(&self, word: &str, at: u64) {
-        let line = Line { at, ..Line::new(word, "") };
-        self.log.send_modify(|log| log.push((self.number, line)));
+        let event = Event { at, ..Event::new(word, "") };
+        self.log.send_modify(|log| log.push((self.number, event)));
     }
 
     /// Kills it without a chance to say anything, which the log tells; when that was begun.
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_that_workers_say_is_in_the_log() {
+    async fn all_events_of_workers_are_in_the_log() {
         let mut fleet = Fleet::default();
         let echo = "while read -r order; do echo \"$order 1 $order\"; done; echo end 2";
         let (mut one, two) =
@@ -167,9 +168,9 @@ mod tests {
         let log = fleet.log();
         let words = |of| {
             let of = log.iter().filter(move |(number, _)| *number == of);
-            of.map(|(_, line)| line.word.as_str()).collect::<Vec<_>>()
+            of.map(|(_, event)| event.word.as_str()).collect::<Vec<_>>()
         };
         assert_eq!((words(0), words(1)), (vec!["grant", "error", "end"], vec!["lost", "killed"]));
-        assert!(log.iter().any(|(_, line)| line.at == killed));
+        assert!(log.iter().any(|(_, event)| event.at == killed));
     }
 }

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_of_redis_are_told_apart() {
+    fn packets_of_redis_are_split() {
         let packets = [
             "+OK\r\n",
             "$-1\r\n",

@@ -2,14 +2,14 @@
 //!
 //! A worker says `grant` after it was granted something, and `release` before it gives that back;
 //! `lost` if it was not valid any more by then; `error`, and what was wrong; `done`, when it has
-//! done what it was told to do.
+//! done what it was started for.
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::line::Line;
+use crate::event::Event;
 
-/// What was said, and by which worker, in the order in which it was read.
-pub type Log = Vec<(usize, Line)>;
+/// The events, and which worker reported each, in the order in which they were read.
+pub type Log = Vec<(usize, Event)>;
 
 /// From when to when somebody held something: from after the grant to before the release.
 #[derive(Clone, Copy, Debug)]
@@ -45,24 +45,24 @@ pub struct History {
 }
 
 impl History {
-    /// Puts together what belongs together. `grant` reads the rest of a grant's line.
+    /// Puts together what belongs together. `grant` reads the rest of a grant's event.
     pub fn read(log: &Log, names: &[String], grant: impl Fn(&str) -> Option<Grant>) -> Self {
         let (mut open, mut killed, mut read) = (BTreeMap::new(), BTreeMap::new(), Self::default());
-        for (worker, line) in log {
-            let (worker, at, name) = (*worker, line.at, &names[*worker]);
-            match (line.word.as_str(), grant(&line.rest)) {
+        for (worker, event) in log {
+            let (worker, at, name) = (*worker, event.at, &names[*worker]);
+            match (event.word.as_str(), grant(&event.rest)) {
                 ("grant", Some(what)) => {
                     let hold = Hold { worker, from: at, to: at, what };
                     if open.insert((worker, what.task), hold).is_some() {
                         read.violations.push(format!("{name} was granted twice what it holds"));
                     }
                 }
-                ("release", _) => match open.remove(&(worker, first_number(&line.rest))) {
+                ("release", _) => match open.remove(&(worker, first_number(&event.rest))) {
                     Some(hold) => read.holds.push(Hold { to: at, ..hold }),
                     None => read.violations.push(format!("{name} released what it did not hold")),
                 },
                 ("killed", _) => drop(killed.insert(worker, at)),
-                ("lost" | "error" | "grant", _) => read.violations.push(format!("{name} {line}")),
+                ("lost" | "error" | "grant", _) => read.violations.push(format!("{name} {event}")),
                 _ => {}
             }
         }
@@ -97,12 +97,13 @@ impl History {
     /// The token of one who holds all the room is above those of all before it, and below all after
     /// it.
     pub fn check_tokens(&mut self, room: u32) {
-        let what = |index: usize| self.holds[index].what;
-        let tokens = (0..self.holds.len()).map(|it| (what(it).token, what(it).room == room));
-        let falling = falling(tokens).into_iter();
-        let told = falling
-            .map(|(late, before)| format!("the token {} came after {before}", what(late).token));
-        self.violations.extend(told.collect::<Vec<_>>());
+        let Self { holds, violations } = self;
+        let what = |index: usize| holds[index].what;
+        let tokens = (0..holds.len()).map(|it| (what(it).token, what(it).room == room));
+        for (late, before) in falling(tokens) {
+            let token = what(late).token;
+            violations.push(format!("the token {token} came after {before}"));
+        }
     }
 }
 
@@ -130,10 +131,12 @@ pub fn falling(tokens: impl IntoIterator<Item = (u64, bool)>) -> Vec<(usize, u64
 
 /// How many grants each of so many workers had when the first was done.
 pub fn shares(log: &Log, workers: usize) -> Vec<usize> {
-    let said = |word| log.iter().filter(move |(_, line)| line.word == word);
-    let done = said("done").map(|(_, line)| line.at).min().unwrap_or(u64::MAX);
+    let events = |word| log.iter().filter(move |(_, event)| event.word == word);
+    let done = events("done").map(|(_, event)| event.at).min().unwrap_or(u64::MAX);
     let mut shares = vec![0; workers];
-    said("grant").filter(|(_, line)| line.at <= done).for_each(|(worker, _)| shares[*worker] += 1);
+    events("grant")
+        .filter(|(_, event)| event.at <= done)
+        .for_each(|(worker, _)| shares[*worker] += 1);
     shares
 }
 
@@ -146,7 +149,7 @@ mod tests {
     use super::*;
 
     fn log(lines: &[(usize, &str)]) -> Log {
-        lines.iter().filter_map(|(worker, line)| Some((*worker, Line::parse(line)?))).collect()
+        lines.iter().filter_map(|(worker, line)| Some((*worker, Event::parse(line)?))).collect()
     }
 
     fn names() -> Vec<String> {

@@ -1,6 +1,6 @@
 //! The stores that are tortured and measured, and what tells them apart.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize, de::IntoDeserializer};
 
@@ -116,11 +116,7 @@ impl From<Backend> for Store {
     }
 }
 
-impl fmt::Display for Store {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
+crate::shown_by_name!(Store);
 
 impl FromStr for Store {
     type Err = String;
@@ -128,6 +124,18 @@ impl FromStr for Store {
     fn from_str(name: &str) -> Result<Self, String> {
         named(name)
     }
+}
+
+/// Shows an enum's value by the name that it has in JSON.
+#[macro_export]
+macro_rules! shown_by_name {
+    ($type:ty) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                serde::Serialize::serialize(self, f)
+            }
+        }
+    };
 }
 
 /// The one of an enum's values that has this name in JSON; the error tells which there are.

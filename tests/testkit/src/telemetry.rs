@@ -1,5 +1,5 @@
-//! Listens to what a library tells through the crates `metrics` and `tracing`, and hands it on as
-//! plain values, in the order in which it is told.
+//! Listens to the signals that a library emits through the crates `metrics` and `tracing`, and
+//! hands them on as plain values, in the order in which they are emitted.
 
 use std::{
     collections::BTreeMap,
@@ -28,9 +28,9 @@ use tracing_subscriber::{
 /// The fields of a span or an event, or the labels of a metric.
 pub type Fields = BTreeMap<String, String>;
 
-/// What is told.
+/// One signal: a change of a metric, a span or an event.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+pub enum Signal {
     /// A counter rose by so much.
     Counted(String, Fields, u64),
     /// A gauge changed by so much.
@@ -50,7 +50,7 @@ pub enum Told {
     Logged(String, String, Fields, Vec<String>),
 }
 
-type Sink = Arc<dyn Fn(Told) + Send + Sync>;
+type Sink = Arc<dyn Fn(Signal) + Send + Sync>;
 
 /// Those who listen, each with a number of its own.
 static SINKS: Mutex<Vec<(u64, Sink)>> = Mutex::new(Vec::new());
@@ -59,10 +59,10 @@ fn sinks() -> MutexGuard<'static, Vec<(u64, Sink)>> {
     SINKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Nothing is locked while a listener is told, which may tell something itself.
-fn tell(told: &Told) {
+/// Nothing is locked while a listener is called, which may emit something itself.
+fn emit(signal: &Signal) {
     let all: Vec<_> = sinks().iter().map(|(_, sink)| Arc::clone(sink)).collect();
-    all.iter().for_each(|sink| sink(told.clone()));
+    all.iter().for_each(|sink| sink(signal.clone()));
 }
 
 /// Somebody who listens until this is dropped.
@@ -83,8 +83,8 @@ impl Drop for Listening {
     }
 }
 
-/// From now on, all that distlock tells in this process goes there. There may be several.
-pub fn listen(sink: impl Fn(Told) + Send + Sync + 'static) -> Listening {
+/// From now on, every signal that distlock emits in this process goes there. There may be several.
+pub fn listen(sink: impl Fn(Signal) + Send + Sync + 'static) -> Listening {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -113,14 +113,14 @@ impl Metric {
         Arc::new(Self { name, labels })
     }
 
-    fn tell<T>(&self, told: fn(String, Fields, T) -> Told, value: T) {
-        tell(&told(self.name.clone(), self.labels.clone(), value));
+    fn emit<T>(&self, signal: fn(String, Fields, T) -> Signal, value: T) {
+        emit(&signal(self.name.clone(), self.labels.clone(), value));
     }
 }
 
 impl CounterFn for Metric {
     fn increment(&self, by: u64) {
-        self.tell(Told::Counted, by);
+        self.emit(Signal::Counted, by);
     }
 
     fn absolute(&self, value: u64) {
@@ -130,28 +130,28 @@ impl CounterFn for Metric {
 
 impl GaugeFn for Metric {
     fn increment(&self, by: f64) {
-        self.tell(Told::Changed, by);
+        self.emit(Signal::Changed, by);
     }
 
     fn decrement(&self, by: f64) {
-        self.tell(Told::Changed, -by);
+        self.emit(Signal::Changed, -by);
     }
 
     fn set(&self, value: f64) {
-        self.tell(Told::Set, value);
+        self.emit(Signal::Set, value);
     }
 }
 
 impl HistogramFn for Metric {
     fn record(&self, value: f64) {
-        self.tell(Told::Measured, value);
+        self.emit(Signal::Measured, value);
     }
 }
 
 impl Ear {
     fn described(&self, kind: &'static str, name: &KeyName, unit: Option<Unit>) {
         let unit = unit.map_or("", |unit| unit.as_str());
-        tell(&Told::Described(kind, name.as_str().to_owned(), unit.to_owned()));
+        emit(&Signal::Described(kind, name.as_str().to_owned(), unit.to_owned()));
     }
 }
 
@@ -206,7 +206,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Eye {
         let mut reading = Reading::default();
         attributes.record(&mut reading);
         let name = attributes.metadata().name().to_owned();
-        tell(&Told::Opened(name, reading.0.clone()));
+        emit(&Signal::Opened(name, reading.0.clone()));
         context.span(id).expect("a span").extensions_mut().insert(reading);
     }
 
@@ -222,12 +222,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Eye {
         let spans = spans.map(|span| span.name().to_owned()).collect();
         let message = reading.0.remove("message").unwrap_or_default();
         let level = event.metadata().level().to_string();
-        tell(&Told::Logged(level, message, reading.0, spans));
+        emit(&Signal::Logged(level, message, reading.0, spans));
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let span = context.span(&id).expect("a span");
         let fields = span.extensions_mut().remove::<Reading>().expect("its fields").0;
-        tell(&Told::Closed(span.name().to_owned(), fields));
+        emit(&Signal::Closed(span.name().to_owned(), fields));
     }
 }

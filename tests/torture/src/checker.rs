@@ -120,6 +120,9 @@ struct Fault {
     to: u64,
     /// One packet was lost and nothing else: who was to be told by it finds out by itself.
     drops: bool,
+    /// The connection stays cut when it ends, until the client gives it up after a TTL at most:
+    /// requests that arrive a minute late have later ones behind them.
+    lingers: bool,
     /// There was no room for anything.
     fills: bool,
 }
@@ -142,7 +145,7 @@ impl History {
 
     /// When one who is to be told of something done then can be told at the latest. One that was
     /// told nothing looks again after 1.25 recheck intervals.
-    fn told_by(&self, worker: &str, done: u64, recheck: u64) -> u64 {
+    fn notice_due(&self, worker: &str, done: u64, recheck: u64) -> u64 {
         let strikes = |fault: &&Fault| {
             fault.target == worker || SERVERS.iter().any(|name| fault.target.starts_with(name))
         };
@@ -150,6 +153,7 @@ impl History {
         faults.sort_by_key(|fault| fault.from);
         let last = |end: u64, fault: &Fault| match fault.from <= end.saturating_add(self.notice) {
             true if fault.drops => end.max(fault.to).max(done.saturating_add(recheck / 4 * 5)),
+            true if fault.lingers => end.max(fault.to.saturating_add(recheck)),
             true => end.max(fault.to),
             false => end,
         };
@@ -301,11 +305,13 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
                 }
             }
             Event::FaultBegan { fault, kind, target } => {
-                let drops = kind == Kind::Drop.to_string();
                 let is = |kinds: [Kind; 2]| kinds.iter().any(|it| it.to_string() == kind);
+                let drops = kind == Kind::Drop.to_string();
+                let lingers = kind == Kind::LateRequests.to_string();
                 let fills = is([Trouble::DiskFull, Trouble::MemoryFull].map(Kind::Database));
                 history.forgot |= is([Deed::Wipe, Deed::Rewind].map(Kind::Servers));
-                history.faults.insert(fault, Fault { target, from: at, to: NEVER, drops, fills });
+                let fault_began = Fault { target, from: at, to: NEVER, drops, lingers, fills };
+                history.faults.insert(fault, fault_began);
                 *report.faults.entry(kind).or_default() += 1;
                 report.faults_total += 1;
             }
@@ -339,7 +345,7 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
         let deleted = history.deleted.get(&place(&grant.key)).into_iter().flatten();
         grant.deleted = deleted
             .map(|(since, done)| {
-                let told = history.told_by(&grant.by, *done, recheck);
+                let told = history.notice_due(&grant.by, *done, recheck);
                 (*since, told.saturating_add(history.notice))
             })
             .collect();

@@ -4,13 +4,14 @@ use std::{
     collections::HashSet,
     net::SocketAddr,
     sync::{Mutex as StdMutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use distlock_testkit::{
     Result, disk,
     docker::{container, docker, script},
     proxies::Proxies,
+    retry::retried,
     servers::{METRICS, ask, resolve},
     store::Store,
 };
@@ -188,29 +189,23 @@ impl Cluster {
 
     /// Keeps the primary away until the others have elected another one, and for a while.
     async fn fail_over(&self, time: Duration) -> Result<()> {
-        let (old, start) = (self.find(Role::Leader).await?, Instant::now());
+        let old = self.find(Role::Leader).await?;
         let deeds = [Deed::Pause, Deed::Kill, Deed::Stop, Deed::Cut];
         let deed = deeds[fastrand::usize(..deeds.len())];
         self.strike(deed, old).await?;
         let database = self.database()?;
         let elected = async || match timeout(PATIENCE, database.elected()).await {
-            Ok(Ok(one)) => one != old,
-            _ => false,
+            Ok(Ok(one)) if one != old => Ok(()),
+            _ => Err(format!("no other primary within {RECOVERY:?} of a {deed:?}").into()),
         };
-        while !elected().await {
-            if start.elapsed() > RECOVERY {
-                return Err(format!("no other primary within {RECOVERY:?} of a {deed:?}").into());
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
+        retried(RECOVERY, elected).await?;
         sleep(time.mul_f64(fastrand::f64())).await;
         self.mend(deed, old).await
     }
 
     /// A server in this role.
     pub(crate) async fn find(&self, role: Role) -> Result<usize> {
-        let start = Instant::now();
-        while start.elapsed() < RECOVERY {
+        let look = async || {
             let mut order: Vec<_> = (0..self.servers.len()).collect();
             fastrand::shuffle(&mut order);
             for server in order {
@@ -218,9 +213,9 @@ impl Cluster {
                     return Ok(server);
                 }
             }
-            sleep(Duration::from_millis(50)).await;
-        }
-        Err(format!("no {role:?} within {RECOVERY:?}").into())
+            Err(format!("no {role:?} within {RECOVERY:?}").into())
+        };
+        retried(RECOVERY, look).await
     }
 
     async fn role(&self, server: usize) -> Option<Role> {
@@ -245,15 +240,10 @@ impl Cluster {
 
     /// Returns when a server serves as a member of the cluster.
     pub(crate) async fn recovered(&self, server: usize) -> Result<()> {
-        let start = Instant::now();
-        while let Err(reason) = self.serves(server).await {
-            if start.elapsed() > RECOVERY {
-                let server = self.service(server);
-                return Err(format!("{server} does not serve within {RECOVERY:?}: {reason}").into());
-            }
-            sleep(Duration::from_millis(50)).await;
-        }
-        Ok(())
+        retried(RECOVERY, async || self.serves(server).await).await.map_err(|reason| {
+            let server = self.service(server);
+            format!("{server} does not serve within {RECOVERY:?}: {reason}").into()
+        })
     }
 
     /// An error that says why not, if it does not.

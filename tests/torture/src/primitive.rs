@@ -1,6 +1,6 @@
 //! What the workers contend for.
 
-use std::{fmt, future::Future, str::FromStr, time::Duration};
+use std::{future::Future, str::FromStr, time::Duration};
 
 use distlock::{AllGuard, Client, Leadership, LockGuard, Permit, ReadGuard, Result, WriteGuard};
 use distlock_testkit::store::named;
@@ -56,11 +56,7 @@ impl Primitive {
     }
 }
 
-impl fmt::Display for Primitive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
+distlock_testkit::shown_by_name!(Primitive);
 
 impl FromStr for Primitive {
     type Err = String;

@@ -1,4 +1,4 @@
-//! What the library tells of itself, written into the history beside what the worker sees.
+//! The signals that the library emits, written into the history beside what the worker sees.
 
 use std::{
     sync::{
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use distlock_testkit::telemetry::{Told, listen};
+use distlock_testkit::telemetry::{Signal, listen};
 use tokio::time::sleep;
 
 use crate::event::{Event, Journal};
@@ -16,7 +16,7 @@ use crate::event::{Event, Journal};
 /// The names by which the checker knows them.
 pub(crate) const GRANTED: &str = "granted";
 pub(crate) const RELEASED: &str = "released";
-/// What follows tells why.
+/// What follows is the reason.
 pub(crate) const LOST: &str = "lost: ";
 pub(crate) const ACQUIRE: &str = "distlock.acquire.duration";
 pub(crate) const HOLD: &str = "distlock.hold.duration";
@@ -28,7 +28,7 @@ pub(crate) const GAUGES: [&str; 4] =
 /// Listens to the library.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// What it has told of that is not over.
+    /// The spans and gauges that are open.
     open: Arc<AtomicI64>,
 }
 
@@ -36,14 +36,14 @@ impl Listener {
     pub(crate) fn start(journal: &Journal) -> Self {
         let open = Arc::<AtomicI64>::default();
         let (journal, count) = (journal.clone(), Arc::clone(&open));
-        listen(move |told| {
-            let change = match &told {
-                Told::Opened(..) => 1,
-                Told::Closed(..) => -1,
-                Told::Changed(name, _, by) if GAUGES.contains(&&**name) => *by as i64,
+        listen(move |signal| {
+            let change = match &signal {
+                Signal::Opened(..) => 1,
+                Signal::Closed(..) => -1,
+                Signal::Changed(name, _, by) if GAUGES.contains(&&**name) => *by as i64,
                 _ => 0,
             };
-            if let Some(event) = event(told) {
+            if let Some(event) = event(signal) {
                 journal.tell(event);
             }
             count.fetch_add(change, SeqCst);
@@ -52,23 +52,23 @@ impl Listener {
         Self { open }
     }
 
-    /// Waits until the end of all that has begun was told.
-    pub(crate) async fn all_told(&self) {
+    /// Waits until the end of all that has begun was emitted.
+    pub(crate) async fn all_ended(&self) {
         while self.open.load(SeqCst) != 0 {
             sleep(Duration::from_millis(1)).await;
         }
     }
 }
 
-fn event(told: Told) -> Option<Event> {
-    match told {
-        Told::Counted(metric, labels, by) => {
+fn event(signal: Signal) -> Option<Event> {
+    match signal {
+        Signal::Counted(metric, labels, by) => {
             Some(Event::Measured { metric, labels, value: by as f64 })
         }
-        Told::Changed(metric, labels, value) | Told::Measured(metric, labels, value) => {
+        Signal::Changed(metric, labels, value) | Signal::Measured(metric, labels, value) => {
             Some(Event::Measured { metric, labels, value })
         }
-        Told::Logged(level, message, fields, _) => Some(Event::Logged { level, message, fields }),
-        Told::Set(..) | Told::Described(..) | Told::Opened(..) | Told::Closed(..) => None,
+        Signal::Logged(level, message, fields, _) => Some(Event::Logged { level, message, fields }),
+        Signal::Set(..) | Signal::Described(..) | Signal::Opened(..) | Signal::Closed(..) => None,
     }
 }

@@ -15,7 +15,7 @@ use std::{
 use distlock::{Client, Error};
 use distlock_testkit::{
     clock::{micros, uptime},
-    line::say,
+    event::report,
     orders::orders_for_life,
     store::Store,
 };
@@ -193,7 +193,7 @@ pub(crate) fn run(arguments: &[String]) {
         let closed = worker.client.close().await;
         assert!(closed.is_ok(), "close: {closed:?}");
         if let Some(listener) = listener {
-            listener.all_told().await;
+            listener.all_ended().await;
         }
     });
 }
@@ -276,8 +276,8 @@ impl Worker {
                 Outcome::Done
             }
             Ok(None) => Outcome::Nothing,
-            Err(error) if error.is_retryable() => Outcome::Refused(told(error)),
-            Err(error) => Outcome::Failed(told(error)),
+            Err(error) if error.is_retryable() => Outcome::Refused(explain(error)),
+            Err(error) => Outcome::Failed(explain(error)),
         };
         let again = manner == Manner::Lock && matches!(outcome, Outcome::Refused(_));
         self.journal.tell_at(returned, Event::Returned { call, outcome });
@@ -327,11 +327,11 @@ fn stop_here() {
 
 /// Tells the coordinator.
 fn tell(word: &str) {
-    say(word, "").expect("the coordinator listens");
+    report(word, "").expect("the coordinator listens");
 }
 
 /// An error with its cause.
-fn told(error: &Error) -> String {
+fn explain(error: &Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),

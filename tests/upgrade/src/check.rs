@@ -35,7 +35,7 @@ pub(crate) fn judge(seen: &Seen, room: u32) -> Verdict {
     let mut history = History::read(&seen.log, &seen.names, grant);
     history.check_room(room, &seen.names);
     history.check_tokens(room);
-    let gave_up = seen.log.iter().filter(|(_, line)| line.word == "gave-up").count();
+    let gave_up = seen.log.iter().filter(|(_, event)| event.word == "gave-up").count();
     let violations = history.violations;
     let mut verdict = Verdict { gave_up, violations, ..Verdict::default() };
     shares(&history.holds, seen, &mut verdict);
@@ -76,15 +76,15 @@ fn shares(holds: &[Hold], seen: &Seen, verdict: &mut Verdict) {
 
 #[cfg(test)]
 mod tests {
-    use distlock_testkit::line::Line;
+    use distlock_testkit::event::Event;
 
     use super::*;
 
     fn judged(lines: &[(usize, String)], room: u32) -> Verdict {
-        let line = |(worker, line): &(usize, String)| (*worker, Line::parse(line).expect(line));
+        let event = |(worker, line): &(usize, String)| (*worker, Event::parse(line).expect(line));
         let names = [0, 1, 2].map(|number| format!("worker {number}")).to_vec();
         let stages = vec![Stage { begin: 0, end: 100, old: 1, new: 1 }];
-        let (log, new) = (lines.iter().map(line).collect(), vec![false, true, true]);
+        let (log, new) = (lines.iter().map(event).collect(), vec![false, true, true]);
         judge(&Seen { log, names, new, stages }, room)
     }
 
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_strangely_is_seen() {
+    fn malformed_messages_are_found() {
         let lines = [&hold(1, 5, 1, 6, 1)[..], &[(0, "grant 1 0 5".to_owned())]].concat();
         assert_eq!(judged(&lines, 1).violations[0], "worker 0 grant 1 0 5");
     }

@@ -1,6 +1,6 @@
 //! The locks, of whichever kind. Only what every version of the library has is used here.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use distlock::{Client, LockGuard, Mutex, Permit, ReadGuard, RwLock, Semaphore, WriteGuard};
 use serde::{Deserialize, Serialize};
@@ -21,11 +21,7 @@ pub(crate) enum Primitive {
     Semaphore,
 }
 
-impl fmt::Display for Primitive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
+distlock_testkit::shown_by_name!(Primitive);
 
 impl Primitive {
     pub(crate) const ALL: [Self; 3] = [Self::Mutex, Self::RwLock, Self::Semaphore];

@@ -6,7 +6,7 @@ use std::{io, time::Duration};
 use distlock::Client;
 use distlock_testkit::{
     Result,
-    line::{Line, say},
+    event::{Event, report},
     orders::orders,
 };
 use tokio::{sync::watch, task::JoinSet, time::sleep};
@@ -62,14 +62,14 @@ async fn contend(lock: Lock, task: usize, mut finishing: watch::Receiver<()>) ->
         let room = lock.draw();
         let taken = tokio::select! {
             // Who waits leaves the queue, wherever it stands.
-            _ = finishing.changed() => return say("gave-up", ""),
+            _ = finishing.changed() => return report("gave-up", ""),
             taken = lock.take(room, manner) => taken,
         };
         match taken {
             Ok(Some(held)) => hold(held, task, room).await?,
-            Ok(None) => say("gave-up", "")?,
+            Ok(None) => report("gave-up", "")?,
             Err(error) => {
-                say("error", error)?;
+                report("error", error)?;
                 sleep(PAUSE).await;
             }
         }
@@ -77,18 +77,18 @@ async fn contend(lock: Lock, task: usize, mut finishing: watch::Receiver<()>) ->
 }
 
 async fn hold(held: Held, task: usize, room: u32) -> io::Result<()> {
-    say("grant", format!("{task} {} {room}", held.token()))?;
+    report("grant", format!("{task} {} {room}", held.token()))?;
     sleep(Duration::from_millis(fastrand::u64(..=HOLD))).await;
     // Its time is read before it is asked whether it is valid: if it is then, it was.
-    let release = Line::new("release", task);
+    let release = Event::new("release", task);
     if !held.is_valid() {
-        say("lost", task)?;
+        report("lost", task)?;
     }
-    release.say()?;
+    release.report()?;
     if fastrand::u32(..4) == 0 {
         drop(held);
     } else if let Err(error) = held.release().await {
-        say("error", error)?;
+        report("error", error)?;
     }
     Ok(())
 }

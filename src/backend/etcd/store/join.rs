@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use etcd_client::TxnOpResponse;
 
-use super::{Counted, EtcdStore, JOIN};
+use super::{EtcdStore, JOIN, counted};
 use crate::{
     backend::{
         Entry, Join, Joined, Joiner, LockStore, Predecessor, Result, SequencePoint, Standing,
@@ -59,9 +59,9 @@ impl EtcdStore {
             // spare it that.
             return self.put(&paths, dir, value, false).await;
         }
-        let joining = Counted::new(&self.joining);
+        let (before, _joining) = counted(&self.joining);
         // All those under way may be for this queue, for all that is known.
-        let mut long = joining.before >= LONG as usize;
+        let mut long = before >= LONG as usize;
         match self.contention.level(dir) {
             Level::Cold => {
                 // Others who come meanwhile will not be alone.

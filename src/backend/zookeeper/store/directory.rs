@@ -149,11 +149,8 @@ impl ZooKeeperStore {
     pub(super) async fn children_now(&self, dir: &str) -> Result<(Vec<String>, Option<i64>)> {
         let client = self.client()?;
         let (sync, list) = (client.sync("/"), client.get_children(dir));
-        match self.synced(sync, list).await? {
-            Ok((children, stat)) => Ok((children, Some(stat.czxid))),
-            Err(zk::Error::NoNode) => Ok((Vec::new(), None)),
-            Err(error) => Err(self.failed("list", error)),
-        }
+        let listed = self.found("list", self.synced(sync, list).await?)?;
+        Ok(listed.map(|(children, stat)| (children, Some(stat.czxid))).unwrap_or_default())
     }
 
     /// Looks at two nodes of one queue, and at the name that the last holder to leave has written

@@ -40,6 +40,7 @@ impl Extras for ZooKeeperStore {
             return Err(StoreError::Fatal { operation: "relabel", source });
         };
         let data = names::data(to.ticket, value);
+        self.renamed.lock().insert(to.ticket);
         self.doubtful().insert(to.ticket);
         let exchanged = self.exchange_once(&entry.key, &key, &data).await?;
         self.identity.gone(&entry.key);
@@ -52,6 +53,8 @@ impl Extras for ZooKeeperStore {
         if let Some(new) = &new {
             self.identity.created(&new.key);
         }
+        // Any other node with this ticket is a stray: see `remove_strays`.
+        self.doubtful().remove(&to.ticket);
         Ok(new)
     }
 
@@ -73,15 +76,12 @@ impl Extras for ZooKeeperStore {
         let client = self.client()?;
         // In one flight, in this order: see `children_now`.
         let (sync, read) = (client.sync("/"), client.get_data(key));
-        match self.synced(sync, read).await? {
-            Ok((data, _)) => Ok(Some(data)),
-            Err(zk::Error::NoNode) => Ok(None),
-            Err(error) => Err(self.failed("get", error)),
-        }
+        let read = self.found("get", self.synced(sync, read).await?)?;
+        Ok(read.map(|(data, _)| data))
     }
 
     async fn queues(&self, namespace: &str) -> Result<Vec<String>> {
-        Ok(self.children_now(namespace).await?.0)
+        self.list_now(namespace).await
     }
 }
 

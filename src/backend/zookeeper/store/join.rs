@@ -67,7 +67,9 @@ impl ZooKeeperStore {
         for _ in 0..ATTEMPTS {
             let tag = match self.tags.get(dir) {
                 Some(czxid) if czxid > 0 && way == Way::Counted && !taken => Tag::Directory(czxid),
-                _ => Tag::Ticket(ticket),
+                // Not of the ticket. An earlier request may yet be served: after an operator has
+                // deleted this one's node, it would create another node of the same name.
+                _ => Tag::random(),
             };
             self.doubtful().insert(ticket);
             let prefix = tag.prefix(dir, queue.label());
@@ -76,7 +78,7 @@ impl ZooKeeperStore {
                     taken |= names::is_worn(&created.key);
                     // Should it fail, the node is there: the next attempt finds it, or the
                     // withdrawal of the ticket.
-                    let joined = self.settle(ticket, created, join).await;
+                    let joined = self.settle(created, join).await;
                     let joined = joined.map_err(StoreError::in_doubt)?;
                     self.doubtful().remove(&ticket);
                     match joined {
@@ -179,12 +181,7 @@ impl ZooKeeperStore {
     }
 
     /// Where the new node stands; `None` if it could not stay there.
-    async fn settle(
-        &self,
-        ticket: Ticket,
-        mut created: Created,
-        join: Join,
-    ) -> Result<Option<Joined>> {
+    async fn settle(&self, mut created: Created, join: Join) -> Result<Option<Joined>> {
         let key = Arc::clone(&created.key);
         // Servers have left that out of a transaction's results
         // (https://issues.apache.org/jira/browse/ZOOKEEPER-4026, -4667).
@@ -202,7 +199,7 @@ impl ZooKeeperStore {
         };
         // Where the numbers are worn out, the tag makes no name unique.
         self.tags.learn(names::split(&key).0, if names::is_worn(&key) { 0 } else { czxid });
-        if !names::is_unique(&key, ticket, czxid) {
+        if !names::is_unique(&key, czxid) {
             // Named for a directory that is no more, or as another node was or will be, and not yet
             // anybody's place.
             self.delete(&key, LeaveRequest::default()).await?;
@@ -249,7 +246,7 @@ impl ZooKeeperStore {
         if !self.identity.owns(&stat) {
             return Ok(None);
         }
-        if !names::is_unique(&key, ticket, directory.czxid) {
+        if !names::is_unique(&key, directory.czxid) {
             self.delete(&key, LeaveRequest::default()).await?;
             return Ok(None);
         }
@@ -284,18 +281,17 @@ mod tests {
         runtime::clock,
     };
 
+    async fn store(server: &Server) -> Arc<ZooKeeperStore> {
+        let backend = server.backend();
+        let client = backend.connect(Duration::from_secs(10)).await.unwrap();
+        ZooKeeperStore::new(&backend, client, clock::now())
+    }
+
     /// Joins on a server that answers so; tells the error, and whether the ticket is kept as one to
     /// look for.
     async fn join(script: impl Fn(i32) -> Answer + Send + Sync + 'static) -> (StoreError, bool) {
         let server = Server::start(script).await;
-        let client = server.backend().connect(Duration::from_secs(10)).await.unwrap();
-        let store = ZooKeeperStore::new(
-            client,
-            clock::now(),
-            zk::Acls::anyone_all().to_vec().into(),
-            Arc::default(),
-            Duration::from_secs(2),
-        );
+        let store = store(&server).await;
         let (queue, ticket) = (Queue::new("/ns", "a").unwrap(), Ticket::random());
         let error =
             store.join(Joiner { queue: &queue, ticket }, b"", Join::Always).await.unwrap_err();
@@ -337,5 +333,31 @@ mod tests {
         let (error, doubtful) = join(|_| Answer::HangUp).await;
         assert!(matches!(error, StoreError::Unknown(_)), "{error:?}");
         assert!(doubtful);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn requests_with_one_ticket_name_their_nodes_differently() {
+        let server = Server::start(|kind| match kind {
+            MULTI => Answer::HangUp,
+            _ => Answer::Nothing,
+        })
+        .await;
+        let store = store(&server).await;
+        let (queue, ticket) = (Queue::new("/ns", "a").unwrap(), Ticket::random());
+        for _ in 0..2 {
+            let joined = store.join(Joiner { queue: &queue, ticket }, b"", Join::Always).await;
+            assert!(matches!(joined, Err(StoreError::Unknown(_))), "{joined:?}");
+        }
+        let requests = server.transactions();
+        let [first, second] = &requests[..] else { panic!("{requests:?}") };
+        let data = names::data(ticket, b"");
+        for request in [first, second] {
+            assert!(request.contains(str::from_utf8(&data).unwrap()), "{request}");
+        }
+        let path = |request: &str| {
+            let (_, rest) = request.split_once("/ns/a/").expect("a node in the queue");
+            rest.split_once("-lock-").expect("a number is to follow").0.to_owned()
+        };
+        assert_ne!(path(first), path(second), "the earlier one may yet be served");
     }
 }

@@ -30,9 +30,8 @@ impl ZooKeeperStore {
             }
             None => LeaveOutcome { existed: false, successor: false, at: self.send(|| ()).0 },
         };
-        if let Some(entry) =
-            leave.entry.filter(|_| !withdrawn.existed && self.doubtful().contains(&ticket))
-        {
+        let renamed = self.renamed.lock().contains(&ticket);
+        if let Some(entry) = leave.entry.filter(|_| !withdrawn.existed && renamed) {
             // Under the name that another label gave it: see `relabel`.
             let (dir, name) = names::split(&entry.key);
             let children = self.list_now(dir).await?;
@@ -45,6 +44,7 @@ impl ZooKeeperStore {
                 self.identity.gone(&key);
             }
         }
+        self.renamed.lock().remove(&ticket);
         self.doubtful().remove(&ticket);
         Ok(withdrawn)
     }

@@ -117,12 +117,9 @@ impl ZooKeeperStore {
         // In one flight, in this order: see `children_now`.
         let sync = OptionFuture::from(ask.fresh.then(|| client.sync("/")));
         let list = client.get_and_watch_children(dir);
-        match self.synced(async { sync.await.unwrap_or(Ok(())) }, list).await? {
-            Ok((children, stat, watcher)) => {
-                return Ok(Some((children, Some(stat.czxid), Some(watch::any(watcher)))));
-            }
-            Err(zk::Error::NoNode) => {}
-            Err(error) => return Err(self.failed("list", error)),
+        let listed = self.synced(async { sync.await.unwrap_or(Ok(())) }, list).await?;
+        if let Some((children, stat, watcher)) = self.found("list", listed)? {
+            return Ok(Some((children, Some(stat.czxid), Some(watch::any(watcher)))));
         }
         let (there, watcher) = self.ask("get", client.check_and_watch_stat(dir)).await?;
         Ok(there.is_none().then(|| (Vec::new(), None, Some(watch::any(watcher)))))

@@ -93,12 +93,8 @@ impl ZooKeeperStore {
         let listed = self.reply_within(self.request_timeout * 2, list).await?;
         let Some(listed) = listed else { return self.listing(dir, Ask::default()).await };
         let (members, notes) = &*listed;
-        Ok(Listing {
-            members: members.clone(),
-            notes: notes.clone(),
-            watch: None,
-            seem_dead: Vec::new(),
-        })
+        let (members, notes) = (members.clone(), notes.clone());
+        Ok(Listing { members, notes, ..Listing::default() })
     }
 }
 
@@ -117,7 +113,6 @@ mod tests {
 
     use futures_util::future::join_all;
     use tokio::task::yield_now;
-    use zookeeper_client as zk;
 
     use super::*;
     use crate::{
@@ -137,14 +132,9 @@ mod tests {
             Answer::Nothing
         })
         .await;
-        let client = server.backend().connect(Duration::from_secs(10)).await.unwrap();
-        let store = ZooKeeperStore::new(
-            client,
-            clock::now(),
-            zk::Acls::anyone_all().to_vec().into(),
-            Arc::default(),
-            Duration::from_secs(2),
-        );
+        let backend = server.backend();
+        let client = backend.connect(Duration::from_secs(10)).await.unwrap();
+        let store = ZooKeeperStore::new(&backend, client, clock::now());
         let mut listing = pin!(join_all((0..10).map(|_| store.listed("/ns/a"))));
         tokio::select! {
             biased;

@@ -16,10 +16,14 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::backend::{remote::Remote, zookeeper::ZooKeeper};
+use crate::{
+    backend::{remote::Remote, zookeeper::ZooKeeper},
+    runtime::mutex::Mutex,
+};
 
 /// Kinds of requests (`ZooDefs.OpCode`).
 pub(crate) const EXISTS: i32 = 3;
+const SYNC: i32 = 9;
 const PING: i32 = 11;
 pub(crate) const GET_CHILDREN2: i32 = 12;
 pub(crate) const MULTI: i32 = 14;
@@ -49,19 +53,29 @@ pub(crate) enum Answer {
     Vanishes,
 }
 
-type Script = dyn Fn(i32) -> Answer + Send + Sync;
+/// The kind of a request, and what becomes of it.
+type Script = dyn Fn(&[u8]) -> (i32, Answer) + Send + Sync;
 
 pub(crate) struct Server {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
+    transactions: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
     pub(crate) async fn start(script: impl Fn(i32) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, connections) = (listener.local_addr().unwrap(), Arc::default());
-        let (script, counted) = (Arc::new(script), Arc::<AtomicUsize>::clone(&connections));
-        let end = Arc::<OnceLock<Answer>>::default();
+        let counted = Arc::<AtomicUsize>::clone(&connections);
+        let transactions = Arc::<Mutex<Vec<String>>>::default();
+        let (end, seen) = (Arc::<OnceLock<Answer>>::default(), Arc::clone(&transactions));
+        let script = Arc::new(move |request: &[u8]| {
+            let kind = i32::from_be_bytes([request[4], request[5], request[6], request[7]]);
+            if kind == MULTI {
+                seen.lock().push(String::from_utf8_lossy(request).into_owned());
+            }
+            (kind, if kind == PING { Answer::Nothing } else { script(kind) })
+        });
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 counted.fetch_add(1, SeqCst);
@@ -69,7 +83,7 @@ impl Server {
                 tokio::spawn(async move { serve(stream, &*script, &end).await });
             }
         });
-        Self { address, connections }
+        Self { address, connections, transactions }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -78,6 +92,11 @@ impl Server {
 
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(SeqCst)
+    }
+
+    /// The transactions that it was asked for, as text.
+    pub(crate) fn transactions(&self) -> Vec<String> {
+        self.transactions.lock().clone()
     }
 
     pub(crate) fn backend(&self) -> ZooKeeper {
@@ -120,11 +139,10 @@ async fn serve(mut stream: TcpStream, script: &Script, end: &OnceLock<Answer>) -
     send(&mut stream, &session).await?;
     loop {
         let request = receive(&mut stream).await?;
-        let kind = i32::from_be_bytes([request[4], request[5], request[6], request[7]]);
-        let answer = if kind == PING { Answer::Nothing } else { script(kind) };
+        let (kind, answer) = script(&request);
         let (error, body) = match answer {
             Answer::Nothing if kind == EXISTS => (0, vec![0; 68]),
-            Answer::Nothing if kind == GET_EPHEMERALS => (0, vec![0; 4]),
+            Answer::Nothing if kind == SYNC || kind == GET_EPHEMERALS => (0, vec![0; 4]),
             Answer::Nothing if kind == GET_CHILDREN2 => (0, vec![0; 72]),
             Answer::Nothing => (0, vec![]),
             Answer::Refused(error) => (error, vec![]),

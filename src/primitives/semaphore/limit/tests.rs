@@ -59,10 +59,10 @@ fn judged(ahead: &[&str], note: Option<&str>, wanted: u32, named: u32) -> String
     let members: Vec<_> = ahead.iter().enumerate().map(member).collect();
     let notes: Vec<Box<str>> = note.into_iter().map(Into::into).collect();
     match (Limited { name: "a", named, wanted }).judge(&members, &notes) {
-        Verdict::In => "in".into(),
-        Verdict::Full => "full".into(),
-        Verdict::Behind(entry) => entry.key.to_string(),
-        Verdict::Refused(error) => error.to_string(),
+        Admission::In => "in".into(),
+        Admission::Full => "full".into(),
+        Admission::Refused(error) => error.to_string(),
+        other => format!("{other:?}"),
     }
 }
 
@@ -134,7 +134,7 @@ fn a_note_replaces_all_that_was_named() {
 }
 
 #[test]
-fn those_who_have_permits_are_told_from_those_who_wait() {
+fn permit_holders_are_no_waiters() {
     let member = |label: &str| Member {
         entry: Entry { key: label.into(), revision: 0, token: 0, crowded: false },
         label: Some(label.into()),

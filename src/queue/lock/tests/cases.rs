@@ -1,5 +1,7 @@
 //! What callers leave behind, and what they are told.
 
+use tokio::task::JoinSet;
+
 use super::*;
 
 /// Waits until no key but `others` is left.
@@ -56,9 +58,25 @@ async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Optio
     assert_eq!(session.deadline.lost_reason(), None, "{what}: the session is lost");
 }
 
-/// Every combination of scripts, ways to wait and moments to leave, all at once.
+/// So many scenes at a time that each keeps its bounds on a busy machine.
+const AT_ONCE: usize = 200;
+
+async fn play_each(scenes: impl IntoIterator<Item = impl Future<Output = ()> + Send + 'static>) {
+    let mut playing = JoinSet::new();
+    for scene in scenes {
+        if playing.len() == AT_ONCE {
+            playing.join_next().await.unwrap().unwrap();
+        }
+        playing.spawn(scene);
+    }
+    while let Some(scene) = playing.join_next().await {
+        scene.unwrap();
+    }
+}
+
+/// Every combination of scripts, ways to wait and moments to leave.
 async fn play_all(enqueue: First) {
-    let mut scenes = tokio::task::JoinSet::new();
+    let mut scenes = Vec::new();
     for standing in ALL {
         for gone in ALL {
             for leave in ALL {
@@ -67,7 +85,7 @@ async fn play_all(enqueue: First) {
                     {
                         let patience = patience.map(Duration::from_millis);
                         for held in [true, false] {
-                            scenes.spawn(play(
+                            scenes.push(play(
                                 [enqueue, standing, gone, leave],
                                 wait,
                                 held,
@@ -79,9 +97,7 @@ async fn play_all(enqueue: First) {
             }
         }
     }
-    while let Some(scene) = scenes.join_next().await {
-        scene.unwrap();
-    }
+    play_each(scenes).await;
 }
 
 #[tokio::test]
@@ -111,18 +127,16 @@ async fn nothing_stays_behind_when_joining_hangs() {
 
 #[tokio::test]
 async fn nothing_stays_behind_when_joining_lands_late() {
-    let mut scenes = tokio::task::JoinSet::new();
+    let mut scenes = Vec::new();
     for wait in [Some(Wait::Forever), Some(Wait::No), None] {
         for patience in [None, Some(0), Some(2), Some(40), Some(100)] {
             for held in [true, false] {
                 let first = [First::LandsLate, First::Answers, First::Answers, First::Answers];
-                scenes.spawn(play(first, wait, held, patience.map(Duration::from_millis)));
+                scenes.push(play(first, wait, held, patience.map(Duration::from_millis)));
             }
         }
     }
-    while let Some(scene) = scenes.join_next().await {
-        scene.unwrap();
-    }
+    play_each(scenes).await;
 }
 
 /// A caller that waits behind these keys, and its own key.
@@ -155,7 +169,7 @@ async fn a_wake_up_is_not_a_grant() {
 }
 
 #[tokio::test]
-async fn a_deleted_waiter_is_told() {
+async fn a_deleted_waiter_is_notified() {
     let script = Script::new([First::Answers; 4]);
     let (_session, caller, own) = wait_behind(&script, &["holder"]).await;
     script.remove(&own);
@@ -255,7 +269,7 @@ async fn a_session_is_not_ended_before_its_margin() {
 /// none is there.
 #[tokio::test]
 async fn nothing_stays_behind_when_joining_several() {
-    let mut scenes = tokio::task::JoinSet::new();
+    let mut scenes = Vec::new();
     for first in [
         First::Answers,
         First::Fails,
@@ -267,14 +281,12 @@ async fn nothing_stays_behind_when_joining_several() {
         for leave in ALL {
             for patience in [0, 2, 8, 1000].map(Duration::from_millis) {
                 for held in [true, false] {
-                    scenes.spawn(join_several(first, leave, patience, held));
+                    scenes.push(join_several(first, leave, patience, held));
                 }
             }
         }
     }
-    while let Some(done) = scenes.join_next().await {
-        done.unwrap();
-    }
+    play_each(scenes).await;
 }
 
 async fn join_several(first: First, leave: First, patience: Duration, held: bool) {

@@ -1,12 +1,19 @@
 //! The library's `runtime`, on shuttle's threads.
 
 #[path = "../../../../src/runtime/carried.rs"]
-mod carried;
-mod executor;
+pub(crate) mod carried;
+pub(crate) mod clock;
+pub(crate) mod executor;
 #[path = "../../../../src/runtime/inline.rs"]
 mod inline;
-mod mutex;
-mod process;
+pub(crate) mod mutex;
+#[path = "../../../../src/runtime/on_drop.rs"]
+mod on_drop;
+#[path = "../../../../src/runtime/pause.rs"]
+mod pause;
+#[path = "../../../simulation/src/runtime/process.rs"]
+pub(crate) mod process;
+pub(crate) mod random;
 mod work;
 
 use shuttle::thread_local;
@@ -15,6 +22,8 @@ pub(crate) use carried::Carried;
 pub(crate) use executor::Executor;
 pub(crate) use inline::Inline;
 pub(crate) use mutex::Mutex;
+pub(crate) use on_drop::OnDrop;
+pub(crate) use pause::{Backoff, Throttle, backoff, jittered, late};
 pub(crate) use work::Runtime;
 
 pub(crate) fn poll<T>(poll: impl FnOnce() -> T) -> T {

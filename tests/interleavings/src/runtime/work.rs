@@ -6,6 +6,7 @@ use super::{
     executor::{AbortHandle, Executor},
     yield_now,
 };
+use crate::error::Result;
 
 /// What can be taken over.
 pub(crate) trait Heavy: Send + Sync {
@@ -18,6 +19,14 @@ pub(crate) struct Runtime(Executor);
 impl Runtime {
     pub(crate) fn is_inherited(&self) -> bool {
         false
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    pub(crate) async fn within<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        work.await
     }
 
     /// Takes it over at some time, unless it is polled just then.

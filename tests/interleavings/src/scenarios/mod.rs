@@ -2,5 +2,15 @@
 //! deadlock, which the scheduler finds.
 
 pub mod carried;
+pub mod deadline;
+pub mod eviction;
 pub mod inline;
+pub mod own_keys;
 mod signal;
+mod store;
+
+use shuttle::thread::JoinHandle;
+
+fn join<T>(thread: JoinHandle<T>) -> T {
+    thread.join().expect("no panic")
+}

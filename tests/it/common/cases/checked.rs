@@ -6,7 +6,7 @@ use distlock::{CheckError, Client, LockGuard, SqlDialect};
 use distlock_testkit::proxy::Mode;
 
 use crate::common::{
-    Case, Elsewhere, Job, SOON, Servers, Waiter, eventually,
+    Case, Elsewhere, Job, SOON, Servers, Sessions, Waiter, eventually,
     process::Process,
     raw::Raw,
     sql::{Sql, written},
@@ -14,7 +14,7 @@ use crate::common::{
 };
 
 /// As one who was stopped and has a successor, but nobody has come.
-pub(crate) async fn writes_of_one_who_was_stopped_are_refused_though_nobody_came(t: &Case) {
+pub(crate) async fn writes_of_a_stopped_holder_without_successor_are_refused(t: &Case) {
     let ttl = t.store.min_ttl();
     let job = Job { writes: 20, ..Job::new(t, "stopped", ttl) };
     let keys: Vec<_> = (0..job.writes).map(|n| job.key(n)).collect();
@@ -114,7 +114,7 @@ pub(crate) async fn a_transaction_that_has_checked_keeps_the_lock_until_it_ends(
 }
 
 /// Though it is still there, as nobody has come who puts it away.
-pub(crate) async fn a_session_that_is_over_by_the_clock_does_not_do(t: &Case) {
+pub(crate) async fn a_session_that_is_over_by_the_clock_does_not_do(t: &Case<dyn Sessions>) {
     let guard = t.client().await.mutex("a").lock().await.expect("granted");
     let check = guard.sql().expect("a check");
     let (begin, sessions) = match check.dialect() {

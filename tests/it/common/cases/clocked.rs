@@ -7,7 +7,7 @@ use distlock_testkit::{docker::set_clock, framing::Framing, proxies::Proxies, pr
 use tokio::time::{Instant, sleep};
 
 use crate::common::{
-    SOON, Waiter, close, connect, connected, eventually,
+    SOON, Waiter, close, connect, connected, contended, eventually,
     own::{Image, Server, TTL},
     take_turn, within,
 };
@@ -86,8 +86,7 @@ impl Settable {
 async fn a_jump_frees_nothing(kind: &'static Kind, by: i64) {
     let server = Settable::start(kind).await;
     let (client, other) = (server.client().await, server.client().await);
-    let guard = client.mutex("a").lock().await.expect("granted");
-    let waiter = Waiter::of(&other, "a");
+    let (guard, waiter) = contended(&client, &other, "a").await;
     sleep(WATCHED).await;
     server.set(by).await;
     let jumped = Instant::now();
@@ -114,7 +113,7 @@ pub(crate) async fn a_clock_that_is_set_back_frees_nothing(kind: &'static Kind) 
 }
 
 /// By the clock, the dead holder would live for an hour.
-pub(crate) async fn a_dead_holder_is_put_away_by_a_clock_that_was_set_back(kind: &'static Kind) {
+pub(crate) async fn a_dead_holder_is_removed_by_a_clock_that_was_set_back(kind: &'static Kind) {
     let server = Settable::start(kind).await;
     let (holder, proxies, guard) = server.holder().await;
     let other = server.client().await;
@@ -137,6 +136,7 @@ pub(crate) async fn newcomer_that_only_tries_takes_the_lock_of_a_dead_holder(kin
     proxies.all[0].set(Mode::Refuse);
     sleep(TTL * 2).await;
     assert!(!guard.is_valid());
+    let first = Instant::now();
     let hurried = server.client().await;
     let began = Instant::now();
     let taken = hurried.mutex("a").lock_timeout(TTL / 3).await.expect("an answer");
@@ -146,7 +146,8 @@ pub(crate) async fn newcomer_that_only_tries_takes_the_lock_of_a_dead_holder(kin
     let began = Instant::now();
     let next = newcomer.mutex("a").try_lock().await.expect("an answer").expect("granted");
     let took = began.elapsed();
-    assert!(took > TTL && took < TTL * 2, "{took:?}");
+    // The other client may have left what it has seen.
+    assert!(first.elapsed() > TTL && took < TTL * 2, "{took:?}");
     let began = Instant::now();
     let busy = server.client().await.mutex("a").try_lock().await.expect("an answer");
     assert!(busy.is_none() && began.elapsed() < TTL / 2, "its holder lives: {:?}", began.elapsed());
@@ -156,7 +157,7 @@ pub(crate) async fn newcomer_that_only_tries_takes_the_lock_of_a_dead_holder(kin
 }
 
 /// It cannot renew its session, and believes in its lock until its deadline.
-pub(crate) async fn a_clock_that_is_set_forward_leaves_one_who_is_cut_off_its_time(
+pub(crate) async fn a_clock_that_is_set_forward_leaves_a_cut_off_holder_its_time(
     kind: &'static Kind,
 ) {
     let server = Settable::start(kind).await;

@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use distlock::{Error, Health, LostReason};
 
-use crate::common::{Case, SOON, eventually, locked, refused, throughout, within};
+use crate::common::{
+    Case, SOON, Sessions, cases::costs::sessions_of, eventually, locked, refused, throughout,
+    within,
+};
 
 pub(crate) async fn close_releases_everything(t: &Case) {
     let [client, other] = t.clients().await;
@@ -12,7 +15,7 @@ pub(crate) async fn close_releases_everything(t: &Case) {
     for name in ["one", "two", "three"] {
         guards.push(client.mutex(name).lock().await.expect("granted"));
     }
-    let session = t.store.session_of(guards[0].key()).await;
+    let session = sessions_of(t, &[guards[0].key()]).await;
     let waiter = t.enqueue(&other, "one").await;
     let clone = client.clone();
     client.close().await.expect("closed");
@@ -20,10 +23,12 @@ pub(crate) async fn close_releases_everything(t: &Case) {
     let keys = t.keys().await;
     assert!(guards.iter().all(|guard| !keys.iter().any(|key| key == guard.key())), "{keys:?}");
     waiter.served().await;
-    eventually(SOON, "the session is over", async || {
-        !t.store.session_exists(session).await || t.store.url().starts_with("memory")
-    })
-    .await;
+    if let Some(store) = t.store.sessions()
+        && !t.store.url().starts_with("memory")
+    {
+        let over = async || !store.session_exists(session[0]).await;
+        eventually(SOON, "the session is over", over).await;
+    }
     for guard in guards {
         assert!(!guard.is_valid());
         assert_eq!(guard.lost().await, LostReason::ClientClosed);
@@ -48,10 +53,7 @@ pub(crate) async fn close_releases_everything(t: &Case) {
 pub(crate) async fn close_ends_waiting(t: &Case) {
     let [holder, client] = t.clients().await;
     let guard = holder.mutex("queue").lock().await.expect("granted");
-    let mut waiters = Vec::new();
-    for _ in 0..3 {
-        waiters.push(t.enqueue(&client, "queue").await);
-    }
+    let waiters = t.enqueue_all([&client; 3], "queue").await;
     client.close().await.expect("closed");
     for waiter in waiters {
         let error = waiter.result(SOON).await.expect_err("the client is closed");
@@ -67,19 +69,19 @@ pub(crate) async fn a_guard_keeps_its_session_alive(t: &Case) {
     let client = t.builder().session_ttl(t.store.min_ttl()).connect().await.expect("connected");
     let ttl = client.session_ttl();
     let guard = client.mutex("alone").lock().await.expect("granted");
-    let session = t.store.session_of(guard.key()).await;
+    let session = sessions_of(t, &[guard.key()]).await;
     drop(client);
     throughout(ttl + ttl / 2, "the guard is valid without a client", async || guard.is_valid())
         .await;
     assert_eq!(t.keys().await, [guard.key()]);
     drop(guard);
-    eventually(Duration::from_secs(2), "the session is over", async || {
-        !t.store.session_exists(session).await
-    })
-    .await;
+    if let Some(store) = t.store.sessions() {
+        let over = async || !store.session_exists(session[0]).await;
+        eventually(Duration::from_secs(2), "the session is over", over).await;
+    }
 }
 
-pub(crate) async fn the_last_clone_ends_the_session(t: &Case) {
+pub(crate) async fn the_last_clone_ends_the_session(t: &Case<dyn Sessions>) {
     let client = t.builder().connect().await.expect("connected");
     let guard = client.mutex("brief").lock().await.expect("granted");
     let session = t.store.session_of(guard.key()).await;
@@ -140,7 +142,7 @@ pub(crate) async fn a_lazy_client_opens_its_session_when_it_is_needed(t: &Case) 
 
 /// A store that cannot grant so little or so much says what it grants instead, and that is what
 /// counts.
-pub(crate) async fn a_ttl_beyond_bounds_is_told_as_granted(t: &Case) {
+pub(crate) async fn a_ttl_beyond_bounds_is_returned_as_granted(t: &Case) {
     const DAY: Duration = Duration::from_secs(24 * 3600);
     for asked in [Duration::from_millis(100), DAY] {
         let client = t.connect(t.builder().session_ttl(asked)).await;
@@ -161,7 +163,7 @@ pub(crate) async fn a_ttl_beyond_bounds_is_told_as_granted(t: &Case) {
     }
 }
 
-pub(crate) async fn the_granted_ttl_is_told(t: &Case) {
+pub(crate) async fn the_granted_ttl_is_returned(t: &Case) {
     for asked in [t.store.min_ttl(), Duration::from_secs(7)] {
         let client = t.connect(t.builder().session_ttl(asked)).await;
         assert_eq!(client.session_ttl(), asked, "every store grants this one as it is");
@@ -173,7 +175,7 @@ pub(crate) async fn the_granted_ttl_is_told(t: &Case) {
 }
 
 /// Only the store's word makes it Ok, however often it is asked for.
-pub(crate) async fn closing_again_tells_the_truth(t: &Case) {
+pub(crate) async fn closing_again_needs_a_confirmation(t: &Case) {
     let link = t.link().await;
     let builder = t.builder_for(&link.url()).connect_timeout(Duration::from_secs(1));
     let client = t.connect(builder.request_timeout(Duration::from_millis(300))).await;

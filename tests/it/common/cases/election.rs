@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{Case, SOON, Waiter, eventually, throughout, within};
+use crate::common::{
+    Case, SOON, Sessions, Waiter, eventually, handover, release_both, throughout, within,
+};
 use distlock::{
     Client, Error, FencingToken, Leader, Leadership, LeadershipHandle, LockGuard, LostReason,
     Observe, Result,
@@ -49,8 +51,7 @@ pub(crate) async fn candidates_lead_one_at_a_time_and_in_order(t: &Case) {
         })
         .await;
         assert!(leader.is_valid());
-        leader.resign().await.expect("resigned");
-        leader = waiting.remove(0).granted().await;
+        leader = handover(leader, waiting.remove(0)).await;
         assert!(leader.fencing_token() > token);
         token = leader.fencing_token();
     }
@@ -62,7 +63,7 @@ pub(crate) async fn candidates_lead_one_at_a_time_and_in_order(t: &Case) {
     t.queue_of(0).await;
 }
 
-pub(crate) async fn the_leader_is_told_with_value_and_token(t: &Case) {
+pub(crate) async fn leader_is_returned_with_value_and_token(t: &Case) {
     let [client, other] = t.clients().await;
     assert_eq!(other.election("e").leader().await.expect("asked"), None);
     let value = b"bytes \0\n\xff of any kind";
@@ -71,8 +72,7 @@ pub(crate) async fn the_leader_is_told_with_value_and_token(t: &Case) {
     let leader = other.election("e").leader().await.expect("asked").expect("there is one");
     assert_eq!((leader.value(), leader.value_str()), (&value[..], None));
     assert_eq!((leader.token(), leader.key()), (leadership.fencing_token(), leadership.key()));
-    leadership.resign().await.expect("resigned");
-    let leadership = second.granted().await;
+    let leadership = handover(leadership, second).await;
     let leader = client.election("e").leader().await.expect("asked").expect("there is one");
     assert_eq!((leader.value_str(), leader.token()), (Some("second"), leadership.fencing_token()));
     leadership.resign().await.expect("resigned");
@@ -97,8 +97,7 @@ pub(crate) async fn a_proclaimed_value_is_seen(t: &Case) {
     one.and(two).expect("proclaimed");
     while next(&mut observe).await.value_str() != Some("two") {}
     nothing_new(&mut observe, Duration::from_millis(300)).await;
-    leadership.resign().await.expect("resigned");
-    waiting.served().await;
+    release_both(leadership, waiting).await;
 }
 
 pub(crate) async fn a_dropped_proclaim_is_completed_or_never_begun(t: &Case) {
@@ -180,8 +179,7 @@ pub(crate) async fn observers_never_go_back(t: &Case) {
     for (n, value) in values.iter().enumerate().skip(1) {
         let next = stand(t, &clients[n % 2], value).await;
         tokens.push(leader.fencing_token());
-        leader.resign().await.expect("resigned");
-        leader = next.granted().await;
+        leader = handover(leader, next).await;
     }
     tokens.push(leader.fencing_token());
     let seen = watching.await.expect("no panic");
@@ -193,7 +191,7 @@ pub(crate) async fn observers_never_go_back(t: &Case) {
     leader.resign().await.expect("resigned");
 }
 
-pub(crate) async fn observers_outlive_their_sessions(t: &Case) {
+pub(crate) async fn observers_outlive_their_sessions(t: &Case<dyn Sessions>) {
     let [client, other] = t.clients().await;
     let mut observe = other.election("e").observe().expect("a good name");
     let leadership = leads(&client, "before").await;
@@ -255,7 +253,7 @@ pub(crate) async fn a_dropped_campaign_leaves_nothing(t: &Case) {
     t.queue_of(0).await;
 }
 
-pub(crate) async fn lost_leadership_is_told(t: &Case) {
+pub(crate) async fn a_leader_that_lost_its_session_is_notified(t: &Case<dyn Sessions>) {
     let [client, other] = t.clients().await;
     let leadership = leads(&client, "0").await;
     let waiting = stand(t, &other, "1").await;
@@ -339,8 +337,7 @@ pub(crate) async fn a_successor_of_a_busy_leader_leads_at_once(t: &Case) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let resigned = Instant::now();
-        leadership.resign().await.expect("released");
-        let next = successor.granted().await;
+        let next = handover(leadership, successor).await;
         best = best.min(resigned.elapsed());
         next.resign().await.expect("released");
     }

@@ -44,7 +44,7 @@ pub(crate) async fn a_lock_is_held_by_tls(url: &str) {
     }
 }
 
-pub(crate) async fn what_is_wrong_with_a_certificate_is_told(url: &str) {
+pub(crate) async fn certificate_errors_name_the_cause(url: &str) {
     a_wrong_certificate_is_named(&Client::builder(url)).await;
 }
 
@@ -66,6 +66,11 @@ pub(crate) async fn what_cannot_be_checked_is_refused_before_anything_is_sent(ur
     let (scheme, _) = url.split_once("://").expect("a scheme");
     let unchecked = Client::builder(format!("{scheme}://192.0.2.1/db")).tls(Tls::new());
     is_misconfigured(unchecked, "tls").await;
+    a_password_in_plain_text_is_refused_before_it_is_sent(url).await;
+}
+
+pub(crate) async fn a_password_in_plain_text_is_refused_before_it_is_sent(url: &str) {
+    let (scheme, _) = url.split_once("://").expect("a scheme");
     let plain = Client::builder(format!("{scheme}://app:s3cret@192.0.2.1/db"));
     is_misconfigured(plain, "credentials").await;
 }
@@ -78,7 +83,7 @@ pub(crate) async fn is_misconfigured(builder: Builder, wrong: &str) {
     assert!(!format!("{error} {error:?}").contains("s3cret"));
 }
 
-pub(crate) async fn who_is_not_let_in_is_told(url: &str) {
+pub(crate) async fn denied_logins_are_reported_without_credentials(url: &str) {
     is_denied(Client::builder(url).credentials("app", "wrong-s3cret")).await;
 }
 

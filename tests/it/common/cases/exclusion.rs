@@ -14,7 +14,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::common::{Case, SOON, locked, release, throughout, within};
+use crate::common::{Case, SOON, handover, locked, release, release_both, within};
 
 /// A resource that shows whether two were at it at once: the count loses an update, or the flag is
 /// found set.
@@ -55,15 +55,10 @@ pub(crate) async fn fifty_contenders_never_overlap(t: &Case) {
 
 pub(crate) async fn waiters_are_granted_in_order(t: &Case) {
     let clients = t.clients::<3>().await;
-    let first = clients[0].mutex("queue").lock().await.expect("granted");
-    let mut waiters = Vec::new();
-    for place in 0..10 {
-        waiters.push(t.enqueue(&clients[place % 3], "queue").await);
-    }
-    let mut holder = first;
+    let mut holder = clients[0].mutex("queue").lock().await.expect("granted");
+    let mut waiters = t.enqueue_all(clients.iter().cycle().take(10), "queue").await;
     while !waiters.is_empty() {
-        holder.unlock().await.expect("released");
-        holder = waiters.remove(0).granted().await;
+        holder = handover(holder, waiters.remove(0)).await;
         assert!(waiters.iter().all(|waiter| waiter.waits()), "somebody was granted out of order");
     }
 }
@@ -72,10 +67,7 @@ pub(crate) async fn waiters_are_granted_in_order(t: &Case) {
 pub(crate) async fn waiters_are_granted_in_order_though_holders_are_lost(t: &Case) {
     let clients = t.clients::<3>().await;
     let mut holder = clients[0].mutex("queue").lock().await.expect("granted");
-    let mut waiters = Vec::new();
-    for place in 0..8 {
-        waiters.push(t.enqueue(&clients[place % 3], "queue").await);
-    }
+    let mut waiters = t.enqueue_all(clients.iter().cycle().take(8), "queue").await;
     let mut lost = Vec::new();
     while !waiters.is_empty() {
         t.store.delete_key(holder.key()).await;
@@ -92,14 +84,9 @@ pub(crate) async fn waiters_are_granted_in_order_though_holders_are_lost(t: &Cas
 
 pub(crate) async fn two_tasks_of_one_client_exclude_each_other(t: &Case) {
     let client = t.client().await;
-    let guard = client.mutex("own").lock().await.expect("granted");
-    let waiter = t.enqueue(&client, "own").await;
-    throughout(Duration::from_millis(200), "the second waits", async || {
-        waiter.waits() && guard.is_valid()
-    })
-    .await;
-    guard.unlock().await.expect("released");
-    waiter.served().await;
+    let (guard, waiter) = t.contended(&client, &client, "own").await;
+    waiter.waits_behind(&guard, Duration::from_millis(200)).await;
+    release_both(guard, waiter).await;
 }
 
 pub(crate) async fn two_namespaces_are_independent(t: &Case) {
@@ -161,8 +148,7 @@ pub(crate) async fn a_write_that_outlives_its_lock_is_refused(t: &Case) {
     let highest = Arc::new(AtomicU64::new(0));
     for in_time in [true, false] {
         let (go, gone) = oneshot::channel::<()>();
-        let guard = one.mutex("write").lock().await.expect("granted");
-        let waiter = t.enqueue(&two, "write").await;
+        let (guard, waiter) = t.contended(&one, &two, "write").await;
         let (token, seen) = (guard.fencing_token().as_u64(), Arc::clone(&highest));
         let write = tokio::spawn(async move {
             gone.await.expect("it arrives at last");

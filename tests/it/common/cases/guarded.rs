@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use distlock::{Error, FencingGate, LockGuard, LostReason, Write};
 
-use crate::common::{Case, Job, SOON, eventually, throughout, within};
+use crate::common::{Case, Job, SOON, Sessions, eventually, throughout, within};
 
 /// What is in the store under these keys.
 async fn data<const N: usize>(t: &Case, keys: &[String; N]) -> [Option<String>; N] {
@@ -59,9 +59,7 @@ pub(crate) async fn deletes_of_what_is_not_there_are_fine(t: &Case) {
         guard.write(&[Write::delete(&keys[0]), Write::delete(&keys[1])]).await.expect("deleted");
         assert_eq!(data(t, &keys).await, [None, None]);
     }
-    for key in &keys {
-        t.store.erase(key).await;
-    }
+    t.erase(&keys).await;
     guard.unlock().await.expect("released");
 }
 
@@ -84,9 +82,7 @@ pub(crate) async fn several_writes_are_applied_together(t: &Case) {
     assert_refused(guard.write(&[Write::put(&keys[1], "2"), Write::delete(&keys[0])]).await);
     assert!(t.store.data(&many[0]).await.is_some() && t.store.data(&many[63]).await.is_some());
     assert_eq!(data(t, &keys).await, [Some("1".to_owned()), None, Some("3".to_owned())]);
-    for key in many.iter().chain(&keys) {
-        t.store.erase(key).await;
-    }
+    t.erase(many.iter().chain(&keys)).await;
 }
 
 /// The store says so, before anything has told the holder.
@@ -117,7 +113,7 @@ pub(crate) async fn a_put_after_the_key_was_deleted_is_refused(t: &Case) {
     guard.unlock().await.expect("released");
 }
 
-pub(crate) async fn a_put_after_the_session_ended_is_refused(t: &Case) {
+pub(crate) async fn a_put_after_the_session_ended_is_refused(t: &Case<dyn Sessions>) {
     let client = t.client().await;
     let keys = [t.data_key("ended")];
     for round in 0..5 {
@@ -134,12 +130,11 @@ pub(crate) async fn a_put_after_the_session_ended_is_refused(t: &Case) {
 }
 
 /// Its own clock refuses, without a store.
-pub(crate) async fn a_put_by_one_who_is_cut_off_ends_in_time(t: &Case) {
+pub(crate) async fn a_put_by_a_holder_that_is_cut_off_ends_in_time(t: &Case) {
     let link = t.link().await;
     let (holder, other) = (t.mortal_client_by(&*link).await, t.client().await);
     let keys = [t.data_key("cut")];
-    let guard = holder.mutex("cut").lock().await.expect("granted");
-    let waiter = t.enqueue(&other, "cut").await;
+    let (guard, waiter) = t.contended(&holder, &other, "cut").await;
     let ttl = holder.session_ttl();
     link.cut_off(&guard);
     let error = within(ttl * 2, "the write returns", guard.put(&keys[0], "old"))

@@ -35,8 +35,7 @@ async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
 
 pub(crate) async fn unlock_lets_the_next_one_in(t: &Case) {
     let [one, two] = t.clients().await;
-    let first = one.mutex("next").lock().await.expect("granted");
-    let waiter = t.enqueue(&two, "next").await;
+    let (first, waiter) = t.contended(&one, &two, "next").await;
     let (key, token) = (first.key().to_owned(), first.fencing_token());
     first.unlock().await.expect("released");
     assert!(!t.keys().await.contains(&key), "unlock() said Ok, so the key is gone");
@@ -56,16 +55,14 @@ pub(crate) async fn a_dropped_guard_releases(t: &Case) {
 
 pub(crate) async fn a_guard_dropped_outside_a_runtime_releases(t: &Case) {
     let [one, two] = t.clients().await;
-    let guard = one.mutex("thread").lock().await.expect("granted");
-    let waiter = t.enqueue(&two, "thread").await;
+    let (guard, waiter) = t.contended(&one, &two, "thread").await;
     on_a_thread(move || drop(guard)).await;
     waiter.served().await;
 }
 
 pub(crate) async fn a_guard_dropped_by_a_panic_releases(t: &Case) {
     let [one, two] = t.clients().await;
-    let guard = one.mutex("panic").lock().await.expect("granted");
-    let waiter = t.enqueue(&two, "panic").await;
+    let (guard, waiter) = t.contended(&one, &two, "panic").await;
     // On a thread of its own: a second panic while unwinding would end the process.
     on_a_thread(move || {
         let work = AssertUnwindSafe(move || {
@@ -81,8 +78,7 @@ pub(crate) async fn a_guard_dropped_by_a_panic_releases(t: &Case) {
 
 pub(crate) async fn a_guard_moves_between_runtimes(t: &Case) {
     let [one, two] = t.clients().await;
-    let guard = one.mutex("moved").lock().await.expect("granted");
-    let waiter = t.enqueue(&two, "moved").await;
+    let (guard, waiter) = t.contended(&one, &two, "moved").await;
     let guard: LockGuard = tokio::spawn(async move { guard }).await.expect("no panic");
     let unlocked: Result<()> = on_a_thread(move || {
         let other = Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -233,7 +229,7 @@ pub(crate) async fn work_is_done_under_a_lock_that_is_then_free(t: &Case) {
     mutex.lock().await.expect("granted").unlock().await.expect("released");
 }
 
-pub(crate) async fn a_client_tells_how_it_is(t: &Case) {
+pub(crate) async fn a_client_returns_its_health(t: &Case) {
     let client = t.client().await;
     assert!(!client.is_closed() && client.ping().await.is_ok());
     let Health::Proved { remaining, .. } = client.health() else {

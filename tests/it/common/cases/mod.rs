@@ -34,6 +34,8 @@ pub(crate) mod strangers;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod tables;
 pub(crate) mod trying;
+// Of stores that are SQL databases alone.
+pub(crate) mod unlock_sql;
 pub(crate) mod unpolled;
 pub(crate) mod versions;
 pub(crate) mod view;

@@ -7,7 +7,7 @@ use std::{
 
 use distlock::{Builder, Client, Error};
 
-use crate::common::{Case, SOON, eventually, release, within};
+use crate::common::{Case, SOON, eventually, locked, release, within};
 
 pub(crate) async fn names_that_begin_alike_are_independent(t: &Case) {
     let clients = t.clients::<2>().await;
@@ -17,10 +17,7 @@ pub(crate) async fn names_that_begin_alike_are_independent(t: &Case) {
     for _ in 0..2 {
         let mut guards = Vec::new();
         for (place, name) in names.into_iter().enumerate() {
-            let lock = clients[place % 2].mutex(name);
-            guards.push(
-                within(SOON, &format!("{name:?} is free"), lock.lock()).await.expect("granted"),
-            );
+            guards.push(locked(&clients[place % 2], name).await);
         }
         assert!(guards.iter().all(|guard| guard.is_valid()));
         release(guards).await;
@@ -155,7 +152,7 @@ pub(crate) async fn bad_options_are_refused_before_anything_is_sent(t: &Case) {
     link.set_reachable(true);
 }
 
-pub(crate) async fn guards_tell_their_name_and_their_key(t: &Case) {
+pub(crate) async fn guards_return_their_name_and_key(t: &Case) {
     let client = t.client().await;
     let mutex = client.mutex("report/7");
     assert_eq!(mutex.name(), "report/7");

@@ -14,8 +14,8 @@ use futures_util::future::join_all;
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::common::{
-    Case, Elsewhere, Job, SOON, Servers, close, connected, eventually, loss, poll, precedes_grant,
-    process::Process, reason, release, take_turn, throughout, within,
+    Case, Elsewhere, Job, SOON, Servers, close, connected, eventually, handover, loss, poll,
+    precedes_grant, process::Process, reason, release, release_both, take_turn, throughout, within,
 };
 
 /// The server has made the key; the client hears nothing but that its connection is gone.
@@ -28,8 +28,7 @@ pub(crate) async fn a_join_whose_reply_is_lost_leaves_one_key(t: &Case<dyn Serve
         let waiter = t.enqueue(&client, "join").await;
         proxies.hang_up();
         proxies.set(&Mode::Pass);
-        ahead.unlock().await.expect("released");
-        let guard = waiter.granted().await;
+        let guard = handover(ahead, waiter).await;
         assert_eq!(t.keys().await, [guard.key()]);
         guard.unlock().await.expect("released");
     }
@@ -51,8 +50,7 @@ pub(crate) async fn a_join_whose_reply_is_late_leaves_one_key(t: &Case<dyn Serve
     })
     .await;
     proxies.set(&Mode::Pass);
-    ahead.unlock().await.expect("released");
-    let guard = waiter.granted().await;
+    let guard = handover(ahead, waiter).await;
     assert_eq!(t.keys().await, [guard.key()]);
     guard.unlock().await.expect("released");
 }
@@ -76,13 +74,14 @@ pub(crate) async fn a_dropped_join_whose_reply_is_lost_leaves_nothing(t: &Case<d
 /// A join that was given up is still on its way when another attempt has the lock and its label was
 /// changed: the key that it puts then has the former label.
 pub(crate) async fn a_join_that_lands_after_a_downgrade_is_taken_back(t: &Case<dyn Servers>) {
-    let proxies = t.proxies().await;
-    let client = t.hasty_client_by(&*proxies).await;
-    let marker = client.mutex("marker").lock().await.expect("granted");
-    // It lands in about every second round; in the others its connection is given up before.
+    // It lands in about every second round; in the others its connection is given up before. Each
+    // round has a session of its own, as one in doubt looks for such keys until it ends.
     let (mut round, mut landed, start) = (0, 0, Instant::now());
     while landed < 2 && start.elapsed() < SOON * 2 {
         round += 1;
+        let proxies = t.proxies().await;
+        let client = t.hasty_client_by(&*proxies).await;
+        let marker = client.mutex("marker").lock().await.expect("granted");
         // Whichever server the first attempt goes to does not hear of it yet.
         let silent =
             proxies.all.iter().find(|proxy| proxy.connections() > 0).expect("it is connected");
@@ -95,18 +94,18 @@ pub(crate) async fn a_join_that_lands_after_a_downgrade_is_taken_back(t: &Case<d
         if poll(Duration::from_millis(500), async || !own().await).await {
             landed += 1;
         }
-        eventually(Duration::from_secs(20), "the reader's key is the only one", own).await;
+        // At the next recheck at the latest: after 20 s, and a quarter of that.
+        eventually(Duration::from_secs(30), "the reader's key is the only one", own).await;
         let second = within(SOON, "readers share", lock.read()).await.expect("granted");
         release([reader, second]).await;
+        marker.unlock().await.expect("released");
     }
-    marker.unlock().await.expect("released");
 }
 
 pub(crate) async fn a_release_whose_reply_is_lost_spares_the_successor(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
-    let guard = client.mutex("release").lock().await.expect("granted");
-    let waiter = t.enqueue(&other, "release").await;
+    let (guard, waiter) = t.contended(&client, &other, "release").await;
     proxies.set(&Mode::SwallowReply);
     // It may say that it does not know; it may not say that the lock was lost.
     match within(SOON, "unlock() returns", guard.unlock()).await {
@@ -128,8 +127,7 @@ async fn cut_one_way(t: &Case<dyn Servers>, mode: Mode) {
     let proxies = t.proxies().await;
     let holder = t.mortal_client_by(&*proxies).await;
     let other = t.client().await;
-    let guard = holder.mutex("one-way").lock().await.expect("granted");
-    let waiter = t.enqueue(&other, "one-way").await;
+    let (guard, waiter) = t.contended(&holder, &other, "one-way").await;
     let ttl = holder.session_ttl();
     proxies.set(&mode);
     let loss = loss(guard);
@@ -243,26 +241,21 @@ pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case<dyn Server
     assert!(grants.load(SeqCst) >= 4, "{grants:?} grants: too few to tell");
     t.heal();
     // Sessions that were lost end by themselves.
-    eventually(t.store.min_ttl() + t.store.grace(), "nothing is left", async || {
-        t.keys().await.is_empty()
-    })
-    .await;
+    t.keys_within(t.store.min_ttl() + t.store.grace(), 0).await;
 }
 
 pub(crate) async fn locks_and_waiters_outlive_their_connections(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     let guard = client.mutex("held").lock().await.expect("granted");
-    let ahead = other.mutex("awaited").lock().await.expect("granted");
-    let waiter = t.enqueue(&client, "awaited").await;
+    let (ahead, waiter) = t.contended(&other, &client, "awaited").await;
     for _ in 0..5 {
         proxies.hang_up();
         sleep(Duration::from_millis(200)).await;
         assert!(guard.is_valid() && waiter.waits());
     }
     assert_eq!(t.keys().await.len(), 2 + usize::from(t.store.queues()));
-    ahead.unlock().await.expect("released");
-    waiter.served().await;
+    release_both(ahead, waiter).await;
     guard.unlock().await.expect("released");
 }
 
@@ -270,8 +263,7 @@ pub(crate) async fn locks_and_waiters_outlive_their_connections(t: &Case<dyn Ser
 pub(crate) async fn what_happens_while_disconnected_is_seen_afterwards(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
-    let guard = other.mutex("seen").lock().await.expect("granted");
-    let waiter = t.enqueue(&client, "seen").await;
+    let (guard, waiter) = t.contended(&other, &client, "seen").await;
     proxies.set(&Mode::Refuse);
     guard.unlock().await.expect("released");
     proxies.set(&Mode::Pass);
@@ -302,14 +294,13 @@ pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case<dyn Server
     let recheck = Duration::from_secs(2);
     let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
     let other = t.client().await;
-    let guard = other.mutex("event").lock().await.expect("granted");
-    let waiter = t.enqueue(&client, "event").await;
+    let (guard, waiter) = t.contended(&other, &client, "event").await;
     // Its watch is there once the server has nothing more to say.
     sleep(Duration::from_millis(500)).await;
     proxies.set(&Mode::Drop(guard.key().as_bytes().into()));
     let released = Instant::now();
     guard.unlock().await.expect("released");
-    if t.store.tells() {
+    if t.store.notifies() {
         waiter.waits_throughout(Duration::from_millis(300), "the event is lost").await;
     }
     let granted = waiter.result(recheck * 2).await.expect("granted");
@@ -319,7 +310,9 @@ pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case<dyn Server
 }
 
 /// The same, and it is a holder that would have been told: an operator has deleted its key.
-pub(crate) async fn a_holder_whose_event_was_lost_is_told_by_the_recheck(t: &Case<dyn Servers>) {
+pub(crate) async fn a_holder_whose_event_was_lost_is_notified_by_the_recheck(
+    t: &Case<dyn Servers>,
+) {
     let proxies = t.proxies().await;
     let recheck = Duration::from_secs(3);
     let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
@@ -338,7 +331,7 @@ pub(crate) async fn a_holder_whose_event_was_lost_is_told_by_the_recheck(t: &Cas
     proxies.set(&Mode::DropOne(guard.key().as_bytes().into()));
     let deleted = Instant::now();
     t.store.delete_key(guard.key()).await;
-    if t.store.tells() {
+    if t.store.notifies() {
         throughout(Duration::from_millis(200), "the event is lost", async || guard.is_valid())
             .await;
     }

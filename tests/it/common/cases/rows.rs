@@ -103,14 +103,26 @@ pub(crate) async fn versions_lose_nothing(database: &impl Database) {
     sql.ask("DROP TABLE account").await;
 }
 
+/// A connection, and what its last statement returned.
+type Done = (Box<Sql>, Result<Reply, Code>);
+
 /// One of those who talk to the database in a block.
 enum Actor {
     Idle(Box<Sql>),
-    Waiting(JoinHandle<(Box<Sql>, Result<Reply, Code>)>),
+    Waiting(JoinHandle<Done>),
 }
 
 impl Actor {
-    async fn goes_on(self) -> (Box<Sql>, Result<Reply, Code>) {
+    /// Begins a statement, which may have to wait.
+    fn begin(self, statement: String) -> JoinHandle<Done> {
+        let mut sql = self.idle();
+        tokio::spawn(async move {
+            let reply = sql.run(&statement).await;
+            (sql, reply)
+        })
+    }
+
+    async fn goes_on(self) -> Done {
         match self {
             Self::Idle(_) => panic!("it waits for nothing"),
             Self::Waiting(task) => within(SOON, "it goes on", task).await.expect("no panic"),
@@ -193,31 +205,18 @@ async fn perform(url: &str, block: &str) {
             }
             ("", _) => actor.goes_on().await,
             (_, "waits") => {
-                let mut sql = actor.idle();
-                let task = tokio::spawn(async move {
-                    let reply = sql.run(&statement).await;
-                    (sql, reply)
-                });
+                let task = actor.begin(statement);
                 let waits = async || !task.is_finished();
                 throughout(Duration::from_millis(300), "it waits", waits).await;
                 actors.insert(name, Actor::Waiting(task));
                 continue;
             }
             (_, deadlocked) if deadlocked.starts_with("deadlock ") => {
-                let mut sql = actor.idle();
-                let task = tokio::spawn(async move {
-                    let reply = sql.run(&statement).await;
-                    (sql, reply)
-                });
-                actors.insert(name, Actor::Waiting(task));
+                actors.insert(name, Actor::Waiting(actor.begin(statement)));
                 deadlock(&mut actors, deadlocked.trim_start_matches("deadlock ")).await;
                 continue;
             }
-            _ => {
-                let mut sql = actor.idle();
-                let reply = within(SOON, "an answer", sql.run(&statement)).await;
-                (sql, reply)
-            }
+            _ => Actor::Waiting(actor.begin(statement)).goes_on().await,
         };
         assert_eq!(said(&reply, outcome), outcome, "{line}");
         actors.insert(name, Actor::Idle(sql));
@@ -229,7 +228,7 @@ async fn perform(url: &str, block: &str) {
 }
 
 /// Each statement of `docs/row-locks.md` that is for this store returns what the page says.
-pub(crate) async fn the_page_on_row_locks_tells_the_truth(database: &impl Database) {
+pub(crate) async fn the_page_on_row_locks_is_right(database: &impl Database) {
     let url = database.url();
     let (store, _) = url.split_once("://").expect("a scheme");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/row-locks.md");

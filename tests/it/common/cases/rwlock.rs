@@ -12,9 +12,9 @@ use distlock::{Client, Error, LockGuard, LostReason, ReadGuard, WriteGuard};
 use tokio::task::JoinSet;
 
 use crate::common::{
-    Case, SOON, Waiter,
+    Case, SOON, Sessions, Waiter,
     cases::costs::{sessions_of, settled},
-    eventually, locked, release, throughout, within,
+    eventually, handover, locked, release, release_both, throughout, within,
 };
 
 async fn reader(t: &Case, client: &Client) -> Waiter<ReadGuard> {
@@ -63,9 +63,8 @@ pub(crate) async fn readers_share_and_writers_do_not(t: &Case) {
     let reader = reader(t, &one).await;
     throughout(Duration::from_millis(200), "they wait", async || another.waits() && reader.waits())
         .await;
-    writer.unlock().await.expect("released");
-    another.granted().await.unlock().await.expect("released");
-    reader.granted().await.unlock().await.expect("released");
+    release_both(writer, another).await;
+    reader.served().await;
 }
 
 pub(crate) async fn readers_and_writers_never_overlap(t: &Case) {
@@ -99,8 +98,7 @@ pub(crate) async fn readers_do_not_pass_a_waiting_writer(t: &Case) {
     let behind = [reader(t, &one).await, reader(t, &two).await];
     let waits = async || writer.waits() && behind.iter().all(Waiter::waits);
     throughout(Duration::from_millis(200), "the readers wait behind the writer", waits).await;
-    first.unlock().await.expect("released");
-    let writer = writer.granted().await;
+    let writer = handover(first, writer).await;
     throughout(Duration::from_millis(200), "the writer is alone", async || {
         behind.iter().all(Waiter::waits)
     })
@@ -162,7 +160,7 @@ pub(crate) async fn a_writer_watches_one_reader_at_a_time(t: &Case) {
     settled(t, &sessions).await;
     // What a server has sent and received is not counted at one instant: a ping in between hides an
     // event for a moment.
-    let least = i64::from(t.store.tells());
+    let least = i64::from(t.store.notifies());
     eventually(SOON, "the next one is told", async || {
         (t.cost(&sessions).await - before).events >= least
     })
@@ -171,7 +169,7 @@ pub(crate) async fn a_writer_watches_one_reader_at_a_time(t: &Case) {
     assert!((least..=2 * least).contains(&spent.events), "{spent:?}: one was told");
     assert!(writer.waits());
     release(readers.into_iter().chain([last])).await;
-    writer.granted().await.unlock().await.expect("released");
+    writer.served().await;
 }
 
 pub(crate) async fn a_downgrade_lets_readers_in_and_no_writer(t: &Case) {
@@ -200,7 +198,7 @@ pub(crate) async fn a_downgrade_lets_readers_in_and_no_writer(t: &Case) {
         assert!(writer.fencing_token() > token, "tokens rise");
         writer.unlock().await.expect("released");
     }
-    far.granted().await.unlock().await.expect("released");
+    far.served().await;
 }
 
 /// What one writes before the downgrade, it reads after it, a thousand times.
@@ -275,8 +273,7 @@ pub(crate) async fn tries_on_a_busy_lock_leave_nothing(t: &Case) {
     assert!(lock.try_write().await.expect("an answer").is_none());
     assert!(lock.write_timeout(Duration::from_millis(100)).await.expect("an answer").is_none());
     let reader = lock.try_read().await.expect("an answer").expect("readers share");
-    reader.unlock().await.expect("released");
-    guard.unlock().await.expect("released");
+    release([reader, guard]).await;
     let guard = lock.try_write().await.expect("an answer").expect("it is free");
     let lock = one.rw_lock("rw");
     assert!(lock.try_read().await.expect("an answer").is_none());
@@ -288,20 +285,22 @@ pub(crate) async fn tries_on_a_busy_lock_leave_nothing(t: &Case) {
 }
 
 /// A waiter whose session ends in the queue is never let in, and those behind it are not held up.
-pub(crate) async fn a_writer_whose_session_ends_in_the_queue_is_passed_over(t: &Case) {
+pub(crate) async fn a_writer_whose_session_ends_in_the_queue_is_passed_over(
+    t: &Case<dyn Sessions>,
+) {
     let [holder, expiring, other] = t.clients().await;
     let guard = holder.rw_lock("rw").read().await.expect("granted");
     let writer = writer(t, &expiring).await;
     let reader = reader(t, &other).await;
     t.store.end_session_of(&writer.key).await;
-    reader.granted().await.unlock().await.expect("released");
+    reader.served().await;
     assert!(guard.is_valid());
     guard.unlock().await.expect("released");
     let error = writer.result(SOON).await.expect_err("its session is over");
     assert!(matches!(error, Error::SessionLost { .. } | Error::Evicted { .. }), "{error:?}");
 }
 
-pub(crate) async fn a_dead_writer_lets_the_readers_in(t: &Case) {
+pub(crate) async fn a_dead_writer_lets_the_readers_in(t: &Case<dyn Sessions>) {
     let [dying, other] = [t.mortal_client().await, t.client().await];
     let guard = dying.rw_lock("rw").write().await.expect("granted");
     let readers = [reader(t, &other).await, reader(t, &other).await];

@@ -96,7 +96,7 @@ pub(crate) async fn has_no_secret(backend: Backend, mut shown: Shown) {
 }
 
 /// PEM that is none is refused before a server is asked.
-pub(crate) async fn garbled_certificates_are_told(backend: Backend) {
+pub(crate) async fn garbled_certificates_are_refused_by_name(backend: Backend) {
     let [ca, ..] = certificates();
     for tls in [
         Tls::new().ca_certificate("no PEM"),

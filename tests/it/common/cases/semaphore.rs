@@ -12,9 +12,9 @@ use distlock::{Client, Error, Permit};
 use tokio::task::JoinSet;
 
 use crate::common::{
-    Case, SOON, Waiter,
+    Case, SOON, Sessions, Waiter,
     cases::costs::{sessions_of, settled},
-    eventually, release, throughout, within,
+    eventually, release, release_both, throughout, within,
 };
 
 async fn waiter(t: &Case, client: &Client, permits: u32, of: u32) -> Waiter<Permit> {
@@ -71,7 +71,7 @@ pub(crate) async fn permits_are_given_in_order(t: &Case) {
     release(held).await;
 }
 
-pub(crate) async fn who_wants_many_is_not_passed(t: &Case) {
+pub(crate) async fn a_waiter_for_many_permits_is_not_overtaken(t: &Case) {
     let [one, two] = t.clients().await;
     let held = [acquired(&one, 1, 3).await, acquired(&two, 1, 3).await];
     let many = waiter(t, &two, 3, 3).await;
@@ -85,8 +85,7 @@ pub(crate) async fn who_wants_many_is_not_passed(t: &Case) {
     release(held).await;
     let many = many.granted().await;
     few.waits_throughout(Duration::from_millis(200), "there are no more").await;
-    many.release().await.expect("released");
-    few.granted().await.release().await.expect("released");
+    release_both(many, few).await;
 }
 
 /// As in a change of all processes, one by one, from 2 permits to 4, and back.
@@ -105,7 +104,7 @@ pub(crate) async fn the_smaller_number_of_permits_counts(t: &Case) {
         };
         assert_eq!(waiter.waits(), waits);
         release(held).await;
-        waiter.granted().await.release().await.expect("released");
+        waiter.served().await;
         eventually(SOON, "all are gone", async || t.keys().await.is_empty()).await;
     }
     assert_eq!(new.semaphore("permits", 4).permits().await.expect("asked"), 4);
@@ -149,7 +148,7 @@ pub(crate) async fn set_permits_changes_it_for_all(t: &Case) {
     held.remove(0).release().await.expect("released");
     waiter.waits_throughout(Duration::from_millis(200), "three are out, and there are two").await;
     release(held).await;
-    waiter.granted().await.release().await.expect("released");
+    waiter.served().await;
     // It is remembered though nobody is there.
     eventually(SOON, "all are gone", async || t.keys().await.len() <= 1).await;
     assert!(one.semaphore("permits", 3).acquire_many(3).await.is_err());
@@ -158,7 +157,7 @@ pub(crate) async fn set_permits_changes_it_for_all(t: &Case) {
 }
 
 /// The note that made them agree is gone: what counts then is what each of them named.
-pub(crate) async fn nobody_is_let_in_by_a_larger_number(t: &Case) {
+pub(crate) async fn a_larger_number_of_permits_grants_no_extra_one(t: &Case) {
     let [one, two] = t.clients().await;
     one.semaphore("permits", 3).set_permits(5).await.expect("set");
     one.semaphore("permits", 5).set_permits(3).await.expect("set");
@@ -175,8 +174,7 @@ pub(crate) async fn nobody_is_let_in_by_a_larger_number(t: &Case) {
     assert!(out <= 3, "{out} permits are out, and one was let in as one of 3");
     let waiter = waiter(t, &one, 2, 5).await;
     waiter.waits_throughout(Duration::from_millis(200), "there are three").await;
-    less.release().await.expect("released");
-    waiter.granted().await.release().await.expect("released");
+    release_both(less, waiter).await;
     release([more, third]).await;
 }
 
@@ -296,7 +294,7 @@ pub(crate) async fn a_permit_given_back_wakes_one_waiter(t: &Case) {
     release(held).await;
 }
 
-pub(crate) async fn a_dead_holders_permits_come_back(t: &Case) {
+pub(crate) async fn a_dead_holders_permits_come_back(t: &Case<dyn Sessions>) {
     let [dying, other] = [t.mortal_client().await, t.client().await];
     let (lost, kept) = (acquired(&dying, 2, 3).await, acquired(&other, 1, 3).await);
     let waiters = [waiter(t, &other, 1, 3).await, waiter(t, &other, 1, 3).await];
@@ -307,14 +305,13 @@ pub(crate) async fn a_dead_holders_permits_come_back(t: &Case) {
     kept.release().await.expect("released");
 }
 
-pub(crate) async fn a_dead_waiter_is_passed_over(t: &Case) {
+pub(crate) async fn a_dead_waiter_is_passed_over(t: &Case<dyn Sessions>) {
     let [dying, other] = [t.mortal_client().await, t.client().await];
     let held = acquired(&other, 1, 1).await;
     let dead = waiter(t, &dying, 1, 1).await;
     let waiter = waiter(t, &other, 1, 1).await;
     t.store.end_session_of(&dead.key).await;
-    held.release().await.expect("released");
-    waiter.granted().await.release().await.expect("released");
+    release_both(held, waiter).await;
     let key = dead.key.clone();
     match dead.result(SOON).await {
         Err(Error::SessionLost { .. } | Error::Evicted { .. }) => {}

@@ -10,7 +10,9 @@ use std::{
 use distlock::{Client, Error, LostReason, Result};
 use tokio::{sync::oneshot, task::JoinSet, time::timeout};
 
-use crate::common::{Case, SOON, Waiter, eventually, release, throughout, within};
+use crate::common::{
+    Case, SOON, Waiter, eventually, promises, release, release_both, throughout, within,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -31,9 +33,7 @@ pub(crate) async fn a_job_runs_once_a_period(t: &Case) {
     assert!(job.run_once_per(period, async |_| ()).await.expect("no error").is_some());
     let error = job.run_once_per(Duration::from_millis(99), async |_| ()).await.expect_err("short");
     assert!(matches!(error, Error::InvalidConfig { option: "period", .. }), "{error:?}");
-    for name in ["job", "short"] {
-        t.store.erase(&note(t, name)).await;
-    }
+    t.erase(["job", "short"].map(|name| note(t, name))).await;
 }
 
 /// Where it is noted when a lock's work began.
@@ -94,9 +94,7 @@ pub(crate) async fn notes_of_periods_that_are_over_go(t: &Case) {
     assert!(t.store.data(&old[0]).await.is_some(), "its lock is held");
     assert!(t.store.data(&note(t, "kept")).await.is_some(), "its period is not over");
     held.unlock().await.expect("it was held");
-    for key in [&old[0], &note(t, "kept"), &note(t, "new")] {
-        t.store.erase(key).await;
-    }
+    t.erase([&old[0], &note(t, "kept"), &note(t, "new")]).await;
 }
 
 pub(crate) async fn what_was_put_is_read(t: &Case) {
@@ -168,7 +166,7 @@ pub(crate) async fn a_holder_takes_its_lock_again(t: &Case) {
     anew.unlock().await.expect("released");
 }
 
-pub(crate) async fn a_leader_works_until_it_is_told_to_stop(t: &Case) {
+pub(crate) async fn a_leader_works_until_it_is_cancelled(t: &Case) {
     let [one, two] = t.clients().await;
     let election = one.election("e");
     let mut leaders = two.election("e").observe().expect("a name");
@@ -202,11 +200,10 @@ pub(crate) async fn a_leader_works_until_it_is_told_to_stop(t: &Case) {
     assert_eq!(election.run(ready(()), async |_| 7).await.expect("no error"), None);
 }
 
-pub(crate) async fn all_locks_of_a_namespace_are_told(t: &Case) {
+pub(crate) async fn all_locks_of_a_namespace_are_listed(t: &Case) {
     let [one, two] = t.clients().await;
     assert!(one.locks().await.expect("asked").is_empty());
-    let mutex = one.mutex("odd/näme !").lock().await.expect("granted");
-    let waiter = t.enqueue(&two, "odd/näme !").await;
+    let (mutex, waiter) = t.contended(&one, &two, "odd/näme !").await;
     let rw_lock = two.rw_lock("shared");
     let readers = [rw_lock.read().await, rw_lock.read().await].map(|r| r.expect("granted"));
     let writer = tokio::spawn(async move { rw_lock.write().await });
@@ -254,8 +251,7 @@ pub(crate) async fn all_locks_of_a_namespace_are_told(t: &Case) {
     let leader = one.election("leader").holder().await.expect("asked").expect("there is one");
     assert_eq!((leader.key(), leader.owner()), (leadership.key(), "me"));
     assert_eq!(semaphore.queue().await.expect("asked")[0].key(), permit.key());
-    mutex.unlock().await.expect("released");
-    waiter.granted().await.unlock().await.expect("released");
+    release_both(mutex, waiter).await;
     release(readers).await;
     writer.await.expect("no panic").expect("granted").unlock().await.expect("released");
     permit.release().await.expect("released");
@@ -305,10 +301,9 @@ pub(crate) async fn a_client_that_shuts_down_lets_holders_finish(t: &Case) {
     assert!(client.is_closed() && other.is_closed());
 }
 
-pub(crate) async fn a_client_tells_what_its_store_promises(t: &Case) {
+pub(crate) async fn durability_is_what_the_store_promises(t: &Case) {
     let [client] = t.clients().await;
-    let durability = client.durability().await.expect("an answer");
-    assert_eq!((durability.exclusive, durability.after_loss), t.store.promises(), "{durability:?}");
+    assert_eq!(promises(&client).await, t.store.promises());
     client.close().await.expect("closed");
     let error = client.durability().await.expect_err("it is closed");
     assert!(matches!(error, Error::Closed), "{error:?}");

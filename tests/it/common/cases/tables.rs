@@ -3,7 +3,9 @@
 use distlock::{Client, Error};
 use futures_util::future::join_all;
 
-use crate::common::{SOON, Waiter, close, database::Tables, eventually, reason, take_turn};
+use crate::common::{
+    SOON, Waiter, close, database::Tables, eventually, reason, release_both, take_turn,
+};
 
 pub(crate) async fn the_first_to_come_makes_the_tables(database: &impl Tables) {
     let clients = join_all((0..8).map(|_| database.client())).await;
@@ -13,7 +15,7 @@ pub(crate) async fn the_first_to_come_makes_the_tables(database: &impl Tables) {
     close(clients).await;
     let dialect = database.dialect();
     let version = format!("SELECT version FROM {}schema", dialect.prefix);
-    assert_eq!(database.ask(&version).await, ["1"]);
+    assert_eq!(database.ask(&version).await, [dialect.version.to_string()]);
     for table in dialect.empty {
         let left = database.ask(&format!("SELECT '1' FROM {}{table}", dialect.prefix)).await;
         assert!(left.is_empty(), "{table}: {left:?}");
@@ -22,10 +24,12 @@ pub(crate) async fn the_first_to_come_makes_the_tables(database: &impl Tables) {
 
 pub(crate) async fn tables_of_another_version_are_refused_by_name(database: &impl Tables) {
     close([database.client().await]).await;
-    database.ask(&format!("UPDATE {}schema SET version = 2", database.dialect().prefix)).await;
+    let dialect = database.dialect();
+    let version = dialect.version + 1;
+    database.ask(&format!("UPDATE {}schema SET version = {version}", dialect.prefix)).await;
     let error = database.connect().await.expect_err("it does not know them");
     assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
-    assert!(reason(&error).contains("version 2"), "{}", reason(&error));
+    assert!(reason(&error).contains(&format!("version {version}")), "{}", reason(&error));
 }
 
 pub(crate) async fn a_later_build_takes_the_tables_from_clients_that_are_connected(
@@ -70,7 +74,6 @@ pub(crate) async fn names_with_quotes_are_names(database: &impl Tables) {
     assert!(other.mutex(guard.name()).try_lock().await.expect("an answer").is_none());
     assert_eq!(client.locks().await.expect("an answer").len(), 1);
     let waiter = Waiter::of(&other, guard.name());
-    guard.unlock().await.expect("released");
-    waiter.served().await;
+    release_both(guard, waiter).await;
     assert_eq!(database.ask(database.dialect().values).await, ["it's\\"]);
 }

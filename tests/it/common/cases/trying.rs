@@ -10,7 +10,7 @@ use std::{
 
 use tokio::task::JoinSet;
 
-use crate::common::{Case, SOON, release, throughout, within};
+use crate::common::{Case, SOON, release, release_both, take_turn, throughout, within};
 
 pub(crate) async fn try_lock_takes_a_free_lock(t: &Case) {
     let client = t.client().await;
@@ -62,8 +62,7 @@ pub(crate) async fn try_lock_on_a_held_lock_leaves_nothing_at_any_time(t: &Case)
 
 pub(crate) async fn try_lock_does_not_pass_waiters(t: &Case) {
     let [holder, waiting, trier] = t.clients().await;
-    let guard = holder.mutex("queue").lock().await.expect("granted");
-    let waiter = t.enqueue(&waiting, "queue").await;
+    let (guard, waiter) = t.contended(&holder, &waiting, "queue").await;
     let next = t.enqueue(&waiting, "queue").await;
     let mutex = trier.mutex("queue");
     assert!(mutex.try_lock().await.expect("an answer").is_none());
@@ -72,8 +71,7 @@ pub(crate) async fn try_lock_does_not_pass_waiters(t: &Case) {
     assert!(mutex.try_lock().await.expect("an answer").is_none());
     let guard = waiter.granted().await;
     assert!(mutex.try_lock().await.expect("an answer").is_none());
-    guard.unlock().await.expect("released");
-    next.served().await;
+    release_both(guard, next).await;
     drop(mutex.try_lock().await.expect("an answer").expect("nobody is left"));
 }
 
@@ -94,10 +92,7 @@ pub(crate) async fn try_locks_at_once_grant_one_at_most(t: &Case) {
         assert!(guards.len() <= 1, "{guards:?}");
         release(guards).await;
         // Those who lost left nothing that would stand in the way.
-        let lock = within(SOON, "the lock is free", clients[0].mutex("raced").lock())
-            .await
-            .expect("granted");
-        lock.unlock().await.expect("released");
+        take_turn(&clients[0], "raced").await;
     }
 }
 
@@ -211,6 +206,5 @@ pub(crate) async fn waiters_that_timed_out_are_passed_over(t: &Case) {
         held,
     )
     .await;
-    guard.unlock().await.expect("released");
-    waiter.served().await;
+    release_both(guard, waiter).await;
 }

@@ -10,7 +10,7 @@ use distlock::{Client, Error, LockGuard, Mutex};
 use futures_util::future::join_all;
 use tokio::{task::yield_now, time::sleep};
 
-use crate::common::{Case, SOON, locked, take_turn, within};
+use crate::common::{Case, SOON, Sessions, locked, take_turn, within};
 
 /// What is beyond the library: a busy machine.
 const SLACK: Duration = Duration::from_millis(1500);
@@ -82,7 +82,7 @@ async fn futures(client: &Client, number: usize) -> Vec<Left> {
 
 /// Whatever a caller leaves where it is, after however many polls, all else goes on: of its client
 /// and of others.
-pub(crate) async fn what_is_left_unpolled_harms_nobody(t: &Case) {
+pub(crate) async fn abandoned_futures_block_no_other_call(t: &Case) {
     const POLLS: usize = 20;
     let [client, other] = t.clients().await;
     let held = client.mutex("held").lock().await.expect("granted");
@@ -113,8 +113,8 @@ pub(crate) async fn what_is_left_unpolled_harms_nobody(t: &Case) {
     within(SOON, "the client is closed", client.close()).await.expect("closed");
     // What belongs to no session: the numbers of permits, and what was written.
     for number in 0..=POLLS {
-        t.store.erase(&format!("{}/permits-{number}!permits/limit=3+2+@1", t.namespace)).await;
-        t.store.erase(&format!("/data-unpolled/put-{number}")).await;
+        let limit = format!("{}/permits-{number}!permits/limit=3+2+@1", t.namespace);
+        t.erase([limit, format!("/data-unpolled/put-{number}")]).await;
     }
     let gone = crate::common::case::poll(SOON, async || t.keys().await.is_empty()).await;
     assert!(gone, "its keys are still there: {:?}", t.keys().await);
@@ -122,7 +122,7 @@ pub(crate) async fn what_is_left_unpolled_harms_nobody(t: &Case) {
 }
 
 /// Hundreds of joins that were polled once have all the turns that there are.
-pub(crate) async fn hundreds_of_joins_polled_once_block_nobody(t: &Case) {
+pub(crate) async fn hundreds_of_joins_polled_once_block_no_other_call(t: &Case) {
     let [client, other] = t.clients().await;
     let guard = client.mutex("held").lock().await.expect("granted");
     let mutex = client.mutex("held");
@@ -156,7 +156,7 @@ async fn acquired(mutex: &Mutex) -> LockGuard {
 }
 
 /// A session is lost, and the first one that wants another is polled once and left.
-pub(crate) async fn a_session_is_replaced_though_a_caller_is_not_polled(t: &Case) {
+pub(crate) async fn a_session_is_replaced_though_a_caller_is_not_polled(t: &Case<dyn Sessions>) {
     // etcd tells with the next keepalive only. `DISTLOCK_ROUNDS=50` is for those who have a minute.
     let rounds = t.rounds(1000, 15);
     let clients = [t.mortal_client().await, t.mortal_client().await];

@@ -5,7 +5,7 @@ use std::time::Duration;
 use distlock::{Client, Error};
 
 use crate::common::{
-    SOON, Waiter, connected, eventually, queue_of, reason, refused, sql::Sql, within,
+    SOON, connected, contended, eventually, queue_of, reason, refused, sql::Sql, within,
 };
 
 /// What a later build does before it changes the tables, as `docs/backends.md` has it.
@@ -27,8 +27,7 @@ impl Change {
         const TTL: Duration = Duration::from_secs(4);
         let builder = || Client::builder(url).session_ttl(TTL);
         let [holder, other] = [connected(builder()).await, connected(builder()).await];
-        let guard = holder.mutex("a").lock().await.expect("granted");
-        let waiter = Waiter::of(&other, "a");
+        let (guard, waiter) = contended(&holder, &other, "a").await;
         queue_of(&holder, "a", 2).await;
         let mut operator = Sql::connect(url).await;
         let version: u32 = operator.ask(self.version).await.rows[0].parse().expect("a number");

@@ -7,7 +7,7 @@ use std::{
 
 use distlock::{Client, Error, LockGuard, QueueEntry, QueueWatch, ReleaseRequest};
 
-use crate::common::{Case, SOON, eventually, within};
+use crate::common::{Case, SOON, Sessions, eventually, handover, release, within};
 
 async fn owned(t: &Case, owner: &str) -> Client {
     t.connect(t.builder().owner(owner)).await
@@ -39,7 +39,7 @@ async fn not_requested(guard: &LockGuard) {
     assert!(heard.is_err(), "heard {heard:?}");
 }
 
-pub(crate) async fn the_holder_is_told_with_owner_and_token(t: &Case) {
+pub(crate) async fn holder_is_returned_with_owner_and_token(t: &Case) {
     let (one, two) = (owned(t, "one").await, owned(t, "two\nlines").await);
     assert_eq!(one.mutex("m").holder().await.expect("asked"), None);
     for (client, other, owner) in [(&one, &two, "one"), (&two, &one, "two\nlines")] {
@@ -76,14 +76,11 @@ pub(crate) async fn a_lock_is_seen_free_held_and_free_again(t: &Case) {
     }
 }
 
-pub(crate) async fn the_queue_is_told_in_order(t: &Case) {
+pub(crate) async fn queue_is_returned_in_order(t: &Case) {
     let clients = [owned(t, "a").await, owned(t, "b").await, owned(t, "c").await];
     assert!(clients[0].mutex("m").queue().await.expect("asked").is_empty());
     let guard = clients[0].mutex("m").lock().await.expect("granted");
-    let mut waiters = Vec::new();
-    for client in [1, 2, 1, 0] {
-        waiters.push(t.enqueue(&clients[client], "m").await);
-    }
+    let waiters = t.enqueue_all([1, 2, 1, 0].map(|client| &clients[client]), "m").await;
     let queue = clients[1].mutex("m").queue().await.expect("asked");
     assert_eq!(owners(&queue), ["a", "b", "c", "b", "a"]);
     assert_eq!(queue.iter().map(QueueEntry::position).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
@@ -127,7 +124,7 @@ pub(crate) async fn a_waiter_sees_itself_move_up(t: &Case) {
     shows(&mut queue, &[]).await;
 }
 
-pub(crate) async fn a_watched_queue_outlives_its_session(t: &Case) {
+pub(crate) async fn a_watched_queue_outlives_its_session(t: &Case<dyn Sessions>) {
     let (one, two) = (owned(t, "one").await, owned(t, "two").await);
     let mut queue = two.mutex("m").watch_queue().expect("a good name");
     shows(&mut queue, &[]).await;
@@ -166,19 +163,16 @@ pub(crate) async fn a_request_reaches_the_holder_with_its_reason(t: &Case) {
     assert!(guard.is_valid(), "nothing is taken by force");
     // The requests are no waiters.
     assert_eq!(owners(&two.mutex("m").queue().await.expect("asked")), ["one"]);
-    guard.unlock().await.expect("released");
-    unconcerned.unlock().await.expect("released");
+    release([guard, unconcerned]).await;
 }
 
 pub(crate) async fn a_request_does_not_reach_the_next_holder(t: &Case) {
     let [one, two] = t.clients().await;
     for next in [&two, &one] {
-        let guard = one.mutex("m").lock().await.expect("granted");
-        let waiter = t.enqueue(next, "m").await;
+        let (guard, waiter) = t.contended(&one, next, "m").await;
         assert!(two.mutex("m").request_release("let go").await.expect("asked"));
         requested(&guard).await;
-        guard.unlock().await.expect("released");
-        let guard = waiter.granted().await;
+        let guard = handover(guard, waiter).await;
         not_requested(&guard).await;
         guard.unlock().await.expect("released");
         // The key's name may come again, the request does not.
@@ -210,7 +204,7 @@ pub(crate) async fn a_request_needs_a_holder(t: &Case) {
     }
 }
 
-pub(crate) async fn requests_go_with_what_they_ask_for(t: &Case) {
+pub(crate) async fn requests_go_with_what_they_ask_for(t: &Case<dyn Sessions>) {
     let [one, two] = t.clients().await;
     let guard = one.mutex("m").lock().await.expect("granted");
     for _ in 0..3 {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::costs::settled;
-use crate::common::{Case, Cost, SOON, eventually, within};
+use crate::common::{Case, Cost, SOON, Sessions, eventually, handover, release_both, within};
 
 const TTL: Duration = Duration::from_secs(2);
 /// Of `src/session/eviction.rs`.
@@ -13,11 +13,10 @@ const WATCH_AFTER: Duration = Duration::from_millis(400);
 
 /// Renewals tell how long the session ahead will live, and the server tells of the rest. What is
 /// left is the look of the `recheck_interval`, which does not come here.
-pub(crate) async fn who_waits_behind_the_living_asks_for_nothing(t: &Case) {
+pub(crate) async fn a_waiter_behind_a_live_session_sends_no_requests(t: &Case<dyn Sessions>) {
     let builder = || t.builder().session_ttl(TTL).recheck_interval(Duration::from_secs(60));
     let [holding, waiting] = [t.connect(builder()).await, t.connect(builder()).await];
-    let guard = holding.mutex("silent").lock().await.expect("granted");
-    let waiter = t.enqueue(&waiting, "silent").await;
+    let (guard, waiter) = t.contended(&holding, &waiting, "silent").await;
     let session = [t.store.session_of(guard.key()).await];
     settled(t, &session).await;
     let before = t.cost(&session).await;
@@ -25,8 +24,7 @@ pub(crate) async fn who_waits_behind_the_living_asks_for_nothing(t: &Case) {
     let spent = t.cost(&session).await - before;
     assert!(spent.keepalives >= 16, "{spent:?}: two sessions were to be renewed");
     assert_eq!((spent.requests, spent.events), (0, 0), "{spent:?}");
-    guard.unlock().await.expect("released");
-    waiter.granted().await.unlock().await.expect("released");
+    release_both(guard, waiter).await;
 }
 
 /// A lock is one request, and so is an unlock. To hand it over takes the unlock, one message to the
@@ -59,7 +57,7 @@ pub(crate) async fn requests_of_a_handover_are_counted(t: &Case) {
 }
 
 /// Also if it watches the whole queue, besides.
-pub(crate) async fn a_client_is_told_once_of_a_release(t: &Case) {
+pub(crate) async fn a_release_notifies_a_client_once(t: &Case<dyn Sessions>) {
     let [one, two] = t.clients().await;
     let guard = one.mutex("handed").lock().await.expect("granted");
     let mut queue = two.mutex("handed").watch_queue().expect("a name");
@@ -69,8 +67,7 @@ pub(crate) async fn a_client_is_told_once_of_a_release(t: &Case) {
     let session = [t.store.session_of(guard.key()).await];
     settled(t, &session).await;
     let before = t.cost(&session).await;
-    guard.unlock().await.expect("released");
-    let next = waiter.granted().await;
+    let next = handover(guard, waiter).await;
     assert_eq!((t.cost(&session).await - before).events, 1);
     drop(queue);
     next.unlock().await.expect("released");

@@ -38,7 +38,7 @@ pub(super) fn tell(before: &State, step: Step, after: &State) -> String {
         Step::ApplyLate(c) => (c, "'s late request to join is applied".into()),
         Step::DropLate(c) => (c, "'s late request to join is lost for good".into()),
         Step::LoseReply(c) => (c, "gets no reply".into()),
-        Step::ToldJoined(c) => match stages(c).1 {
+        Step::JoinAnswered(c) => match stages(c).1 {
             Stage::Behind(wait) => (c, format!("is told: behind key {}", wait.ahead)),
             Stage::Holding { .. } => (c, "is told: nobody is ahead; it is granted".into()),
             _ => (c, "is told: nobody is ahead, but its deadline has passed".into()),
@@ -70,11 +70,11 @@ pub(super) fn tell(before: &State, step: Step, after: &State) -> String {
         Step::LoseLeave(c) => (c, "wants to delete its key; the request is lost".into()),
         Step::LookAgain(c) => (c, "looks again for what its requests have left".into()),
         Step::Renew(c) => (c, "renews its session; the reply is under way".into()),
-        Step::ToldRenewed(c) => {
+        Step::RenewalAnswered(c) => {
             let left = after.clients[c].deadline;
             (c, format!("is told so, and counts on {left} more ticks"))
         }
-        Step::ToldRobbed(c) => (c, "is told that its key was deleted".into()),
+        Step::EvictionNoticed(c) => (c, "is told that its key was deleted".into()),
         Step::GiveUp(c) => (c, "gives its session up".into()),
         Step::Expire(c) => (c, "'s session is ended by the store".into()),
     };

@@ -11,16 +11,16 @@
 //! | `Join`, the first or repeated | `Store::enqueue`, asked by `queue/attempt.rs::join` |
 //! | `JoinLate`, `ApplyLate`, `DropLate` | `Unknown`: the request comes later or never |
 //! | `LoseReply` | the same, and it was applied |
-//! | `ToldJoined` | `attempt.rs::enter`, then `queue/lock.rs::hold` |
+//! | `JoinAnswered` | `attempt.rs::enter`, then `queue/lock.rs::hold` |
 //! | `Watch` | `Store::watch` in `queue/predecessor_watch.rs::watch_predecessor` |
 //! | `CatchUp` | the member or server that answers gets on, and sends the watch's event |
 //! | `Look` | `waiter.rs::look_at_both` and `evidence.rs::conclude`, or else `waiter.rs::look` |
 //! | `Recheck` | `waiter.rs::recheck` |
-//! | grant, in `Look` and `ToldJoined` | `attempt.rs::grant`, `session/deadline.rs::grant` |
-//! | `Leave`, `LoseLeave` | `attempt.rs::start_release` and `release`: unlock, cancel, drop |
+//! | grant, in `Look` and `JoinAnswered` | `attempt.rs::grant`, `session/deadline.rs::grant` |
+//! | `Leave`, `LoseLeave` | `pending_release.rs::run` and `release`: unlock, cancel, drop |
 //! | `LookAgain` | `eviction.rs::remove_stray` |
-//! | `Renew`, `ToldRenewed` | `session/keeper.rs::keep`, `deadline.rs::renewed` |
-//! | `ToldRobbed` | `session/eviction.rs::look_after` |
+//! | `Renew`, `RenewalAnswered` | `session/keeper.rs::keep`, `deadline.rs::renewed` |
+//! | `EvictionNoticed` | `session/eviction.rs::look_after` |
 //! | `GiveUp` | `deadline.rs::lapses` of one that waits, `StoreError::SessionGone` |
 //! | `Tick`, `Expire` | the clock; the store ends a session, at its end or at any time after it |
 //! | `Delete` | an operator |

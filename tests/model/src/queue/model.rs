@@ -37,7 +37,7 @@ pub(crate) enum Step {
     ApplyLate(usize),
     DropLate(usize),
     LoseReply(usize),
-    ToldJoined(usize),
+    JoinAnswered(usize),
     Watch(usize),
     CatchUp(usize),
     Look(usize),
@@ -46,8 +46,8 @@ pub(crate) enum Step {
     LoseLeave(usize),
     LookAgain(usize),
     Renew(usize),
-    ToldRenewed(usize),
-    ToldRobbed(usize),
+    RenewalAnswered(usize),
+    EvictionNoticed(usize),
     GiveUp(usize),
     Expire(usize),
     Delete(u8),
@@ -98,17 +98,18 @@ impl Checked for Lock {
             let own: &[fn(usize) -> Step] = match client.stage {
                 Stage::Idle => &[Step::Join, Step::JoinLate],
                 Stage::Doubt => &[Step::Join, Step::Leave, Step::LoseLeave],
-                Stage::Joined(_) => &[Step::LoseReply, Step::ToldJoined],
+                Stage::Joined(_) => &[Step::LoseReply, Step::JoinAnswered],
                 Stage::Behind(_) => &[Step::Watch, Step::CatchUp, Step::Leave, Step::LoseLeave],
                 Stage::Watching(_) => &[Step::CatchUp, Step::Recheck, Step::Leave, Step::LoseLeave],
                 Stage::Woken(_) => &[Step::Look, Step::CatchUp, Step::Leave, Step::LoseLeave],
-                Stage::Holding { .. } => &[Step::ToldRobbed, Step::Leave, Step::LoseLeave],
+                Stage::Holding { .. } => &[Step::EvictionNoticed, Step::Leave, Step::LoseLeave],
                 Stage::Leaving(_) => &[Step::Leave],
                 Stage::Over => &[],
             };
             steps.extend(own.iter().map(|step| step(c)));
             if client.is_busy() {
-                steps.extend([Step::Renew, Step::ToldRenewed, Step::GiveUp].map(|step| step(c)));
+                steps
+                    .extend([Step::Renew, Step::RenewalAnswered, Step::GiveUp].map(|step| step(c)));
             }
             if client.lease == 0 {
                 steps.push(Step::Expire(c));

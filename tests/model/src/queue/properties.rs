@@ -50,8 +50,8 @@ fn lost_wake_up(state: &State) -> bool {
     let keys = state.keys();
     state.clients.iter().any(|client| match client.stage {
         Stage::Watching(wait) => {
-            let told_all = wait.view == keys.up_to(wait.own) && wait.view.has(wait.own);
-            told_all && !wait.view.ahead_of(wait.own).has(wait.ahead)
+            let knows_all = wait.view == keys.up_to(wait.own) && wait.view.has(wait.own);
+            knows_all && !wait.view.ahead_of(wait.own).has(wait.ahead)
         }
         _ => false,
     })

@@ -20,7 +20,7 @@ impl Next<'_, Lock> {
             Step::ApplyLate(c) => self.apply_late(c),
             Step::DropLate(c) => self.client(c).late.take().map(|_| ()),
             Step::LoseReply(c) => self.lose_reply(c),
-            Step::ToldJoined(c) => self.told_joined(c),
+            Step::JoinAnswered(c) => self.join_answered(c),
             Step::Watch(c) => self.watch(c),
             Step::CatchUp(c) => self.catch_up(c),
             Step::Look(c) => self.look(c),
@@ -29,8 +29,8 @@ impl Next<'_, Lock> {
             Step::LoseLeave(c) => self.lose_leave(c),
             Step::LookAgain(c) => self.look_again(c),
             Step::Renew(c) => self.renew(c),
-            Step::ToldRenewed(c) => self.told_renewed(c),
-            Step::ToldRobbed(c) => self.told_robbed(c),
+            Step::RenewalAnswered(c) => self.renewal_answered(c),
+            Step::EvictionNoticed(c) => self.eviction_noticed(c),
             Step::GiveUp(c) => self.give_up(c),
             Step::Expire(c) => self.expire(c),
             Step::Delete(n) => self.delete(n),
@@ -118,7 +118,7 @@ impl Next<'_, Lock> {
         Some(())
     }
 
-    fn told_joined(&mut self, c: usize) -> Option<()> {
+    fn join_answered(&mut self, c: usize) -> Option<()> {
         let Stage::Joined(wait) = self.state.clients[c].stage else { return None };
         self.client(c).stage = Stage::Behind(wait);
         if wait.ahead == 0 && self.grant(c, wait, false).is_none() {
@@ -276,7 +276,7 @@ impl Next<'_, Lock> {
         self.spend(|left| &mut left.renewals)
     }
 
-    fn told_renewed(&mut self, c: usize) -> Option<()> {
+    fn renewal_answered(&mut self, c: usize) -> Option<()> {
         let (ttl, from_sending) = (self.bounds.ttl, self.on(Rule::FromSending));
         let client = self.client(c);
         if !std::mem::take(&mut client.renewing) {
@@ -288,7 +288,7 @@ impl Next<'_, Lock> {
     }
 
     /// It is told that somebody has deleted its key.
-    fn told_robbed(&mut self, c: usize) -> Option<()> {
+    fn eviction_noticed(&mut self, c: usize) -> Option<()> {
         let Stage::Holding { own, .. } = self.state.clients[c].stage else { return None };
         if self.state.keys().has(own) || self.state.clients[c].expired {
             return None;

@@ -16,5 +16,5 @@ pub(crate) mod random;
 mod work;
 
 pub(crate) use on_drop::OnDrop;
-pub(crate) use pause::{Backoff, backoff, jittered, late, yield_now};
+pub(crate) use pause::{Backoff, Throttle, backoff, jittered, late, yield_now};
 pub(crate) use work::Runtime;

@@ -1,4 +1,4 @@
-//! Simulated processes do not fork.
+//! There is one process as far as the library sees, and it does not fork.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process;

@@ -29,9 +29,9 @@ impl Server {
             let mark = if label.is_empty() { "" } else { "." };
             return format!("{}/{session:x}-{ticket}{mark}{label}", queue.dir()).into();
         }
-        let (czxid, first) = (self.now.revision + 1, if self.worn { LAST - LEFT } else { 0 });
+        let (next, first) = (self.now.revision + 1, if self.worn { LAST - LEFT } else { 0 });
         let new = !self.dirs.contains_key(queue.dir());
-        let dir = self.dirs.entry(queue.shared_dir()).or_insert(Dir { czxid, next: first });
+        let dir = self.dirs.entry(queue.shared_dir()).or_insert(Dir { czxid: next, next: first });
         let number = dir.next;
         dir.next = LAST.min(number + 1);
         let mark = if label.is_empty() { "" } else { "-" };
@@ -41,7 +41,7 @@ impl Server {
         let of_dir = tag.filter(|_| !new).map(|tag| named(format!("{tag:x}")));
         // Where that name is taken, and where the directory is not known.
         let free = of_dir.filter(|name| self.now.key(name).is_none());
-        free.unwrap_or_else(|| named(tags::of_ticket(ticket)))
+        free.unwrap_or_else(|| named(tags::of_request(next)))
     }
 
     fn own(&self, queue: &Queue, session: u64, ticket: &str) -> Option<&Rc<Key>> {

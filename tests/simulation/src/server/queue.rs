@@ -23,7 +23,7 @@ impl Server {
             match (self.contract, leave.entry) {
                 // By its name, whosever it is, or under another label.
                 (Contract::ZooKeeper, Some(entry)) => {
-                    key.name == entry.key || own && sequence(&key.name) == sequence(&entry.key)
+                    key.name == entry.key || own && place(&key.name) == place(&entry.key)
                 }
                 (Contract::ZooKeeper, None) => own,
                 // By its name: it may have been put again.
@@ -122,8 +122,7 @@ impl Server {
                 format!("{}/{:x}-{}.{}", to.dir(), own.session, own.ticket, to.label()).into()
             }
             Contract::ZooKeeper => {
-                let (_, rest) = own.name.rsplit_once('/')?;
-                let (tag, number) = (rest.split('-').next()?, sequence(rest));
+                let (tag, number) = place(&own.name);
                 format!("{}/{tag}-{}-lock-{number}", to.dir(), to.label()).into()
             }
         };
@@ -223,7 +222,7 @@ impl View {
         let dir = ahead.key.rsplit_once('/').map_or("", |(dir, _)| dir);
         let ahead = match there(ahead) {
             true => Fate::There,
-            false if self.marks.get(dir).is_some_and(|mark| tells_of(mark, ahead)) => {
+            false if self.marks.get(dir).is_some_and(|mark| concerns(mark, ahead)) => {
                 Fate::Released
             }
             false => Fate::Gone,
@@ -265,6 +264,12 @@ pub(super) fn sequence(name: &str) -> &str {
     name.rsplit('-').next().unwrap_or_default()
 }
 
+/// What remains of a name in ZooKeeper whatever its label: the tag and the number.
+fn place(name: &str) -> (&str, &str) {
+    let (_, own) = name.rsplit_once('/').unwrap_or_default();
+    (own.split('-').next().unwrap_or_default(), sequence(own))
+}
+
 impl Tail {
     pub(super) fn is(&self, key: &Key) -> bool {
         self.name == key.name && self.revision == key.revision
@@ -277,7 +282,7 @@ fn word(name: &str, revision: u64) -> Arc<str> {
 }
 
 /// What it has left in ZooKeeper is its name: which is believed only if it is of this directory.
-fn tells_of(mark: &Mark, entry: &Entry) -> bool {
+fn concerns(mark: &Mark, entry: &Entry) -> bool {
     mark.name == entry.key && tags::is_mark_in(&mark.name, mark.czxid)
         || mark.name == word(&entry.key, entry.revision)
 }

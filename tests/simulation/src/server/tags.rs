@@ -1,17 +1,17 @@
 //! What the clients of a store like ZooKeeper know of its directories, and what they make of names
 //! that come again.
 //!
-//! A name is a tag and a number. The tag is that of the directory, or half of a ticket where a
-//! client does not know the directory. What a client knows may be of a former directory; then it
-//! takes its node back. A counter that is worn out gives the same number to all.
+//! A name is a tag and a number. The tag is that of the directory, or one that no other request has
+//! where a client does not know the directory. What a client knows may be of a former directory;
+//! then it takes its node back. A counter that is worn out gives the same number to all.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The highest number that a directory gives. From then on it gives no other.
 pub(crate) const LAST: u64 = i32::MAX as u64;
 
-/// How long half of a ticket is. No directory's tag is that long.
-const TICKET: usize = 16;
+/// How long a request's tag is. No directory's tag is that long.
+const REQUEST: usize = 16;
 
 /// What each process knows of each directory.
 #[derive(Debug, Default)]
@@ -49,9 +49,10 @@ impl Tags {
     }
 }
 
-/// Half of a ticket, as a tag.
-pub(crate) fn of_ticket(ticket: &str) -> String {
-    ticket.chars().filter(|digit| *digit != '-').take(TICKET).collect()
+/// The tag of the request that creates a key at this revision. It is drawn there rather than here,
+/// and as little another request's.
+pub(crate) fn of_request(revision: u64) -> String {
+    format!("{revision:0REQUEST$x}")
 }
 
 /// Whether no other node can ever have this name, so that a node with it may stay in the directory
@@ -59,7 +60,7 @@ pub(crate) fn of_ticket(ticket: &str) -> String {
 pub(crate) fn is_unique(name: &str, czxid: u64) -> bool {
     let name = name.rsplit('/').next().unwrap_or_default();
     let tag = name.split('-').next().unwrap_or_default();
-    tag.len() == TICKET || tag == format!("{czxid:x}") && !is_worn(name)
+    tag.len() == REQUEST || tag == format!("{czxid:x}") && !is_worn(name)
 }
 
 /// Whether a name that is stored in the directory of this czxid tells of a holder that has left it.

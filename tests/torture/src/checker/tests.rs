@@ -100,7 +100,7 @@ fn a_history_in_good_order_passes() {
 }
 
 #[test]
-fn writes_out_of_the_order_of_tokens_are_told() {
+fn writes_out_of_the_order_of_tokens_are_reported() {
     assert_eq!(violated([wrote(800, Some(5), 3, 2, true)]), [FencedWrites]);
     assert_eq!(violated([wrote(800, Some(5), 3, 2, false)]), []);
     // Nor may the register refuse what is in order.
@@ -108,7 +108,7 @@ fn writes_out_of_the_order_of_tokens_are_told() {
 }
 
 #[test]
-fn lost_writes_are_counted_and_told_where_they_were_fenced() {
+fn lost_writes_are_counted_and_reported_where_they_were_fenced() {
     let mut records = good();
     records.extend([wrote(800, None, 3, 1, true), wrote(900, Some(7), 3, 1, true)]);
     records.sort_by_key(|record| record.at);
@@ -122,7 +122,7 @@ fn lost_writes_are_counted_and_told_where_they_were_fenced() {
 }
 
 #[test]
-fn guards_that_are_valid_at_once_are_told() {
+fn guards_that_are_valid_at_once_are_reported() {
     assert_eq!(violated(granted(650, "c", 1, 7, 3000)), [Overlap]);
     // It said so before it was overtaken, or after.
     let extended = Event::Extended { lock: "red".to_owned(), token: 7, until: 3000 };
@@ -165,12 +165,31 @@ fn a_holder_whose_key_the_operator_deleted_has_a_moment_to_learn_of_it() {
     }
     // Nor one whose event was lost, until it looks by itself: another recheck interval, and no
     // longer.
-    for (kind, until, excused) in [("drop", 2, true), ("delay", 2, false), ("drop", 9, false)] {
+    for (kind, until, excused) in [
+        ("drop", 2, true),
+        ("late-requests", 2, true),
+        ("delay", 2, false),
+        ("drop", 9, false),
+        ("late-requests", 9, false),
+    ] {
         let mut records = struck(kind, "c", [SECOND, SECOND + 200]).to_vec();
         records.push(deleted(SECOND + 100, SECOND + 200, "/red/7"));
         records.extend(granted(SECOND, "c", 1, 7, until * SECOND));
         records.extend(granted(SECOND + 400_000, "e", 1, 9, until * SECOND));
-        assert_eq!(violated(records).is_empty(), excused, "{until}");
+        assert_eq!(violated(records).is_empty(), excused, "{kind} {until}");
+    }
+}
+
+/// The connection that late requests have blocked is given up within a TTL after the fault.
+#[test]
+fn late_requests_cut_a_holder_off_for_a_ttl() {
+    for (since_fault, excused) in [(SECOND, true), (3 * SECOND, false)] {
+        let mut records = struck("late-requests", "c", [SECOND, SECOND + 200]).to_vec();
+        records.extend(granted(SECOND, "c", 1, 7, 9 * SECOND));
+        let at = SECOND + since_fault;
+        records.push(deleted(at, at + 100, "/red/7"));
+        records.extend(granted(at + 200, "e", 1, 9, at + SECOND));
+        assert_eq!(violated(records).is_empty(), excused, "{since_fault}");
     }
 }
 
@@ -205,7 +224,7 @@ fn a_stranger_counts_as_a_holder() {
 }
 
 #[test]
-fn guards_that_come_back_to_life_are_told() {
+fn guards_that_come_back_to_life_are_reported() {
     let revived = Event::Revived { lock: "red".to_owned(), token: 5 };
     assert_eq!(violated([record(400, "a", revived)]), [Overlap]);
 }
@@ -224,13 +243,13 @@ fn how_long_before_its_successor_a_holder_knew_is_measured() {
 }
 
 #[test]
-fn tokens_that_do_not_rise_are_told() {
+fn tokens_that_do_not_rise_are_reported() {
     assert_eq!(violated(granted(800, "c", 1, 4, 900)), [Token]);
     assert_eq!(violated(granted(800, "c", 1, 6, 900)), [Token]);
 }
 
 #[test]
-fn waiters_that_are_passed_are_told() {
+fn waiters_that_are_passed_are_reported() {
     let key_seen = |at, created| {
         record(at, "coordinator", Event::KeySeen { key: "/red/9".to_owned(), created })
     };
@@ -251,7 +270,7 @@ fn waiters_that_are_passed_are_told() {
 }
 
 #[test]
-fn waiters_that_nobody_serves_are_told() {
+fn waiters_that_are_never_granted_are_reported() {
     let bound = micros(run().bound());
     let healed = || record(800, "coordinator", Event::Healed);
     let waits = || called(750, "c", 1, Manner::Lock, None);
@@ -276,7 +295,7 @@ fn waiters_that_nobody_serves_are_told() {
 }
 
 #[test]
-fn what_is_left_is_told() {
+fn what_is_left_is_reported() {
     let mut records = good();
     records.pop();
     assert_eq!(judged(records.clone()), [Invariant::Run]);
@@ -286,7 +305,7 @@ fn what_is_left_is_told() {
 }
 
 #[test]
-fn calls_that_return_late_or_never_are_told() {
+fn calls_that_return_late_or_never_are_reported() {
     let call = || called(SECOND, "c", 1, Manner::TryLock, Some(SECOND));
     let returned = |at| record(at, "c", Event::Returned { call: 1, outcome: Outcome::Nothing });
     assert_eq!(violated([call(), returned(2 * SECOND)]), []);
@@ -304,7 +323,7 @@ fn calls_that_return_late_or_never_are_told() {
 }
 
 #[test]
-fn releases_that_lie_or_linger_are_told() {
+fn releases_that_lie_or_linger_are_reported() {
     let mut records = granted(SECOND, "c", 1, 7, 2 * SECOND);
     records.push(lost(SECOND + 5, "c", 7));
     records.extend(releasing(SECOND + 10, "c", 7));
@@ -315,7 +334,7 @@ fn releases_that_lie_or_linger_are_told() {
 }
 
 #[test]
-fn panics_and_strange_errors_are_told() {
+fn panics_and_strange_errors_are_reported() {
     let panicked = Event::Panicked { message: "no".to_owned() };
     assert_eq!(violated([record(800, "c", panicked)]), [Call]);
     let failed = Event::Returned { call: 1, outcome: Outcome::Failed("no".to_owned()) };

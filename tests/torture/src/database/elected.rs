@@ -4,7 +4,7 @@
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use async_trait::async_trait;
-use distlock_testkit::{Result, docker::path};
+use distlock_testkit::{Result, docker::path, retry::retried};
 use tokio::time::sleep;
 
 use super::{
@@ -191,13 +191,7 @@ impl Database for Elected {
                 (None, None) => return Err("it has no replica".into()),
             }
             // It is done while nobody waits for it, if it is done.
-            for _ in 0..40 {
-                if self.has_moved(old).await.is_ok() {
-                    return Ok(());
-                }
-                sleep(Duration::from_millis(100)).await;
-            }
-            Err("no other one is promoted".into())
+            retried(Duration::from_secs(4), async || self.has_moved(old).await).await
         };
         done(promote).await?;
         sleep(time.mul_f64(fastrand::f64())).await;

@@ -14,6 +14,7 @@ pub(super) static WORDS: Tables = Tables {
     sessions: "distlock_sessions",
     queues: "distlock_queues",
     entries: "distlock_entries",
+    members: "distlock_entries",
     data: "distlock_data",
     watches: None,
     key: "CONCAT(queue, '/', LOWER(HEX(session)), '-', ticket, \

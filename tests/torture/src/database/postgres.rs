@@ -15,6 +15,7 @@ pub(super) static WORDS: Tables = Tables {
     sessions: "distlock.sessions",
     queues: "distlock.queues",
     entries: "distlock.entries",
+    members: "distlock.members",
     data: "distlock.data",
     watches: Some("distlock.watches"),
     key: "queue || '/' || to_hex(session) || '-' || ticket || \

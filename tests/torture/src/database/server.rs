@@ -4,14 +4,15 @@
 use std::{
     future::Future,
     net::{SocketAddr, TcpListener},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use distlock_testkit::{
     Result,
     docker::{SETTABLE_CLOCK, bash, container, docker, path, set_clock},
+    retry::retried,
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::{
     network::Network,
@@ -177,13 +178,5 @@ fn free_port() -> Result<u16> {
 
 /// Does it again and again until it is done: a server takes a while to start.
 pub(super) async fn done<T, D: Future<Output = Result<T>>>(doing: impl Fn() -> D) -> Result<T> {
-    let start = Instant::now();
-    loop {
-        match timeout(Duration::from_secs(5), doing()).await {
-            Ok(Ok(done)) => return Ok(done),
-            Ok(Err(error)) if start.elapsed() > RECOVERY => return Err(error),
-            Err(late) if start.elapsed() > RECOVERY => return Err(late.into()),
-            _ => sleep(Duration::from_millis(50)).await,
-        }
-    }
+    retried(RECOVERY, async || timeout(Duration::from_secs(5), doing()).await?).await
 }

@@ -18,6 +18,7 @@ pub(super) static WORDS: Tables = Tables {
     sessions: "distlock_sessions",
     queues: "distlock_meta",
     entries: "distlock_entries",
+    members: "distlock_entries",
     data: "distlock_data",
     watches: None,
     key: "queue || '/' || printf('%x', session) || '-' || ticket || \

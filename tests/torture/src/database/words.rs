@@ -67,6 +67,8 @@ pub(crate) struct Tables {
     pub(crate) sessions: &'static str,
     pub(crate) queues: &'static str,
     pub(crate) entries: &'static str,
+    /// All entries, where they may be read and deleted.
+    pub(crate) members: &'static str,
     pub(crate) data: &'static str,
     /// Where those are who are to be told, if that is kept.
     pub(crate) watches: Option<&'static str>,
@@ -110,7 +112,7 @@ impl Words for Tables {
     }
 
     fn places(&self, namespace: &str) -> String {
-        let (key, entries, within) = (self.key, self.entries, within(namespace));
+        let (key, entries, within) = (self.key, self.members, within(namespace));
         format!("SELECT {key}, number FROM {entries} WHERE {within}")
     }
 
@@ -154,7 +156,7 @@ impl Words for Tables {
     }
 
     fn evict(&self, key: &str) -> String {
-        format!("DELETE FROM {} WHERE {}", self.entries, self.entry(key))
+        format!("DELETE FROM {} WHERE {}", self.members, self.entry(key))
     }
 
     fn event(&self) -> Option<&'static [u8]> {

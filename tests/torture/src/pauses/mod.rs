@@ -15,6 +15,7 @@ use distlock_testkit::{
     backend::Backend,
     child::Child,
     clock::uptime,
+    deletion::deletion,
     fleet::{Fleet, Worker},
     proxies::Proxies,
     proxy::Mode,
@@ -23,7 +24,7 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use zookeeper_client::{Client as ZooKeeper, EventType};
+use zookeeper_client::Client as ZooKeeper;
 
 use crate::{cluster::Cluster, fault::Role};
 
@@ -179,7 +180,10 @@ impl Lane {
             }
             tally.grants = 1;
             tally.unbroken = usize::from(self.proxies.accepted() == accepted);
-            let deleted = tokio::spawn(deletion(self.watcher.clone(), woke.rest));
+            let deleted = {
+                let watcher = self.watcher.clone();
+                tokio::spawn(async move { deletion(&watcher, &woke.rest).await })
+            };
             let mutex = self.other.mutex(&name);
             let second = tokio::spawn(async move {
                 let guard = mutex.lock().await?;
@@ -198,15 +202,5 @@ impl Lane {
         }
         sleeper.until("done").await?;
         Ok(tally)
-    }
-}
-
-/// When a node was seen to be gone: at that moment or before.
-async fn deletion(watcher: ZooKeeper, key: String) -> Result<u64> {
-    loop {
-        let (stat, changes) = watcher.check_and_watch_stat(&key).await?;
-        if stat.is_none() || changes.changed().await.event_type == EventType::NodeDeleted {
-            return Ok(uptime());
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use distlock::{Client, LockGuard};
 use distlock_testkit::{
     clock::{micros, uptime},
-    line::say,
+    event::report,
     orders::orders_for_life,
 };
 use tokio::time::timeout;
@@ -81,5 +81,5 @@ async fn hold(guard: LockGuard) {
 }
 
 fn tell(word: &str, rest: impl ToString) {
-    say(word, rest).expect("the coordinator listens");
+    report(word, rest).expect("the coordinator listens");
 }

@@ -18,8 +18,8 @@ pub(super) fn draw(
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let panels = MEASURES.len();
     let area = SVGBackend::new(path, (SIZE.0, 40 + SIZE.1 * panels as u32)).into_drawing_area();
-    area.fill(&WHITE).map_err(told)?;
-    let area = area.titled(title, ("sans-serif", 20)).map_err(told)?;
+    area.fill(&WHITE).map_err(sendable)?;
+    let area = area.titled(title, ("sans-serif", 20)).map_err(sendable)?;
     for (index, panel) in area.split_evenly((panels, 1)).iter().enumerate() {
         let (measure, samples, verdict) = (MEASURES[index], &series[index], verdicts[index]);
         let said = match verdict {
@@ -37,18 +37,18 @@ pub(super) fn draw(
             .x_label_area_size(22)
             .y_label_area_size(70)
             .build_cartesian_2d(0.0..minutes, 0.0..highest * 1.15)
-            .map_err(told)?;
+            .map_err(sendable)?;
         let mesh =
             chart.configure_mesh().disable_x_mesh().light_line_style(WHITE).y_labels(5).draw();
-        mesh.map_err(told)?;
+        mesh.map_err(sendable)?;
         let points =
             samples.iter().enumerate().map(|(n, value)| (n as f64 * interval / 60.0, *value));
-        chart.draw_series(LineSeries::new(points, &BLUE)).map_err(told)?;
+        chart.draw_series(LineSeries::new(points, &BLUE)).map_err(sendable)?;
     }
-    area.present().map_err(told)
+    area.present().map_err(sendable)
 }
 
 /// The library's errors cannot be sent between threads.
-fn told(error: impl Error) -> Box<dyn Error + Send + Sync> {
+fn sendable(error: impl Error) -> Box<dyn Error + Send + Sync> {
     error.to_string().into()
 }

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_is_told() {
+    fn what_grows_is_reported() {
         // One in a minute, one in a minute beneath noise, and a step for each.
         assert!(!flat((0..360).map(|n| 50.0 + f64::from(n) / 12.0)));
         assert!(!flat((0..360).map(|n| 50.0 + noise(n) + f64::from(n) / 12.0)));

@@ -9,7 +9,7 @@ use distlock::Error;
 use distlock_testkit::clock::{micros, uptime};
 use tokio::{task::JoinSet, time::sleep};
 
-use super::{REQUEST_TIMEOUT, Worker, told};
+use super::{REQUEST_TIMEOUT, Worker, explain};
 use crate::{
     event::{Event, Outcome},
     ledger,
@@ -21,7 +21,7 @@ use crate::{
 /// What a task holds, while others look at it.
 struct Watched {
     held: Arc<Held>,
-    told: JoinSet<()>,
+    explain: JoinSet<()>,
 }
 
 impl Worker {
@@ -119,9 +119,9 @@ impl Worker {
             Ok(()) => Outcome::Done,
             Err(Error::WriteUnconfirmed { .. }) => Outcome::Nothing,
             Err(error) if error.is_retryable() || matches!(error, Error::Lost { .. }) => {
-                Outcome::Refused(told(&error))
+                Outcome::Refused(explain(&error))
             }
-            Err(error) => Outcome::Failed(told(&error)),
+            Err(error) => Outcome::Failed(explain(&error)),
         };
         self.journal.tell(Event::Returned { call, outcome });
     }
@@ -142,8 +142,8 @@ impl Worker {
                     let releasing = Event::Releasing { lock: lock.clone(), token, limit: None };
                     self.journal.tell_at(asked, releasing);
                     let outcome = match &error {
-                        Error::Lost { .. } => Outcome::Refused(told(&error)),
-                        _ => Outcome::Failed(told(&error)),
+                        Error::Lost { .. } => Outcome::Refused(explain(&error)),
+                        _ => Outcome::Failed(explain(&error)),
                     };
                     self.journal.tell(Event::Released { lock, token, outcome });
                 }
@@ -163,9 +163,9 @@ impl Worker {
             match held.release().await {
                 Ok(()) => Outcome::Done,
                 Err(error @ (Error::Lost { .. } | Error::ReleaseUnconfirmed { .. })) => {
-                    Outcome::Refused(told(&error))
+                    Outcome::Refused(explain(&error))
                 }
-                Err(error) => Outcome::Failed(told(&error)),
+                Err(error) => Outcome::Failed(explain(&error)),
             }
         } else {
             drop(held);
@@ -180,20 +180,20 @@ impl Worker {
     fn watch(&self, held: Held) -> Watched {
         let held = Arc::new(held);
         self.sampler.watch_over(&held);
-        let mut told = JoinSet::new();
+        let mut explain = JoinSet::new();
         for (index, (lock, token)) in held.parts().into_iter().enumerate() {
             let (journal, held) = (self.journal.clone(), Arc::clone(&held));
-            told.spawn(async move {
+            explain.spawn(async move {
                 let reason = held.guards()[index].lost().await;
                 journal.tell(Event::Lost { lock, token, reason: format!("{reason:?}") });
             });
         }
-        Watched { held, told }
+        Watched { held, explain }
     }
 
-    async fn unwatch(&self, Watched { mut held, mut told }: Watched) -> Held {
+    async fn unwatch(&self, Watched { mut held, mut explain }: Watched) -> Held {
         self.sampler.forget(&held);
-        told.shutdown().await;
+        explain.shutdown().await;
         loop {
             // The sampler may be looking at it.
             match Arc::try_unwrap(held) {

@@ -15,7 +15,7 @@ const PERMIT: Mode = Mode::Permits { taken: 1, of: 3 };
 const TWO_PERMITS: Mode = Mode::Permits { taken: 2, of: 3 };
 
 #[test]
-fn readers_beside_a_writer_are_told() {
+fn readers_beside_a_writer_are_reported() {
     let read = |at, token, until| window(Mode::Shared, "rw", at, "c", token, until);
     let write = |at, token, until| window(Mode::Exclusive, "rw", at, "d", token, until);
     let readers = [read(800, 7, 900), read(810, 8, 950)].concat();
@@ -35,7 +35,7 @@ fn readers_beside_a_writer_are_told() {
 }
 
 #[test]
-fn permits_above_the_limit_are_told() {
+fn permits_above_the_limit_are_reported() {
     let permit = |mode, at, token, until| window(mode, "permits", at, "c", token, until);
     let three = [permit(TWO_PERMITS, 800, 7, 900), permit(PERMIT, 810, 8, 950)].concat();
     assert_eq!(violated(three.clone()), []);
@@ -60,14 +60,14 @@ fn permits_above_the_limit_are_told() {
 }
 
 #[test]
-fn two_leaders_are_told() {
+fn two_leaders_are_reported() {
     let lead = |at, by, token, until| window(Mode::Exclusive, "red!election", at, by, token, until);
     assert_eq!(violated([lead(800, "c", 7, 850), lead(860, "d", 8, 900)].concat()), []);
     assert_eq!(violated([lead(800, "c", 7, 850), lead(840, "d", 8, 900)].concat()), [Overlap]);
 }
 
 #[test]
-fn locks_that_are_taken_together_are_told_if_one_is_held() {
+fn locks_that_are_taken_together_are_reported_if_one_is_held() {
     let lock = |lock, at, by, until| window(Mode::Exclusive, lock, at, by, 7, until);
     let all = [lock("blue", 800, "c", 900), lock("green", 800, "c", 900)].concat();
     assert_eq!(violated(all.clone()), []);
@@ -92,7 +92,7 @@ fn tokens_rise_where_one_is_alone() {
 }
 
 #[test]
-fn readers_that_pass_a_writer_are_told() {
+fn readers_that_pass_a_writer_are_reported() {
     let key = |token| Event::KeySeen { key: format!("/red/{token}"), created: token };
     let seen = |at, token| record(at, "coordinator", key(token));
     let passed = |early: Mode, late: Mode| {
@@ -126,7 +126,7 @@ pub(super) fn saw(at: u64, token: u64, writer: u64, version: u64) -> Vec<Record>
 }
 
 #[test]
-fn guarded_writes_that_land_late_are_told() {
+fn guarded_writes_that_land_late_are_reported() {
     let refused = || Some(Outcome::Refused(String::new()));
     let begun = saw(1, 0, 0, 1);
     let two =
@@ -151,7 +151,7 @@ fn guarded_writes_that_land_late_are_told() {
 }
 
 #[test]
-fn guarded_writes_that_do_not_do_as_they_say_are_told() {
+fn guarded_writes_that_do_not_do_as_they_say_are_reported() {
     let written = |outcome, version| {
         [saw(1, 0, 0, 1), guarded(300, "a", 10, 5, outcome), saw(900, 0, 5, version)]
     };

@@ -13,7 +13,7 @@ fn looked(since: u64, writer: u64, version: u64) -> Vec<Record> {
 }
 
 #[test]
-fn acknowledged_writes_that_are_gone_are_told_where_nobody_counts_them() {
+fn acknowledged_writes_that_are_gone_are_reported_where_they_are_not_counted() {
     let written = guarded(300, "a", 10, 5, Some(Outcome::Done));
     let of = |store, more: &[Vec<Record>]| {
         judged_of(store, [good(), saw(1, 0, 0, 1), written.clone(), more.concat()].concat())

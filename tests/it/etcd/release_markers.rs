@@ -1,4 +1,4 @@
-//! The word that a holder leaves in a long queue: what it proves, and what leaves none.
+//! The release marker of a long queue: what it proves, and who writes none.
 
 use std::time::Duration;
 
@@ -6,7 +6,9 @@ use distlock::Client;
 use distlock_testkit::proxy::Mode;
 use tokio::task::JoinSet;
 
-use crate::common::{Case, Harness, SOON, etcd::Etcd, eventually, own_cases, within};
+use crate::common::{
+    Case, Harness, SOON, etcd::Etcd, eventually, handover, own_cases, release_both, within,
+};
 
 /// So many make a long queue.
 const MANY: usize = 60;
@@ -21,7 +23,7 @@ async fn crowd(t: &Case<Etcd>, client: &Client, name: &str, ahead: usize) -> Joi
     crowd
 }
 
-async fn word(t: &Case<Etcd>, name: &str) -> Option<String> {
+async fn release_marker(t: &Case<Etcd>, name: &str) -> Option<String> {
     let mut raw = t.store.client();
     let key = format!("{}/{name}!/word", t.namespace);
     let kvs = raw.get(key, None).await.expect("etcd answers").take_kvs();
@@ -29,39 +31,36 @@ async fn word(t: &Case<Etcd>, name: &str) -> Option<String> {
 }
 
 own_cases! { Etcd, beside_others,
-    a_holder_leaves_word_in_a_long_queue,
-    one_that_gives_up_leaves_no_word,
-    an_evicted_holder_leaves_no_word,
+    a_holder_writes_a_release_marker_in_a_long_queue,
+    a_waiter_that_gives_up_writes_no_release_marker,
+    an_evicted_holder_writes_no_release_marker,
 }
 
 mod cases {
     use super::*;
 
-    pub(super) async fn a_holder_leaves_word_in_a_long_queue(t: &Case<Etcd>) {
+    pub(super) async fn a_holder_writes_a_release_marker_in_a_long_queue(t: &Case<Etcd>) {
         let clients = t.clients::<4>().await;
-        let first = clients[0].mutex("word").lock().await.unwrap();
-        let crowd = crowd(t, &clients[0], "word", 1).await;
-        let mut waiters = Vec::new();
-        for client in &clients[1..] {
-            waiters.push(t.enqueue(client, "word").await);
-        }
+        let first = clients[0].mutex("marked").lock().await.unwrap();
+        let crowd = crowd(t, &clients[0], "marked", 1).await;
+        let mut waiters = t.enqueue_all(&clients[1..], "marked").await;
         drop(crowd);
         t.queue_of(4).await;
         // It was alone when it joined.
         first.unlock().await.unwrap();
-        assert_eq!(word(t, "word").await, None);
+        assert_eq!(release_marker(t, "marked").await, None);
         let last = waiters.pop().expect("there are three");
         for waiter in waiters {
             let guard = waiter.granted().await;
             let expected = format!("{} {}", guard.key(), guard.fencing_token());
             guard.unlock().await.unwrap();
-            assert_eq!(word(t, "word").await, Some(expected));
+            assert_eq!(release_marker(t, "marked").await, Some(expected));
         }
-        last.granted().await.unlock().await.unwrap();
-        assert_eq!(word(t, "word").await, None, "it goes with the queue");
+        last.served().await;
+        assert_eq!(release_marker(t, "marked").await, None, "it goes with the queue");
     }
 
-    pub(super) async fn one_that_gives_up_leaves_no_word(t: &Case<Etcd>) {
+    pub(super) async fn a_waiter_that_gives_up_writes_no_release_marker(t: &Case<Etcd>) {
         let clients = t.clients::<4>().await;
         let holder = clients[0].mutex("quitter").lock().await.unwrap();
         let crowd = crowd(t, &clients[1], "quitter", 1).await;
@@ -70,22 +69,20 @@ mod cases {
         quitter.cancel();
         t.queue_of(MANY + 2).await;
         last.waits_throughout(Duration::from_millis(500), "others are in front").await;
-        assert_eq!(word(t, "quitter").await, None);
+        assert_eq!(release_marker(t, "quitter").await, None);
         drop(crowd);
-        holder.unlock().await.unwrap();
-        last.served().await;
+        release_both(holder, last).await;
     }
 
     /// Others may have come in since its key was deleted, and behind them who knows it as the tail.
-    pub(super) async fn an_evicted_holder_leaves_no_word(t: &Case<Etcd>) {
+    pub(super) async fn an_evicted_holder_writes_no_release_marker(t: &Case<Etcd>) {
         let [one, two, three] = t.clients().await;
         let first = one.mutex("evicted").lock().await.unwrap();
         let crowd = crowd(t, &one, "evicted", 1).await;
         let waiter = t.enqueue(&two, "evicted").await;
         drop(crowd);
         t.queue_of(2).await;
-        first.unlock().await.unwrap();
-        let evicted = waiter.granted().await;
+        let evicted = handover(first, waiter).await;
         // It is the tail still, and does not know yet that an operator has deleted its key.
         t.store.delete_key(evicted.key()).await;
         let mutex = three.mutex("evicted");
@@ -97,10 +94,10 @@ mod cases {
         // The answer to joining, and then the watch, are this long on their way.
         proxies.set(&Mode::Delay(Duration::from_millis(200)));
         let last = t.enqueue(&far, "evicted").await;
-        // The word would be there before the look that follows.
+        // The marker would be there before the look that follows.
         let _evicted = evicted.unlock().await;
         last.waits_throughout(Duration::from_secs(2), "another one holds it").await;
-        assert_eq!(word(t, "evicted").await, None);
+        assert_eq!(release_marker(t, "evicted").await, None);
         proxies.set(&Mode::Pass);
         holder.unlock().await.unwrap();
         eventually(SOON, "it is let in", async || !last.waits()).await;

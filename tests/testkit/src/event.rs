@@ -1,13 +1,13 @@
-//! What workers say: one line for each thing that happened, `WORD NANOSECONDS [REST]`.
+//! The events that workers report, a line each: `WORD NANOSECONDS [REST]`.
 
 use std::{fmt, io};
 
 use crate::{clock::now, orders};
 
-/// One of these lines.
+/// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// What happened.
+pub struct Event {
+    /// What happened, in one word.
     pub word: String,
     /// When, on `CLOCK_MONOTONIC`.
     pub at: u64,
@@ -15,13 +15,13 @@ pub struct Line {
     pub rest: String,
 }
 
-impl Line {
+impl Event {
     /// What happens now.
     pub fn new(word: &str, rest: impl ToString) -> Self {
         Self { word: word.to_owned(), at: now(), rest: rest.to_string().replace('\n', " ") }
     }
 
-    /// `None`: it is not one of ours, but a warning of a library, say.
+    /// `None`: the line is not one of ours, but a warning of a library, say.
     pub fn parse(line: &str) -> Option<Self> {
         let mut parts = line.trim_end().splitn(3, ' ');
         let word = parts.next()?.to_owned();
@@ -29,21 +29,21 @@ impl Line {
         Some(Self { word, at, rest: parts.next().unwrap_or_default().to_owned() })
     }
 
-    /// Says it to the process that started this one.
-    pub fn say(&self) -> io::Result<()> {
+    /// Reports it to the process that started this one.
+    pub fn report(&self) -> io::Result<()> {
         orders::say(&self.to_string())
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.word, self.at, self.rest)
     }
 }
 
-/// Says what happens now.
-pub fn say(word: &str, rest: impl ToString) -> io::Result<()> {
-    Line::new(word, rest).say()
+/// Reports what happens now.
+pub fn report(word: &str, rest: impl ToString) -> io::Result<()> {
+    Event::new(word, rest).report()
 }
 
 #[cfg(test)]
@@ -51,14 +51,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_back() {
+    fn events_are_read_back() {
         for rest in ["", "1 2 3", "two  spaces"] {
-            let line = Line::new("grant", rest);
-            assert_eq!(Line::parse(&line.to_string()), Some(line));
+            let event = Event::new("grant", rest);
+            assert_eq!(Event::parse(&event.to_string()), Some(event));
         }
-        assert_eq!(Line::new("error", "two\nlines").rest, "two lines");
+        assert_eq!(Event::new("error", "two\nlines").rest, "two lines");
         for junk in ["", "grant", "grant me", "a warning of 1"] {
-            assert_eq!(Line::parse(junk), None, "{junk}");
+            assert_eq!(Event::parse(junk), None, "{junk}");
         }
     }
 }

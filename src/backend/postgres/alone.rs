@@ -1,0 +1,152 @@
+//! Joining and leaving: the two requests that are made most. Each connection has prepared both.
+//!
+//! An entry that is alone in its queue is stored in the queue's own row (see `distlock.queues` in
+//! `tables.sql`), and one `UPDATE` puts it there or takes it away. Where that finds nothing to do,
+//! the same statement goes on with a function, for which others may be in the queue.
+
+use std::time::Duration;
+
+use futures_util::future::try_join;
+use tokio_postgres::{
+    Client, Error, Row as PgRow, Statement,
+    types::{ToSql, Type},
+};
+
+use super::{crowded::Crowded, message::Kept};
+use crate::backend::sql::outcome::{Outcome, Row};
+
+/// The part of a reply that the clock's is made of, and others.
+const CLOCK: &str = "((extract(epoch FROM now()) * 1000000)::bigint)::text AS a, \
+                     ((pg_current_wal_flush_lsn() - '0/0')::bigint)::text AS b, \
+                     current_setting('distlock.connection', true) AS c";
+
+/// The part of a reply for an entry that is still in its queue's row, which is locked.
+const KEPT: i32 = -2;
+
+/// The statements, as one connection has prepared them.
+#[derive(Clone)]
+pub(super) struct Statements {
+    join: Statement,
+    leave: Statement,
+}
+
+impl Statements {
+    pub(super) async fn prepare(client: &Client) -> Result<Self, Error> {
+        // In READ COMMITTED, one that waits for the row decides by its newest version, and draws
+        // its number then. The session's row is not locked: an entry whose session is not there is
+        // gone.
+        let join = format!(
+            "WITH taken AS (UPDATE distlock.queues SET number = nextval('distlock.numbers'), \
+             session = $2, ticket = $3::text::uuid, label = $4, value = $5, since = now() \
+             WHERE queue = $1 AND session IS NULL AND NOT crowded \
+             AND EXISTS (SELECT FROM distlock.sessions WHERE id = $2 AND NOT ended) \
+             AND NOT EXISTS (SELECT FROM distlock.sessions WHERE id = 0) RETURNING number) \
+             SELECT -1 AS part, {CLOCK}, number::text AS d, \
+             (EXISTS (SELECT FROM distlock.data WHERE dir = $1))::text AS e FROM taken UNION ALL \
+             SELECT part, a, b, c, d, e FROM distlock.enqueue($2, $1, $3::text::uuid, $4, $5, $6) \
+             WHERE NOT EXISTS (SELECT FROM taken)"
+        );
+        // It does nothing while a transaction has the row locked, such as one that has checked that
+        // the entry is there: waiting for it, the connection could do nothing else. Nobody is
+        // granted anything by it, so that it is not flushed: see `distlock.unflushed`. That is
+        // decided once the entry is gone. Before, others may have come behind it, and a release
+        // from the table of entries is a grant.
+        let leave = format!(
+            "WITH held AS MATERIALIZED (SELECT queue FROM distlock.queues \
+             WHERE queue = $1 AND session = $2 AND ticket = $3::text::uuid AND label = $4 \
+             AND number = coalesce($5, number) FOR UPDATE SKIP LOCKED), \
+             gone AS (UPDATE distlock.queues AS q SET session = NULL FROM held \
+             WHERE q.queue = held.queue RETURNING number, \
+             CASE WHEN current_setting('synchronous_standby_names') = '' \
+             THEN set_config('synchronous_commit', 'off', true) END) \
+             SELECT -1 AS part, {CLOCK}, number::text AS d, 'f' AS e FROM gone UNION ALL \
+             SELECT part, a, b, c, d, e \
+             FROM distlock.leave_within($2, $1, $3::text::uuid, $4, $5, $6, $7) \
+             WHERE NOT EXISTS (SELECT FROM gone)"
+        );
+        let joins = [Type::TEXT, Type::INT8, Type::TEXT, Type::TEXT, Type::BYTEA, Type::BOOL];
+        let leaves =
+            [Type::TEXT, Type::INT8, Type::TEXT, Type::TEXT, Type::INT8, Type::INT8, Type::INT4];
+        let join = client.prepare_typed(&join, &joins);
+        let (join, leave) = try_join(join, client.prepare_typed(&leave, &leaves)).await?;
+        Ok(Self { join, leave })
+    }
+
+    /// The rows of its reply, each of which begins with the number of its part; and whether it was
+    /// done: not if a transaction of a user's keeps the entry that was to leave. One that keeps it
+    /// in the table of entries is waited for, for so long.
+    pub(super) async fn run(
+        &self,
+        client: &Client,
+        session: i64,
+        kept: &Kept,
+        patience: Duration,
+        crowded: &Crowded,
+    ) -> Result<(Vec<Outcome>, bool), Error> {
+        let replied = match kept {
+            Kept::Join { dir, ticket, label, value, if_free } => {
+                let parameters: [&(dyn ToSql + Sync); 6] =
+                    [dir, &session, ticket, label, value, if_free];
+                client.query(&self.join, &parameters).await?
+            }
+            Kept::Leave { dir, ticket, label, number, successor } => {
+                let patience = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
+                let parameters: [&(dyn ToSql + Sync); 7] =
+                    [dir, &session, ticket, label, number, successor, &patience];
+                client.query(&self.leave, &parameters).await?
+            }
+        };
+        let mut rows = Vec::with_capacity(replied.len() + 1);
+        let (mut is_alone, mut done) = (false, true);
+        for row in &replied {
+            let part: i32 = row.try_get(0)?;
+            if part >= 0 {
+                rows.push(cells(row, part, 1..row.len())?);
+                continue;
+            }
+            is_alone = true;
+            rows.push(cells(row, 0, 1..4)?);
+            if part == KEPT {
+                done = false;
+                continue;
+            }
+            let [number, others] = [row.try_get(4)?, row.try_get(5)?];
+            rows.extend(alone(session, kept, number, others));
+        }
+        // An entry that leaves may have been moved just because it is looked after.
+        if is_alone || matches!(kept, Kept::Join { .. }) {
+            crowded.note(kept.dir(), !is_alone);
+        }
+        Ok((vec![Outcome::new(rows, 0)], done))
+    }
+}
+
+/// What the functions would return of an entry that was put into the queue's row, or was there: the
+/// entry with this number; `others`: there are notes on the queue.
+pub(super) fn alone(
+    session: i64,
+    kept: &Kept,
+    number: Option<String>,
+    others: Option<String>,
+) -> Vec<Row> {
+    let part = |part: &str| Some(part.to_owned());
+    let none = || Some("f".to_owned());
+    match kept {
+        Kept::Join { ticket, label, .. } => {
+            let session = Some(format!("{session:x}"));
+            let own = [part("1"), number, session, part(ticket), part(label), others];
+            // With `if_free`: nobody was there.
+            vec![Row::new(own.into()), Row::new(vec![part("2"), none(), none()])]
+        }
+        Kept::Leave { .. } => {
+            vec![Row::new(vec![part("1")]), Row::new(vec![part("2"), number, none()])]
+        }
+    }
+}
+
+/// A row of text, which begins with the number of its part.
+pub(super) fn cells(row: &PgRow, part: i32, columns: std::ops::Range<usize>) -> Result<Row, Error> {
+    let cell = |column| Ok(row.try_get::<_, Option<&str>>(column)?.map(str::to_owned));
+    let cells = columns.map(cell).collect::<Result<Vec<_>, Error>>()?;
+    Ok(Row::new(std::iter::once(Some(part.to_string())).chain(cells).collect()))
+}

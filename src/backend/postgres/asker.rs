@@ -1,0 +1,309 @@
+//! What is done with one request, or with calls that are sent together.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+
+use super::{
+    alone::Statements,
+    batch::{Batches, Came, Kind},
+    connection::{Connector, outcomes},
+    crowded::Crowded,
+    error::{is_locked, is_read_only, triage},
+    listening::{self, Listening},
+    message::{Evidence, Kept, Message},
+    statements,
+};
+use crate::{
+    backend::{
+        Result, StoreError,
+        sql::{
+            asking::{Request, Verdict},
+            connection_handle::Order,
+            outcome::{Outcome, Row},
+            requested::{Done, Requested},
+        },
+    },
+    runtime::clock::{self, Instant, sleep, timeout},
+};
+
+/// The query that is sent on a silent connection with waiters, so that no load balancer or firewall
+/// drops it.
+const PING: &str = "SELECT 1";
+
+/// The pauses between attempts to leave a queue whose row a user's transaction has locked, which
+/// grow. Nobody waits for the row on the server, as whatever is asked next would wait, too.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(32);
+
+/// How long the first of these attempts waits on the server if the entry is not in the queue's row:
+/// others' requests about it, such as a watch, are done by then.
+const FIRST_PATIENCE: Duration = Duration::from_millis(10);
+
+/// Asks the server, on one connection.
+#[derive(Clone)]
+pub(super) struct Asker {
+    pub(super) client: Arc<tokio_postgres::Client>,
+    pub(super) endpoint: Arc<str>,
+    /// Which one it is.
+    pub(super) server: Arc<str>,
+    /// The connection's.
+    pub(super) name: i64,
+    pub(super) session: i64,
+    pub(super) connector: Arc<Connector>,
+    pub(super) kept: Option<Statements>,
+    pub(super) batches: Option<Batches>,
+    pub(super) listening: Arc<Listening>,
+    pub(super) crowded: Arc<Crowded>,
+}
+
+/// What is asked for next.
+pub(super) enum What {
+    One(Requested<Message>),
+    /// Calls of one kind, each about another queue.
+    Calls(Kind, Vec<Request<Message>>),
+    /// A call that a batch has left undone.
+    Alone(Request<Message>),
+    /// One that found the queue's row locked by a user's transaction, which has checked the entry.
+    Checked(Request<Message>, Retry),
+    /// Nothing is watched any more.
+    Unlisten,
+}
+
+/// What came of it.
+pub(super) struct Ended {
+    pub(super) done: Done,
+    /// How many calls have been asked for together.
+    pub(super) calls: Option<(Kind, usize)>,
+    /// What is to be asked for in its place.
+    pub(super) rest: Vec<What>,
+}
+
+impl From<Done> for Ended {
+    fn from(done: Done) -> Self {
+        Self { done, calls: None, rest: Vec::new() }
+    }
+}
+
+impl Ended {
+    /// Both.
+    fn and(mut self, mut other: Self) -> Self {
+        if matches!(other.done, Done::Useless) {
+            self.done = Done::Useless;
+        }
+        self.rest.append(&mut other.rest);
+        self
+    }
+}
+
+/// When to try again to leave a queue, and until when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retry {
+    pause: Duration,
+    until: Instant,
+}
+
+impl Asker {
+    /// Sent as this is first polled.
+    pub(super) async fn ask(self, what: What) -> Ended {
+        match what {
+            What::One(Requested::Order(Order::Ask(request))) => match request.begin() {
+                true => self.begun(request, None).await,
+                false => Done::Answered.into(),
+            },
+            What::One(Requested::Order(Order::Do(message))) => self.have_done(&message).await,
+            What::One(Requested::Ping) => self.have_done(&PING.to_owned().into()).await,
+            What::One(Requested::Expiries(sessions)) => self.expiries(sessions).await.into(),
+            What::Calls(kind, requests) => {
+                let calls = Some((kind, requests.len()));
+                Ended { calls, ..self.calls(requests).await }
+            }
+            What::Alone(request) => self.begun(request, None).await,
+            What::Checked(request, retry) => {
+                sleep(retry.pause).await;
+                self.begun(request, Some(retry)).await
+            }
+            What::Unlisten => {
+                self.listening.end();
+                self.have_done(&listening::end(self.session).into()).await
+            }
+        }
+    }
+
+    /// One request by itself.
+    async fn begun(&self, request: Request<Message>, retry: Option<Retry>) -> Ended {
+        // Its caller may have asked for something else since.
+        if !request.is_awaited() {
+            return Done::Answered.into();
+        }
+        let patience = if retry.is_none() { FIRST_PATIENCE } else { FIRST_PAUSE };
+        let answer = match self.send(&request.message, patience).await {
+            Ok(Ok(Some(outcomes))) => Ok(outcomes),
+            Ok(Ok(None)) => {
+                return self.checked(request, retry).map_or(Done::Answered.into(), |rest| Ended {
+                    rest: vec![rest],
+                    ..Done::Answered.into()
+                });
+            }
+            Ok(Err(error)) => Err(error),
+            Err(error) => {
+                request.answer(Err(Verdict::Failed(error)));
+                return Done::Useless.into();
+            }
+        };
+        let useless = matches!(&answer, Err(error) if is_read_only(error));
+        let operation = request.operation;
+        let done = match &answer {
+            _ if useless => Done::Useless,
+            Ok(outcomes) if request.message.tells_expiries => Done::expiries(outcomes, session_of),
+            _ => Done::Answered,
+        };
+        request.answer(answer.map_err(|error| triage(operation, &self.endpoint, &error)));
+        done.into()
+    }
+
+    /// The next attempt to leave a queue that a user's transaction keeps.
+    fn checked(&self, request: Request<Message>, retry: Option<Retry>) -> Option<What> {
+        let now = Instant::now();
+        let until = now + self.connector.remote.request_timeout / 2;
+        let first = Retry { pause: FIRST_PAUSE, until };
+        let next = |retry: Retry| Retry { pause: (retry.pause * 2).min(LONGEST_PAUSE), ..retry };
+        let retry = retry.map_or(first, next);
+        if now < retry.until {
+            return Some(What::Checked(request, retry));
+        }
+        let reason = format!("{}: a transaction has checked the lock, and is open", self.endpoint);
+        request.answer(Err(Verdict::Again(reason)));
+        None
+    }
+
+    /// Calls that were waiting together. What a batch has not done is asked for by each call by
+    /// itself, and that reply alone counts. So it is with all of them if the batch has failed, for
+    /// whatever reason: what is joined or left twice is joined or left once.
+    async fn calls(&self, mut requests: Vec<Request<Message>>) -> Ended {
+        requests.retain(Request::begin);
+        let batches = match &self.batches {
+            Some(batches) if requests.len() > 1 => batches,
+            _ => {
+                let ended = join_all(requests.into_iter().map(|request| self.begun(request, None)));
+                return ended.await.into_iter().fold(Done::Answered.into(), Ended::and);
+            }
+        };
+        let calls: Vec<_> = requests.iter().filter_map(|request| request.message.kept()).collect();
+        let came = match self.send_batch(batches, &calls).await {
+            Ok(Ok(came)) => came,
+            Ok(Err(_)) => calls.iter().map(|_| Came::Not).collect(),
+            Err(error) => {
+                let error = Arc::new(error);
+                for request in requests {
+                    request.answer(Err(Verdict::Failed(StoreError::again(&error))));
+                }
+                return Done::Useless.into();
+            }
+        };
+        let mut rest = Vec::new();
+        for (request, came) in requests.into_iter().zip(came) {
+            match came {
+                Came::Done(rows) => {
+                    let mut outcomes = request.message.outcomes(vec![Outcome::new(rows, 0)]);
+                    // Of the clock.
+                    outcomes.drain(..1.min(outcomes.len()));
+                    request.answer(Ok(outcomes));
+                }
+                Came::Checked => rest.extend(self.checked(request, None)),
+                Came::Not => rest.push(What::Alone(request)),
+            }
+        }
+        Ended { rest, ..Done::Answered.into() }
+    }
+
+    async fn expiries(&self, sessions: Vec<i64>) -> Done {
+        match self.send(&statements::expiries(&sessions), FIRST_PATIENCE).await {
+            Ok(Ok(Some(outcomes))) => Done::expiries(&outcomes, session_of),
+            // Undone for others' sake, perhaps: they are looked for again soon.
+            Ok(_) => Done::Expiries(sessions.into_iter().map(|id| (id, Duration::ZERO)).collect()),
+            Err(_) => Done::Useless,
+        }
+    }
+
+    /// Whatever the answer is.
+    async fn have_done(&self, message: &Message) -> Ended {
+        match self.send(message, FIRST_PATIENCE).await {
+            Ok(_) => Done::Answered.into(),
+            Err(_) => Done::Useless.into(),
+        }
+    }
+
+    /// `None`: a user's transaction keeps the entry that was to leave, and was waited for, for so
+    /// long. An error is the connection's end.
+    async fn send(
+        &self,
+        message: &Message,
+        patience: Duration,
+    ) -> Result<Result<Option<Vec<Outcome>>, tokio_postgres::Error>> {
+        let (sent, clock) = (clock::now(), &self.connector.clock);
+        let belief = clock.belief(sent).filter(|_| message.sweeps);
+        let dead = || self.connector.host.knows_dead(&self.server);
+        let evidence = belief.map(|belief| Evidence { belief, dead: dead() });
+        let listens = if message.listens { self.listening.begin() } else { None };
+        let (text, before) = message.text(self.session, evidence.as_ref(), listens.is_some());
+        let query = async {
+            match message.kept().zip(self.kept.as_ref()) {
+                Some((what, kept)) => {
+                    kept.run(&self.client, self.session, what, patience, &self.crowded).await
+                }
+                None => Ok((outcomes(self.client.simple_query(&text).await?), true)),
+            }
+            .map(|(outcomes, done)| (message.outcomes(outcomes), done))
+        };
+        let mut outcomes = match self.replied(sent, query).await? {
+            Ok((outcomes, true)) => outcomes,
+            Ok((_, false)) => return Ok(Ok(None)),
+            Err(error) if message.leaves_with().is_some() && is_locked(&error) => {
+                return Ok(Ok(None));
+            }
+            Err(error) => return Ok(Err(error)),
+        };
+        if let Some(begun) = listens {
+            self.listening.begun(begun);
+        }
+        if let Some(Evidence { belief, .. }) = &evidence {
+            clock.acted_on(belief);
+        }
+        outcomes.drain(..before.min(outcomes.len()));
+        Ok(Ok(Some(outcomes)))
+    }
+
+    async fn send_batch(
+        &self,
+        batches: &Batches,
+        calls: &[&Kept],
+    ) -> Result<Result<Vec<Came>, tokio_postgres::Error>> {
+        let query = async {
+            let (clock, came) = batches.run(&self.client, self.session, calls).await?;
+            Ok((vec![clock], came))
+        };
+        let replied = self.replied(clock::now(), query).await?;
+        Ok(replied.map(|(_, came)| came))
+    }
+
+    /// Reads the server's clock from the first outcome of each reply.
+    async fn replied<T>(
+        &self,
+        sent: Duration,
+        query: impl Future<Output = Result<(Vec<Outcome>, T), tokio_postgres::Error>>,
+    ) -> Result<Result<(Vec<Outcome>, T), tokio_postgres::Error>> {
+        let answer = timeout(self.connector.remote.request_timeout, query).await.map_err(|_| {
+            StoreError::Unknown(format!("{} did not answer in time", self.endpoint).into())
+        })?;
+        if let Ok((outcomes, _)) = &answer {
+            self.connector.check(self.name, outcomes)?;
+            self.connector.clock.read(outcomes, sent);
+        }
+        Ok(answer)
+    }
+}
+
+fn session_of(row: &Row) -> Option<i64> {
+    row.number(0)
+}

@@ -1,0 +1,96 @@
+-- What many callers of one session ask for at once, in one transaction: the entries that are alone
+-- in their queues (see `distlock.queues`). Callers that are not in the reply are to ask again by
+-- themselves: somebody else is in the queue, or has the row locked at this moment.
+--
+-- **No batch waits for a row**, as whatever the connection is asked next would wait, too, with it
+-- the session's renewal. It waits for a queue's row that another client inserts at this moment; so
+-- that no two wait for each other, the queues come in the order of their names.
+
+-- Joins queues. Part 1 has a row for each one that was joined: its place in the arrays, the entry's
+-- number, and whether there are notes on the queue.
+CREATE FUNCTION distlock.join_batch(who bigint, dirs text[], ticks uuid[], labs text[],
+    vals bytea[]) RETURNS TABLE (part integer, a text, b text, c text, d text, e text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY SELECT * FROM distlock.clock();
+    -- Without their numbers, which are drawn when the rows are locked. Rows that are there are not
+    -- tried, as an insertion waits for a transaction that updates them.
+    INSERT INTO distlock.queues (queue)
+        SELECT dir FROM unnest(dirs) WITH ORDINALITY AS o (dir, at)
+        WHERE NOT EXISTS (SELECT FROM distlock.queues WHERE queue = dir)
+        ORDER BY at ON CONFLICT DO NOTHING;
+    RETURN QUERY
+        WITH free AS MATERIALIZED (
+            SELECT o.* FROM unnest(dirs, ticks, labs, vals)
+            WITH ORDINALITY AS o (dir, tick, lab, val, at)
+            JOIN distlock.queues AS q ON q.queue = o.dir
+            WHERE q.session IS NULL AND NOT q.crowded
+            AND EXISTS (SELECT FROM distlock.sessions WHERE id = who AND NOT ended)
+            AND NOT EXISTS (SELECT FROM distlock.sessions WHERE id = 0)
+            FOR NO KEY UPDATE OF q SKIP LOCKED),
+        taken AS (
+            UPDATE distlock.queues AS q SET number = nextval('distlock.numbers'), session = who,
+            ticket = tick, label = lab, value = val, since = now()
+            FROM free WHERE q.queue = dir
+            RETURNING at, q.number,
+                EXISTS (SELECT FROM distlock.data AS o WHERE o.dir = q.queue) AS notes)
+        SELECT 1, at::text, number::text, notes::text, NULL, NULL FROM taken;
+    -- What grants something is flushed.
+    IF NOT FOUND THEN
+        PERFORM distlock.unflushed();
+    END IF;
+END $$;
+
+-- Leaves queues in which there are no other entries. Part 1 has a row for each entry that was
+-- deleted: its place in the arrays, and its number. Part 2 has the places of those whose rows are
+-- locked: a user's transaction has checked them. It grants no lock, so it is not flushed.
+CREATE FUNCTION distlock.leave_batch(who bigint, dirs text[], ticks uuid[], labs text[],
+    numbers bigint[]) RETURNS TABLE (part integer, a text, b text, c text, d text, e text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    left_now bigint;
+BEGIN
+    RETURN QUERY SELECT * FROM distlock.clock();
+    PERFORM distlock.unflushed();
+    RETURN QUERY
+        WITH held AS MATERIALIZED (
+            SELECT o.dir, o.at FROM unnest(dirs, ticks, labs, numbers)
+            WITH ORDINALITY AS o (dir, tick, lab, entry, at)
+            JOIN distlock.queues AS q ON q.queue = o.dir
+            WHERE q.session = who AND q.ticket = tick AND q.label = lab
+            AND q.number = coalesce(entry, q.number)
+            FOR UPDATE OF q SKIP LOCKED),
+        gone AS (
+            UPDATE distlock.queues AS q SET session = NULL FROM held WHERE q.queue = dir
+            RETURNING at, q.number)
+        SELECT 1, at::text, number::text, NULL, NULL, NULL FROM gone;
+    GET DIAGNOSTICS left_now = ROW_COUNT;
+    IF left_now < cardinality(dirs) THEN
+        RETURN QUERY SELECT 2, at::text, NULL, NULL, NULL, NULL
+            FROM unnest(dirs, ticks, labs, numbers)
+            WITH ORDINALITY AS o (dir, tick, lab, entry, at)
+            JOIN distlock.queues AS q ON q.queue = o.dir
+            WHERE q.session = who AND q.ticket = tick AND q.label = lab
+            AND q.number = coalesce(entry, q.number);
+    END IF;
+END $$;
+
+-- As `distlock.leave`, after the entry was not found in the queue's row, or the row was found
+-- locked. Part -2 means that it still is. A transaction that has the entry locked in
+-- `entries` is waited for, for so many milliseconds at most; then this fails.
+CREATE FUNCTION distlock.leave_within(who bigint, dir text, tick uuid, lab text,
+    entry bigint, successor bigint, patience integer)
+RETURNS TABLE (part integer, a text, b text, c text, d text, e text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    IF EXISTS (SELECT FROM distlock.queues WHERE queue = dir AND session = who
+        AND ticket = tick AND label = lab AND number = coalesce(entry, number))
+    THEN
+        RETURN QUERY SELECT -2, o.a, o.b, o.c, NULL, NULL FROM distlock.clock() AS o;
+    ELSE
+        PERFORM set_config('lock_timeout', patience::text, true);
+        RETURN QUERY SELECT * FROM distlock.leave(who, dir, tick, lab, entry, successor);
+    END IF;
+END $$;

@@ -1,0 +1,214 @@
+//! Where a session may have an entry in its queue's row, by which there is no index.
+
+use std::collections::{HashMap, HashSet};
+
+use tokio::sync::Notify;
+
+use crate::{backend::Ticket, runtime::mutex::Mutex};
+
+/// How many doubtful queues are remembered. Each request without an answer adds one, for as long as
+/// the session lives.
+const DOUBTFUL: usize = 1000;
+
+#[derive(Debug, Default)]
+pub(super) struct InRows {
+    state: Mutex<State>,
+    /// A reply to a request to join was read.
+    joined: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// With the tickets of those entries.
+    known: HashMap<String, Vec<Ticket>>,
+    /// The tickets of requests to join whose replies were not read yet. `true`: the entry has been
+    /// deleted meanwhile.
+    joining: HashMap<Ticket, bool>,
+    /// Where a request to join may be done at any time.
+    doubtful: HashSet<String>,
+    /// There were more of them than are remembered.
+    anywhere: bool,
+}
+
+impl InRows {
+    /// A request to join is about to be sent.
+    pub(super) fn begin(&self, ticket: Ticket) {
+        self.state.lock().joining.insert(ticket, false);
+    }
+
+    /// Its reply was read. `is_first`: the entry may be in the queue's row.
+    pub(super) fn joined(&self, dir: &str, ticket: Ticket, is_first: bool) {
+        let mut state = self.state.lock();
+        let has_left = state.joining.remove(&ticket).unwrap_or(false);
+        match is_first && !has_left {
+            true => state.add(dir, ticket),
+            false => drop(state.forget(dir, ticket)),
+        }
+        self.joined.notify_waiters();
+    }
+
+    /// It is not known whether a request to join was done, or will be.
+    pub(super) fn doubt(&self, dir: &str, ticket: Ticket) {
+        let mut state = self.state.lock();
+        state.joining.remove(&ticket);
+        state.doubt(dir);
+        self.joined.notify_waiters();
+    }
+
+    /// Waits until no request of this ticket to join is under way. One that leaves would overtake
+    /// it, as each kind waits for the connection by itself.
+    pub(super) async fn settled(&self, ticket: Ticket) {
+        loop {
+            let joined = self.joined.notified();
+            if !self.state.lock().joining.contains_key(&ticket) {
+                return;
+            }
+            joined.await;
+        }
+    }
+
+    /// The entry has moved to the table of entries.
+    pub(super) fn moved(&self, dir: &str, ticket: Ticket) {
+        self.state.lock().forget(dir, ticket);
+    }
+
+    /// The server has confirmed that the ticket's entry is not there. `existed`: it was.
+    ///
+    /// A caller that is gone leaves while its request to join is under way. If that comes later,
+    /// the entry is there after all; and the replies to both may be read in any order.
+    pub(super) fn left(&self, dir: &str, ticket: Ticket, existed: bool) {
+        let mut state = self.state.lock();
+        if let Some(has_left) = state.joining.get_mut(&ticket) {
+            *has_left |= existed;
+        }
+        if state.forget(dir, ticket) && !existed {
+            state.doubt(dir);
+        }
+    }
+
+    /// The queues in whose rows the session may have entries. `None`: any.
+    pub(super) fn dirs(&self) -> Option<Vec<String>> {
+        let state = self.state.lock();
+        if state.anywhere {
+            return None;
+        }
+        let doubtful = state.doubtful.iter().filter(|dir| !state.known.contains_key(*dir));
+        Some(state.known.keys().chain(doubtful).cloned().collect())
+    }
+}
+
+impl State {
+    fn add(&mut self, dir: &str, ticket: Ticket) {
+        let tickets = self.known.entry(dir.to_owned()).or_default();
+        if !tickets.contains(&ticket) {
+            tickets.push(ticket);
+        }
+    }
+
+    /// Returns `true` if it was known.
+    fn forget(&mut self, dir: &str, ticket: Ticket) -> bool {
+        let Some(tickets) = self.known.get_mut(dir) else { return false };
+        let before = tickets.len();
+        tickets.retain(|other| *other != ticket);
+        let was_known = tickets.len() < before;
+        if tickets.is_empty() {
+            self.known.remove(dir);
+        }
+        was_known
+    }
+
+    fn doubt(&mut self, dir: &str) {
+        if self.anywhere || self.doubtful.len() == DOUBTFUL && !self.doubtful.contains(dir) {
+            self.anywhere = true;
+            self.doubtful = HashSet::new();
+        } else {
+            self.doubtful.insert(dir.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn join(rows: &InRows, dir: &str, ticket: Ticket) {
+        rows.begin(ticket);
+        rows.joined(dir, ticket, true);
+    }
+
+    #[test]
+    fn entries_are_known_until_they_are_known_to_be_gone() {
+        let (rows, one, other) = (InRows::default(), Ticket::random(), Ticket::random());
+        join(&rows, "/ns/a", one);
+        join(&rows, "/ns/a", one);
+        join(&rows, "/ns/a", other);
+        rows.left("/ns/a", one, true);
+        assert_eq!(rows.dirs().unwrap(), ["/ns/a"]);
+        rows.moved("/ns/a", other);
+        assert!(rows.dirs().unwrap().is_empty(), "asked twice, it is still one entry");
+        rows.begin(one);
+        rows.doubt("/ns/b", one);
+        join(&rows, "/ns/b", one);
+        rows.left("/ns/b", one, true);
+        assert_eq!(rows.dirs().unwrap(), ["/ns/b"], "an earlier request may be done yet");
+        assert!(rows.state.lock().joining.is_empty());
+    }
+
+    #[test]
+    fn entry_that_comes_after_its_caller_has_left_is_known() {
+        for reply_is_read_first in ["leave", "join"] {
+            let (rows, ticket) = (InRows::default(), Ticket::random());
+            rows.begin(ticket);
+            // The server has done it before.
+            if reply_is_read_first == "leave" {
+                rows.left("/ns/a", ticket, false);
+                rows.joined("/ns/a", ticket, true);
+            } else {
+                rows.joined("/ns/a", ticket, true);
+                rows.left("/ns/a", ticket, false);
+            }
+            assert_eq!(rows.dirs().unwrap(), ["/ns/a"], "{reply_is_read_first} is read first");
+        }
+    }
+
+    #[test]
+    fn entry_whose_end_is_read_before_its_begin_is_gone() {
+        let (rows, ticket) = (InRows::default(), Ticket::random());
+        rows.begin(ticket);
+        rows.left("/ns/a", ticket, true);
+        rows.joined("/ns/a", ticket, true);
+        assert!(rows.dirs().unwrap().is_empty());
+        // Its ticket is used again.
+        join(&rows, "/ns/a", ticket);
+        assert_eq!(rows.dirs().unwrap(), ["/ns/a"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_leaves_waits_for_ones_own_request_to_join() {
+        let (rows, ticket, other) = (InRows::default(), Ticket::random(), Ticket::random());
+        rows.begin(ticket);
+        rows.settled(other).await;
+        let hour = std::time::Duration::from_secs(3600);
+        tokio::select! {
+            () = rows.settled(ticket) => panic!("it is under way"),
+            () = tokio::time::sleep(hour) => {}
+        }
+        tokio::join!(rows.settled(ticket), async { rows.joined("/ns/a", ticket, true) });
+        rows.begin(ticket);
+        tokio::join!(rows.settled(ticket), async { rows.doubt("/ns/a", ticket) });
+    }
+
+    #[test]
+    fn doubts_take_only_so_much_room() {
+        let (rows, ticket) = (InRows::default(), Ticket::random());
+        for _ in 0..2 {
+            (0..DOUBTFUL).for_each(|number| rows.doubt(&number.to_string(), ticket));
+            assert_eq!(rows.dirs().map(|dirs| dirs.len()), Some(DOUBTFUL));
+        }
+        for dir in ["/ns/a", "/ns/b"] {
+            rows.doubt(dir, ticket);
+            assert_eq!(rows.dirs(), None, "it may be anywhere");
+            assert!(rows.state.lock().doubtful.is_empty());
+        }
+    }
+}

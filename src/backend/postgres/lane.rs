@@ -1,0 +1,135 @@
+//! Calls of one kind that wait until the connection is free for them.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::{batch::MOST, message::Message};
+use crate::backend::sql::asking::Request;
+
+/// While fewer calls than this are under way, each call is sent at once: a few callers do not wait
+/// for one another's round trips, and the calls of many callers soon travel together.
+const FEW: usize = 4;
+
+/// What a lane takes.
+pub(super) trait Call {
+    /// The queue that it is about.
+    fn dir(&self) -> &str;
+}
+
+impl Call for Request<Message> {
+    fn dir(&self) -> &str {
+        self.message.kept().map_or("", |kept| kept.dir())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Lane<C> {
+    waiting: VecDeque<C>,
+    under_way: usize,
+}
+
+impl<C> Default for Lane<C> {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), under_way: 0 }
+    }
+}
+
+impl<C: Call> Lane<C> {
+    pub(super) fn push(&mut self, call: C) {
+        self.waiting.push_back(call);
+    }
+
+    /// So many calls have come to an end.
+    pub(super) fn ended(&mut self, calls: usize) {
+        self.under_way -= calls;
+    }
+
+    /// Returns the calls to send together: the oldest one of each queue. It does not wait for more
+    /// calls to come. `None`: none is to be sent now.
+    pub(super) fn next(&mut self) -> Option<Vec<C>> {
+        if self.under_way >= FEW || self.waiting.is_empty() {
+            return None;
+        }
+        if self.waiting.len() == 1 {
+            self.under_way += 1;
+            return Some(self.waiting.drain(..).collect());
+        }
+        let (mut next, mut dirs) = (Vec::new(), HashSet::new());
+        let mut later = VecDeque::new();
+        for call in self.waiting.drain(..) {
+            match next.len() < MOST && dirs.insert(call.dir().to_owned()) {
+                true => next.push(call),
+                false => later.push_back(call),
+            }
+        }
+        self.waiting = later;
+        self.under_way += next.len();
+        Some(next)
+    }
+
+    /// Those that wait for something that is true of their queues.
+    pub(super) fn take(&mut self, is: impl Fn(&str) -> bool) -> Vec<C> {
+        if !self.waiting.iter().any(|call| is(call.dir())) {
+            return Vec::new();
+        }
+        let (taken, rest): (Vec<_>, _) = self.waiting.drain(..).partition(|call| is(call.dir()));
+        self.waiting = rest.into();
+        taken
+    }
+
+    /// All that were not sent.
+    pub(super) fn unsent(self) -> impl Iterator<Item = C> {
+        self.waiting.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Call for String {
+        fn dir(&self) -> &str {
+            self.split('.').next().unwrap_or_default()
+        }
+    }
+
+    fn lane(calls: &[&str]) -> Lane<String> {
+        let mut lane = Lane::default();
+        calls.iter().for_each(|call| lane.push((*call).to_owned()));
+        lane
+    }
+
+    #[test]
+    fn few_calls_wait_for_nobody() {
+        let mut lane = Lane::default();
+        for at in 0..FEW {
+            lane.push(at.to_string());
+            assert_eq!(lane.next().unwrap(), [at.to_string()]);
+        }
+        lane.push("a".to_owned());
+        lane.push("b".to_owned());
+        assert_eq!(lane.next(), None);
+        lane.ended(1);
+        assert_eq!(lane.next().unwrap(), ["a", "b"], "what has come meanwhile");
+        assert_eq!(lane.next(), None);
+    }
+
+    #[test]
+    fn batch_has_one_call_of_a_queue_and_an_end() {
+        let mut lane = lane(&["a.1", "b.1", "a.2", "a.3"]);
+        assert_eq!(lane.next().unwrap(), ["a.1", "b.1"]);
+        assert_eq!(lane.next().unwrap(), ["a.2"]);
+        assert_eq!(lane.next().unwrap(), ["a.3"]);
+        lane.ended(4);
+        (0..=MOST).for_each(|number| lane.push(number.to_string()));
+        assert_eq!(lane.next().unwrap().len(), MOST);
+        assert_eq!(lane.unsent().collect::<Vec<_>>(), [MOST.to_string()]);
+    }
+
+    #[test]
+    fn those_of_some_queues_are_taken_out() {
+        let mut lane = lane(&["a.1", "b.1", "a.2"]);
+        assert_eq!(lane.take(|dir| dir == "c"), [""; 0]);
+        assert_eq!(lane.take(|dir| dir == "a"), ["a.1", "a.2"]);
+        assert_eq!(lane.next().unwrap(), ["b.1"]);
+    }
+}

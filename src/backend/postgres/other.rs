@@ -1,0 +1,39 @@
+//! Databases that speak PostgreSQL's protocol and lack what the locks are made of.
+
+/// What the server is, if it is another one, by what it says as it lets a client in
+/// (<https://github.com/cockroachdb/cockroach/pull/14145>).
+pub(super) fn name<'a>(parameter: impl Fn(&str) -> Option<&'a str>) -> Option<&'static str> {
+    let version = parameter("server_version").unwrap_or_default();
+    if parameter("crdb_version").is_some() {
+        Some("CockroachDB")
+    } else if version.contains("-YB-") {
+        Some("YugabyteDB")
+    } else {
+        None
+    }
+}
+
+/// What to do about it. The position shows whether the server was set back.
+pub(super) fn words(name: &str) -> String {
+    format!(
+        "{name} speaks PostgreSQL's protocol, but has no write-ahead log whose position (LSN) it \
+         shows, which distlock needs: use PostgreSQL, or another store"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn databases_that_are_not_postgresql_are_known() {
+        let of = |parameters: &'static [(&str, &str)]| {
+            name(|name| parameters.iter().find(|(known, _)| *known == name).map(|(_, text)| *text))
+        };
+        assert_eq!(of(&[("crdb_version", "CockroachDB CCL v25.2.1")]), Some("CockroachDB"));
+        assert_eq!(of(&[("server_version", "15.12-YB-2025.1.0.0-b0")]), Some("YugabyteDB"));
+        assert_eq!(of(&[("server_version", "17.6 (Debian 17.6-0+deb13u1)")]), None);
+        assert_eq!(of(&[]), None);
+        assert!(words("CockroachDB").starts_with("CockroachDB speaks"));
+    }
+}

@@ -1,0 +1,190 @@
+-- Each function that a client calls returns rows of text. Those of part 0 are what the server's
+-- clock shows, where its log on the disk ends, and what the connection is called.
+CREATE FUNCTION distlock.clock(OUT part integer, OUT a text, OUT b text, OUT c text, OUT d text,
+    OUT e text) LANGUAGE plpgsql AS $$
+BEGIN
+    part := 0;
+    a := (extract(epoch FROM now()) * 1000000)::bigint;
+    b := pg_current_wal_flush_lsn() - '0/0';
+    c := current_setting('distlock.connection', true);
+END $$;
+
+-- Fails if the session was removed, or is being removed. `writes`: it stays until the transaction's
+-- end. A session that is over by the clock and still there may be renewed.
+CREATE FUNCTION distlock.require(who bigint, writes boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF writes THEN
+        PERFORM FROM distlock.sessions WHERE id = who AND NOT ended FOR KEY SHARE;
+    ELSE
+        PERFORM FROM distlock.sessions WHERE id = who AND NOT ended;
+    END IF;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the session has ended' USING ERRCODE = 'DL001';
+    END IF;
+END $$;
+
+-- A transaction that grants nothing need not wait for the disk: the log is one sequence, so that
+-- whatever is granted later, and is on the disk, has this on the disk before it
+-- (https://www.postgresql.org/docs/17/wal-async-commit.html). Not where a standby is waited for,
+-- which may be promoted without it.
+CREATE FUNCTION distlock.unflushed() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('synchronous_standby_names') = '' THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
+END $$;
+
+-- What only reads is confirmed when all that it has read is: see `CONFIRMS` in `statements.rs`.
+CREATE FUNCTION distlock.confirm() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('synchronous_standby_names') <> '' THEN
+        PERFORM pg_logical_emit_message(true, 'distlock', '');
+    END IF;
+END $$;
+
+-- The queue's row, which this transaction locks. An entry in it whose session is not there is gone.
+CREATE FUNCTION distlock.lock_queue(dir text) RETURNS distlock.queues LANGUAGE plpgsql AS $$
+DECLARE
+    q distlock.queues;
+BEGIN
+    LOOP
+        SELECT * INTO q FROM distlock.queues WHERE queue = dir FOR NO KEY UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO distlock.queues (queue) VALUES (dir) ON CONFLICT DO NOTHING;
+    END LOOP;
+    IF q.session IS NOT NULL AND NOT EXISTS (
+        SELECT FROM distlock.sessions WHERE id = q.session AND NOT ended)
+    THEN
+        UPDATE distlock.queues SET session = NULL WHERE queue = dir;
+        q.session := NULL;
+    END IF;
+    RETURN q;
+END $$;
+
+-- Moves the entry in the queue's row to `entries`. Until the transaction's end nobody joins.
+CREATE FUNCTION distlock.crowd(dir text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    q distlock.queues := distlock.lock_queue(dir);
+BEGIN
+    -- From now on it goes with its session, which is not removed meanwhile.
+    INSERT INTO distlock.entries (queue, number, session, ticket, label, value, since, moved)
+        SELECT dir, q.number, id, q.ticket, q.label, q.value, q.since, true
+            FROM distlock.sessions WHERE id = q.session AND NOT ended FOR KEY SHARE;
+    IF NOT q.crowded THEN
+        UPDATE distlock.queues SET session = NULL, crowded = true WHERE queue = dir;
+    END IF;
+END $$;
+
+-- A transaction of a user's may have locked the entry while it was in the queue's row, and keeps
+-- it. One whose snapshot is from before fails here, as the row counts as another one now: an update
+-- after FOR UPDATE conflicts with FOR KEY SHARE
+-- (https://www.postgresql.org/docs/17/explicit-locking.html#LOCKING-ROWS).
+CREATE FUNCTION distlock.wait_for_checks() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM distlock.queues WHERE queue = OLD.queue FOR UPDATE;
+    UPDATE distlock.queues SET crowded = true WHERE queue = OLD.queue;
+    RETURN OLD;
+END $$;
+
+CREATE TRIGGER moved BEFORE DELETE ON distlock.entries
+    FOR EACH ROW WHEN (OLD.moved) EXECUTE FUNCTION distlock.wait_for_checks();
+
+-- The entry with this number and the two in front of it, nearest first; in the last column, whether
+-- anything else is in the queue. The order is that of the table's numbers: a plain `number` would
+-- be the text that is returned, and 9 comes after 10 there.
+CREATE FUNCTION distlock.ahead(dir text, entry bigint, others boolean) RETURNS TABLE (part integer,
+    a text, b text, c text, d text, e text) LANGUAGE sql STABLE AS $$
+    SELECT 1, number::text, to_hex(session), ticket::text, label, others::text
+        FROM distlock.entries AS o WHERE queue = dir AND o.number <= entry
+        ORDER BY o.number DESC LIMIT 3;
+$$;
+
+-- The entries with these numbers, wherever they are stored.
+CREATE FUNCTION distlock.find(dir text, wanted bigint[]) RETURNS TABLE (part integer, a text,
+    b text, c text, d text, e text) LANGUAGE sql STABLE AS $$
+    SELECT 1, number::text, to_hex(session), ticket::text, label, NULL
+        FROM distlock.entries WHERE queue = dir AND number = ANY (wanted)
+    UNION ALL SELECT 1, number::text, to_hex(session), ticket::text, label, NULL
+        FROM distlock.queues WHERE queue = dir AND session IS NOT NULL AND number = ANY (wanted);
+$$;
+
+-- Joins a queue; with `if_free` only if nobody is in it. Part 1 are the own entry and the two ahead
+-- of it, or nothing; part 2 is whether all who are there are over by the clock, and whether nothing
+-- is granted and nobody is known to be there.
+--
+-- While nothing is granted (see `distlock.recognize`), session 0 joins just before, and nobody with
+-- `if_free`.
+CREATE FUNCTION distlock.enqueue(who bigint, dir text, tick uuid, lab text, val bytea,
+    if_free boolean) RETURNS TABLE (part integer, a text, b text, c text, d text, e text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    q distlock.queues;
+    quarantined boolean;
+    occupied boolean;
+    mine bigint;
+    alive boolean;
+    notes boolean;
+    notified boolean := false;
+BEGIN
+    RETURN QUERY SELECT * FROM distlock.clock();
+    PERFORM distlock.require(who, true);
+    q := distlock.lock_queue(dir);
+    notes := EXISTS (SELECT FROM distlock.data AS o WHERE o.dir = enqueue.dir);
+    IF q.session = who AND q.ticket = tick THEN
+        mine := q.number;
+    ELSE
+        occupied := q.session IS NOT NULL;
+        IF q.crowded THEN
+            occupied := EXISTS (SELECT FROM distlock.entries WHERE queue = dir);
+            notified := EXISTS (SELECT FROM distlock.watches WHERE queue = dir AND number = 0);
+        END IF;
+        IF occupied THEN
+            SELECT number INTO mine FROM distlock.entries
+                WHERE session = who AND ticket = tick AND queue = dir;
+        END IF;
+        quarantined := EXISTS (SELECT FROM distlock.sessions WHERE id = 0);
+        IF mine IS NULL AND NOT occupied AND NOT quarantined AND NOT notified THEN
+            UPDATE distlock.queues SET crowded = false, number = nextval('distlock.numbers'),
+                session = who, ticket = tick, label = lab, value = val, since = now()
+                WHERE queue = dir RETURNING number INTO mine;
+            q.session := who;
+        ELSIF mine IS NULL AND NOT (if_free AND (occupied OR quarantined)) THEN
+            PERFORM distlock.crowd(dir);
+            q.session := NULL;
+            IF quarantined THEN
+                INSERT INTO distlock.entries
+                    (queue, number, session, ticket, label, value, watched)
+                    VALUES (dir, nextval('distlock.numbers'), 0, tick, 'nobody', convert_to(
+                        'distlock: the database has failed over, was restored, or has new tables',
+                        'UTF8'), notified);
+                occupied := true;
+            END IF;
+            INSERT INTO distlock.entries (queue, number, session, ticket, label, value, watched)
+                VALUES (dir, nextval('distlock.numbers'), who, tick, lab, val, notified)
+                RETURNING number INTO mine;
+        ELSE
+            q.session := NULL;
+        END IF;
+    END IF;
+    IF mine IS NOT NULL AND q.session = who THEN
+        part := 1; a := mine; b := to_hex(who); c := tick; d := lab; e := notes;
+        RETURN NEXT;
+    ELSIF mine IS NOT NULL THEN
+        notes := notes
+            OR EXISTS (SELECT FROM distlock.entries WHERE queue = dir AND number <> mine);
+        RETURN QUERY SELECT * FROM distlock.ahead(dir, mine, notes);
+    END IF;
+    IF mine IS NULL THEN
+        PERFORM distlock.unflushed();
+    END IF;
+    IF if_free THEN
+        -- It ends at the first one who lives: queues may be long.
+        alive := mine IS NULL AND EXISTS (SELECT FROM distlock.members AS m
+            JOIN distlock.sessions AS s ON s.id = m.session
+            WHERE m.queue = dir AND s.id <> 0 AND s.expires >= now());
+        part := 2; a := (occupied AND NOT alive)::text; b := (quarantined AND NOT alive)::text;
+        c := NULL; d := NULL; e := NULL;
+        RETURN NEXT;
+    END IF;
+END $$;

@@ -1,0 +1,156 @@
+-- A session's entries and watches end with it.
+CREATE FUNCTION distlock.session_ended() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM distlock.entries WHERE session = OLD.id;
+    DELETE FROM distlock.watches WHERE session = OLD.id;
+    RETURN OLD;
+END $$;
+
+CREATE TRIGGER ended BEFORE DELETE ON distlock.sessions
+    FOR EACH ROW EXECUTE FUNCTION distlock.session_ended();
+
+-- Removes sessions whose rows this transaction has locked. Some thousand entries are deleted at a
+-- time, so that it ends in time however many there are: with the last of them goes the session.
+CREATE FUNCTION distlock.remove(ids bigint[]) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    removed bigint;
+BEGIN
+    IF cardinality(ids) = 0 THEN
+        RETURN 0;
+    END IF;
+    UPDATE distlock.sessions SET ended = true WHERE id = ANY (ids) AND NOT ended;
+    DELETE FROM distlock.entries WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM distlock.entries WHERE session = ANY (ids) LIMIT 5000));
+    DELETE FROM distlock.sessions AS s WHERE id = ANY (ids)
+        AND NOT EXISTS (SELECT FROM distlock.entries WHERE session = s.id);
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    RETURN removed;
+END $$;
+
+-- Returns a row if an entry is there whose session is not over by the server's clock as it is now,
+-- and keeps both until the transaction's end. The session's row comes first, in the same order as
+-- where sessions are removed. An entry that is not in its queue's row any more is in `entries`, or
+-- gone: so it is looked for there last.
+CREATE FUNCTION distlock.held(dir text, entry bigint) RETURNS SETOF integer LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM distlock.sessions AS s JOIN distlock.queues AS q ON q.session = s.id
+        WHERE q.queue = dir AND q.number = entry AND NOT s.ended
+        AND s.expires > clock_timestamp() FOR KEY SHARE;
+    IF FOUND THEN
+        RETURN NEXT 1;
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT 1 FROM distlock.sessions AS s
+        JOIN distlock.entries AS e ON e.session = s.id
+        WHERE e.queue = dir AND e.number = entry AND NOT s.ended
+        AND s.expires > clock_timestamp() FOR KEY SHARE;
+END $$;
+
+-- Deletes what a session has released before: see `released.rs`.
+CREATE FUNCTION distlock.release(who bigint, dirs text[], tickets uuid[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM distlock.queues WHERE queue = ANY (dirs) AND session = who
+        AND ticket = ANY (tickets) ORDER BY queue FOR UPDATE;
+    UPDATE distlock.queues SET session = NULL WHERE queue = ANY (dirs) AND session = who
+        AND ticket = ANY (tickets);
+    -- After the rows of queues: an entry that is moved goes from there to here.
+    DELETE FROM distlock.entries WHERE session = who AND ticket = ANY (tickets);
+END $$;
+
+-- Removes rows of queues that were not used for a minute: of the next 1,000 of all queues. One
+-- client at a time; nothing depends on it.
+CREATE FUNCTION distlock.tidy() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    after text;
+    last text;
+    seen bigint;
+BEGIN
+    SELECT tidied INTO after FROM distlock.schema FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    PERFORM distlock.unflushed();
+    SELECT max(queue), count(*) INTO last, seen FROM (SELECT queue FROM distlock.queues
+        WHERE queue > after ORDER BY queue LIMIT 1000) AS next;
+    -- A row that somebody uses at this moment stays. What is decided of the others is decided after
+    -- they are locked.
+    DELETE FROM distlock.queues AS q WHERE queue = ANY (ARRAY(
+            SELECT queue FROM distlock.queues WHERE queue > after AND queue <= last
+            AND since < now() - interval '1 minute'
+            AND (session IS NULL OR NOT EXISTS (
+                SELECT FROM distlock.sessions WHERE id = queues.session))
+            ORDER BY queue FOR UPDATE SKIP LOCKED))
+        AND NOT EXISTS (SELECT FROM distlock.entries AS e WHERE e.queue = q.queue)
+        AND NOT EXISTS (SELECT FROM distlock.watches AS w WHERE w.queue = q.queue);
+    IF seen < 1000 THEN
+        last := '';
+    END IF;
+    IF after <> last THEN
+        UPDATE distlock.schema SET tidied = last;
+    END IF;
+END $$;
+
+-- Keeps what a client has read, and of what is older the more, the farther apart it is: some eight
+-- for each doubling of the age, up to what the longest TTL needs. One client at a time removes the
+-- others.
+CREATE FUNCTION distlock.observe(this text, now_at bigint, of_server text, now_shows bigint,
+    now_beat bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO distlock.observations (boot, at, server, shows, beat)
+        VALUES (this, now_at, of_server, now_shows, now_beat) ON CONFLICT DO NOTHING;
+    IF pg_try_advisory_xact_lock(7234316409435) THEN
+        DELETE FROM distlock.observations WHERE boot = this AND at IN (
+            SELECT at FROM (
+                SELECT at, row_number() OVER (PARTITION BY apart, at / apart ORDER BY at) AS place
+                    FROM (SELECT at, greatest(20000, (2 ^ floor(log(2,
+                        greatest(now_at - at, 1)::numeric / 8)))::bigint) AS apart
+                        FROM distlock.observations WHERE boot = this) AS aged) AS placed
+            WHERE place > 1);
+        DELETE FROM distlock.observations WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM distlock.observations
+            WHERE shows < now_shows - 27 * 3600 * 1000000::bigint ORDER BY shows LIMIT 100));
+    END IF;
+END $$;
+
+-- Whether it is the server that has written here last. Another one, a standby that was promoted or
+-- a backup, may lack what was confirmed last: sessions that were renewed, holders, numbers that
+-- were given. So all sessions live for a whole time more, numbers begin far above all that are
+-- known, and for the longest time that any session was to live, session 0 stands in front of all
+-- who join. It is removed as any other that is not renewed.
+CREATE FUNCTION distlock.recognize(this text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE distlock.schema SET server = this WHERE server = '';
+    UPDATE distlock.schema SET server = this WHERE server <> this;
+    IF FOUND THEN
+        PERFORM distlock.skip_numbers();
+        UPDATE distlock.sessions SET expires = now() + ttl,
+            beat = pg_current_wal_insert_lsn() - '0/0' WHERE NOT ended;
+        PERFORM distlock.quarantine();
+    END IF;
+END $$;
+
+-- Numbers go on far above all that are known: of a million a second, which are more than a server
+-- gives, fewer were ever given than microseconds have passed. Where tables are copied without their
+-- sequence (https://www.postgresql.org/docs/17/logical-replication-restrictions.html), or lack what
+-- was written last, that is above all that were lost.
+CREATE FUNCTION distlock.skip_numbers() RETURNS void LANGUAGE sql AS $$
+    SELECT setval('distlock.numbers', greatest(
+        (SELECT last_value FROM distlock.numbers) + 100000000,
+        (SELECT max(number) FROM distlock.entries) + 100000000,
+        (extract(epoch FROM now()) * 1000000)::bigint));
+$$;
+
+-- Grants nothing for the longest time that any session was to live.
+CREATE FUNCTION distlock.quarantine() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    now_at bigint := pg_current_wal_insert_lsn() - '0/0';
+BEGIN
+    INSERT INTO distlock.sessions AS s (id, ttl, expires, beat)
+        SELECT 0, longest, now() + longest, now_at FROM distlock.schema WHERE longest > '0'
+        ON CONFLICT (id) DO UPDATE SET ttl = greatest(s.ttl, excluded.ttl),
+        expires = now() + greatest(s.ttl, excluded.ttl), beat = now_at, ended = false;
+    -- Those that this server does not know are over by then.
+    UPDATE distlock.schema SET longest =
+        (SELECT coalesce(max(ttl), '0') FROM distlock.sessions WHERE id <> 0);
+END $$;

@@ -1,0 +1,85 @@
+//! What there is to do for the release of an attempt that has ended.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::release::{Release, Trouble, release};
+use crate::{
+    backend::name::{Queue, Ticket},
+    session::{
+        Session, Tries,
+        own_key::{End, OwnKey},
+    },
+    telemetry::{Account, Ended},
+};
+
+/// The release of an attempt that has ended. The store does not know of it yet.
+#[derive(Debug)]
+pub(super) struct PendingRelease {
+    pub(super) session: Arc<Session>,
+    pub(super) queue: Queue,
+    pub(super) ticket: Ticket,
+    pub(super) own: Option<Arc<OwnKey>>,
+    /// The requests that made the key.
+    pub(super) joining: Tries,
+    /// The lock was held until then.
+    pub(super) held: bool,
+    /// Another request may be under way that deletes what has this ticket.
+    pub(super) expired: bool,
+    /// A transaction of the user's own may delete the key, too: that it is absent is no loss.
+    pub(super) shared: bool,
+    pub(super) account: Account,
+}
+
+impl PendingRelease {
+    /// Deletes the key, however long that takes.
+    pub(super) fn run(
+        self,
+        progress: watch::Sender<Release>,
+    ) -> impl Future<Output = Release> + Send + use<> {
+        let Self { session, queue, ticket, own, joining, held, expired, shared, account } = self;
+        let releasing = session.shared.telemetry.releasing();
+        async move {
+            let trouble = Trouble { progress, account: account.handle() };
+            let (release, tries) =
+                release(&session, &queue, ticket, own.as_ref(), held, &trouble).await;
+            drop(releasing);
+            account.ended(match release {
+                Release::Absent if shared => Ended::Released,
+                _ => release.end(),
+            });
+            session.left(&queue, ticket);
+            if joining.count == 1 && tries.count == 1 && !expired {
+                session.reuse(ticket);
+            }
+            if joining.doubtful {
+                // A request to join may yet put the key again.
+                session.claims.doubt();
+            }
+            release
+        }
+    }
+
+    /// The same in the background.
+    pub(super) fn spawn(self) {
+        let runtime = self.session.shared.runtime.clone();
+        let work = self.run(watch::Sender::new(Release::Trying(None)));
+        runtime.spawn(async move { drop(work.await) });
+    }
+
+    /// The key was deleted by a transaction of the user's own: nothing is asked of the store.
+    pub(super) fn was_made(self) {
+        let Self { session, queue, ticket, own, joining, account, .. } = self;
+        if let Some(own) = own {
+            session.store.was_released(&queue, ticket, &own.entry);
+            // When it was deleted is not known, so that a local waiter has to look.
+            session.own_keys.end(&own, End::Unclear);
+        }
+        account.ended(Ended::Released);
+        session.left(&queue, ticket);
+        if joining.doubtful {
+            session.claims.doubt();
+        }
+    }
+}

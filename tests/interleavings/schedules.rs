@@ -1,0 +1,73 @@
+//! Every schedule of a scenario, or all with a few preemptions.
+
+use std::iter::once;
+
+use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
+
+/// Goes through all schedules in which a thread that could go on has to wait at most so many times
+/// (<https://doi.org/10.1145/1250734.1250785>), depth first.
+#[derive(Debug)]
+pub(super) struct Schedules {
+    preemptions: usize,
+    /// How many are left in the schedule that is under way.
+    left: usize,
+    /// That schedule: what was chosen among what, at each step.
+    path: Vec<Choice>,
+    step: usize,
+    begun: bool,
+}
+
+#[derive(Debug)]
+struct Choice {
+    among: Vec<TaskId>,
+    chosen: usize,
+}
+
+impl Schedules {
+    pub(super) fn with(preemptions: usize) -> Self {
+        Self { preemptions, left: 0, path: Vec::new(), step: 0, begun: false }
+    }
+}
+
+impl Scheduler for Schedules {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        if self.begun {
+            let is_last = |choice: &Choice| choice.chosen + 1 == choice.among.len();
+            while self.path.pop_if(|choice| is_last(choice)).is_some() {}
+            self.path.last_mut()?.chosen += 1;
+        }
+        (self.begun, self.step, self.left) = (true, 0, self.preemptions);
+        Some(Schedule::new(0))
+    }
+
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        current: Option<TaskId>,
+        yields: bool,
+    ) -> Option<TaskId> {
+        let ids = || runnable.iter().map(|task| task.id());
+        let current = current.filter(|current| ids().any(|id| id == *current));
+        let others = ids().filter(|id| Some(*id) != current);
+        if self.step == self.path.len() {
+            let among = match current {
+                Some(current) if !yields && self.left == 0 => vec![current],
+                Some(current) if !yields => once(current).chain(others).collect(),
+                Some(current) if runnable.len() == 1 => vec![current],
+                _ => others.collect(),
+            };
+            self.path.push(Choice { among, chosen: 0 });
+        }
+        let Choice { among, chosen } = &self.path[self.step];
+        let next = among[*chosen];
+        self.step += 1;
+        if !yields && current.is_some_and(|current| current != next) {
+            self.left -= 1;
+        }
+        Some(next)
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        unreachable!("no scenario draws numbers")
+    }
+}

@@ -1,0 +1,17 @@
+//! No randomness: what a schedule does once, it does again.
+
+use std::cell::Cell;
+
+std::thread_local! {
+    static NEXT: Cell<u128> = const { Cell::new(0) };
+}
+
+pub(crate) fn fraction() -> f64 {
+    0.5
+}
+
+pub(crate) fn bits() -> [u8; 16] {
+    let next = NEXT.get() + 1;
+    NEXT.set(next);
+    next.to_be_bytes()
+}

@@ -1,0 +1,193 @@
+//! The deadline of a session, with callers, keeper and timers on threads of their own.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use shuttle::{future::block_on, thread};
+
+use super::join;
+use crate::{
+    lost::LostReason,
+    runtime::clock,
+    session::deadline::{Deadline, NotGranted},
+};
+
+const TTL: Duration = Duration::from_secs(10);
+
+/// A session that was opened at this moment and has so many holders.
+fn session(holders: usize) -> Arc<Deadline> {
+    let deadline = Arc::new(Deadline::new(clock::now(), TTL, false));
+    for _ in 0..holders {
+        assert!(deadline.enter());
+        assert_eq!(deadline.grant(), Ok(()));
+    }
+    deadline
+}
+
+/// What threads have seen of a session's end. It is not a lock: no thread stops at it.
+#[derive(Clone, Default)]
+struct Seen(Arc<AtomicBool>);
+
+impl Seen {
+    fn over(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Looks at a session, which never comes back to life.
+    fn look(&self, deadline: &Deadline) {
+        let over = self.over();
+        let remaining = deadline.remaining();
+        assert!(!over || remaining.is_zero(), "it came back to life");
+        if remaining.is_zero() {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+/// A renewal that is confirmed at the deadline extends the session before its end, or changes
+/// nothing.
+pub fn renewal_at_the_deadline_extends_all_or_nothing() {
+    let (deadline, seen, second) = (session(1), Seen::default(), TTL / 10);
+    clock::pass(second);
+    let sent = clock::now();
+    let (renewed, looks, sees) = (Arc::clone(&deadline), Arc::clone(&deadline), seen.clone());
+    let threads = [
+        thread::spawn(move || renewed.renewed(sent, TTL)),
+        thread::spawn(move || {
+            clock::pass(second * 8);
+            sees.look(&looks);
+        }),
+    ];
+    seen.look(&deadline);
+    threads.into_iter().for_each(join);
+    seen.look(&deadline);
+    let extended = deadline.lost_reason().is_none();
+    assert_eq!(extended, !seen.over());
+    // The deadline, and until when the store has the session.
+    let left = [deadline.remaining(), deadline.margin()];
+    assert_eq!(left, if extended { [second, Duration::ZERO] } else { [Duration::ZERO, second] });
+}
+
+/// A grant at the deadline is known to all that are notified of the end, or there is none.
+pub fn grant_at_the_deadline_is_before_the_loss_or_fails() {
+    let (deadline, seen) = (session(0), Seen::default());
+    assert!(deadline.enter());
+    clock::pass(TTL / 10);
+    deadline.renewed(clock::now(), TTL);
+    let (waits, looks, sees) = (Arc::clone(&deadline), Arc::clone(&deadline), seen.clone());
+    let notified = thread::spawn(move || {
+        assert_eq!(block_on(waits.lost()), LostReason::DeadlinePassed);
+        sees.0.store(true, Ordering::SeqCst);
+        // What its holders have under way: none comes later.
+        waits.margin()
+    });
+    let timer = thread::spawn(move || {
+        clock::pass(TTL * 9 / 10);
+        assert_eq!(looks.lost_reason(), Some(LostReason::DeadlinePassed));
+    });
+    let over = seen.over();
+    let granted = deadline.grant();
+    assert!(!over || granted.is_err(), "granted after the loss");
+    join(timer);
+    let margin = join(notified);
+    assert_eq!(margin.is_zero(), granted.is_err(), "{granted:?}");
+    let lost = NotGranted::Lost(LostReason::DeadlinePassed);
+    assert!(deadline.grant() == Err(lost) && !deadline.enter());
+}
+
+/// Of several reasons for its end the first one counts, for those that wait and those that look.
+pub fn first_reason_for_the_end_stays() {
+    let deadline = session(1);
+    let ends = [LostReason::SessionExpired, LostReason::ClientClosed].map(|reason| {
+        let deadline = Arc::clone(&deadline);
+        thread::spawn(move || deadline.lose(reason))
+    });
+    let reason = block_on(deadline.lost());
+    assert_eq!(deadline.lost_reason(), Some(reason));
+    ends.into_iter().for_each(join);
+    assert_eq!(deadline.lost_reason(), Some(reason));
+    assert_eq!(block_on(deadline.lost()), reason);
+}
+
+/// The end of a session is the end of all waits: for that end, and for its holders.
+pub fn end_wakes_all_that_wait() {
+    let deadline = session(1);
+    let (lost, unheld) = (Arc::clone(&deadline), Arc::clone(&deadline));
+    let waits = [
+        thread::spawn(move || assert_eq!(block_on(lost.lost()), LostReason::SessionExpired)),
+        thread::spawn(move || block_on(unheld.unheld())),
+    ];
+    deadline.lose(LostReason::SessionExpired);
+    waits.into_iter().for_each(join);
+}
+
+/// Holders let go at the same time: the wait for that ends, and not before the last has.
+pub fn last_release_ends_the_wait_for_it() {
+    let (deadline, holders) = (session(2), Arc::new(AtomicUsize::new(2)));
+    let leaves = [(); 2].map(|()| {
+        let (deadline, holders) = (Arc::clone(&deadline), Arc::clone(&holders));
+        thread::spawn(move || {
+            holders.fetch_sub(1, Ordering::SeqCst);
+            deadline.leave();
+        })
+    });
+    block_on(deadline.unheld());
+    assert_eq!(holders.load(Ordering::SeqCst), 0);
+    leaves.into_iter().for_each(join);
+    assert!(deadline.vitals().busy, "their keys are not gone yet");
+    deadline.left();
+    deadline.left();
+    assert!(!deadline.vitals().busy);
+}
+
+/// A session is needed from an attempt's first moment to its last, and then no longer.
+pub fn session_is_busy_while_an_attempt_is_under_way() {
+    let deadline = session(0);
+    let attempts = [(); 2].map(|()| {
+        let (deadline, under_way) = (Arc::clone(&deadline), Seen::default());
+        let sees = under_way.clone();
+        let thread = thread::spawn(move || {
+            assert!(deadline.enter());
+            sees.0.store(true, Ordering::SeqCst);
+            assert_eq!(deadline.grant(), Ok(()));
+            deadline.leave();
+            sees.0.store(false, Ordering::SeqCst);
+            deadline.left();
+        });
+        (thread, under_way)
+    });
+    let under_way = || attempts.each_ref().map(|(_, under_way)| under_way.over());
+    for _ in 0..2 {
+        let before = under_way();
+        let idle = !deadline.vitals().busy;
+        let all_along = before.iter().zip(under_way()).any(|(before, after)| *before && after);
+        assert!(!(idle && all_along), "it is not kept alive for an attempt");
+    }
+    attempts.into_iter().for_each(|(thread, _)| join(thread));
+    assert!(!deadline.vitals().busy);
+}
+
+/// After its process stood still, it does not matter who notices that first.
+pub fn renewal_after_a_stall_counts_from_before_it() {
+    let deadline = Arc::new(Deadline::new(clock::now(), TTL, true));
+    assert!(deadline.enter());
+    assert_eq!(deadline.grant(), Ok(()));
+    let stall = TTL * 4 / 10;
+    clock::pass(stall);
+    let sent = clock::now();
+    let (keeper, renewed) = (Arc::clone(&deadline), Arc::clone(&deadline));
+    let threads = [
+        thread::spawn(move || assert!(keeper.vitals().busy)),
+        thread::spawn(move || renewed.renewed(sent, TTL)),
+    ];
+    let counts = deadline.until_proofs_count();
+    threads.into_iter().for_each(join);
+    assert_eq!(counts, deadline.timing.stutter());
+    // As long as what was sent before it: it adds nothing to what the opening has shown.
+    assert_eq!(deadline.remaining(), TTL * 9 / 10 - stall);
+}

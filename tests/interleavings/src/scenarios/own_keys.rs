@@ -1,0 +1,141 @@
+//! The keys of one session, with the threads that join, hold, expire, release and evict.
+
+use std::{sync::Arc, time::Duration};
+
+use shuttle::{future::block_on, thread};
+
+use super::join;
+use crate::{
+    backend::{Entry, LeaveOutcome, SequencePoint},
+    lost::LostReason,
+    runtime::clock,
+    session::{
+        own_key::{End, OwnKey},
+        own_keys::OwnKeys,
+    },
+};
+
+fn add(own_keys: &OwnKeys, key: &str) -> Arc<OwnKey> {
+    own_keys.add(Entry::new(key, 1), SequencePoint(1), clock::now(), false)
+}
+
+/// A key whose holder's time is over just now.
+fn overdue() -> Arc<OwnKey> {
+    let own = add(&OwnKeys::default(), "/q/1");
+    own.hold();
+    own.hold_until(clock::now());
+    own
+}
+
+/// A hold ends once: by its timer or by its guard.
+pub fn hold_has_one_end() {
+    let own = overdue();
+    let (expires, leaves) = (Arc::clone(&own), Arc::clone(&own));
+    let ends = [thread::spawn(move || expires.expire()), thread::spawn(move || leaves.leave())];
+    block_on(own.over());
+    let [expired, left] = ends.map(join);
+    assert_ne!(expired, left, "the same hold is given back twice, or never");
+    assert!(!own.is_held());
+}
+
+/// A key whose time is over is deleted, or another one is put into its place: not both.
+pub fn key_is_expired_or_replaced() {
+    let own = overdue();
+    let (expires, waits) = (Arc::clone(&own), Arc::clone(&own));
+    let expired = thread::spawn(move || expires.expire());
+    let left = thread::spawn(move || block_on(waits.left()));
+    let replaced = own.replace();
+    if replaced {
+        assert!(own.leave());
+    }
+    join(left);
+    assert_ne!(join(expired), replaced);
+}
+
+/// A waiter learns how the key before it ends, whenever it comes.
+pub fn successor_learns_how_its_predecessor_ended() {
+    let own_keys = Arc::new(OwnKeys::default());
+    let (ahead, own) = (add(&own_keys, "/q/1"), add(&own_keys, "/q/2"));
+    ahead.hold();
+    let (released, waits) = (Arc::clone(&ahead), Arc::clone(&ahead));
+    let release = thread::spawn(move || {
+        let held = released.leave();
+        let successor = released.successor();
+        let left = LeaveOutcome { existed: true, successor: true, at: SequencePoint(2) };
+        let end = released.end(held, left, successor.as_ref());
+        own_keys.end(&released, end);
+    });
+    let waiter = thread::spawn(move || {
+        let End::Passed { successor, .. } = block_on(waits.ended(&own)) else {
+            panic!("it was held and deleted");
+        };
+        assert!(successor.upgrade().is_none_or(|successor| Arc::ptr_eq(&successor, &own)));
+    });
+    block_on(ahead.left());
+    assert!(!ahead.is_held());
+    join(release);
+    join(waiter);
+}
+
+/// A holder is notified of one loss: of several causes the first one counts.
+pub fn first_loss_of_a_key_stays() {
+    let own_keys = Arc::new(OwnKeys::default());
+    let own = add(&own_keys, "/q/1");
+    own.hold();
+    let losses = [LostReason::KeyDeleted, LostReason::HeldTooLong].map(|reason| {
+        let own_keys = Arc::clone(&own_keys);
+        thread::spawn(move || assert!(own_keys.lose("/q/1", reason)))
+    });
+    let reason = block_on(own.lost());
+    assert_eq!(own.lost_reason(), Some(reason));
+    losses.into_iter().for_each(join);
+    assert_eq!(own.lost_reason(), Some(reason));
+}
+
+/// A loss that the store reports while the key is added: its holder learns of it if and only if the
+/// store is told so, which reports it again otherwise.
+pub fn reported_loss_reaches_the_holder_or_is_refused() {
+    let own_keys = Arc::new(OwnKeys::default());
+    let (reports, adds) = (Arc::clone(&own_keys), Arc::clone(&own_keys));
+    let reported = thread::spawn(move || reports.lose("/q/1", LostReason::KeyDeleted));
+    let added = thread::spawn(move || add(&adds, "/q/1"));
+    let again = own_keys.lose("/q/1", LostReason::KeyDeleted);
+    let (reported, own) = (join(reported), join(added));
+    assert_eq!(own.lost_reason().is_some(), reported || again);
+    assert!(own_keys.lose("/q/1", LostReason::KeyDeleted));
+    assert_eq!(block_on(own.lost()), LostReason::KeyDeleted);
+}
+
+/// A key whose join is under way when it is looked for is found, though others come first.
+pub fn key_that_joins_meanwhile_is_found() {
+    let own_keys = Arc::new(OwnKeys::default());
+    let joining = own_keys.joins();
+    let (looks, others) = (Arc::clone(&own_keys), Arc::clone(&own_keys));
+    let found = thread::spawn(move || block_on(looks.find_soon(&Entry::new("/q/1", 0))));
+    let other = thread::spawn(move || add(&others, "/q/2"));
+    let own = add(&own_keys, "/q/1");
+    drop(joining);
+    let found = join(found).expect("it joined before");
+    assert!(Arc::ptr_eq(&found, &own));
+    join(other);
+}
+
+/// A key whose name comes again while the old one is forgotten stays known.
+pub fn name_that_comes_again_is_not_forgotten() {
+    let own_keys = Arc::new(OwnKeys::default());
+    own_keys.end(&add(&own_keys, "/q/1"), End::Unclear);
+    let other = add(&own_keys, "/q/2");
+    // As many as are remembered.
+    for _ in 1..256 {
+        own_keys.end(&other, End::Unclear);
+    }
+    let (adds, ends) = (Arc::clone(&own_keys), Arc::clone(&own_keys));
+    let added = thread::spawn(move || add(&adds, "/q/1"));
+    let ended = thread::spawn(move || ends.end(&other, End::Unclear));
+    let last = add(&own_keys, "/q/3");
+    own_keys.end(&last, End::Unclear);
+    let added = join(added);
+    let found = own_keys.find(&Entry::new("/q/1", 1)).expect("it is there");
+    assert!(Arc::ptr_eq(&found, &added));
+    join(ended);
+}

@@ -1,0 +1,68 @@
+//! What the library uses of tokio's `sync`: tokio's own, and the scheduler may go on with another
+//! thread before each call. What is polled needs no such place: a future of these sees whatever
+//! happened since it was made.
+
+use std::time::Duration;
+
+pub(crate) use tokio_itself::sync::{Semaphore, futures::Notified};
+
+/// Another thread may go on here.
+pub(crate) fn interrupt() {
+    shuttle::thread::sleep(Duration::ZERO);
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Notify(tokio_itself::sync::Notify);
+
+impl Notify {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn notified(&self) -> Notified<'_> {
+        interrupt();
+        self.0.notified()
+    }
+
+    pub(crate) fn notify_one(&self) {
+        interrupt();
+        self.0.notify_one();
+    }
+
+    pub(crate) fn notify_waiters(&self) {
+        interrupt();
+        self.0.notify_waiters();
+    }
+}
+
+pub(crate) mod watch {
+    use tokio_itself::sync::watch;
+
+    pub(crate) use tokio_itself::sync::watch::Receiver;
+
+    use super::interrupt;
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Sender<T>(watch::Sender<T>);
+
+    pub(crate) fn channel<T>(first: T) -> (Sender<T>, Receiver<T>) {
+        let (sender, receiver) = watch::channel(first);
+        (Sender(sender), receiver)
+    }
+
+    impl<T> Sender<T> {
+        pub(crate) fn new(first: T) -> Self {
+            Self(watch::Sender::new(first))
+        }
+
+        pub(crate) fn subscribe(&self) -> Receiver<T> {
+            interrupt();
+            self.0.subscribe()
+        }
+
+        pub(crate) fn send_replace(&self, value: T) -> T {
+            interrupt();
+            self.0.send_replace(value)
+        }
+    }
+}

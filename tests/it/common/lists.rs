@@ -1,0 +1,389 @@
+//! The lists of cases, each of which a store emits as tests.
+
+/// Emits every case as a test, in a module of its own.
+macro_rules! conformance {
+    ($harness:ty) => {
+        mod conformance {
+            use super::*;
+
+            $crate::common::mutex_cases! { cases_for { $harness, beside_others, } }
+            $crate::common::cases_for! { $harness, beside_others,
+                exclusion::two_namespaces_are_independent,
+                guards::timeouts_need_no_runtime_of_the_callers,
+                unpolled::tries_end_in_time_without_a_store,
+                unpolled::abandoned_futures_block_no_other_call,
+                rwlock::readers_share_and_writers_do_not,
+                rwlock::readers_and_writers_never_overlap,
+                rwlock::readers_do_not_pass_a_waiting_writer,
+                rwlock::a_writer_that_gives_up_lets_the_readers_in,
+                rwlock::a_hundred_readers_enter_after_one_release,
+                rwlock::a_downgrade_lets_readers_in_and_no_writer,
+                rwlock::no_write_falls_between_write_and_read,
+                rwlock::a_downgraded_guard_is_a_guard,
+                rwlock::tries_on_a_busy_lock_leave_nothing,
+                rwlock::a_writer_whose_session_ends_in_the_queue_is_passed_over,
+                rwlock::a_dead_writer_lets_the_readers_in,
+                rwlock::dropped_readers_and_writers_leave_nothing,
+                rwlock::primitives_of_one_name_are_independent,
+                semaphore::there_are_never_more_permits_than_there_are,
+                semaphore::permits_are_given_in_order,
+                semaphore::a_waiter_for_many_permits_is_not_overtaken,
+                semaphore::the_smaller_number_of_permits_counts,
+                semaphore::set_permits_changes_it_for_all,
+                semaphore::a_larger_number_of_permits_grants_no_extra_one,
+                semaphore::a_note_that_comes_late_changes_nothing,
+                semaphore::tries_without_permits_leave_nothing,
+                semaphore::tries_at_once_get_what_there_is,
+                semaphore::a_dead_holders_permits_come_back,
+                semaphore::a_dead_waiter_is_passed_over,
+                semaphore::dropped_acquisitions_leave_nothing,
+                semaphore::bad_numbers_of_permits_are_refused,
+                election::candidates_lead_one_at_a_time_and_in_order,
+                election::leader_is_returned_with_value_and_token,
+                election::a_proclaimed_value_is_seen,
+                election::a_dropped_proclaim_is_completed_or_never_begun,
+                election::a_proclaim_is_never_ok_without_a_store,
+                election::observers_see_the_present_leader_first,
+                election::observers_never_go_back,
+                election::observers_outlive_their_sessions,
+                election::observers_outlive_outages,
+                election::a_dropped_campaign_leaves_nothing,
+                election::a_leader_that_lost_its_session_is_notified,
+                election::a_successor_of_a_busy_leader_leads_at_once,
+                election::a_proclaim_without_its_key_is_refused,
+                election::elections_and_mutexes_of_one_name_are_independent,
+                election::bad_elections_are_refused_before_anything_is_sent,
+                election::spawned_work_captures_what_it_likes,
+                election::a_run_that_is_cancelled_has_resigned,
+                service::a_job_runs_once_a_period,
+                service::a_period_is_cleared_by_name_alone,
+                service::notes_of_periods_that_are_over_go,
+                service::what_was_put_is_read,
+                service::a_holder_takes_its_lock_again,
+                service::a_leader_works_until_it_is_cancelled,
+                service::all_locks_of_a_namespace_are_listed,
+                service::a_client_that_shuts_down_lets_holders_finish,
+                service::durability_is_what_the_store_promises,
+                limits::every_primitive_has_a_longest_hold,
+                limits::a_downgrade_gives_no_more_time,
+            }
+            $crate::common::cases_for! { $harness, alone,
+                costs::an_uncontended_lock_costs_what_it_must,
+                costs::uncontended_primitives_cost_what_they_must,
+                costs::a_try_lock_on_a_held_lock_only_looks,
+                costs::a_release_wakes_one_waiter,
+                costs::idle_waiters_cost_nothing,
+                costs::held_locks_share_one_keepalive,
+                costs::held_locks_share_one_recheck,
+                costs::a_lock_that_is_never_polled_costs_nothing,
+                rwlock::a_writer_watches_one_reader_at_a_time,
+                semaphore::a_permit_given_back_wakes_one_waiter,
+            }
+        }
+    };
+}
+
+/// The cases of a mutex, which a client with a bridge passes, too.
+macro_rules! mutex_cases {
+    ($then:ident { $($given:tt)* }) => {
+        $crate::common::plain_mutex_cases! { $then { $($given)* } }
+        $crate::common::$then! { $($given)*
+            exclusion::waiters_are_granted_in_order,
+            exclusion::waiters_are_granted_in_order_though_holders_are_lost,
+            trying::try_lock_does_not_pass_waiters,
+            unpolled::a_session_is_replaced_though_a_caller_is_not_polled,
+            losing::holder_of_an_ended_session_is_notified,
+            losing::waiters_of_an_ended_session_are_notified,
+            losing::a_lost_session_is_replaced,
+            losing::holder_of_a_deleted_key_is_notified_within_a_second,
+            losing::an_evicted_waiter_is_never_granted,
+            losing::an_operator_evicts_holders_and_waiters,
+            losing::an_eviction_spares_a_later_hold,
+            losing::an_evicted_waiter_of_one_client_is_never_granted,
+            losing::a_crashed_waiter_is_passed_over,
+            view::holder_is_returned_with_owner_and_token,
+            view::a_lock_is_seen_free_held_and_free_again,
+            view::queue_is_returned_in_order,
+            view::a_waiter_sees_itself_move_up,
+            view::a_watched_queue_outlives_its_session,
+            view::a_request_reaches_the_holder_with_its_reason,
+            view::a_request_does_not_reach_the_next_holder,
+            view::a_request_needs_a_holder,
+            view::requests_go_with_what_they_ask_for,
+            guarded::puts_are_applied_and_overwrite,
+            guarded::deletes_of_what_is_not_there_are_fine,
+            guarded::several_writes_are_applied_together,
+            guarded::a_put_after_the_key_was_deleted_is_refused,
+            guarded::a_put_after_the_session_ended_is_refused,
+            guarded::a_put_by_a_holder_that_is_cut_off_ends_in_time,
+            guarded::writes_that_cannot_be_made_are_refused_before_anything_is_sent,
+            guarded::old_holders_never_write_over_their_successors,
+            guarded::a_gate_refuses_the_tokens_of_old_holders,
+            many::free_locks_are_taken_together_and_released_together,
+            many::overlapping_sets_never_deadlock,
+            many::lock_all_waits_for_the_one_that_is_held,
+            many::lock_all_timeout_gives_up_in_time,
+            many::try_lock_all_takes_all_or_nothing,
+            many::a_dropped_lock_all_leaves_nothing,
+            many::lock_all_outlasts_a_store_that_does_not_answer,
+            many::bad_lists_are_refused_before_anything_is_sent,
+            many::loss_of_one_lock_notifies_the_holder_of_all,
+            many::a_lock_lost_while_others_are_awaited_ends_the_wait,
+            many::a_write_under_several_locks_needs_all_of_them,
+            limits::work_that_hangs_keeps_a_lock_for_max_hold,
+            limits::max_hold_needs_nothing_of_the_callers_runtime,
+            limits::bad_limits_are_refused_before_anything_is_sent,
+            limits::a_handle_ends_with_its_guard,
+            closing::the_last_clone_ends_the_session,
+            closing::a_ttl_beyond_bounds_is_returned_as_granted,
+        }
+    };
+}
+
+/// The cases of a mutex that need neither a queue nor sessions: Redlock passes these, too.
+macro_rules! plain_mutex_cases {
+    ($then:ident { $($given:tt)* }) => {
+        $crate::common::$then! { $($given)*
+            exclusion::fifty_contenders_never_overlap,
+            exclusion::two_tasks_of_one_client_exclude_each_other,
+            exclusion::tokens_rise_over_twenty_grants,
+            exclusion::tokens_rise_across_clients_that_come_and_go,
+            exclusion::tokens_rise_after_the_lock_was_forgotten,
+            exclusion::tokens_follow_the_queue,
+            exclusion::a_write_that_outlives_its_lock_is_refused,
+            names::names_that_begin_alike_are_independent,
+            names::odd_names_work_and_are_independent,
+            names::bad_names_are_refused_before_anything_is_sent,
+            names::bad_options_are_refused_before_anything_is_sent,
+            names::guards_return_their_name_and_key,
+            trying::try_lock_takes_a_free_lock,
+            trying::two_take_turns_by_trying,
+            trying::try_lock_on_a_held_lock_leaves_nothing_at_any_time,
+            trying::try_locks_at_once_grant_one_at_most,
+            trying::hasty_tries_are_granted_or_gone,
+            trying::lock_timeout_gives_up_in_time,
+            trying::lock_timeout_of_zero_is_a_try_lock,
+            trying::lock_timeout_takes_a_lock_that_comes_free,
+            trying::waiters_that_timed_out_are_passed_over,
+            guards::unlock_lets_the_next_one_in,
+            guards::a_dropped_guard_releases,
+            guards::a_guard_dropped_outside_a_runtime_releases,
+            guards::a_guard_dropped_by_a_panic_releases,
+            guards::a_guard_moves_between_runtimes,
+            guards::a_guard_outlives_its_runtime,
+            guards::a_blocked_runtime_keeps_its_lock,
+            guards::a_waiter_of_a_dropped_runtime_leaves_the_queue,
+            guards::a_lock_is_kept_for_three_ttls,
+            guards::run_returns_the_value,
+            guards::work_is_done_under_a_lock_that_is_then_free,
+            guards::a_client_returns_its_health,
+            guards::run_drops_the_future_at_loss,
+            cancelling::a_thousand_dropped_locks_leave_nothing,
+            cancelling::a_lock_dropped_after_any_poll_leaves_nothing,
+            cancelling::a_waiter_dropped_at_its_grant_passes_the_lock_on,
+            cancelling::waiters_dropped_in_the_middle_do_not_wake_the_last,
+            cancelling::waiters_of_one_client_dropped_in_the_middle_do_not_wake_the_last,
+            cancelling::dropped_unlocks_still_release,
+            unpolled::hundreds_of_joins_polled_once_block_no_other_call,
+            unpolled::failed_openings_are_shared,
+            unpolled::a_try_does_not_wait_for_a_crowd,
+            losing::an_unlock_of_what_was_lost_spares_the_successor,
+            losing::a_holder_that_is_cut_off_knows_before_its_successor,
+            losing::a_waiter_that_is_cut_off_is_notified,
+            losing::a_crashed_holder_is_succeeded_in_time,
+            losing::unlock_without_a_store_is_never_ok,
+            losing::a_release_that_never_arrives_ends_with_the_ttl,
+            losing::a_release_is_completed_when_the_store_is_back,
+            closing::close_releases_everything,
+            closing::close_ends_waiting,
+            closing::closing_again_needs_a_confirmation,
+            closing::a_guard_keeps_its_session_alive,
+            closing::dead_endpoints_are_unavailable_in_time,
+            closing::a_lazy_client_opens_its_session_when_it_is_needed,
+            closing::the_granted_ttl_is_returned,
+        }
+    };
+}
+
+/// Emits the cases about the network, for stores that have one.
+macro_rules! network_conformance {
+    ($harness:ty) => {
+        mod network {
+            use super::*;
+
+            $crate::common::network_cases! { cases_for { $harness, beside_others, } }
+        }
+    };
+}
+
+macro_rules! network_cases {
+    ($then:ident { $($given:tt)* }) => {
+        $crate::common::mutex_network_cases! { $then { $($given)* } }
+        $crate::common::$then! { $($given)*
+            network::a_join_that_lands_after_a_downgrade_is_taken_back,
+            late::a_proclaim_that_arrives_late_is_refused,
+        }
+    };
+}
+
+/// The cases of a mutex about the network.
+macro_rules! mutex_network_cases {
+    ($then:ident { $($given:tt)* }) => {
+        $crate::common::plain_mutex_network_cases! { $then { $($given)* } }
+        $crate::common::$then! { $($given)*
+            network::a_join_whose_reply_is_late_leaves_one_key,
+            late::writes_of_a_holder_that_was_stopped_are_refused,
+            late::a_write_that_arrives_late_is_refused,
+            late::a_write_whose_reply_is_lost_is_unconfirmed,
+            late::a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing,
+            network::what_happens_before_the_watch_is_seen_at_once,
+            network::late_answers_count_from_their_requests,
+        }
+    };
+}
+
+/// The cases of a mutex about the network that Redlock passes, too.
+macro_rules! plain_mutex_network_cases {
+    ($then:ident { $($given:tt)* }) => {
+        $crate::common::$then! { $($given)*
+            network::a_join_whose_reply_is_lost_leaves_one_key,
+            network::a_dropped_join_whose_reply_is_lost_leaves_nothing,
+            network::a_release_whose_reply_is_lost_spares_the_successor,
+            network::a_holder_that_is_not_heard_knows_before_its_successor,
+            network::a_holder_that_hears_nothing_knows_before_its_successor,
+            network::a_holder_that_was_stopped_knows_when_it_wakes,
+            network::a_process_that_exits_gives_its_lock_back,
+            network::flapping_networks_never_make_two_holders,
+            network::locks_and_waiters_outlive_their_connections,
+            network::what_happens_while_disconnected_is_seen_afterwards,
+            network::a_lost_event_is_made_good_by_the_recheck,
+            network::a_holder_whose_event_was_lost_is_notified_by_the_recheck,
+            network::a_slow_network_loses_nothing,
+            network::one_refused_endpoint_does_no_harm,
+            network::one_silent_endpoint_does_no_harm,
+            network::a_lock_outlives_its_server_falling_silent,
+            network::refused_endpoints_are_unavailable_at_once,
+        }
+    };
+}
+
+/// Emits the case about threads.
+macro_rules! blocking {
+    ($harness:ty) => {
+        mod blocking {
+            use super::*;
+
+            $crate::common::cases_for! { $harness, beside_others, blocking::threads_take_turns }
+        }
+    };
+}
+
+macro_rules! cases_for {
+    ($harness:ty, $company:ident, $($module:ident::$case:ident),* $(,)?) => { $(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            use $crate::common::{$company, cases::$module::$case as case};
+            $company::<$harness>(async |t| case(t).await).await;
+        }
+    )* };
+}
+
+/// The same for the cases of the module `cases` of a store's own file.
+macro_rules! own_cases {
+    ($harness:ty, $company:ident, $($case:ident),* $(,)?) => { $(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            $crate::common::$company::<$harness>(cases::$case).await;
+        }
+    )* };
+}
+
+/// The same for cases that are told what to try, while the harness's server is up. With
+/// `beside_others` they use what other cases count on.
+macro_rules! cases_of {
+    ($harness:ty, beside_others, $what:expr, $($module:ident::$case:ident),* $(,)?) => { $(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            let _company = $crate::common::company().await;
+            drop(<$harness as $crate::common::Harness>::start().await);
+            $crate::common::cases::$module::$case($what).await;
+        }
+    )* };
+    ($harness:ty, $what:expr, $($module:ident::$case:ident),* $(,)?) => { $(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            drop(<$harness as $crate::common::Harness>::start().await);
+            $crate::common::cases::$module::$case($what).await;
+        }
+    )* };
+}
+
+/// The same for cases that are given a database of their own.
+macro_rules! database_cases {
+    ($database:ty, $($module:ident::$case:ident),* $(,)?) => { $(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            let database = <$database as $crate::common::database::Database>::new().await;
+            $crate::common::cases::$module::$case(&database).await;
+            $crate::common::database::Database::end(database).await;
+        }
+    )* };
+}
+
+/// Emits the cases about a server whose clock is set.
+macro_rules! clock_cases {
+    ($harness:ty, $kind:expr) => {
+        $crate::common::cases_of! { $harness, $kind,
+            clocked::a_clock_that_is_set_forward_frees_nothing,
+            clocked::a_clock_that_is_set_back_frees_nothing,
+            clocked::a_dead_holder_is_removed_by_a_clock_that_was_set_back,
+            clocked::newcomer_that_only_tries_takes_the_lock_of_a_dead_holder,
+            clocked::a_clock_that_is_set_forward_leaves_a_cut_off_holder_its_time,
+            clocked::a_session_that_began_while_the_clock_was_wrong_is_left_its_time,
+            clocked::a_session_that_began_while_the_clock_was_a_little_wrong_is_left_its_time,
+        }
+    };
+}
+
+/// Emits the cases about a user's own transactions on a database server.
+macro_rules! transaction_cases {
+    ($harness:ty, $database:ty) => {
+        $crate::common::cases_for! { $harness, beside_others,
+            checked::writes_of_a_stopped_holder_without_successor_are_refused,
+            checked::a_session_that_is_over_by_the_clock_does_not_do,
+            checked::every_guard_can_be_checked,
+            checked::a_transaction_that_has_checked_keeps_the_lock_until_it_ends,
+            checked::a_transaction_that_has_checked_keeps_the_entry,
+            checked::one_query_checks_several_locks,
+            checked::guards_of_other_stores_are_refused_by_name,
+            unlock_sql::commit_releases_the_lock_with_what_was_written,
+            unlock_sql::waiters_of_the_same_client_are_served,
+            unlock_sql::rolled_back_release_is_made_in_the_background,
+            unlock_sql::statement_that_was_never_run_is_made_up_for,
+            unlock_sql::release_that_is_dropped_early_waits_for_the_transaction,
+            unlock_sql::statement_of_an_evicted_holder_affects_no_row,
+            unlock_sql::each_driver_releases,
+            unlock_sql::max_hold_ends_what_a_transaction_does_not_release,
+            unlock_sql::release_whose_commit_is_not_answered_is_made,
+            unlock_sql::statement_waits_for_those_who_have_checked,
+            unlock_sql::renewals_meanwhile_do_not_fail_the_statement,
+        }
+
+        $crate::common::database_cases! { $database,
+            rows::versions_lose_nothing,
+            rows::the_page_on_row_locks_is_right,
+        }
+
+        // The example is built with SQLite.
+        #[cfg(feature = "sqlite")]
+        $crate::common::database_cases! { $database,
+            accounts::money_is_lost_without_the_check_alone,
+        }
+    };
+}
+
+pub(crate) use {
+    blocking, cases_for, cases_of, clock_cases, conformance, database_cases, mutex_cases,
+    mutex_network_cases, network_cases, network_conformance, own_cases, plain_mutex_cases,
+    plain_mutex_network_cases, transaction_cases,
+};

@@ -1,0 +1,118 @@
+//! The server wakes all sessions that listen in a database whenever it notifies one of them. So a
+//! session without watches does not listen.
+
+use std::time::Duration;
+
+use distlock::Client;
+use tokio::time::sleep;
+
+use crate::{
+    common::{
+        SOON, close, contended,
+        database::{Database, Tables},
+        eventually,
+        postgres::dial,
+        queue_of, release_both, take_turn, within,
+    },
+    postgres::tables::Own,
+};
+
+/// How many sessions have begun to listen, or ceased to, so many times at least.
+async fn sessions(database: &Own, what: &str, times: u32) -> usize {
+    let calls = format!(
+        "SELECT sum(calls) FROM pg_stat_statements WHERE query LIKE '{what} distlock%' \
+         AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+         GROUP BY query HAVING sum(calls) >= {times}"
+    );
+    database.ask(&calls).await.len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_sessions_that_watch_listen() {
+    let database = Own::new().await;
+    database.ask("CREATE EXTENSION pg_stat_statements").await;
+    // Its looks do not come here: it is the server that notifies.
+    let connect = || {
+        let builder = Client::builder(database.url()).recheck_interval(Duration::from_secs(60));
+        async { builder.connect().await.expect("connected") }
+    };
+    let [holder, waiting, idle] = [connect().await, connect().await, connect().await];
+    for client in [&holder, &waiting, &idle] {
+        take_turn(client, "a").await;
+    }
+    assert_eq!(sessions(&database, "LISTEN", 1).await, 0, "no session has watched anything");
+    for round in 1..=2 {
+        let (guard, waiter) = contended(&holder, &waiting, "a").await;
+        queue_of(&idle, "a", 2).await;
+        // The holder looks after its own key, and the waiter after the holder's.
+        let listen = async || sessions(&database, "LISTEN", round).await == 2;
+        eventually(SOON, "both listen", listen).await;
+        sleep(Duration::from_millis(200)).await;
+        release_both(guard, waiter).await;
+        let end = async || sessions(&database, "UNLISTEN", round).await == 2;
+        eventually(SOON, "neither listens", end).await;
+    }
+    close([holder, waiting, idle]).await;
+    database.end().await;
+}
+
+/// Watches begin and end at all times, and those that come to an end with a word of the server's
+/// are not looked after otherwise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_word_is_lost_as_listening_begins_and_ends() {
+    let database = Own::new().await;
+    let connect = || {
+        let builder = Client::builder(database.url()).recheck_interval(Duration::from_secs(60));
+        async { builder.connect().await.expect("connected") }
+    };
+    let [one, two] = [connect().await, connect().await];
+    // About when a session ceases to listen.
+    for pause in [0, 1, 3, 1990, 1995, 2000, 2003, 2010] {
+        let (guard, waiter) = contended(&one, &two, "a").await;
+        sleep(Duration::from_millis(fastrand::u64(..20))).await;
+        release_both(guard, waiter).await;
+        sleep(Duration::from_millis(pause)).await;
+    }
+    close([one, two]).await;
+    database.end().await;
+}
+
+/// A deletion that is under way has looked for watches already. So a session that begins to watch
+/// the queue waits for its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_begins_to_watch_a_queue_waits_for_entries_that_are_being_deleted() {
+    let database = Own::new().await;
+    let connect = || {
+        let builder = Client::builder(database.url()).recheck_interval(Duration::from_secs(60));
+        async { builder.connect().await.expect("connected") }
+    };
+    let [holder, waiting, one, two] =
+        [connect().await, connect().await, connect().await, connect().await];
+    let (guard, waiter) = contended(&holder, &waiting, "a").await;
+    queue_of(&one, "a", 2).await;
+    // From now on each entry is watched.
+    let mut first = one.mutex("a").watch_queue().expect("a name");
+    within(SOON, "it looks", first.next()).await.expect("a view");
+    let operator = dial(database.url(), None).await;
+    let delete = "BEGIN; DELETE FROM distlock.entries WHERE number = \
+                  (SELECT max(number) FROM distlock.entries)";
+    operator.batch_execute(delete).await.expect("deleted");
+    let mut second = two.mutex("a").watch_queue().expect("a name");
+    let seen = tokio::spawn(async move {
+        while let Some(entries) = second.next().await {
+            if entries.len() == 1 {
+                break;
+            }
+        }
+    });
+    let waits = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                 AND datname = current_database()";
+    eventually(SOON, "it waits", async || !database.ask(waits).await.is_empty()).await;
+    operator.batch_execute("COMMIT").await.expect("committed");
+    within(SOON, "it sees who is left", seen).await.expect("no panic");
+    drop(first);
+    guard.unlock().await.expect("released");
+    waiter.result(SOON).await.expect_err("it was evicted");
+    close([holder, waiting, one, two]).await;
+    database.end().await;
+}

@@ -1,0 +1,24 @@
+//! Trying again what fails at first.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use crate::Result;
+
+/// How long to wait between two attempts.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Tries until it succeeds. After the limit, the next error is returned.
+pub async fn retried<T, A>(limit: Duration, attempt: impl Fn() -> A) -> Result<T>
+where
+    A: Future<Output = Result<T>>,
+{
+    let start = Instant::now();
+    loop {
+        match attempt().await {
+            Err(_) if start.elapsed() < limit => sleep(PAUSE).await,
+            outcome => return outcome,
+        }
+    }
+}
