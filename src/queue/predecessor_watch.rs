@@ -5,12 +5,8 @@ use std::sync::Arc;
 use super::{evidence::Evidence, waiter::Waiter};
 use crate::{
     backend::{Event, Predecessor, SequencePoint, Watched, error::Result},
-    runtime::{
-        self,
-        clock::{self, sleep},
-    },
+    runtime::{self, clock::sleep},
     session::{
-        eviction::WATCH_AFTER,
         own_key::{End, OwnKey},
         watch_budget::NO_ROOM,
     },
@@ -67,13 +63,10 @@ pub(super) async fn watch_predecessor(
 /// What the end of an own key shows to the one that stood behind it.
 fn evidence_of(end: End, own: &Arc<OwnKey>) -> Evidence {
     match end {
-        End::Passed { successor, there, .. }
+        // Anybody else may have been evicted before it was deleted.
+        End::Passed { successor, there: true }
             if successor.upgrade().is_some_and(|successor| Arc::ptr_eq(&successor, own)) =>
         {
-            if there { Evidence::Inherited } else { Evidence::Hint }
-        }
-        // Our key joined while that one was being deleted, a moment ago.
-        End::Passed { at, .. } if at > own.joined && clock::now() - own.sent < WATCH_AFTER => {
             Evidence::Inherited
         }
         End::Left { at, predecessor } if at > own.joined => Evidence::Withdrawn(predecessor),
@@ -83,19 +76,20 @@ fn evidence_of(end: End, own: &Arc<OwnKey>) -> Evidence {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Weak, time::Duration};
+    use std::sync::Weak;
 
     use super::*;
     use crate::{
         backend::Entry,
         queue::evidence::{Conclusion, conclude},
+        runtime::clock,
         session::own_keys::OwnKeys,
     };
 
-    /// A key of this session's that joined at this moment, so long ago.
-    fn own(joined: u64, ago: Duration) -> Arc<OwnKey> {
+    /// A key of this session's that joined at this moment.
+    fn own(joined: u64) -> Arc<OwnKey> {
         let entry = Entry { key: "own".into(), revision: joined, token: joined, crowded: false };
-        OwnKeys::default().add(entry, SequencePoint(joined), clock::now() - ago, false)
+        OwnKeys::default().add(entry, SequencePoint(joined), clock::now(), false)
     }
 
     #[test]
@@ -104,31 +98,24 @@ mod tests {
             let entry = Entry { key: "next".into(), revision: 1, token: 1, crowded: false };
             Predecessor { entry, first: true, seen: true }
         };
-        let nobody = Weak::new;
-        let passed = |at, successor, there| End::Passed { at: SequencePoint(at), successor, there };
+        let passed = |successor, there| End::Passed { successor, there };
         let left = |at| End::Left { at: SequencePoint(at), predecessor: next() };
-        let (now, long_ago) = (own(5, Duration::ZERO), own(5, WATCH_AFTER * 2));
-        let other = own(5, Duration::ZERO);
-        let inherits = Conclusion::First;
-        for (end, own, wanted) in [
-            // The transaction that deleted the key tells of the successor that it knew.
-            (passed(4, Arc::downgrade(&now), true), &now, inherits),
-            (passed(6, Arc::downgrade(&now), false), &now, Conclusion::Unknown),
-            (passed(6, Arc::downgrade(&long_ago), true), &long_ago, Conclusion::First),
-            // Who joined before it was deleted may be gone since, unless that is a moment ago.
-            (passed(6, nobody(), false), &now, Conclusion::First),
-            (passed(6, Arc::downgrade(&other), true), &now, Conclusion::First),
-            (passed(6, nobody(), false), &long_ago, Conclusion::Unknown),
+        let (own, other) = (own(5), own(5));
+        for (end, wanted) in [
+            // The transaction that deleted the key shows whether that of its successor was there.
+            (passed(Arc::downgrade(&own), true), Conclusion::First),
+            (passed(Arc::downgrade(&own), false), Conclusion::Unknown),
+            // It shows nothing of anybody else's, such as one that an operator has evicted since.
+            (passed(Arc::downgrade(&other), true), Conclusion::Unknown),
+            (passed(Weak::new(), true), Conclusion::Unknown),
+            (left(6), Conclusion::Behind(next())),
             // Who joined later stands behind somebody else.
-            (passed(5, nobody(), true), &now, Conclusion::Unknown),
-            (passed(4, nobody(), true), &now, Conclusion::Unknown),
-            (left(6), &now, Conclusion::Behind(next())),
-            (left(5), &now, Conclusion::Unknown),
-            (left(4), &now, Conclusion::Unknown),
-            (End::Unclear, &now, Conclusion::Unknown),
+            (left(5), Conclusion::Unknown),
+            (left(4), Conclusion::Unknown),
+            (End::Unclear, Conclusion::Unknown),
         ] {
             let what = format!("{end:?}");
-            assert_eq!(conclude(evidence_of(end, own), &next()), wanted, "{what}");
+            assert_eq!(conclude(evidence_of(end, &own), &next()), wanted, "{what}");
         }
     }
 }

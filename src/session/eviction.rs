@@ -35,7 +35,7 @@ use crate::{
 
 /// How long a lock is held before its own key is looked after: a shorter hold need not pay for
 /// that, and a deletion by an operator is still noticed within a second.
-pub(crate) const WATCH_AFTER: Duration = Duration::from_millis(400);
+const WATCH_AFTER: Duration = Duration::from_millis(400);
 
 /// The pauses between the reads for the key of a request in doubt. Most requests that were given up
 /// are served within a few seconds. The recheck finds the keys of later ones.

@@ -74,9 +74,8 @@ enum Phase {
 /// How a place ended.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
-    /// The key of one who held the lock was deleted, at that moment.
+    /// The key of one who held the lock was deleted.
     Passed {
-        at: SequencePoint,
         /// Whose key was asked for in the same transaction.
         successor: Weak<OwnKey>,
         /// It was there.
@@ -203,11 +202,8 @@ impl OwnKey {
             return End::Unclear;
         }
         if held {
-            return End::Passed {
-                at,
-                successor: successor.map(Arc::downgrade).unwrap_or_default(),
-                there,
-            };
+            let successor = successor.map(Arc::downgrade).unwrap_or_default();
+            return End::Passed { successor, there };
         }
         let predecessor = self.state.lock().predecessor.take();
         predecessor.map_or(End::Unclear, |predecessor| End::Left { at, predecessor })
