@@ -172,6 +172,10 @@ tell_where() {
         DISTLOCK_REDIS_TLS_URL=rediss://app:apppw@$(address redis 6380)
         ;;
     valkey) export DISTLOCK_VALKEY_URL && DISTLOCK_VALKEY_URL=$(url valkey) ;;
+    pgbouncer)
+        tell_where postgres # for operators
+        export DISTLOCK_PGBOUNCER_URL && DISTLOCK_PGBOUNCER_URL=$(url pgbouncer)
+        ;;
     redis-sentinel) export DISTLOCK_REDIS_SENTINEL_URL && DISTLOCK_REDIS_SENTINEL_URL=$(url redis-sentinel) ;;
     redis-cluster) export DISTLOCK_REDIS_CLUSTER_URL && DISTLOCK_REDIS_CLUSTER_URL=$(url redis-cluster) ;;
     redlock) export DISTLOCK_REDLOCK_URL && DISTLOCK_REDLOCK_URL=$(url redlock) ;;
@@ -321,7 +325,7 @@ url() {
     postgres) echo "postgres://app:apppw@$(address postgres)/distlock" ;;
     mysql) echo "mysql://app:apppw@$(address mysql)/distlock" ;;
     postgres-standby) echo "postgres://app:apppw@$(address postgres1),$(address postgres2)/distlock" ;;
-    pgbouncer) echo "postgres://app:apppw@$(address pgbouncer)/distlock" ;;
+    pgbouncer) echo "postgres://app:apppw@$(address pgbouncer)/distlock?pooler=transaction" ;;
     galera) echo "mysql://app:apppw@$(address galera1),$(address galera2),$(address galera3)/distlock" ;;
     redis | valkey) echo "redis://app:apppw@$(address "$1")" ;;
     # They tell of servers by addresses that are not loopback's.

@@ -84,7 +84,7 @@
 //! - `sqlite`: URLs like `sqlite:///path/of/a/file`, for the processes of one host. Building it
 //!   needs a C compiler: see [`operations`][operations].
 //! - `tokio-postgres-0_7`, `mysql_async-0_37` and `rusqlite-0_42`: `check` and `unlock` in
-//!   [`postgres`], [`mysql`] and [`sqlite`], which take these drivers' own types. A feature has the
+//!   `postgres`, `mysql` and `sqlite`, which take these drivers' own types. A feature has the
 //!   driver's version in its name, so that a new version of the driver breaks no program. Beside
 //!   sqlx or diesel with their SQLite, `rusqlite` is an older one.
 //! - `sqlx-0_9` and `diesel-2`: a lock is checked and released in transactions of these libraries,

@@ -36,6 +36,8 @@ pub(crate) struct Remote {
     pub(crate) replicas: Option<u32>,
     /// The longest TTL of any client of these nodes, on Redlock.
     pub(crate) longest_ttl: Duration,
+    /// A pooler lends the server's connections for one transaction each, on PostgreSQL.
+    pub(crate) pooled: bool,
     /// The endpoints are sentinels, which are asked for the primary of this name, on Redis.
     pub(crate) service: Option<String>,
 }

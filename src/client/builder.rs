@@ -313,6 +313,7 @@ impl Builder {
             allow_plaintext: plaintext,
             replicas: url.options.replicas,
             longest_ttl,
+            pooled: url.options.pooled,
             service: url.service,
         };
         let backend = backend::of(url.scheme, remote)?;

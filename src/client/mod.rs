@@ -94,7 +94,8 @@ impl Client {
     /// `key_file` and `server_name` for `etcds://` and `zks://`. On PostgreSQL and MySQL the
     /// namespace stands behind the database, and TLS is `sslmode=verify-full`, or `require`, which
     /// checks as much. PostgreSQL may be named as libpq does, also by the directory of its Unix
-    /// socket, percent-escaped in the host's place or in the option `host`. On SQLite the path
+    /// socket, percent-escaped in the host's place or in the option `host`; with
+    /// `pooler=transaction` it is reached through a pooler in transaction mode. On SQLite the path
     /// is the file's, and the namespace is the option `namespace`. `redlock://h1,h2,h3` takes an
     /// odd number of servers of Redis or Valkey, and offers mutexes alone. Its option
     /// `longest_ttl`, 60 s by default, is the longest TTL of any client of these nodes.

@@ -34,6 +34,8 @@ pub(crate) struct Options {
     /// On Redis.
     pub(crate) bridge: Option<Bridge>,
     pub(crate) replicas: Option<u32>,
+    /// On PostgreSQL: a pooler lends connections for one transaction each.
+    pub(crate) pooled: bool,
     /// The database's number, where the path has the name of a service.
     pub(crate) db: Option<u16>,
     /// On Redlock: the longest TTL of any client of these nodes.
@@ -46,7 +48,7 @@ const MAX_REPLICAS: u32 = 32;
 const KNOWN: &str = "ttl, owner, namespace, host, connect_timeout, request_timeout, \
                      recheck_interval, password_file, ca_file, cert_file, key_file, server_name, \
                      acl, sasl, sslmode, allow_plaintext_credentials, allow_eviction, bridge, \
-                     bridge_prefix, replicas, db, longest_ttl";
+                     bridge_prefix, replicas, pooler, db, longest_ttl";
 
 impl Options {
     /// The TLS that they ask for; `None` if they ask for nothing of it.
@@ -76,6 +78,7 @@ impl Options {
     pub(crate) fn are_for(&self, scheme: Scheme) -> Result<(), String> {
         let given = [
             ("host", self.host.is_some(), Scheme::Postgres),
+            ("pooler=transaction", self.pooled, Scheme::Postgres),
             ("allow_eviction", self.allow_eviction, Scheme::Redis),
             ("bridge", self.bridge.is_some(), Scheme::Redis),
             ("replicas", self.replicas.is_some(), Scheme::Redis),
@@ -151,6 +154,11 @@ impl Options {
                 None => None,
                 Some(Ok(number)) if (1..=MAX_REPLICAS).contains(&number) => Some(number),
                 Some(_) => return Err("replicas is not a number from 1 to 32".into()),
+            },
+            pooled: match given.remove("pooler").as_deref() {
+                None | Some("session") => false,
+                Some("transaction") => true,
+                Some(_) => return Err("pooler is transaction or session".into()),
             },
             db: match given.remove("db").map(|number| number.parse()) {
                 None => None,

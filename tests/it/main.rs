@@ -18,6 +18,8 @@ mod memory;
 mod mysql;
 mod paused;
 #[cfg(feature = "postgres")]
+mod pgbouncer;
+#[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;

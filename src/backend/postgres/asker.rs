@@ -9,9 +9,10 @@ use super::{
     batch::{Batches, Came, Kind},
     connection::{Connector, outcomes},
     crowded::Crowded,
-    error::{is_locked, is_read_only, triage},
+    error::{is_locked, is_useless, triage},
     listening::{self, Listening},
     message::{Evidence, Kept, Message},
+    pooled::{self, Pooled},
     statements,
 };
 use crate::{
@@ -22,6 +23,7 @@ use crate::{
             connection_handle::Order,
             outcome::{Outcome, Row},
             requested::{Done, Requested},
+            watched,
         },
     },
     runtime::clock::{self, Instant, sleep, timeout},
@@ -51,6 +53,7 @@ pub(super) struct Asker {
     pub(super) name: i64,
     pub(super) session: i64,
     pub(super) connector: Arc<Connector>,
+    pub(super) pooled: Option<Pooled>,
     pub(super) kept: Option<Statements>,
     pub(super) batches: Option<Batches>,
     pub(super) listening: Arc<Listening>,
@@ -68,6 +71,8 @@ pub(super) enum What {
     Checked(Request<Message>, Retry),
     /// Nothing is watched any more.
     Unlisten,
+    /// Which of what is watched is over, where nobody is notified.
+    Polled(Vec<watched::What>),
 }
 
 /// What came of it.
@@ -77,11 +82,13 @@ pub(super) struct Ended {
     pub(super) calls: Option<(Kind, usize)>,
     /// What is to be asked for in its place.
     pub(super) rest: Vec<What>,
+    /// What is over of that which was polled.
+    pub(super) polled: Option<Vec<watched::What>>,
 }
 
 impl From<Done> for Ended {
     fn from(done: Done) -> Self {
-        Self { done, calls: None, rest: Vec::new() }
+        Self { done, calls: None, rest: Vec::new(), polled: None }
     }
 }
 
@@ -127,6 +134,7 @@ impl Asker {
                 self.listening.end();
                 self.have_done(&listening::end(self.session).into()).await
             }
+            What::Polled(asked) => self.poll(asked).await,
         }
     }
 
@@ -151,7 +159,7 @@ impl Asker {
                 return Done::Useless.into();
             }
         };
-        let useless = matches!(&answer, Err(error) if is_read_only(error));
+        let useless = matches!(&answer, Err(error) if is_useless(error));
         let operation = request.operation;
         let done = match &answer {
             _ if useless => Done::Useless,
@@ -226,9 +234,22 @@ impl Asker {
         }
     }
 
+    async fn poll(&self, asked: Vec<watched::What>) -> Ended {
+        match self.send(&pooled::watches(self.session), FIRST_PATIENCE).await {
+            Ok(Ok(Some(outcomes))) => {
+                let polled = Some(pooled::gone(asked, outcomes.last()));
+                Ended { polled, ..Done::Answered.into() }
+            }
+            Ok(Err(error)) if is_useless(&error) => Done::Useless.into(),
+            Ok(_) => Ended { polled: Some(Vec::new()), ..Done::Answered.into() },
+            Err(_) => Done::Useless.into(),
+        }
+    }
+
     /// Whatever the answer is.
     async fn have_done(&self, message: &Message) -> Ended {
         match self.send(message, FIRST_PATIENCE).await {
+            Ok(Err(error)) if is_useless(&error) => Done::Useless.into(),
             Ok(_) => Done::Answered.into(),
             Err(_) => Done::Useless.into(),
         }
@@ -245,17 +266,20 @@ impl Asker {
         let belief = clock.belief(sent).filter(|_| message.sweeps);
         let dead = || self.connector.host.knows_dead(&self.server);
         let evidence = belief.map(|belief| Evidence { belief, dead: dead() });
-        let listens = if message.listens { self.listening.begin() } else { None };
-        let (text, before) = message.text(self.session, evidence.as_ref(), listens.is_some());
+        let listens =
+            if message.listens && self.pooled.is_none() { self.listening.begin() } else { None };
+        let mut before = 1;
         let query = async {
-            match message.kept().zip(self.kept.as_ref()) {
-                Some((what, kept)) => {
-                    kept.run(&self.client, self.session, what, patience, &self.crowded).await
-                }
-                None => Ok((outcomes(self.client.simple_query(&text).await?), true)),
+            if let Some((what, kept)) = message.kept().zip(self.kept.as_ref()) {
+                let crowded = &self.crowded;
+                return kept.run(&self.client, self.session, what, patience, crowded).await;
             }
-            .map(|(outcomes, done)| (message.outcomes(outcomes), done))
+            let text;
+            (text, before) = message.text(self.session, evidence.as_ref(), listens.is_some());
+            Ok((self.simple(text, message, patience).await?, true))
         };
+        let query =
+            async { query.await.map(|(outcomes, done)| (message.outcomes(outcomes), done)) };
         let mut outcomes = match self.replied(sent, query).await? {
             Ok((outcomes, true)) => outcomes,
             Ok((_, false)) => return Ok(Ok(None)),
@@ -272,6 +296,25 @@ impl Asker {
         }
         outcomes.drain(..before.min(outcomes.len()));
         Ok(Ok(Some(outcomes)))
+    }
+
+    /// One message of the simple query protocol.
+    async fn simple(
+        &self,
+        text: String,
+        message: &Message,
+        patience: Duration,
+    ) -> Result<Vec<Outcome>, tokio_postgres::Error> {
+        let Some(pooled) = &self.pooled else {
+            return Ok(outcomes(self.client.simple_query(&text).await?));
+        };
+        let leaves = message.leaves_with().is_some();
+        let shown = self.connector.log.so_far().shown_by(&self.server);
+        let (before, statements) =
+            pooled.before(shown, if leaves { patience } else { pooled.for_locks() });
+        let mut outcomes = outcomes(self.client.simple_query(&(before + &text)).await?);
+        outcomes.drain(..statements.min(outcomes.len()));
+        Ok(outcomes)
     }
 
     async fn send_batch(

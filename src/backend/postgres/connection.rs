@@ -11,10 +11,11 @@ use super::{
     alone::Statements,
     batch::Batches,
     error::{is_read_only, refused},
-    log::Log,
+    log::{Log, SoFar},
     message::{CONNECTION, FLUSHED},
     observed::Host,
     opening, other,
+    pooled::Pooled,
     socket::{Socket, dial},
     tls::Secured,
 };
@@ -34,9 +35,9 @@ use crate::{
     runtime::{clock::Instant, mutex::Mutex, random},
 };
 
-const POOLED: &str = "a pooler has given the connection to others between two transactions: let \
-                      it be in session mode (pgbouncer: pool_mode = session), or name the server \
-                      itself";
+const POOLED: &str = "a pooler has given the connection to others between two transactions: add \
+                      `?pooler=transaction` to the URL, let the pooler be in session mode \
+                      (pgbouncer: pool_mode = session), or name the server itself";
 
 /// How long a pooler that was noticed is remembered: then it may have been configured otherwise.
 const NOTICED: Duration = Duration::from_secs(60);
@@ -64,10 +65,14 @@ pub(super) struct Link {
     pub(super) server: String,
     /// How far its log is on the disk, in an order of its own.
     pub(super) flushed: i64,
+    /// What servers have shown before the connection was made.
+    seen: SoFar,
     /// A server of the same name has shown more before.
     pub(super) set_back: bool,
     /// There are no tables yet.
     pub(super) bare: bool,
+    /// It is lent by a pooler, for a transaction each time.
+    pub(super) pooled: Option<Pooled>,
     /// What is prepared, once there are tables.
     pub(super) kept: Option<Statements>,
     /// The same for many calls at once, unless the tables are of a build without them.
@@ -95,6 +100,7 @@ impl Connector {
     ) -> Result<Link> {
         let connect = |endpoint| async move {
             let mut link = self.connect_to(endpoint).await?;
+            link.adopt().await.map_err(|error| refused(endpoint, &error))?;
             let mut sql = opening::recognize(&link.server, link.set_back);
             // The same server may have lost some as well, in a crash, however long it was away.
             let lost = released.all();
@@ -156,25 +162,31 @@ impl Connector {
         if let Some(name) = other::name(|parameter| connection.parameter(parameter)) {
             return Err(StoreError::Denied(format!("{endpoint}: {}", other::words(name)).into()));
         }
+        let (name, patience) = (random::id(), self.remote.request_timeout);
+        let pooled = self.remote.pooled.then(|| Pooled::new(name, patience));
+        let hello = match &pooled {
+            Some(_) => opening::hello_pooled(),
+            None => opening::hello(name, patience),
+        };
         let mut link = Link {
             endpoint: endpoint.to_owned(),
             client: Arc::new(client),
             connection,
-            name: random::id(),
+            name,
             server: String::new(),
             flushed: 0,
+            seen: self.log.so_far(),
             set_back: false,
             bare: false,
+            pooled,
             kept: None,
             batches: None,
         };
-        let seen = self.log.so_far();
-        let hello = link.ask(&opening::hello(link.name, self.remote.request_timeout)).await;
-        let hello = hello.map_err(|error| match is_read_only(&error) {
+        let hello = link.ask(&hello).await.map_err(|error| match is_read_only(&error) {
             true => not_primary(endpoint, "is a standby or read-only"),
             false => refused(endpoint, &error),
         })?;
-        let told = hello.get(opening::HELLO_TELLS).and_then(Outcome::first);
+        let told = hello.last().and_then(Outcome::first);
         let told = told.ok_or_else(|| not_primary(endpoint, "does not tell what it is"))?;
         if told.flag(0) {
             return Err(not_primary(endpoint, "is a standby (pg_is_in_recovery)"));
@@ -185,7 +197,7 @@ impl Connector {
         link.bare = told.flag(2);
         told.text(opening::HELLO_SERVER).unwrap_or_default().clone_into(&mut link.server);
         link.flushed = told.number(opening::HELLO_FLUSHED).unwrap_or(0);
-        link.set_back = seen.is_set_back(&link.server, link.flushed);
+        link.set_back = link.seen.is_set_back(&link.server, link.flushed);
         // What it has shown meanwhile is not known, and it may be another one's.
         self.clock.forget();
         Ok(link)
@@ -196,11 +208,37 @@ impl Link {
     /// Asks while nobody else does.
     pub(super) async fn ask(&mut self, sql: &str) -> Result<Vec<Outcome>, tokio_postgres::Error> {
         let client = Arc::clone(&self.client);
-        self.during(client.simple_query(sql)).await.map(outcomes)
+        let Some(pooled) = &self.pooled else {
+            return self.during(client.simple_query(sql)).await.map(outcomes);
+        };
+        let (mut text, before) = pooled.before(self.flushed, pooled.for_locks());
+        text += sql;
+        let mut outcomes = self.during(client.simple_query(&text)).await.map(outcomes)?;
+        outcomes.drain(..before.min(outcomes.len()));
+        Ok(outcomes)
+    }
+
+    /// Begins on the server that a pooler leads to. Another one fails what is asked later.
+    pub(super) async fn adopt(&mut self) -> Result<(), tokio_postgres::Error> {
+        if self.pooled.is_none() {
+            return Ok(());
+        }
+        let outcomes = self.ask(&opening::run(random::id())).await?;
+        let row = outcomes.last().and_then(Outcome::first);
+        let told = row.and_then(|row| Some((row.text(0)?, row.number(1)?, row.number(2)?)));
+        if let (Some((server, flushed, run)), Some(pooled)) = (told, &mut self.pooled) {
+            (self.server, self.flushed) = (server.to_owned(), flushed);
+            pooled.begins_on(run);
+            self.set_back = self.seen.is_set_back(&self.server, flushed);
+        }
+        Ok(())
     }
 
     /// Prepares the statements whose plans the connection keeps.
     pub(super) async fn prepare(&mut self) -> Result<(), tokio_postgres::Error> {
+        if self.pooled.is_some() {
+            return Ok(());
+        }
         let client = Arc::clone(&self.client);
         // In one round trip.
         let prepared = try_join(Statements::prepare(&client), Batches::prepare(&client));

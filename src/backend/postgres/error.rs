@@ -9,8 +9,11 @@ use crate::{
     lost::LostReason,
 };
 
-/// What `distlock.enter` raises.
+/// What `distlock.require` raises.
 const SESSION_ENDED: &str = "DL001";
+
+/// What `distlock.adopt` raises.
+const OTHER_SERVER: &str = "DL002";
 
 /// The error in words, with the server that it came from, and without what it is about: a value may
 /// be in a detail.
@@ -57,6 +60,7 @@ pub(super) fn triage(operation: &'static str, endpoint: &str, error: &Error) -> 
         // Too little of something, too late, or not to be written to any more: the transaction was
         // undone.
         "53" | "55" | "25" => StoreError::Unavailable(told.into()),
+        _ if code.code() == OTHER_SERVER => StoreError::Unavailable(told.into()),
         _ if *code == SqlState::QUERY_CANCELED || *code == SqlState::CANNOT_CONNECT_NOW => {
             StoreError::Unavailable(told.into())
         }
@@ -88,6 +92,11 @@ pub(super) fn refused(endpoint: &str, error: &Error) -> StoreError {
 /// A server that answers questions alone.
 pub(super) fn is_read_only(error: &Error) -> bool {
     error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+}
+
+/// The connection leads to a server that the session cannot go on with.
+pub(super) fn is_useless(error: &Error) -> bool {
+    is_read_only(error) || error.code().is_some_and(|code| code.code() == OTHER_SERVER)
 }
 
 /// A transaction has something locked, and was waited for long enough.

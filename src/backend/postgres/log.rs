@@ -46,6 +46,11 @@ impl SoFar {
         let seen = &self.0;
         seen.as_ref().is_some_and(|seen| seen.server == server && seen.flushed > flushed)
     }
+
+    /// How much a server of this name has shown.
+    pub(super) fn shown_by(&self, server: &str) -> i64 {
+        self.0.as_ref().filter(|seen| seen.server == server).map_or(0, |seen| seen.flushed)
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! One request: how it is sent, and what goes before it. With most of them the server's clock is
 //! read first; some remove dead sessions before they look.
 
-use super::listening;
+use super::{
+    listening,
+    literal::{bytes, text},
+};
 use crate::backend::sql::{beats::is_over, outcome::Outcome, outcome::Row, server_clock::Belief};
 
 /// How many sessions one request removes.
@@ -61,6 +64,26 @@ impl Kept {
     pub(super) fn dir(&self) -> &str {
         let (Self::Join { dir, .. } | Self::Leave { dir, .. }) = self;
         dir
+    }
+
+    /// The same as a call of a function, where nothing is prepared.
+    fn call(&self, session: i64) -> String {
+        let number = |number: &Option<i64>| number.map_or("NULL".to_owned(), |n| n.to_string());
+        match self {
+            Self::Join { dir, ticket, label, value, if_free } => format!(
+                "SELECT * FROM distlock.enqueue({session}, {}, '{ticket}', {}, {}, {if_free})",
+                text(dir),
+                text(label),
+                bytes(value)
+            ),
+            Self::Leave { dir, ticket, label, number: own, successor } => format!(
+                "SELECT * FROM distlock.leave({session}, {}, '{ticket}', {}, {}, {})",
+                text(dir),
+                text(label),
+                number(own),
+                number(successor)
+            ),
+        }
     }
 
     /// How many parts its reply has after that of the clock.
@@ -135,7 +158,7 @@ impl Message {
             Form::Statements(sql) => sql,
             // Its rows tell by themselves what they are.
             Form::Call(call, _) => return (listen + call, 1),
-            Form::Kept(_) => return (String::new(), 1),
+            Form::Kept(kept) => return (kept.call(session), 1),
         };
         let (mut text, mut count) = (format!("{CLOCK};\n"), 1);
         if let Some(evidence) = evidence {

@@ -21,6 +21,7 @@ mod message;
 mod observed;
 mod opening;
 mod other;
+mod pooled;
 pub(crate) mod schema;
 mod session;
 mod socket;
@@ -73,6 +74,7 @@ impl Backend for Postgres {
         let refused = |error| refused(&endpoint, &error);
         let version = within(patience, schema::prepare(&mut link)).await?.map_err(refused)?;
         schema::check(version.last())?;
+        within(patience, link.adopt()).await?.map_err(refused)?;
         let begin = opening::open(session, ttl.as_millis(), &link.server, link.set_back);
         within(patience, link.prepare()).await?.map_err(refused)?;
         let sent = clock::now();

@@ -64,8 +64,18 @@ pub(super) fn hello(connection: i64, patience: Duration) -> String {
     )
 }
 
-/// Which of its statements tells what the server is.
-pub(super) const HELLO_TELLS: usize = 12;
+/// The same of a connection that a pooler lends for a transaction: it keeps its settings.
+pub(super) fn hello_pooled() -> String {
+    format!(
+        "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', \
+         to_regclass('distlock.schema') IS NULL, NULL, {SERVER}, {FLUSHED}"
+    )
+}
+
+/// Which server a pooler has gone over to, and which run of it: see `distlock.run`.
+pub(super) fn run(fresh: i64) -> String {
+    format!("SELECT {SERVER}, {FLUSHED}, distlock.run({fresh})")
+}
 
 /// Which of its columns tells which server it is.
 pub(super) const HELLO_SERVER: usize = 4;

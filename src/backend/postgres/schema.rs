@@ -19,6 +19,7 @@ pub(crate) const DDL: &str = concat!(
     include_str!("batch.sql"),
     include_str!("sessions.sql"),
     include_str!("unlock.sql"),
+    include_str!("pooled.sql"),
     include_str!("tell.sql"),
     "ELSIF EXISTS (SELECT FROM distlock.schema WHERE version = 1) THEN\n",
     include_str!("migration.sql"),
@@ -28,6 +29,7 @@ pub(crate) const DDL: &str = concat!(
     include_str!("batch.sql"),
     include_str!("sessions.sql"),
     include_str!("unlock.sql"),
+    include_str!("pooled.sql"),
     include_str!("tell.sql"),
     include_str!("migrated.sql"),
     "END IF;\nEND $distlock$;\n"

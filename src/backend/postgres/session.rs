@@ -17,6 +17,7 @@ use super::{
     lane::Lane,
     listening::LINGERS,
     message::Message,
+    pooled::Polling,
     statements::PostgresStatements,
 };
 use crate::{
@@ -106,6 +107,7 @@ impl Task {
             name: link.name,
             session: self.session,
             connector: Arc::clone(&self.connector),
+            pooled: link.pooled.clone(),
             kept: link.kept.clone(),
             batches: link.batches.clone(),
             listening: Arc::default(),
@@ -114,11 +116,16 @@ impl Task {
         let ask = |what| asker.clone().ask(what);
         let mut quiet_until = Instant::now() + ping_after();
         let mut unwatched = None;
+        let mut polling = Polling::default();
         // Nobody waits any more for what was to be done on the last connection.
         inbox.waiting.retain(|order| matches!(order, Order::Ask(_)));
         loop {
             for order in inbox.waiting.drain(..) {
-                if let Some(order) = lanes.take(order) {
+                let alone = match asker.batches {
+                    Some(_) => lanes.take(order),
+                    None => Some(order),
+                };
+                if let Some(order) = alone {
                     under_way.push(ask(What::One(Requested::Order(order))));
                 }
             }
@@ -137,6 +144,7 @@ impl Task {
             if unlisten.is_none() {
                 unwatched = None;
             }
+            let poll = asker.pooled.as_ref().and_then(|_| polling.due(is_awaited));
             tokio::select! {
                 biased;
                 heard = link.heard() => match heard {
@@ -146,7 +154,11 @@ impl Task {
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => return Over::Lost,
                 },
-                Some(Ended { done, calls, rest }) = under_way.next() => {
+                Some(Ended { done, calls, rest, polled }) = under_way.next() => {
+                    if let Some(gone) = polled {
+                        gone.iter().for_each(|(dir, number)| watches.notify(dir, *number));
+                        polling.asked(!gone.is_empty(), watches.waits_for_others());
+                    }
                     if let Some((kind, calls)) = calls {
                         lanes.ended(kind, calls);
                     }
@@ -166,7 +178,13 @@ impl Task {
                     }
                     None => return Over::Closed,
                 },
-                () = watches.changed.notified() => {}
+                () = watches.changed.notified() => if asker.pooled.is_some() {
+                    polling.begin(watches.waits_for_others());
+                },
+                () = until(poll) => {
+                    polling.ask();
+                    under_way.push(ask(What::Polled(watches.watched())));
+                }
                 () = until(ping) => {
                     quiet_until = Instant::now() + ping_after();
                     under_way.push(ask(What::One(Requested::Ping)));

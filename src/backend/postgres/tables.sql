@@ -51,11 +51,12 @@ CREATE TABLE distlock.entries (
 ) WITH (fillfactor = 50);
 
 -- Which sessions want to be notified, once, of what becomes of an entry, or with the number 0 of
--- anything in a queue.
+-- anything in a queue. `polled`: the session cannot be notified, and looks whether the row is there.
 CREATE TABLE distlock.watches (
     queue text COLLATE "C" NOT NULL,
     number bigint NOT NULL,
     session bigint NOT NULL,
+    polled boolean NOT NULL DEFAULT coalesce(current_setting('distlock.polls', true) = 'on', false),
     PRIMARY KEY (queue, number, session)
 );
 CREATE INDEX watches_session ON distlock.watches (session);
@@ -73,6 +74,14 @@ CREATE UNLOGGED TABLE distlock.observations (
     PRIMARY KEY (boot, at)
 );
 CREATE INDEX observations_shows ON distlock.observations (shows);
+
+-- What the server is called, from its start or a crash to the next one, by clients that do not see
+-- the end of a connection: see `distlock.adopt`. A crash empties a table that is not logged, and a
+-- standby or a copy of the server's files has it empty. A dump has it as it is, but another start.
+CREATE UNLOGGED TABLE distlock.runs (
+    started timestamptz PRIMARY KEY DEFAULT pg_postmaster_start_time(),
+    run bigint NOT NULL
+);
 
 -- All entries, wherever they are stored, of sessions that are there. Deleting one here is how an
 -- operator evicts it.

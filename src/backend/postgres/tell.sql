@@ -2,14 +2,14 @@
 -- find out by their recheck.
 CREATE FUNCTION distlock.tell(dir text, entry bigint, what text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    watcher bigint;
+    watch distlock.watches;
 BEGIN
-    FOR watcher IN
-        DELETE FROM distlock.watches WHERE queue = dir AND number IN (0, entry) RETURNING session
+    FOR watch IN
+        DELETE FROM distlock.watches WHERE queue = dir AND number IN (0, entry) RETURNING *
     LOOP
         -- The wake-up is a hint: into a full queue it would fail the change that it tells of.
-        CONTINUE WHEN pg_notification_queue_usage() > 0.9;
-        PERFORM pg_notify('distlock_' || to_hex(watcher), what || ' ' || entry);
+        CONTINUE WHEN watch.polled OR pg_notification_queue_usage() > 0.9;
+        PERFORM pg_notify('distlock_' || to_hex(watch.session), what || ' ' || entry);
     END LOOP;
 END $$;
 

@@ -66,9 +66,26 @@ impl Watches {
     /// whose slash nothing stands, with the number 0.
     pub(crate) fn tell(&self, told: &str) {
         let (key, number) = told.rsplit_once(' ').unwrap_or((told, ""));
-        let number = number.parse().unwrap_or(0);
-        let watched = self.state.lock().watched.take(dir_of(key), number);
+        self.notify(dir_of(key), number.parse().unwrap_or(0));
+    }
+
+    /// The same of an entry with this number, or with 0 of a queue.
+    pub(crate) fn notify(&self, dir: &str, number: u64) {
+        let watched = self.state.lock().watched.take(dir, number);
         watched.into_iter().for_each(WatchedEntry::tell);
+    }
+
+    /// Whether anything is waited for that is another session's to end.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn waits_for_others(&self) -> bool {
+        let state = self.state.lock();
+        state.watched.0.iter().any(|((_, number), entry)| *number == 0 || !entry.known.is_empty())
+    }
+
+    /// What is watched, for a session that asks which of it is over.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn watched(&self) -> Vec<What> {
+        self.state.lock().watched.0.keys().cloned().collect()
     }
 
     /// The connection is gone.

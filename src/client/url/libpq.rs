@@ -15,6 +15,8 @@ pub(super) fn options(query: &str) -> String {
             Some(("sslrootcert", path)) => format!("ca_file={path}"),
             Some(("sslcert", path)) => format!("cert_file={path}"),
             Some(("sslkey", path)) => format!("key_file={path}"),
+            // Prisma's name for it.
+            Some(("pgbouncer", "true")) => "pooler=transaction".to_owned(),
             Some(("connect_timeout", time)) if time.bytes().all(|byte| byte.is_ascii_digit()) => {
                 format!("connect_timeout={time}s")
             }
@@ -50,6 +52,7 @@ mod tests {
             ("connect_timeout=10&ttl=15s", "connect_timeout=10s&ttl=15s"),
             ("connect_timeout=500ms", "connect_timeout=500ms"),
             ("channel_binding=require", "channel_binding=require"),
+            ("pgbouncer=true", "pooler=transaction"),
         ] {
             assert_eq!(options(theirs), ours);
         }

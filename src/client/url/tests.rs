@@ -73,6 +73,8 @@ fn a_database_url_is_taken_as_it_is() {
         assert!(url.credentials.is_some() && url.tls.is_none());
     }
     assert_eq!(read("postgres:///app?host=h1,h2:1").endpoints, ["h1:5432", "h2:1"]);
+    assert!(read("postgres://app@h:6432/app?pgbouncer=true").options.pooled);
+    assert!(!read("postgres://app@h:6432/app?pooler=session").options.pooled);
     // What is not known is named.
     let error = Url::parse("postgres://h/app?channel_binding=require").unwrap_err().to_string();
     assert!(error.contains("channel_binding"), "{error}");
@@ -214,6 +216,8 @@ fn bad_urls_are_explained() {
         "redis://h?replicas=-1",
         "redis://h?db=1",
         "redlock://h?replicas=1",
+        "postgres://h/d?pooler=statement",
+        "mysql://u:p@h/d?pooler=transaction",
         "redlock://a,b,c?longest_ttl=60",
         "redis://h?longest_ttl=60s",
         "memory://a?longest_ttl=60s",

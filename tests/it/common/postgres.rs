@@ -1,11 +1,15 @@
-//! The harness of PostgreSQL: an operator with a connection of its own, as a superuser, who reads
-//! what the extension pg_stat_statements counts.
+//! The harnesses of PostgreSQL, with and without a pooler: an operator with a connection of its
+//! own, as a superuser, who reads what the extension pg_stat_statements counts.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use distlock::AfterLoss;
-use distlock_testkit::{framing::Framing, proxies::Proxies, servers::postgres_url};
+use distlock_testkit::{
+    framing::Framing,
+    proxies::Proxies,
+    servers::{pgbouncer_url, postgres_url},
+};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
@@ -21,11 +25,15 @@ pub(crate) const IMAGE: &Image =
 /// User and password of the superuser of docker/.
 pub(crate) const OPERATOR: (&str, &str) = ("postgres", "postgres");
 
-pub(crate) struct Postgres {
+/// With or without pgbouncer, in transaction mode, between it and the clients.
+pub(crate) struct Server<const POOLED: bool> {
     url: String,
     single: Single,
     client: Client,
 }
+
+pub(crate) type Postgres = Server<false>;
+pub(crate) type Pgbouncer = Server<true>;
 
 /// A connection of nobody's but the caller's: as the user of the URL, unless another one is named.
 pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> Client {
@@ -38,7 +46,7 @@ pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> Client {
     client
 }
 
-impl Postgres {
+impl<const POOLED: bool> Server<POOLED> {
     /// The first column of what a statement of the operator's tells.
     pub(crate) async fn ask(&self, sql: &str) -> Vec<String> {
         ask(&self.client, sql).await
@@ -61,11 +69,12 @@ const KEY: &str = "queue || '/' || to_hex(session) || '-' || ticket || \
                    CASE label WHEN '' THEN '' ELSE '.' || label END";
 
 #[async_trait]
-impl Harness for Postgres {
+impl<const POOLED: bool> Harness for Server<POOLED> {
     async fn start() -> Self {
-        let url = postgres_url();
+        let url = if POOLED { pgbouncer_url() } else { postgres_url() };
         let single = Single::of(&url).await;
-        let client = dial(&url, Some(OPERATOR)).await;
+        // pgbouncer counts nothing, and knows one user.
+        let client = dial(&postgres_url(), Some(OPERATOR)).await;
         // The first client of all would make them.
         if ask(&client, "SELECT to_regclass('distlock.schema') IS NULL").await == ["t"] {
             let first = distlock::Client::connect(&url).await.expect("it makes the tables");
@@ -76,6 +85,15 @@ impl Harness for Postgres {
 
     fn url(&self) -> String {
         self.url.clone()
+    }
+
+    fn notifies(&self) -> bool {
+        !POOLED
+    }
+
+    /// A moment after somebody has left, for a moment.
+    fn looks(&self) -> u64 {
+        if POOLED { 25 } else { 0 }
     }
 
     fn promises(&self) -> (bool, AfterLoss) {
@@ -131,6 +149,7 @@ impl Harness for Postgres {
                  OR query LIKE 'SELECT part, a, b, c FROM distlock.%' \
                  OR query LIKE 'SELECT encode(value%' \
                  OR query LIKE 'DELETE FROM distlock.watches%' \
+                 OR query LIKE 'SELECT queue, number FROM distlock.watches%' \
                  OR query LIKE 'SELECT id, (extract%')",
             )
             .await,
@@ -146,7 +165,7 @@ impl Harness for Postgres {
 }
 
 #[async_trait]
-impl Sessions for Postgres {
+impl<const POOLED: bool> Sessions for Server<POOLED> {
     async fn session_of(&self, key: &str) -> i64 {
         let sql = format!("SELECT session FROM distlock.members WHERE {KEY} = '{key}'");
         let session = self.ask(&sql).await.pop().unwrap_or_else(|| panic!("no key {key}"));
@@ -166,7 +185,7 @@ impl Sessions for Postgres {
 }
 
 #[async_trait]
-impl Servers for Postgres {
+impl<const POOLED: bool> Servers for Server<POOLED> {
     async fn proxies(&self) -> Proxies {
         self.single.proxies(Framing::Postgres).await
     }

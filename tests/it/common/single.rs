@@ -54,6 +54,8 @@ impl<'a> Login<'a> {
         let (user, password) = user.unwrap_or(login);
         // By way of several proxies it is the same server.
         let server = server.split(',').next().expect("a server");
-        Self { user, password, server, database: database.trim_start_matches('/') }
+        let database = database.trim_start_matches('/');
+        let database = database.split('?').next().expect("a database");
+        Self { user, password, server, database }
     }
 }

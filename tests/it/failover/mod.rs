@@ -6,7 +6,6 @@ mod beside;
 mod galera;
 mod mysql;
 mod pair;
-mod pgbouncer;
 mod postgres;
 mod promotion;
 mod redis;

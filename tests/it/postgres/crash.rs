@@ -13,15 +13,15 @@ use crate::common::{
 };
 
 /// Long enough: no session is removed, and none is renewed in a moment.
-const LONG: Duration = Duration::from_secs(40);
+pub(super) const LONG: Duration = Duration::from_secs(40);
 
 /// A session has not expired by then. An attempt to connect while the server starts may hang, for
 /// which a client has six tenths of its TTL.
-const REPEATED: Duration = Duration::from_secs(30);
+pub(super) const REPEATED: Duration = Duration::from_secs(30);
 
 /// A server that starts again whenever it stops, and writes its log to the disk when somebody waits
 /// for that, or after 10 s.
-async fn lazy() -> Server {
+pub(super) async fn lazy() -> Server {
     let run = "while true; do /entrypoint -cwal_writer_delay=10s; done";
     Server::beside::<Postgres>(IMAGE, &["--entrypoint=sh", "--init"], &["-c", run]).await
 }
@@ -31,7 +31,7 @@ async fn client(server: &Server) -> Client {
 }
 
 /// As without power: what is in the server's memory alone is lost.
-async fn crash(server: &Server) {
+pub(super) async fn crash(server: &Server) {
     let begun = "SELECT pg_postmaster_start_time()";
     let before = ask(&dial(&server.url(), Some(OPERATOR)).await, begun).await;
     let kill = "kill -QUIT \"$(head -n 1 /data/pg/postmaster.pid)\"";

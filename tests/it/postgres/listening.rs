@@ -12,10 +12,16 @@ use crate::{
         database::{Database, Tables},
         eventually,
         postgres::dial,
-        queue_of, release_both, take_turn, within,
+        queue_of, release_both,
+        sql::filled,
+        take_turn, within,
     },
     postgres::tables::Own,
 };
+
+/// Who waits for a row.
+const WAITS: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                     AND datname = current_database()";
 
 /// How many sessions have begun to listen, or ceased to, so many times at least.
 async fn sessions(database: &Own, what: &str, times: u32) -> usize {
@@ -105,14 +111,37 @@ async fn who_begins_to_watch_a_queue_waits_for_entries_that_are_being_deleted() 
             }
         }
     });
-    let waits = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
-                 AND datname = current_database()";
-    eventually(SOON, "it waits", async || !database.ask(waits).await.is_empty()).await;
+    eventually(SOON, "it waits", async || !database.ask(WAITS).await.is_empty()).await;
     operator.batch_execute("COMMIT").await.expect("committed");
     within(SOON, "it sees who is left", seen).await.expect("no panic");
     drop(first);
     guard.unlock().await.expect("released");
     waiter.result(SOON).await.expect_err("it was evicted");
     close([holder, waiting, one, two]).await;
+    database.end().await;
+}
+
+/// Who begins to watch a queue locks its row, and waits for entries then. A release in a
+/// transaction of a user's comes to them in the same order, so neither waits for the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_in_a_transaction_locks_the_queue_before_the_entry() {
+    let database = Own::new().await;
+    let connect = async || Client::connect(database.url()).await.expect("connected");
+    let [holder, waiting] = [connect().await, connect().await];
+    let (guard, waiter) = contended(&holder, &waiting, "a").await;
+    let release = guard.unlock_sql().expect("a statement");
+    let watcher = dial(database.url(), None).await;
+    let lock = "BEGIN; SELECT FROM distlock.queues FOR NO KEY UPDATE";
+    watcher.batch_execute(lock).await.expect("locked");
+    let (user, text) =
+        (dial(database.url(), None).await, filled(release.text(), release.parameters()));
+    let released = tokio::spawn(async move { user.batch_execute(&text).await });
+    eventually(SOON, "it waits", async || !database.ask(WAITS).await.is_empty()).await;
+    let entries = "SELECT FROM distlock.entries FOR KEY SHARE NOWAIT; COMMIT";
+    watcher.batch_execute(entries).await.expect("no entry is locked");
+    within(SOON, "it goes on", released).await.expect("no panic").expect("released");
+    release.committed();
+    waiter.granted().await.unlock().await.expect("released");
+    close([holder, waiting]).await;
     database.end().await;
 }

@@ -20,6 +20,12 @@ pub fn postgres_url() -> String {
     url("DISTLOCK_PG_URL", "postgres://app:apppw@127.0.0.1:54321/distlock")
 }
 
+/// The same by way of pgbouncer in transaction mode.
+pub fn pgbouncer_url() -> String {
+    let default = "postgres://app:apppw@127.0.0.1:64321/distlock?pooler=transaction";
+    url("DISTLOCK_PGBOUNCER_URL", default)
+}
+
 /// The URL of the MariaDB server: the same.
 pub fn mysql_url() -> String {
     url("DISTLOCK_MYSQL_URL", "mysql://app:apppw@127.0.0.1:33061/distlock")

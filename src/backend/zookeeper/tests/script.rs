@@ -115,6 +115,7 @@ impl Server {
             bridge: None,
             allow_plaintext: false,
             replicas: None,
+            pooled: false,
             longest_ttl: Duration::from_secs(60),
             service: None,
         };

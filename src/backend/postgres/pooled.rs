@@ -1,0 +1,180 @@
+//! What is different behind a pooler that gives the server's connection to others between two
+//! transactions, as pgbouncer does with `pool_mode = transaction`.
+//!
+//! Nothing lasts longer than a transaction there: no setting, no prepared statement, no `LISTEN`.
+//! The end of the server's connection is not seen either, nor a server that takes another one's
+//! place. So each request brings its settings, and fails if the server is not the one that the
+//! session has begun on (`pooled.sql`). Who waits for something asks for it: a watch is a row that
+//! is deleted when it is notified, and its session asks which of its rows are left.
+
+use std::{collections::HashSet, time::Duration};
+
+use super::message::Message;
+use crate::{
+    backend::sql::{outcome::Outcome, watched::What},
+    runtime::{clock::Instant, late},
+};
+
+/// A pooled connection that a session has begun on.
+#[derive(Clone, Debug)]
+pub(super) struct Pooled {
+    name: i64,
+    /// Which run of the server it is, once there are tables.
+    run: Option<i64>,
+    patience: Duration,
+}
+
+/// First of all, as no later statement can choose it.
+const ISOLATION: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n";
+
+impl Pooled {
+    pub(super) fn new(name: i64, patience: Duration) -> Self {
+        Self { name, run: None, patience }
+    }
+
+    pub(super) fn begins_on(&mut self, run: i64) {
+        self.run = Some(run);
+    }
+
+    /// How long a request waits for a lock, if it does not say so itself.
+    pub(super) fn for_locks(&self) -> Duration {
+        self.patience / 2
+    }
+
+    /// What goes before a request, and how many statements that is. `shown`: how far the server's
+    /// log is, at least. `for_locks`: how long to wait for each lock.
+    pub(super) fn before(&self, shown: i64, for_locks: Duration) -> (String, usize) {
+        let milliseconds = |time: Duration| time.as_millis().clamp(1, 1 << 30);
+        match self.run {
+            None => (ISOLATION.to_owned(), 1),
+            Some(run) => {
+                let adopt = format!(
+                    "{ISOLATION}SELECT distlock.adopt({}, {run}, {shown}, {}, {});\n",
+                    self.name,
+                    milliseconds(self.patience),
+                    milliseconds(for_locks),
+                );
+                (adopt, 2)
+            }
+        }
+    }
+}
+
+/// Reads which watches a session has.
+pub(super) fn watches(session: i64) -> Message {
+    format!("SELECT queue, number FROM distlock.watches WHERE session = {session}").into()
+}
+
+/// Those that were asked for and are not there any more.
+pub(super) fn gone(asked: Vec<What>, told: Option<&Outcome>) -> Vec<What> {
+    let rows = told.map(Outcome::rows).unwrap_or_default();
+    let left = rows.iter().filter_map(|row| {
+        Some((row.text(0)?, row.number(1).and_then(|number| u64::try_from(number).ok())?))
+    });
+    let left: HashSet<_> = left.collect();
+    asked.into_iter().filter(|(dir, number)| !left.contains(&(&**dir, *number))).collect()
+}
+
+/// When a session asks which of its watches are left.
+#[derive(Debug, Default)]
+pub(super) struct Polling {
+    /// When something was last notified, or watched.
+    since: Option<Instant>,
+    due: Option<Instant>,
+    /// A request is under way.
+    asks: bool,
+    /// Nothing is watched but keys of the session's own.
+    own: bool,
+}
+
+/// How long it waits before: a quarter of the time for which nothing has happened, between these.
+const SOONEST: Duration = Duration::from_millis(5);
+const LATEST: Duration = Duration::from_millis(350);
+
+/// How long if only an operator could end what is watched: a holder knows within a second.
+const OWN: Duration = Duration::from_millis(800);
+
+impl Polling {
+    /// Something is watched anew. `others`: of what is watched, others may end something.
+    pub(super) fn begin(&mut self, others: bool) {
+        let (now, pause) = (Instant::now(), if others { SOONEST } else { OWN });
+        self.own = !others;
+        self.since = Some(now);
+        self.due = Some(self.due.map_or(now + pause, |due| due.min(now + pause)));
+    }
+
+    /// When to ask, if something is watched.
+    pub(super) fn due(&mut self, awaited: bool) -> Option<Instant> {
+        if !awaited {
+            (self.since, self.due) = (None, None);
+        } else if self.since.is_none() {
+            self.begin(false);
+        }
+        self.due.filter(|_| !self.asks)
+    }
+
+    pub(super) fn ask(&mut self) {
+        self.asks = true;
+    }
+
+    /// A request is done. `notified`: something has happened.
+    pub(super) fn asked(&mut self, notified: bool, others: bool) {
+        let now = Instant::now();
+        self.own = !others;
+        if notified || self.since.is_none() {
+            self.since = Some(now);
+        }
+        let age = self.since.map_or(Duration::ZERO, |since| now - since);
+        self.asks = false;
+        let pause = if self.own { OWN } else { (age / 4).clamp(SOONEST, LATEST).mul_f64(late()) };
+        self.due = Some(now + pause);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_request_brings_its_settings() {
+        let mut pooled = Pooled::new(7, Duration::from_secs(2));
+        let second = Duration::from_secs(1);
+        assert_eq!(pooled.before(0, second), (ISOLATION.to_owned(), 1));
+        pooled.begins_on(9);
+        let (before, statements) = pooled.before(5, second);
+        assert!(before.starts_with(ISOLATION) && statements == 2);
+        assert!(before.ends_with("SELECT distlock.adopt(7, 9, 5, 2000, 1000);\n"), "{before}");
+        let (before, _) = pooled.before(5, Duration::ZERO);
+        assert!(before.ends_with(", 1);\n"), "zero would be no limit: {before}");
+    }
+
+    #[test]
+    fn what_is_not_left_is_over() {
+        let what = |dir: &str, number| -> What { (dir.into(), number) };
+        let asked = || vec![what("/a", 0), what("/a", 3), what("/b", 3)];
+        let left = Outcome::of_one(&["/a", "3"]);
+        assert_eq!(gone(asked(), Some(&left)), [what("/a", 0), what("/b", 3)]);
+        assert_eq!(gone(asked(), None), asked());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_asks_the_less_often_the_longer_nothing_happens() {
+        let mut polling = Polling::default();
+        assert_eq!(polling.due(false), None);
+        polling.begin(true);
+        let began = Instant::now();
+        let mut times = 0;
+        while began.elapsed() < Duration::from_secs(10) {
+            tokio::time::sleep_until(polling.due(true).unwrap()).await;
+            polling.ask();
+            assert_eq!(polling.due(true), None, "one at a time");
+            polling.asked(false, true);
+            times += 1;
+        }
+        assert!((25..=70).contains(&times), "{times}");
+        polling.begin(true);
+        assert!(polling.due(true).unwrap() <= Instant::now() + SOONEST);
+        assert_eq!(polling.due(false), None, "nothing is watched");
+        assert_eq!(polling.due(true), Some(Instant::now() + OWN), "a key of its own");
+    }
+}

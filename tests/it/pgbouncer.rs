@@ -1,0 +1,7 @@
+//! PostgreSQL behind pgbouncer in transaction mode passes every case. Needs the servers of
+//! `docker/up pgbouncer`.
+
+use crate::common::{conformance, network_conformance, postgres::Pgbouncer};
+
+conformance!(Pgbouncer);
+network_conformance!(Pgbouncer);
