@@ -26,7 +26,7 @@ pub(super) async fn watch_predecessor(
     if let Some(ahead) = session.own_keys.find_soon(&predecessor.entry).await {
         let end = ahead.ended(waiter.own).await;
         return Ok(if waiter.mode.is_exclusive() {
-            evidence_of(end, waiter.own)
+            evidence_of(end, waiter.own, session.facts.counts_changes)
         } else {
             Evidence::Hint
         });
@@ -60,15 +60,18 @@ pub(super) async fn watch_predecessor(
     }
 }
 
-/// What the end of an own key shows to the one that stood behind it.
-fn evidence_of(end: End, own: &Arc<OwnKey>) -> Evidence {
+/// What the end of an own key shows to the one that stood behind it. `counts_changes`: see
+/// [`Facts`](crate::backend::Facts).
+fn evidence_of(end: End, own: &Arc<OwnKey>, counts_changes: bool) -> Evidence {
     match end {
-        // Anybody else may have been evicted before it was deleted.
-        End::Passed { successor, there: true }
+        End::Passed { successor, there, .. }
             if successor.upgrade().is_some_and(|successor| Arc::ptr_eq(&successor, own)) =>
         {
-            Evidence::Inherited
+            if there { Evidence::Inherited } else { Evidence::Hint }
         }
+        // Our key joined while that one was being deleted. An operator may have evicted it in
+        // between, unless nothing at all has happened there.
+        End::Passed { at, .. } if counts_changes && at.follows(own.joined) => Evidence::Inherited,
         End::Left { at, predecessor } if at > own.joined => Evidence::Withdrawn(predecessor),
         _ => Evidence::Hint,
     }
@@ -98,24 +101,32 @@ mod tests {
             let entry = Entry { key: "next".into(), revision: 1, token: 1, crowded: false };
             Predecessor { entry, first: true, seen: true }
         };
-        let passed = |successor, there| End::Passed { successor, there };
+        let passed = |at, successor, there| End::Passed { at: SequencePoint(at), successor, there };
         let left = |at| End::Left { at: SequencePoint(at), predecessor: next() };
         let (own, other) = (own(5), own(5));
-        for (end, wanted) in [
+        let known = || Arc::downgrade(&own);
+        for (end, counts_changes, wanted) in [
             // The transaction that deleted the key shows whether that of its successor was there.
-            (passed(Arc::downgrade(&own), true), Conclusion::First),
-            (passed(Arc::downgrade(&own), false), Conclusion::Unknown),
+            (passed(9, known(), true), false, Conclusion::First),
+            (passed(6, known(), false), true, Conclusion::Unknown),
             // It shows nothing of anybody else's, such as one that an operator has evicted since.
-            (passed(Arc::downgrade(&other), true), Conclusion::Unknown),
-            (passed(Weak::new(), true), Conclusion::Unknown),
-            (left(6), Conclusion::Behind(next())),
+            (passed(9, Arc::downgrade(&other), true), true, Conclusion::Unknown),
+            (passed(9, Weak::new(), true), true, Conclusion::Unknown),
+            (passed(6, Weak::new(), false), false, Conclusion::Unknown),
+            // Nothing has happened between the two.
+            (passed(6, Weak::new(), false), true, Conclusion::First),
+            (passed(7, Weak::new(), false), true, Conclusion::Unknown),
             // Who joined later stands behind somebody else.
-            (left(5), Conclusion::Unknown),
-            (left(4), Conclusion::Unknown),
-            (End::Unclear, Conclusion::Unknown),
+            (passed(5, Weak::new(), false), true, Conclusion::Unknown),
+            (passed(4, Weak::new(), false), true, Conclusion::Unknown),
+            (left(6), false, Conclusion::Behind(next())),
+            (left(5), false, Conclusion::Unknown),
+            (left(4), false, Conclusion::Unknown),
+            (End::Unclear, true, Conclusion::Unknown),
         ] {
-            let what = format!("{end:?}");
-            assert_eq!(conclude(evidence_of(end, &own), &next()), wanted, "{what}");
+            let what = format!("{end:?}, {counts_changes}");
+            let evidence = evidence_of(end, &own, counts_changes);
+            assert_eq!(conclude(evidence, &next()), wanted, "{what}");
         }
     }
 }

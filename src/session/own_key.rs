@@ -74,8 +74,9 @@ enum Phase {
 /// How a place ended.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
-    /// The key of one who held the lock was deleted.
+    /// The key of one who held the lock was deleted, at that moment.
     Passed {
+        at: SequencePoint,
         /// Whose key was asked for in the same transaction.
         successor: Weak<OwnKey>,
         /// It was there.
@@ -203,7 +204,7 @@ impl OwnKey {
         }
         if held {
             let successor = successor.map(Arc::downgrade).unwrap_or_default();
-            return End::Passed { successor, there };
+            return End::Passed { at, successor, there };
         }
         let predecessor = self.state.lock().predecessor.take();
         predecessor.map_or(End::Unclear, |predecessor| End::Left { at, predecessor })

@@ -32,6 +32,13 @@ impl Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SequencePoint(pub(crate) u64);
 
+impl SequencePoint {
+    /// It is the next one after the other.
+    pub(crate) fn follows(self, other: Self) -> bool {
+        other.0.checked_add(1) == Some(self.0)
+    }
+}
+
 /// Where an entry stands.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Standing {

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use super::{
     alone::Statements,
-    batch::{Batches, Came, Kind},
+    batch::{Batch, Batches, Came, Kind},
     connection::{Connector, outcomes},
     crowded::Crowded,
     error::{is_locked, is_useless, triage},
@@ -190,17 +190,15 @@ impl Asker {
     /// whatever reason: what is joined or left twice is joined or left once.
     async fn calls(&self, mut requests: Vec<Request<Message>>) -> Ended {
         requests.retain(Request::begin);
-        let batches = match &self.batches {
-            Some(batches) if requests.len() > 1 => batches,
-            _ => {
-                let ended = join_all(requests.into_iter().map(|request| self.begun(request, None)));
-                return ended.await.into_iter().fold(Done::Answered.into(), Ended::and);
-            }
-        };
+        if requests.len() < 2 {
+            let ended = join_all(requests.into_iter().map(|request| self.begun(request, None)));
+            return ended.await.into_iter().fold(Done::Answered.into(), Ended::and);
+        }
         let calls: Vec<_> = requests.iter().filter_map(|request| request.message.kept()).collect();
-        let came = match self.send_batch(batches, &calls).await {
+        let batch = Batch::of(&calls);
+        let came = match self.send_batch(&batch).await {
             Ok(Ok(came)) => came,
-            Ok(Err(_)) => calls.iter().map(|_| Came::Not).collect(),
+            Ok(Err(_)) => batch.not_done(),
             Err(error) => {
                 let error = Arc::new(error);
                 for request in requests {
@@ -268,18 +266,23 @@ impl Asker {
         let evidence = belief.map(|belief| Evidence { belief, dead: dead() });
         let listens =
             if message.listens && self.pooled.is_none() { self.listening.begin() } else { None };
-        let mut before = 1;
-        let query = async {
-            if let Some((what, kept)) = message.kept().zip(self.kept.as_ref()) {
-                let crowded = &self.crowded;
-                return kept.run(&self.client, self.session, what, patience, crowded).await;
-            }
-            let text;
-            (text, before) = message.text(self.session, evidence.as_ref(), listens.is_some());
-            Ok((self.simple(text, message, patience).await?, true))
+        let prepared = message.kept().zip(self.kept.as_ref());
+        let (text, before) = match prepared {
+            Some(_) => (String::new(), 1),
+            None => message.text(self.session, evidence.as_ref(), listens.is_some()),
         };
-        let query =
-            async { query.await.map(|(outcomes, done)| (message.outcomes(outcomes), done)) };
+        let query = async {
+            match prepared {
+                Some((what, kept)) => {
+                    kept.run(&self.client, self.session, what, patience, &self.crowded).await
+                }
+                None => {
+                    let for_locks = message.leaves_with().map(|_| patience);
+                    Ok((self.simple(&text, for_locks).await?, true))
+                }
+            }
+            .map(|(outcomes, done)| (message.outcomes(outcomes), done))
+        };
         let mut outcomes = match self.replied(sent, query).await? {
             Ok((outcomes, true)) => outcomes,
             Ok((_, false)) => return Ok(Ok(None)),
@@ -295,35 +298,43 @@ impl Asker {
             clock.acted_on(belief);
         }
         outcomes.drain(..before.min(outcomes.len()));
+        if let (Some(Kept::Join { dir, .. }), None) = (message.kept(), prepared) {
+            let ahead = outcomes.first().map_or(0, |outcome| outcome.rows().len());
+            self.crowded.note(dir, ahead > 1);
+        }
         Ok(Ok(Some(outcomes)))
     }
 
-    /// One message of the simple query protocol.
+    /// One message of the simple query protocol. `for_locks`: how long it waits for each.
     async fn simple(
         &self,
-        text: String,
-        message: &Message,
-        patience: Duration,
+        text: &str,
+        for_locks: Option<Duration>,
     ) -> Result<Vec<Outcome>, tokio_postgres::Error> {
         let Some(pooled) = &self.pooled else {
-            return Ok(outcomes(self.client.simple_query(&text).await?));
+            return Ok(outcomes(self.client.simple_query(text).await?));
         };
-        let leaves = message.leaves_with().is_some();
         let shown = self.connector.log.so_far().shown_by(&self.server);
-        let (before, statements) =
-            pooled.before(shown, if leaves { patience } else { pooled.for_locks() });
-        let mut outcomes = outcomes(self.client.simple_query(&(before + &text)).await?);
+        let for_locks = for_locks.unwrap_or(pooled.for_locks());
+        let (before, statements) = pooled.before(shown, for_locks);
+        let mut outcomes = outcomes(self.client.simple_query(&(before + text)).await?);
         outcomes.drain(..statements.min(outcomes.len()));
         Ok(outcomes)
     }
 
     async fn send_batch(
         &self,
-        batches: &Batches,
-        calls: &[&Kept],
+        batch: &Batch<'_>,
     ) -> Result<Result<Vec<Came>, tokio_postgres::Error>> {
         let query = async {
-            let (clock, came) = batches.run(&self.client, self.session, calls).await?;
+            let (clock, came) = match &self.batches {
+                Some(batches) => batches.run(&self.client, self.session, batch).await?,
+                None => {
+                    let text = batch.text(self.session);
+                    let outcomes = self.simple(&text, None).await?;
+                    batch.read(self.session, outcomes.last().map_or(&[], Outcome::rows))
+                }
+            };
             Ok((vec![clock], came))
         };
         let replied = self.replied(clock::now(), query).await?;

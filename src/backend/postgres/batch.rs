@@ -9,6 +9,7 @@ use tokio_postgres::{
 
 use super::{
     alone::{alone, cells},
+    literal::{bytes, text},
     message::{Kept, parts},
 };
 use crate::backend::sql::outcome::{Outcome, Row};
@@ -66,26 +67,20 @@ impl Batches {
         Ok(Self { join, leave })
     }
 
-    /// What the clock shows, and what each of these calls came to. They are of one kind, and each
-    /// is about another queue.
+    /// What the clock shows, and what each call came to.
     pub(super) async fn run(
         &self,
         client: &Client,
         session: i64,
-        calls: &[&Kept],
+        batch: &Batch<'_>,
     ) -> Result<(Outcome, Vec<Came>), Error> {
-        // The functions want the queues in this order, so that no two requests wait for each other.
-        let mut order: Vec<_> = (0..calls.len()).collect();
-        order.sort_unstable_by_key(|at| calls[*at].dir());
         let [mut dirs, mut tickets, mut labels] = [const { Vec::<&str>::new() }; 3];
         let (mut values, mut numbers) = (Vec::<&[u8]>::new(), Vec::<Option<i64>>::new());
-        for at in &order {
-            let (Kept::Join { dir, ticket, label, .. } | Kept::Leave { dir, ticket, label, .. }) =
-                calls[*at];
-            dirs.push(dir);
-            tickets.push(ticket);
-            labels.push(label);
-            match calls[*at] {
+        for call in batch.calls() {
+            dirs.push(call.dir());
+            tickets.push(call.ticket());
+            labels.push(call.label());
+            match call {
                 Kept::Join { value, .. } => values.push(value),
                 Kept::Leave { number, .. } => numbers.push(*number),
             }
@@ -98,32 +93,91 @@ impl Batches {
         let replied = client.query(statement, &parameters).await?;
         let rows = replied.iter().map(|row| cells(row, row.try_get(0)?, 1..row.len()));
         let rows = rows.collect::<Result<Vec<_>, Error>>()?;
-        Ok(read(session, calls, &order, &rows))
+        Ok(batch.read(session, &rows))
     }
 }
 
-/// `order` maps each place in the request to its call.
-fn read(session: i64, calls: &[&Kept], order: &[usize], rows: &[Row]) -> (Outcome, Vec<Came>) {
-    let mut parts = parts(rows, 2).into_iter();
-    let [clock, done, checked] = [(); 3].map(|()| parts.next().unwrap_or_default());
-    let mut came: Vec<_> = calls.iter().map(|_| Came::Not).collect();
-    // Places are counted from 1.
-    let of = |row: &Row| {
-        let place = usize::try_from(row.number(0)?).ok()?.checked_sub(1)?;
-        order.get(place).copied()
-    };
-    let text = |row: &Row, column| row.text(column).map(str::to_owned);
-    for row in done.rows() {
-        if let Some(at) = of(row) {
-            came[at] = Came::Done(alone(session, calls[at], text(row, 1), text(row, 2)));
-        }
+/// Calls of one kind, each about another queue.
+pub(super) struct Batch<'a> {
+    calls: &'a [&'a Kept],
+    /// The functions want the queues in the order of their names, so that no two requests wait for
+    /// each other: which call has which place in the request.
+    order: Vec<usize>,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn of(calls: &'a [&'a Kept]) -> Self {
+        let mut order: Vec<_> = (0..calls.len()).collect();
+        order.sort_unstable_by_key(|at| calls[*at].dir());
+        Self { calls, order }
     }
-    for row in checked.rows() {
-        if let Some(at) = of(row) {
-            came[at] = Came::Checked;
-        }
+
+    /// In the order of the request.
+    fn calls(&self) -> impl Iterator<Item = &'a Kept> {
+        self.order.iter().map(|at| self.calls[*at])
     }
-    (clock, came)
+
+    /// What a request comes to that has failed.
+    pub(super) fn not_done(&self) -> Vec<Came> {
+        self.calls.iter().map(|_| Came::Not).collect()
+    }
+
+    /// The request where nothing is prepared.
+    pub(super) fn text(&self, session: i64) -> String {
+        let list = |kind: &str, cell: &dyn Fn(&Kept) -> String| {
+            let cells: Vec<_> = self.calls().map(cell).collect();
+            format!("ARRAY[{}]::{kind}[]", cells.join(", "))
+        };
+        let null = || "NULL".to_owned();
+        let (function, last) = match self.calls().next().map(Kind::of) {
+            Some(Kind::Leave) => {
+                let number = |call: &Kept| match call {
+                    Kept::Leave { number: Some(number), .. } => number.to_string(),
+                    _ => null(),
+                };
+                ("leave_batch", list("bigint", &number))
+            }
+            _ => {
+                let value = |call: &Kept| match call {
+                    Kept::Join { value, .. } => bytes(value),
+                    Kept::Leave { .. } => null(),
+                };
+                ("join_batch", list("bytea", &value))
+            }
+        };
+        let dirs = list("text", &|call| text(call.dir()));
+        let tickets = list("uuid", &|call| format!("'{}'", call.ticket()));
+        let labels = list("text", &|call| text(call.label()));
+        format!(
+            "SELECT part, a, b, c FROM distlock.{function}({session}, {dirs}, {tickets}, \
+             {labels}, {last})"
+        )
+    }
+
+    /// What the clock shows, and what each call came to.
+    pub(super) fn read(&self, session: i64, rows: &[Row]) -> (Outcome, Vec<Came>) {
+        let mut parts = parts(rows, 2).into_iter();
+        let [clock, done, checked] = [(); 3].map(|()| parts.next().unwrap_or_default());
+        let mut came = self.not_done();
+        // Places are counted from 1.
+        let of = |row: &Row| {
+            let place = usize::try_from(row.number(0)?).ok()?.checked_sub(1)?;
+            self.order.get(place).copied()
+        };
+        let cell = |row: &Row, column| row.text(column).map(str::to_owned);
+        for row in done.rows() {
+            if let Some(at) = of(row) {
+                let rows = alone(session, self.calls[at], cell(row, 1), cell(row, 2));
+                came[at] = Came::Done(rows);
+            }
+        }
+        for row in checked.rows() {
+            if let Some(at) = of(row) {
+                came[at] = Came::Checked;
+            }
+        }
+        (clock, came)
+    }
 }
 
 #[cfg(test)]
@@ -152,7 +206,7 @@ mod tests {
             row(&["2", "2"]),
             row(&["1", "9", "99"]),
         ];
-        let (clock, came) = read(7, &calls, &[1, 3, 0, 2], &rows);
+        let (clock, came) = Batch::of(&calls).read(7, &rows);
         assert_eq!(clock.first().and_then(|row| row.number(0)), Some(1700));
         let number = |came: &Came| match came {
             Came::Done(rows) => rows[1].number(1),
@@ -160,5 +214,23 @@ mod tests {
         };
         assert_eq!((number(&came[0]), number(&came[1])), (Some(33), Some(11)));
         assert_eq!((&came[2], &came[3]), (&Came::Not, &Came::Checked));
+    }
+
+    #[test]
+    fn a_batch_is_one_statement_in_the_order_of_the_queues() {
+        let leave = |dir: &str, number| Kept::Leave {
+            dir: dir.to_owned(),
+            ticket: "t".to_owned(),
+            label: "l'".to_owned(),
+            number,
+            successor: None,
+        };
+        let calls = [leave("/b", Some(2)), leave("/a", None)];
+        let calls: Vec<_> = calls.iter().collect();
+        assert_eq!(
+            Batch::of(&calls).text(7),
+            "SELECT part, a, b, c FROM distlock.leave_batch(7, ARRAY['/a', '/b']::text[], \
+             ARRAY['t', 't']::uuid[], ARRAY['l\'\'', 'l\'\'']::text[], ARRAY[NULL, 2]::bigint[])"
+        );
     }
 }

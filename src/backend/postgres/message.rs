@@ -66,6 +66,16 @@ impl Kept {
         dir
     }
 
+    pub(super) fn ticket(&self) -> &str {
+        let (Self::Join { ticket, .. } | Self::Leave { ticket, .. }) = self;
+        ticket
+    }
+
+    pub(super) fn label(&self) -> &str {
+        let (Self::Join { label, .. } | Self::Leave { label, .. }) = self;
+        label
+    }
+
     /// The same as a call of a function, where nothing is prepared.
     fn call(&self, session: i64) -> String {
         let number = |number: &Option<i64>| number.map_or("NULL".to_owned(), |n| n.to_string());

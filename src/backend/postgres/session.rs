@@ -121,11 +121,7 @@ impl Task {
         inbox.waiting.retain(|order| matches!(order, Order::Ask(_)));
         loop {
             for order in inbox.waiting.drain(..) {
-                let alone = match asker.batches {
-                    Some(_) => lanes.take(order),
-                    None => Some(order),
-                };
-                if let Some(order) = alone {
+                if let Some(order) = lanes.take(order) {
                     under_way.push(ask(What::One(Requested::Order(order))));
                 }
             }

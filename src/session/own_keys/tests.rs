@@ -134,7 +134,7 @@ async fn a_waiter_for_a_key_learns_how_it_ended() {
         let end = holder.end(true, left, Some(&waiter));
         own_keys.end(&holder, end);
         let end = done(&mut ended).await.unwrap();
-        let End::Passed { successor, there: true } = end else { panic!("{end:?}") };
+        let End::Passed { successor, there: true, .. } = end else { panic!("{end:?}") };
         assert!(Arc::ptr_eq(&successor.upgrade().unwrap(), &waiter));
     }
     // One that holds is nobody's successor.
@@ -181,6 +181,6 @@ fn what_the_store_says_of_a_deleted_key_is_how_it_ended() {
         matches!(&end, End::Left { at: told, predecessor } if (told, predecessor) == (&at, &ahead))
     );
     let end = own.end(true, left(true), None);
-    let End::Passed { successor, there: false } = end else { panic!("{end:?}") };
+    let End::Passed { successor, there: false, .. } = end else { panic!("{end:?}") };
     assert!(successor.upgrade().is_none());
 }

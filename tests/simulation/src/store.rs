@@ -69,6 +69,7 @@ impl Backend for SimulatedBackend {
         let facts = match self.contract {
             Contract::Etcd => Facts {
                 keeps_old_names: true,
+                counts_changes: true,
                 joins_late: true,
                 ticket_in: Some(ticket_in),
                 ..Facts::new(ttl)
