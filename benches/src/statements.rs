@@ -2,9 +2,12 @@
 
 use crate::{Result, backend::Backend, sql::Connection};
 
-/// distlock's requests begin with a look at the server's clock; all others are one statement each.
-const POSTGRES: &str = "query LIKE 'SELECT (extract(%' OR query LIKE '% bench\\_%' \
-                        OR query LIKE 'SELECT pg\\_advisory\\_%'";
+/// distlock's requests are calls of functions, two statements that are prepared, or begin with a
+/// look at the server's clock; all others are one statement each.
+const POSTGRES: &str = "query LIKE 'SELECT (extract(%' OR query LIKE 'SELECT * FROM distlock.%' \
+                        OR query LIKE 'WITH taken AS%' OR query LIKE 'WITH held AS%' \
+                        OR query LIKE 'SELECT part, a, b, c FROM distlock.%' \
+                        OR query LIKE '% bench\\_%' OR query LIKE 'SELECT pg\\_advisory\\_%'";
 const POSTGRES_KEEPALIVES: &str = "query LIKE 'UPDATE distlock.sessions SET expires%'";
 
 const MYSQL: &str = "schema_name = 'distlock' AND (digest_text LIKE '%bench\\_%' \

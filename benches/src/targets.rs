@@ -191,7 +191,9 @@ pub(crate) fn judge(bench: &Bench, rows: &[Row]) -> Vec<Verdict> {
 
 impl Target {
     fn judge(&self, rows: &BTreeMap<Key, &Row>) -> Verdict {
-        let value = self.value(rows);
+        // What costs no request was not counted.
+        let counted = |value: &f64| !matches!(self.what, Measure(REQUESTS)) || *value > 0.0;
+        let value = self.value(rows).filter(counted);
         let (sign, bound, met) = match self.bound {
             AtLeast(bound) => ("≥", bound, value.is_some_and(|value| value >= bound)),
             AtMost(bound) => ("≤", bound, value.is_some_and(|value| value <= bound)),
