@@ -9,7 +9,7 @@ use crate::backend::{Fate, Predecessor, Present};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Evidence {
     /// The key ahead was that of a holder of this session, which deleted it; ours was there in the
-    /// same transaction, or in the one just before it.
+    /// same transaction.
     Inherited,
     /// A look at both keys. `seen`: the key ahead was found in front of ours after we joined.
     Looked { present: Present, seen: bool },

@@ -26,7 +26,7 @@ pub(super) async fn watch_predecessor(
     if let Some(ahead) = session.own_keys.find_soon(&predecessor.entry).await {
         let end = ahead.ended(waiter.own).await;
         return Ok(if waiter.mode.is_exclusive() {
-            evidence_of(end, waiter.own, session.facts.counts_changes)
+            evidence_of(end, waiter.own, session.facts.follows_if_there)
         } else {
             Evidence::Hint
         });
@@ -60,9 +60,9 @@ pub(super) async fn watch_predecessor(
     }
 }
 
-/// What the end of an own key shows to the one that stood behind it. `counts_changes`: see
+/// What the end of an own key shows to the one that stood behind it. `follows_if_there`: see
 /// [`Facts`](crate::backend::Facts).
-fn evidence_of(end: End, own: &Arc<OwnKey>, counts_changes: bool) -> Evidence {
+fn evidence_of(end: End, own: &Arc<OwnKey>, follows_if_there: bool) -> Evidence {
     match end {
         End::Passed { successor, there, .. }
             if successor.upgrade().is_some_and(|successor| Arc::ptr_eq(&successor, own)) =>
@@ -70,8 +70,8 @@ fn evidence_of(end: End, own: &Arc<OwnKey>, counts_changes: bool) -> Evidence {
             if there { Evidence::Inherited } else { Evidence::Hint }
         }
         // Our key joined while that one was being deleted. An operator may have evicted it in
-        // between, unless nothing at all has happened there.
-        End::Passed { at, .. } if counts_changes && at.follows(own.joined) => Evidence::Inherited,
+        // between, unless the store shows that it was there.
+        End::Passed { at, .. } if follows_if_there && at.follows(own.joined) => Evidence::Inherited,
         End::Left { at, predecessor } if at > own.joined => Evidence::Withdrawn(predecessor),
         _ => Evidence::Hint,
     }
@@ -105,7 +105,7 @@ mod tests {
         let left = |at| End::Left { at: SequencePoint(at), predecessor: next() };
         let (own, other) = (own(5), own(5));
         let known = || Arc::downgrade(&own);
-        for (end, counts_changes, wanted) in [
+        for (end, follows_if_there, wanted) in [
             // The transaction that deleted the key shows whether that of its successor was there.
             (passed(9, known(), true), false, Conclusion::First),
             (passed(6, known(), false), true, Conclusion::Unknown),
@@ -113,7 +113,7 @@ mod tests {
             (passed(9, Arc::downgrade(&other), true), true, Conclusion::Unknown),
             (passed(9, Weak::new(), true), true, Conclusion::Unknown),
             (passed(6, Weak::new(), false), false, Conclusion::Unknown),
-            // Nothing has happened between the two.
+            // It was there.
             (passed(6, Weak::new(), false), true, Conclusion::First),
             (passed(7, Weak::new(), false), true, Conclusion::Unknown),
             // Who joined later stands behind somebody else.
@@ -124,8 +124,8 @@ mod tests {
             (left(4), false, Conclusion::Unknown),
             (End::Unclear, true, Conclusion::Unknown),
         ] {
-            let what = format!("{end:?}, {counts_changes}");
-            let evidence = evidence_of(end, &own, counts_changes);
+            let what = format!("{end:?}, {follows_if_there}");
+            let evidence = evidence_of(end, &own, follows_if_there);
             assert_eq!(conclude(evidence, &next()), wanted, "{what}");
         }
     }

@@ -69,9 +69,9 @@ pub(crate) struct Facts {
     /// Whether a key that took the place of another with another label has a name of its own: then
     /// a look at two keys shows that, and no list is needed for it.
     pub(crate) renames_relabelled: bool,
-    /// Whether each change of the store, also by others, is one step from a point to the next:
-    /// then nobody has changed anything between two that follow each other.
-    pub(crate) counts_changes: bool,
+    /// Whether the point at which a key is deleted follows the one at which another key of its
+    /// queue has joined only if that one was there at the deletion.
+    pub(crate) follows_if_there: bool,
     /// How many bytes of keys the session can watch. Past that, the client opens another one.
     pub(crate) watch_budget: usize,
     /// The same for the keys that it has.
@@ -94,7 +94,7 @@ impl Facts {
             one_at_a_time: false,
             keeps_old_names: false,
             renames_relabelled: false,
-            counts_changes: false,
+            follows_if_there: false,
             watch_budget: usize::MAX,
             key_budget: usize::MAX,
             joins_late: false,

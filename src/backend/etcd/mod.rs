@@ -81,7 +81,8 @@ impl Backend for Etcd {
         let ticket_in = |key: &str| keys::place_in(key).map(|(_, ticket)| ticket);
         let facts = Facts {
             keeps_old_names: true,
-            counts_changes: true,
+            // Each change of the store has a revision: there was none in between.
+            follows_if_there: true,
             joins_late: true,
             ticket_in: Some(ticket_in),
             ..Facts::new(ttl)

@@ -91,7 +91,13 @@ impl Backend for Postgres {
             session.connection.order(observation.into());
         }
         session.connection.order(opening::tidy(self.connector.remote.request_timeout).into());
-        let facts = Facts { joins_late: true, ticket_in: Some(key::ticket_in), ..Facts::new(ttl) };
+        let facts = Facts {
+            joins_late: true,
+            // What is told of a deletion is the last number of those who are there.
+            follows_if_there: true,
+            ticket_in: Some(key::ticket_in),
+            ..Facts::new(ttl)
+        };
         Ok((facts, Arc::new(SqlStore::new(session, ttl))))
     }
 }

@@ -9,9 +9,15 @@ mod release_markers;
 mod secured;
 mod turns;
 
-use crate::common::{conformance, etcd::Etcd, network_conformance};
+use crate::common::{cases_for, conformance, etcd::Etcd, network_conformance};
 
 #[cfg(feature = "blocking")]
 crate::common::blocking!(Etcd);
 conformance!(Etcd);
 network_conformance!(Etcd);
+
+mod costs {
+    use super::*;
+
+    cases_for! { Etcd, alone, costs::two_tasks_of_one_client_hand_over_without_a_look }
+}

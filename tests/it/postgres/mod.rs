@@ -25,5 +25,8 @@ network_conformance!(Postgres);
 mod waiting {
     use super::*;
 
-    cases_for! { Postgres, alone, waiting::a_waiter_behind_a_live_session_sends_no_requests }
+    cases_for! { Postgres, alone,
+        waiting::a_waiter_behind_a_live_session_sends_no_requests,
+        costs::two_tasks_of_one_client_hand_over_without_a_look,
+    }
 }

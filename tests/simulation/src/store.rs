@@ -69,7 +69,7 @@ impl Backend for SimulatedBackend {
         let facts = match self.contract {
             Contract::Etcd => Facts {
                 keeps_old_names: true,
-                counts_changes: true,
+                follows_if_there: true,
                 joins_late: true,
                 ticket_in: Some(ticket_in),
                 ..Facts::new(ttl)

@@ -119,6 +119,33 @@ pub(crate) async fn a_release_wakes_one_waiter(t: &Case) {
     next.unlock().await.expect("released");
 }
 
+/// One joins while the other one leaves, which does not know of it. The store shows that it was
+/// there.
+pub(crate) async fn two_tasks_of_one_client_hand_over_without_a_look(t: &Case) {
+    const TURNS: u64 = 100;
+    let client = t.client().await;
+    let turns = async || {
+        let task = || {
+            let mutex = client.mutex("turns");
+            tokio::spawn(async move {
+                for _ in 0..TURNS {
+                    mutex.lock().await.expect("locked").unlock().await.expect("released");
+                }
+            })
+        };
+        for task in [task(), task()] {
+            task.await.expect("no panic");
+        }
+    };
+    turns().await;
+    let before = t.cost(&[]).await;
+    turns().await;
+    let spent = t.cost(&[]).await - before;
+    let pairs = 2 * TURNS;
+    // One to lock and one to unlock; now and then they come in another order.
+    assert!(spent.requests <= pairs * 12 / 5, "{spent:?} for {pairs}");
+}
+
 pub(crate) async fn idle_waiters_cost_nothing(t: &Case) {
     let clients = t.clients::<2>().await;
     let holder = clients[0].mutex("idle").lock().await.expect("granted");
