@@ -194,7 +194,8 @@ fn row(cells: Cells) -> Row {
         // In this protocol there is nothing else.
         _ => None,
     };
-    // Takes all cells. It panics only if a cell was taken before, and none was.
+    // `mysql_common::Row::unwrap` returns all cells. It panics only if one was taken before by
+    // `take`, which this crate does not call.
     Row::new(cells.unwrap().into_iter().map(cell).collect())
 }
 

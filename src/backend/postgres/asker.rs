@@ -2,8 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::future::join_all;
-
 use super::{
     alone::Statements,
     batch::{Batch, Batches, Came, Kind},
@@ -71,7 +69,7 @@ pub(super) enum What {
     Checked(Request<Message>, Retry),
     /// Nothing is watched any more.
     Unlisten,
-    /// Which of what is watched is over, where nobody is notified.
+    /// Which watched entries have ended, where the server cannot notify the session.
     Polled(Vec<watched::What>),
 }
 
@@ -82,24 +80,13 @@ pub(super) struct Ended {
     pub(super) calls: Option<(Kind, usize)>,
     /// What is to be asked for in its place.
     pub(super) rest: Vec<What>,
-    /// What is over of that which was polled.
+    /// The watches that a poll has found ended. `None`: it was no poll.
     pub(super) polled: Option<Vec<watched::What>>,
 }
 
 impl From<Done> for Ended {
     fn from(done: Done) -> Self {
         Self { done, calls: None, rest: Vec::new(), polled: None }
-    }
-}
-
-impl Ended {
-    /// Both.
-    fn and(mut self, mut other: Self) -> Self {
-        if matches!(other.done, Done::Useless) {
-            self.done = Done::Useless;
-        }
-        self.rest.append(&mut other.rest);
-        self
     }
 }
 
@@ -191,8 +178,10 @@ impl Asker {
     async fn calls(&self, mut requests: Vec<Request<Message>>) -> Ended {
         requests.retain(Request::begin);
         if requests.len() < 2 {
-            let ended = join_all(requests.into_iter().map(|request| self.begun(request, None)));
-            return ended.await.into_iter().fold(Done::Answered.into(), Ended::and);
+            return match requests.pop() {
+                Some(request) => self.begun(request, None).await,
+                None => Done::Answered.into(),
+            };
         }
         let calls: Vec<_> = requests.iter().filter_map(|request| request.message.kept()).collect();
         let batch = Batch::of(&calls);

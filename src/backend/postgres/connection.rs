@@ -71,7 +71,7 @@ pub(super) struct Link {
     pub(super) set_back: bool,
     /// There are no tables yet.
     pub(super) bare: bool,
-    /// It is lent by a pooler, for a transaction each time.
+    /// Set if a pooler lends the server's connections for one transaction each.
     pub(super) pooled: Option<Pooled>,
     /// What is prepared, once there are tables.
     pub(super) kept: Option<Statements>,
@@ -100,7 +100,7 @@ impl Connector {
     ) -> Result<Link> {
         let connect = |endpoint| async move {
             let mut link = self.connect_to(endpoint).await?;
-            link.adopt().await.map_err(|error| refused(endpoint, &error))?;
+            link.adopt().await?;
             let mut sql = opening::recognize(&link.server, link.set_back);
             // The same server may have lost some as well, in a crash, however long it was away.
             let lost = released.all();
@@ -218,18 +218,22 @@ impl Link {
         Ok(outcomes)
     }
 
-    /// Begins on the server that a pooler leads to. Another one fails what is asked later.
-    pub(super) async fn adopt(&mut self) -> Result<(), tokio_postgres::Error> {
+    /// Adopts the server that a pooler leads to. A request that reaches another server fails.
+    pub(super) async fn adopt(&mut self) -> Result<()> {
         if self.pooled.is_none() {
             return Ok(());
         }
-        let outcomes = self.ask(&opening::run(random::id())).await?;
-        let row = outcomes.last().and_then(Outcome::first);
-        let told = row.and_then(|row| Some((row.text(0)?, row.number(1)?, row.number(2)?)));
-        if let (Some((server, flushed, run)), Some(pooled)) = (told, &mut self.pooled) {
-            (self.server, self.flushed) = (server.to_owned(), flushed);
+        let reply = self.ask(&opening::run(random::id())).await;
+        let reply = reply.map_err(|error| refused(&self.endpoint, &error))?;
+        let row = reply.last().and_then(Outcome::first);
+        let read = row.and_then(|row| Some((row.text(0)?, row.number(1)?, row.number(2)?)));
+        let Some((server, flushed, run)) = read else {
+            return Err(not_primary(&self.endpoint, "does not report which server it is"));
+        };
+        (self.server, self.flushed) = (server.to_owned(), flushed);
+        self.set_back = self.seen.is_set_back(server, flushed);
+        if let Some(pooled) = &mut self.pooled {
             pooled.begins_on(run);
-            self.set_back = self.seen.is_set_back(&self.server, flushed);
         }
         Ok(())
     }

@@ -74,7 +74,7 @@ impl Backend for Postgres {
         let refused = |error| refused(&endpoint, &error);
         let version = within(patience, schema::prepare(&mut link)).await?.map_err(refused)?;
         schema::check(version.last())?;
-        within(patience, link.adopt()).await?.map_err(refused)?;
+        within(patience, link.adopt()).await??;
         let begin = opening::open(session, ttl.as_millis(), &link.server, link.set_back);
         within(patience, link.prepare()).await?.map_err(refused)?;
         let sent = clock::now();
@@ -93,7 +93,7 @@ impl Backend for Postgres {
         session.connection.order(opening::tidy(self.connector.remote.request_timeout).into());
         let facts = Facts {
             joins_late: true,
-            // What is told of a deletion is the last number of those who are there.
+            // A deletion returns the last number that is in the queue then.
             follows_if_there: true,
             ticket_in: Some(key::ticket_in),
             ..Facts::new(ttl)

@@ -1,11 +1,10 @@
 //! What is different behind a pooler that gives the server's connection to others between two
 //! transactions, as pgbouncer does with `pool_mode = transaction`.
 //!
-//! Nothing lasts longer than a transaction there: no setting, no prepared statement, no `LISTEN`.
-//! The end of the server's connection is not seen either, nor a server that takes another one's
-//! place. So each request brings its settings, and fails if the server is not the one that the
-//! session has begun on (`pooled.sql`). Who waits for something asks for it: a watch is a row that
-//! is deleted when it is notified, and its session asks which of its rows are left.
+//! No setting, prepared statement or `LISTEN` outlasts a transaction there, and the pooler hides a
+//! crash or a change of the server from its clients. So each request brings its settings, and fails
+//! on any run of any server except the one that the session has adopted (`pooled.sql`). Waiters
+//! poll: a watch is a row that its notification deletes, and the session reads which rows are left.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -65,9 +64,9 @@ pub(super) fn watches(session: i64) -> Message {
     format!("SELECT queue, number FROM distlock.watches WHERE session = {session}").into()
 }
 
-/// Those that were asked for and are not there any more.
-pub(super) fn gone(asked: Vec<What>, told: Option<&Outcome>) -> Vec<What> {
-    let rows = told.map(Outcome::rows).unwrap_or_default();
+/// Returns the polled watches whose rows are not in the reply.
+pub(super) fn gone(asked: Vec<What>, reply: Option<&Outcome>) -> Vec<What> {
+    let rows = reply.map(Outcome::rows).unwrap_or_default();
     let left = rows.iter().filter_map(|row| {
         Some((row.text(0)?, row.number(1).and_then(|number| u64::try_from(number).ok())?))
     });
@@ -95,7 +94,7 @@ const LATEST: Duration = Duration::from_millis(350);
 const OWN: Duration = Duration::from_millis(800);
 
 impl Polling {
-    /// Something is watched anew. `others`: of what is watched, others may end something.
+    /// A watch has begun. `others`: another session may end some watched entry.
     pub(super) fn begin(&mut self, others: bool) {
         let (now, pause) = (Instant::now(), if others { SOONEST } else { OWN });
         self.own = !others;

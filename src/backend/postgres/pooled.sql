@@ -1,7 +1,7 @@
--- What a transaction begins with that comes by way of a pooler, which may run the next one on another
--- connection: the settings that a connection of its own would have, until the transaction's end. It
--- fails if this is another server than the one that the client has begun on, if that one has crashed
--- since, or if it shows less of its log than before: of none of these the client would hear.
+-- Begins a transaction that comes through a pooler, which may run the next one on another
+-- connection. It makes the settings that a connection of the session's own would have, until the
+-- end of the transaction. It fails on any server except the adopted one, after a crash of that
+-- server, and if the server's log ends before `shown`. The client would notice none of these.
 CREATE FUNCTION distlock.adopt(name bigint, begun_on bigint, shown bigint, patience integer,
     for_locks integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

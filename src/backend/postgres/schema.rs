@@ -8,29 +8,31 @@ use crate::backend::{
     sql::{outcome::Outcome, schema},
 };
 
+/// The tables of version 2 and their functions.
+macro_rules! version_2 {
+    () => {
+        concat!(
+            include_str!("tables.sql"),
+            include_str!("queue.sql"),
+            include_str!("leave.sql"),
+            include_str!("batch.sql"),
+            include_str!("sessions.sql"),
+            include_str!("unlock.sql"),
+            include_str!("pooled.sql"),
+            include_str!("tell.sql"),
+        )
+    };
+}
+
 /// What makes the tables and functions, or takes over those of version 1: one statement, so that
 /// all of it is done or nothing.
 pub(crate) const DDL: &str = concat!(
     "DO $distlock$ BEGIN\nIF to_regclass('distlock.schema') IS NULL THEN\n",
     include_str!("schema.sql"),
-    include_str!("tables.sql"),
-    include_str!("queue.sql"),
-    include_str!("leave.sql"),
-    include_str!("batch.sql"),
-    include_str!("sessions.sql"),
-    include_str!("unlock.sql"),
-    include_str!("pooled.sql"),
-    include_str!("tell.sql"),
+    version_2!(),
     "ELSIF EXISTS (SELECT FROM distlock.schema WHERE version = 1) THEN\n",
     include_str!("migration.sql"),
-    include_str!("tables.sql"),
-    include_str!("queue.sql"),
-    include_str!("leave.sql"),
-    include_str!("batch.sql"),
-    include_str!("sessions.sql"),
-    include_str!("unlock.sql"),
-    include_str!("pooled.sql"),
-    include_str!("tell.sql"),
+    version_2!(),
     include_str!("migrated.sql"),
     "END IF;\nEND $distlock$;\n"
 );

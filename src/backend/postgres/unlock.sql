@@ -15,7 +15,7 @@ BEGIN
         RETURN NEXT 1;
         RETURN;
     END IF;
-    -- In the order of those who watch the queue; the entry's deletion locks the row as well.
+    -- `distlock.watch_queue` locks the queue's row before its entries, too.
     PERFORM FROM distlock.queues WHERE queue = dir AND EXISTS (SELECT FROM distlock.entries AS e
         WHERE e.queue = dir AND e.number = entry AND moved) FOR UPDATE;
     DELETE FROM distlock.entries AS e WHERE queue = dir AND number = entry AND EXISTS (

@@ -46,6 +46,22 @@ pub(super) async fn crash(server: &Server) {
     .await;
 }
 
+/// One of its processes crashes: the server ends the others, and recovers from its log.
+pub(super) async fn crash_process(server: &Server) {
+    let operator = dial(&server.url(), Some(OPERATOR)).await;
+    let process = ask(&operator, "SELECT pg_backend_pid()").await;
+    let [process] = process.try_into().expect("one row");
+    server.own.run(&["kill", "-KILL", &process]).await;
+    eventually(SOON, "it has crashed", async || operator.simple_query("SELECT 1").await.is_err())
+        .await;
+    eventually(SOON * 2, "it has recovered", async || {
+        let url = server.url();
+        let dialled = tokio::spawn(async move { dial(&url, Some(OPERATOR)).await });
+        dialled.await.is_ok()
+    })
+    .await;
+}
+
 /// The release is a part of the grant: without it the former holder would come back in front of the
 /// one that holds the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

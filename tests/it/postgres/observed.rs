@@ -6,10 +6,13 @@ use distlock::LockGuard;
 use distlock_testkit::proxy::{Mode, Proxy};
 use tokio::time::{Instant, sleep};
 
-use crate::common::{
-    SOON, connect, connected, eventually,
-    own::{Server, TTL},
-    postgres::{IMAGE, OPERATOR, Postgres, ask, dial},
+use crate::{
+    common::{
+        connect, connected,
+        own::{Server, TTL},
+        postgres::{IMAGE, Postgres},
+    },
+    postgres::crash::crash_process,
 };
 
 /// A server with a lock whose holder has died.
@@ -69,13 +72,7 @@ async fn processes_that_live_briefly_are_granted_a_dead_holders_lock() {
 async fn what_was_seen_before_a_crash_does_not_count() {
     let left = Left::new().await;
     left.observed().await;
-    let operator = dial(&left.server.url(), Some(OPERATOR)).await;
-    let process = ask(&operator, "SELECT pg_backend_pid()").await;
-    let [process] = process.try_into().expect("one row");
-    // The server ends all of its processes, and recovers from its log.
-    left.server.own.run(&["kill", "-KILL", &process]).await;
-    eventually(SOON, "it has crashed", async || operator.simple_query("SELECT 1").await.is_err())
-        .await;
+    crash_process(&left.server).await;
     let crashed = Instant::now();
     left.server.serves().await;
     let took = left.taken_after(crashed).await;
