@@ -54,12 +54,19 @@ pub(super) async fn crash_process(server: &Server) {
     server.own.run(&["kill", "-KILL", &process]).await;
     eventually(SOON, "it has crashed", async || operator.simple_query("SELECT 1").await.is_err())
         .await;
-    eventually(SOON * 2, "it has recovered", async || {
+    drop(operator_of(server).await);
+}
+
+/// A connection of the operator's, as soon as the server lets it in.
+pub(super) async fn operator_of(server: &Server) -> tokio_postgres::Client {
+    let mut operator = None;
+    eventually(SOON * 2, "it lets the operator in", async || {
         let url = server.url();
-        let dialled = tokio::spawn(async move { dial(&url, Some(OPERATOR)).await });
-        dialled.await.is_ok()
+        operator = tokio::spawn(async move { dial(&url, Some(OPERATOR)).await }).await.ok();
+        operator.is_some()
     })
     .await;
+    operator.expect("just connected")
 }
 
 /// The release is a part of the grant: without it the former holder would come back in front of the

@@ -17,7 +17,7 @@ use crate::{
         postgres::{IMAGE, OPERATOR, Postgres, ask, dial},
         queue_of, reason, release_both, within,
     },
-    postgres::crash::{LONG, REPEATED, crash, crash_process, lazy},
+    postgres::crash::{LONG, REPEATED, crash, crash_process, lazy, operator_of},
 };
 
 const POOLER: &Image = &Image { port: 6432, ..*IMAGE };
@@ -152,13 +152,14 @@ async fn a_pooler_in_transaction_mode_works_for_those_who_know_of_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_setting_outlasts_a_transaction() {
     let (_server, pooler) = pooled("transaction", 1).await;
-    let client = client(|| knowing(&pooler)).await;
-    let other = dial(&pooler.url(), Some(OPERATOR)).await;
+    // The pooler has one connection: both use it by turns.
+    let other = operator_of(&pooler).await;
     let settings = "SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) \
                     FROM pg_settings WHERE source IN ('session', 'override') \
                     AND name NOT IN ('application_name', 'transaction_isolation', \
                     'transaction_read_only', 'transaction_deferrable')";
     let before = ask(&other, settings).await;
+    let client = client(|| knowing(&pooler)).await;
     let (guard, waiter) = contended(&client, &client, "a").await;
     release_both(guard, waiter).await;
     assert_eq!(ask(&other, settings).await, before);
