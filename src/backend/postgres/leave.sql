@@ -58,6 +58,8 @@ BEGIN
         UPDATE distlock.queues SET session = NULL WHERE queue = dir;
         PERFORM distlock.unflushed();
     ELSE
+        PERFORM FROM distlock.queues WHERE queue = dir AND EXISTS (SELECT FROM distlock.entries
+            WHERE session = who AND ticket = tick AND queue = dir AND moved) FOR UPDATE;
         DELETE FROM distlock.entries WHERE session = who AND ticket = tick AND queue = dir
             AND label = lab AND number = coalesce(entry, number) RETURNING number INTO gone;
         IF NOT FOUND THEN

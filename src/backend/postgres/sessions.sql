@@ -1,6 +1,9 @@
--- A session's entries and watches end with it.
+-- A session's entries and watches end with it. As everywhere, a queue's row is locked before an
+-- entry that has to lock it when it goes: see `distlock.wait_for_checks`.
 CREATE FUNCTION distlock.session_ended() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM FROM distlock.queues WHERE queue IN (SELECT queue FROM distlock.entries
+        WHERE session = OLD.id AND moved) ORDER BY queue FOR UPDATE;
     DELETE FROM distlock.entries WHERE session = OLD.id;
     DELETE FROM distlock.watches WHERE session = OLD.id;
     RETURN OLD;
@@ -13,14 +16,17 @@ CREATE TRIGGER ended BEFORE DELETE ON distlock.sessions
 -- time, so that it ends in time however many there are: with the last of them goes the session.
 CREATE FUNCTION distlock.remove(ids bigint[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
+    chosen tid[];
     removed bigint;
 BEGIN
     IF cardinality(ids) = 0 THEN
         RETURN 0;
     END IF;
     UPDATE distlock.sessions SET ended = true WHERE id = ANY (ids) AND NOT ended;
-    DELETE FROM distlock.entries WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM distlock.entries WHERE session = ANY (ids) LIMIT 5000));
+    chosen := ARRAY(SELECT ctid FROM distlock.entries WHERE session = ANY (ids) LIMIT 5000);
+    PERFORM FROM distlock.queues WHERE queue IN (SELECT queue FROM distlock.entries
+        WHERE ctid = ANY (chosen) AND moved) ORDER BY queue FOR UPDATE;
+    DELETE FROM distlock.entries WHERE ctid = ANY (chosen) AND session = ANY (ids);
     DELETE FROM distlock.sessions AS s WHERE id = ANY (ids)
         AND NOT EXISTS (SELECT FROM distlock.entries WHERE session = s.id);
     GET DIAGNOSTICS removed = ROW_COUNT;
@@ -50,8 +56,10 @@ END $$;
 CREATE FUNCTION distlock.release(who bigint, dirs text[], tickets uuid[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM FROM distlock.queues WHERE queue = ANY (dirs) AND session = who
-        AND ticket = ANY (tickets) ORDER BY queue FOR UPDATE;
+    PERFORM FROM distlock.queues WHERE queue = ANY (dirs)
+        AND (session = who AND ticket = ANY (tickets) OR queue IN (SELECT queue
+            FROM distlock.entries WHERE session = who AND ticket = ANY (tickets) AND moved))
+        ORDER BY queue FOR UPDATE;
     UPDATE distlock.queues SET session = NULL WHERE queue = ANY (dirs) AND session = who
         AND ticket = ANY (tickets);
     -- After the rows of queues: an entry that is moved goes from there to here.

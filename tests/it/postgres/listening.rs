@@ -121,8 +121,19 @@ async fn who_begins_to_watch_a_queue_waits_for_entries_that_are_being_deleted() 
     database.end().await;
 }
 
-/// Who begins to watch a queue locks its row, and waits for entries then. A release in a
-/// transaction of a user's comes to them in the same order, so neither waits for the other.
+/// Runs the statement while somebody begins to watch the queue, who locks its row, and waits for
+/// entries then. It comes to them in the same order, so neither waits for the other.
+async fn locks_the_queue_before_the_entry(database: &Own, statement: String) {
+    let [watcher, other] = [dial(database.url(), None).await, dial(database.url(), None).await];
+    let lock = "BEGIN; SELECT FROM distlock.queues FOR NO KEY UPDATE";
+    watcher.batch_execute(lock).await.expect("locked");
+    let ran = tokio::spawn(async move { other.batch_execute(&statement).await });
+    eventually(SOON, "it waits", async || !database.ask(WAITS).await.is_empty()).await;
+    let entries = "SELECT FROM distlock.entries FOR KEY SHARE NOWAIT; COMMIT";
+    watcher.batch_execute(entries).await.expect("no entry is locked");
+    within(SOON, "it goes on", ran).await.expect("no panic").expect("done");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_in_a_transaction_locks_the_queue_before_the_entry() {
     let database = Own::new().await;
@@ -130,18 +141,35 @@ async fn a_release_in_a_transaction_locks_the_queue_before_the_entry() {
     let [holder, waiting] = [connect().await, connect().await];
     let (guard, waiter) = contended(&holder, &waiting, "a").await;
     let release = guard.unlock_sql().expect("a statement");
-    let watcher = dial(database.url(), None).await;
-    let lock = "BEGIN; SELECT FROM distlock.queues FOR NO KEY UPDATE";
-    watcher.batch_execute(lock).await.expect("locked");
-    let (user, text) =
-        (dial(database.url(), None).await, filled(release.text(), release.parameters()));
-    let released = tokio::spawn(async move { user.batch_execute(&text).await });
-    eventually(SOON, "it waits", async || !database.ask(WAITS).await.is_empty()).await;
-    let entries = "SELECT FROM distlock.entries FOR KEY SHARE NOWAIT; COMMIT";
-    watcher.batch_execute(entries).await.expect("no entry is locked");
-    within(SOON, "it goes on", released).await.expect("no panic").expect("released");
+    let text = filled(release.text(), release.parameters());
+    locks_the_queue_before_the_entry(&database, text).await;
     release.committed();
     waiter.granted().await.unlock().await.expect("released");
     close([holder, waiting]).await;
     database.end().await;
+}
+
+/// As above, by the end of a session and by what the library does itself, in which somebody who
+/// waits for the other would wait for the server's `deadlock_timeout`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_deletes_a_moved_entry_locks_the_queue_first() {
+    for deletion in [
+        "DELETE FROM distlock.sessions WHERE id IN (SELECT session FROM distlock.entries \
+         WHERE moved)",
+        "SELECT distlock.remove(ARRAY[session]) FROM distlock.entries WHERE moved",
+        "SELECT distlock.release(session, ARRAY[queue], ARRAY[ticket]) FROM distlock.entries \
+         WHERE moved",
+        "SELECT distlock.leave(session, queue, ticket, label, number, NULL) \
+         FROM distlock.entries WHERE moved",
+    ] {
+        let database = Own::new().await;
+        let connect = async || Client::connect(database.url()).await.expect("connected");
+        let [holder, waiting] = [connect().await, connect().await];
+        let (guard, waiter) = contended(&holder, &waiting, "a").await;
+        locks_the_queue_before_the_entry(&database, deletion.to_owned()).await;
+        waiter.granted().await.unlock().await.expect("released");
+        guard.unlock().await.ok();
+        close([holder, waiting]).await;
+        database.end().await;
+    }
 }
