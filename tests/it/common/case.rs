@@ -38,7 +38,7 @@ impl<S: Harness> Case<S> {
     /// The last act of every case.
     pub(crate) async fn end(self) {
         let mut left = Vec::new();
-        let found = poll(Duration::from_secs(5), async || {
+        let found = poll(SOON, async || {
             left = self.keys().await;
             left.is_empty()
         });
