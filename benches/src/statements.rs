@@ -87,35 +87,39 @@ async fn postgres(connection: &Connection) -> Result<Counted> {
 }
 
 /// MariaDB shows the first statement's text for all of a request's, so that they are told apart by
-/// their digests. Those are shown by a request in a database where there is no such table: there
-/// the second statement fails.
+/// their digests. Those are shown by requests in a database where the table of sessions lacks what
+/// a renewal changes: there the second statement fails.
 async fn mysql(connection: &Connection) -> Result<Counted> {
     connection.write("USE mysql".to_owned()).await?;
-    let keepalive = format!(
-        "SELECT {MYSQL_NOW}, {MYSQL_BEAT}, @distlock_connection;\n\
-         UPDATE distlock_sessions SET expires = {MYSQL_NOW} + ttl, \
-         server = CONCAT(@@hostname, ':', @@port), beat = {MYSQL_BEAT} WHERE id = 1"
-    );
-    if connection.write(keepalive).await.is_ok() {
-        return Err("there is a table that should not be there".into());
+    let table = "CREATE TEMPORARY TABLE IF NOT EXISTS distlock_sessions (id BIGINT)";
+    connection.write(table.to_owned()).await?;
+    for is_there in ["", ", EXISTS (SELECT 1 FROM distlock_sessions WHERE id = 1)"] {
+        let request = format!(
+            "SELECT {MYSQL_NOW}, {MYSQL_BEAT}, @distlock_connection{is_there};\n\
+             UPDATE distlock_sessions SET expires = {MYSQL_NOW} + ttl, \
+             server = CONCAT(@@hostname, ':', @@port), beat = {MYSQL_BEAT} WHERE id = 1"
+        );
+        if connection.write(request).await.is_ok() {
+            return Err("there is a column that should not be there".into());
+        }
     }
     let number = async |what: &str| {
         let sql = format!("SELECT COALESCE(SUM(count_star), 0) FROM {DIGESTS} WHERE {what}");
         connection.number(&sql).await
     };
-    let of_digest = |failed: u8| {
+    let of_digest = |failed: u8, but: &str| {
         format!(
-            "schema_name = 'distlock' AND digest = (SELECT digest FROM {DIGESTS} \
+            "schema_name = 'distlock' AND digest IN (SELECT digest FROM {DIGESTS} \
              WHERE schema_name = 'mysql' AND digest_text LIKE 'SELECT TIMESTAMPDIFF (%' \
-             AND (sum_errors > 0) = {failed})"
+             AND digest_text NOT LIKE '{but}' AND (sum_errors > 0) = {failed})"
         )
     };
-    let ours = number(&of_digest(0)).await?;
+    let ours = number(&of_digest(0, "")).await?;
     if ours == 0.0 {
         return Err("MariaDB knows none of the library's requests: do they begin otherwise?".into());
     }
     let requests = number(MYSQL).await? + ours;
-    let keepalives = number(&of_digest(1)).await?;
+    let keepalives = number(&of_digest(1, "%EXISTS%")).await?;
     let bytes = "SELECT variable_value FROM information_schema.global_status \
                  WHERE variable_name = 'BYTES_SENT'";
     let bytes = connection.number(bytes).await?;

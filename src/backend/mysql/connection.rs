@@ -9,7 +9,7 @@ use std::{
 use super::{
     driver::{Answer, Driver, Login, Refusal, Told},
     error::refused,
-    message::{CALLED, Doubt, Message},
+    message::{CALLED, Doubt, IS_THERE, Message},
     opening::{self, HELLO_BARE, HELLO_TELLS},
     schema,
     watches::Watches,
@@ -68,6 +68,8 @@ pub(super) struct Link {
 pub(super) struct Sent {
     /// Of the message's own statements.
     pub(super) outcomes: Vec<Outcome>,
+    /// The session was put away, if the message asks for that.
+    pub(super) is_gone: bool,
     /// What the server has refused, and what may have been done all the same.
     pub(super) refused: Option<(Told, Doubt)>,
 }
@@ -185,9 +187,12 @@ impl Connector {
             // What was done of it, and what is locked by it.
             timeout(self.remote.request_timeout, link.driver.ask("ROLLBACK")).await??;
         }
+        let is_there = outcomes.first().and_then(Outcome::first).map(|row| row.flag(IS_THERE));
         outcomes.drain(..batch.before.min(outcomes.len()));
         outcomes.truncate(batch.own);
-        Ok(Sent { outcomes, refused })
+        let is_gone = message.looks_for_session && is_there == Some(false)
+            || message.enters && outcomes.first().is_none_or(|outcome| outcome.first().is_none());
+        Ok(Sent { outcomes, is_gone, refused })
     }
 }
 

@@ -40,8 +40,16 @@ impl Dialect for Session {
         self.connector.tell(dir, number);
     }
 
+    fn renewed(&self) {
+        self.connection.order(Message::default().sweeping());
+    }
+
     fn released(&self, dir: &str, ticket: Ticket) {
         self.released.add(dir, ticket);
+    }
+
+    async fn sweep(&self) -> Result<bool> {
+        self.ask(READ, Message::default().sweeping()).await.map(|_| true)
     }
 
     async fn durability(&self) -> Result<Durability> {
@@ -54,7 +62,7 @@ impl Dialect for Session {
         let what: What = (place.dir.into(), place.number);
         // Before it is looked at: what this client does meanwhile is heard.
         let registered = Registered::new(self, what.clone());
-        let message = looks::first(self.session(), &what);
+        let message = looks::first(&what);
         let outcomes = self.ask("watch of a key", message).await?;
         let Some(row) = last(&outcomes)?.first() else { return Ok(None) };
         let (_, seen) = looks::read(row).ok_or_else(nonsense)?;
@@ -72,14 +80,14 @@ impl Dialect for Session {
         let (rows, watch) = if ask.watch {
             let what: What = (dir.into(), 0);
             let registered = Registered::new(self, what.clone());
-            let message = looks::listed(session, &what, list);
+            let message = looks::listed(&what, list);
             let outcomes = self.ask(READ, message).await?;
             let [.., seen, rows] = outcomes.as_slice() else { return Err(nonsense()) };
             let (_, seen) = seen.first().and_then(looks::read).ok_or_else(nonsense)?;
             self.watches.note(&what, seen);
             (rows.rows().to_vec(), Some(registered.until(Event::Touched)))
         } else {
-            let message = statements::reads(session, vec![list]).sweeping();
+            let message = Message::plain(vec![list]).of_session().sweeping();
             let outcomes = self.ask(READ, message).await?;
             (last(&outcomes)?.rows().to_vec(), None)
         };

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     literal::text,
     message::{LEFT, Message},
-    statements::{NAME, every_own_entry, reads},
+    statements::{NAME, every_own_entry},
 };
 use crate::backend::sql::{
     key,
@@ -43,14 +43,14 @@ pub(super) fn look(session: i64, what: &[What], own: bool) -> Message {
 }
 
 /// A look at one entry; its last statement tells of it.
-pub(super) fn first(session: i64, what: &What) -> Message {
-    reads(session, vec![one(what)])
+pub(super) fn first(what: &What) -> Message {
+    Message::plain(vec![one(what)]).of_session()
 }
 
 /// What there is to see of a queue, and after that what is in it: what changes in between is seen
 /// by the next look.
-pub(super) fn listed(session: i64, what: &What, list: String) -> Message {
-    reads(session, vec![one(what), list])
+pub(super) fn listed(what: &What, list: String) -> Message {
+    Message::plain(vec![one(what), list]).of_session()
 }
 
 /// What [`Seen`] is read from. A row has all columns of an entry's look or of a queue's: directory,

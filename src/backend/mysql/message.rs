@@ -1,7 +1,7 @@
 //! One request, and what goes before it: the server's clock is read, and dead sessions are put
 //! away.
 
-use crate::backend::sql::{beats::is_over, server_clock::Belief};
+use crate::backend::sql::{beats::is_over, server_clock::Belief, step::Step};
 
 /// How many sessions one request puts away.
 const SWEPT: u32 = 100;
@@ -16,6 +16,10 @@ pub(super) struct Message {
     pub(super) sweeps: bool,
     /// Its first statement finds no row if the session was put away; then the others do nothing.
     pub(super) enters: bool,
+    /// Whether the session is there is read with the clock.
+    pub(super) looks_for_session: bool,
+    /// It can be asked with others of its kind: see `batch.rs`.
+    pub(super) step: Option<Step>,
     /// It goes before others that wait.
     pub(super) urgent: bool,
 }
@@ -35,6 +39,14 @@ impl Message {
         Self { enters: true, ..self }
     }
 
+    pub(super) fn of_session(self) -> Self {
+        Self { looks_for_session: true, ..self }
+    }
+
+    pub(super) fn step(self, step: Option<Step>) -> Self {
+        Self { step, ..self }
+    }
+
     pub(super) fn sweeping(self) -> Self {
         Self { sweeps: true, ..self }
     }
@@ -46,7 +58,11 @@ impl Message {
     /// As it is sent; a session that is to sweep has this to go by. `clocks`: there are several
     /// servers that write, each with a clock of its own.
     pub(super) fn batch(&self, session: i64, belief: Option<&Belief>, clocks: bool) -> Batch {
-        let mut all = vec![format!("SELECT {NOW}, {BEAT}, {CONNECTION}")];
+        let is_there = match self.looks_for_session {
+            false => String::new(),
+            true => format!(", EXISTS (SELECT 1 FROM distlock_sessions WHERE id = {session})"),
+        };
+        let mut all = vec![format!("SELECT {NOW}, {BEAT}, {CONNECTION}{is_there}")];
         if let Some(belief) = belief {
             if belief.clips {
                 all.push(clip(clocks));
@@ -114,6 +130,9 @@ pub(super) const CONNECTION: &str = "@distlock_connection";
 
 /// Which column of a request's first outcome has that.
 pub(super) const CALLED: usize = 2;
+
+/// Which column has whether the session is there, if that is asked.
+pub(super) const IS_THERE: usize = 3;
 
 /// The server whose clock it is.
 pub(super) const SERVER: &str = "CONCAT(@@hostname, ':', @@port)";

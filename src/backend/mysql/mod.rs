@@ -4,6 +4,8 @@
 //! Keys are `{namespace}/{name}/{session in hex}-{ticket}`, and `.{label}` if what they say of
 //! themselves is not nothing.
 
+mod asked;
+mod batch;
 mod connection;
 mod dialect;
 mod driver;

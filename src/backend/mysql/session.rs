@@ -1,30 +1,35 @@
 //! How a session talks to its server: one connection, owned by one task, which asks one request
 //! after the other. Callers may drop what they wait for at any moment; the task never does.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use super::{
+    batch::{self, Batch},
     connection::{Connector, Link, Sent},
     error::{is_useless, triage},
     looks,
-    message::Message,
-    statements::MysqlStatements,
+    message::{Doubt, Message},
+    statements::{JOINED, MysqlStatements},
     watches::{Due, Watches},
 };
 use crate::{
     backend::{
         Result, StoreError,
         sql::{
-            asking::Verdict,
+            asking::{Request, Verdict},
             connection_handle::{ConnectionHandle, Inbox, Order, Over, Served},
-            outcome::Outcome,
+            crowded::Crowded,
             released::Released,
+            step::Step,
             watched::until,
         },
     },
     lost::LostReason,
-    runtime::clock,
+    runtime::clock::{self, Instant},
 };
+
+/// How often dead sessions are removed that are in nobody's way.
+const SWEEPS: Duration = Duration::from_secs(60);
 
 /// A session's way to the server.
 #[derive(Clone, Debug)]
@@ -52,6 +57,9 @@ impl Session {
             server: link.server.clone(),
             watches: Arc::clone(&watches),
             released: Arc::clone(&released),
+            crowded: Crowded::default(),
+            alone: VecDeque::new(),
+            swept: Instant::now(),
         };
         let connection = ConnectionHandle::start(task, link, connector.remote.request_timeout);
         let statements = MysqlStatements { session };
@@ -67,6 +75,11 @@ struct Task {
     server: String,
     watches: Arc<Watches>,
     released: Arc<Released>,
+    crowded: Crowded,
+    /// What was begun with others, and has to be asked by itself.
+    alone: VecDeque<Request<Message>>,
+    /// When dead sessions were removed last that are in nobody's way.
+    swept: Instant,
 }
 
 impl Served for Task {
@@ -87,37 +100,49 @@ impl Served for Task {
         self.watches.lose();
     }
 
-    /// Keepalives first, then looks that are due, then the others in their order.
     async fn serve(&mut self, mut link: Link, inbox: &mut Inbox<Message>) -> Over {
         self.server.clone_from(&link.server);
-        let mut looked = false;
-        loop {
-            inbox.collect();
-            let urgent = inbox.waiting.iter().position(is_urgent);
-            // Looks leave the others their turn.
-            let busy = urgent.is_some() || looked && !inbox.waiting.is_empty();
-            let due = if busy { Due::default() } else { self.watches.take_due() };
-            looked = !due.is_empty();
-            let over = if looked {
-                self.look(&mut link, due).await
-            } else if let Some(order) = inbox.waiting.remove(urgent.unwrap_or(0)) {
-                self.follow(&mut link, order).await
-            } else {
-                self.rest(inbox).await
-            };
-            match over {
-                Some(Over::Closed) => {
-                    link.close().await;
-                    return Over::Closed;
-                }
-                Some(over) => return over,
-                None => {}
-            }
+        let over = self.serve_all(&mut link, inbox).await;
+        for request in self.alone.drain(..) {
+            let error = StoreError::Unavailable("the connection was lost".into());
+            request.answer(Err(Verdict::Failed(error)));
         }
+        if matches!(over, Over::Closed) {
+            link.close().await;
+        }
+        over
     }
 }
 
 impl Task {
+    /// Keepalives first, then looks that are due, then the others in their order.
+    async fn serve_all(&mut self, link: &mut Link, inbox: &mut Inbox<Message>) -> Over {
+        let mut looked = false;
+        loop {
+            inbox.collect();
+            let urgent = inbox.waiting.iter().position(is_urgent);
+            let waits = !inbox.waiting.is_empty() || !self.alone.is_empty();
+            // Looks leave the others their turn.
+            let busy = urgent.is_some() || looked && waits;
+            let due = if busy { Due::default() } else { self.watches.take_due() };
+            looked = !due.is_empty();
+            let over = if looked {
+                self.look(link, due).await
+            } else if let Some(order) = urgent.and_then(|at| inbox.waiting.remove(at)) {
+                self.follow(link, order, inbox).await
+            } else if let Some(request) = self.alone.pop_front() {
+                self.answer(link, request).await
+            } else if let Some(order) = inbox.waiting.pop_front() {
+                self.follow(link, order, inbox).await
+            } else {
+                self.rest(inbox).await
+            };
+            if let Some(over) = over {
+                return over;
+            }
+        }
+    }
+
     /// Until there is something to do.
     async fn rest(&self, inbox: &mut Inbox<Message>) -> Option<Over> {
         let watches = Arc::clone(&self.watches);
@@ -134,32 +159,109 @@ impl Task {
         None
     }
 
-    async fn follow(&self, link: &mut Link, order: Order<Message>) -> Option<Over> {
+    async fn follow(
+        &mut self,
+        link: &mut Link,
+        order: Order<Message>,
+        inbox: &mut Inbox<Message>,
+    ) -> Option<Over> {
         let request = match order {
-            Order::Do(message) => return self.send(link, &message).await.err(),
+            Order::Do(message) if message.sweeps && self.swept.elapsed() < SWEEPS => return None,
+            Order::Do(message) => {
+                if message.sweeps {
+                    self.swept = Instant::now();
+                }
+                return self.send(link, &message).await.err();
+            }
             Order::Ask(request) if request.begin() => request,
             Order::Ask(_) => return None,
         };
+        let together = self.together(request, inbox);
+        match <[_; 1]>::try_from(together) {
+            Ok([request]) => self.answer(link, request).await,
+            Err(together) => self.answer_all(link, together).await,
+        }
+    }
+
+    /// This request, and those that wait and can be asked with it.
+    fn together(
+        &self,
+        first: Request<Message>,
+        inbox: &mut Inbox<Message>,
+    ) -> Vec<Request<Message>> {
+        let fits = |step: &Step| match step {
+            // Nobody else is in the queue, as far as is known.
+            Step::Join { dir, .. } => !self.crowded.contains(dir),
+            Step::Leave { successor, .. } => successor.is_none(),
+        };
+        let Some(step) = first.message.step.as_ref().filter(|step| fits(step)) else {
+            return vec![first];
+        };
+        let others = batch::together(step, &mut inbox.waiting, step_of, fits);
+        let asked = others.into_iter().filter_map(|order| match order {
+            Order::Ask(request) if request.begin() => Some(request),
+            _ => None,
+        });
+        std::iter::once(first).chain(asked).collect()
+    }
+
+    async fn answer(&self, link: &mut Link, request: Request<Message>) -> Option<Over> {
         let sent = match self.connector.ask(link, self.session, &request.message).await {
             Ok(sent) => sent,
             Err(error) => {
-                let told = match error.kind() {
-                    io::ErrorKind::TimedOut => format!("{} did not answer in time", link.endpoint),
-                    _ => format!("{}: {error}", link.endpoint),
-                };
+                let told = failure(&link.endpoint, &error);
                 request.answer(Err(Verdict::Failed(StoreError::Unknown(told.into()))));
                 return Some(over(&error));
             }
         };
         let useless = sent.refused.as_ref().is_some_and(|(told, _)| is_useless(told));
+        if let (Some(Step::Join { dir, .. }), Some(joined)) =
+            (&request.message.step, sent.outcomes.get(JOINED))
+        {
+            self.crowded.note(dir, joined.rows().len() != 1);
+        }
         let answer = match sent.refused {
             Some((told, doubt)) => Err(triage(request.operation, &link.endpoint, &told, doubt)),
-            None if request.message.enters && is_gone(&sent.outcomes) => {
-                Err(Verdict::Failed(StoreError::SessionGone(LostReason::SessionExpired)))
-            }
+            None if sent.is_gone => Err(gone()),
             None => Ok(sent.outcomes),
         };
         request.answer(answer);
+        useless.then_some(Over::Useless)
+    }
+
+    /// One request for all of these. Those for which it has done nothing are asked by themselves.
+    async fn answer_all(
+        &mut self,
+        link: &mut Link,
+        together: Vec<Request<Message>>,
+    ) -> Option<Over> {
+        let steps = together.iter().filter_map(|request| request.message.step.as_ref());
+        let batch = Batch::of(self.session, steps);
+        let sent = match self.connector.ask(link, self.session, &batch.message()).await {
+            Ok(sent) => sent,
+            Err(error) => {
+                let told: Arc<str> = failure(&link.endpoint, &error).into();
+                for request in together {
+                    let error = StoreError::Unknown((&*told).into());
+                    request.answer(Err(Verdict::Failed(error)));
+                }
+                return Some(over(&error));
+            }
+        };
+        let mut came = batch.read(&sent.outcomes);
+        for request in together {
+            let done = request.message.step.as_ref().and_then(|step| came.take(step));
+            match &sent.refused {
+                Some((told, doubt)) if *doubt != Doubt::Nothing => {
+                    let verdict = triage(request.operation, &link.endpoint, told, *doubt);
+                    request.answer(Err(verdict));
+                }
+                None if sent.is_gone => request.answer(Err(gone())),
+                None if done.is_some() => request.answer(Ok(done.unwrap_or_default())),
+                _ => self.alone.push_back(request),
+            }
+        }
+        let useless = sent.refused.as_ref().is_some_and(|(told, _)| is_useless(told));
         useless.then_some(Over::Useless)
     }
 
@@ -198,9 +300,22 @@ fn over(error: &io::Error) -> Over {
     }
 }
 
-/// The first statement of a message that enters has not found the session.
-fn is_gone(outcomes: &[Outcome]) -> bool {
-    outcomes.first().is_none_or(|outcome| outcome.first().is_none())
+fn failure(endpoint: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::TimedOut => format!("{endpoint} did not answer in time"),
+        _ => format!("{endpoint}: {error}"),
+    }
+}
+
+fn gone() -> Verdict {
+    Verdict::Failed(StoreError::SessionGone(LostReason::SessionExpired))
+}
+
+fn step_of(order: &Order<Message>) -> Option<&Step> {
+    match order {
+        Order::Ask(request) => request.message.step.as_ref(),
+        Order::Do(_) => None,
+    }
 }
 
 fn is_urgent(order: &Order<Message>) -> bool {

@@ -11,20 +11,20 @@
 //! is decided under a lock is decided by the statements after the one that takes it
 //! (<https://dev.mysql.com/doc/refman/8.4/en/innodb-transaction-isolation-levels.html>).
 //!
-//! **Locks are taken in one order**: the session's row, the queues' in the order of their names,
+//! **Locks are taken in one order**: the queues' rows in the order of their names, the session's,
 //! entries, data.
 
 use super::{
+    asked::Asked,
     durability,
     literal::{bytes, text},
     message::{BEAT, LEFT, Message, NOW, SERVER},
-    opening::{QUARANTINE, QUARANTINED, quarantined},
+    opening::{QUARANTINE, quarantined},
 };
 use crate::backend::{
     Joiner, Write,
-    name::NOBODY,
     row_key::{Parts, parts},
-    sql::{key::Place, statements::Statements},
+    sql::{key::Place, statements::Statements, step::Step},
 };
 
 /// What one session asks.
@@ -54,74 +54,32 @@ impl Statements for MysqlStatements {
     /// Joins all of these queues or none. `if_free`: only if nobody is in any of them; then nothing
     /// is written otherwise, but for a queue's row if somebody comes at the same moment.
     ///
-    /// Who joins locks the queue's row, in the order of the names, and takes the next number: so
-    /// numbers are in the order of the commits. (Those of `AUTO_INCREMENT` are not.) `turn`, a
-    /// number that nobody else has drawn, shows that the row was locked by this request.
-    ///
-    /// While nothing is granted, [`QUARANTINE`] joins each of them just before, and nobody with
-    /// `if_free`.
+    /// The queues' rows are locked in the order of their names. While nothing is granted, nobody
+    /// joins with `if_free`.
     ///
     /// Its last statements are one [`joined`] for each queue and, with `if_free`, whether somebody
     /// is there and all of them are over by the clock; and whether nothing is granted, and nobody
     /// is known to be there.
     fn join(&self, turn: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
         let session = self.session;
-        let mut sorted: Vec<_> = joiners.iter().collect();
-        sorted.sort_by_key(|joiner| joiner.queue.dir());
-        let names: Vec<_> = sorted.iter().map(|joiner| text(joiner.queue.dir())).collect();
-        let all = names.join(", ");
+        let steps = joiners.iter().map(|joiner| Step::join(*joiner, value, if_free));
+        let mut steps: Vec<_> = steps.collect();
+        steps.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
+        let asked = Asked::of(steps.iter());
+        let all = &asked.names;
         let quarantined = quarantined();
         let free = format!(
             "NOT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({all})) \
              AND NOT {quarantined}"
         );
-        let asked = names.iter().map(|name| format!("SELECT {name} AS name"));
-        let asked = asked.collect::<Vec<_>>().join(" UNION ALL ");
-        let mut statements = vec![
-            enter(session, true),
-            format!(
-                "INSERT INTO distlock_queues (queue, number, turn, used) \
-                 SELECT name, 0, {turn}, {NOW} FROM ({asked}) AS asked WHERE {} \
-                 ON DUPLICATE KEY UPDATE turn = {turn}, used = {NOW}",
-                if if_free { free.as_str() } else { "TRUE" }
-            ),
-        ];
-        if if_free {
-            statements.push(format!("SET @distlock_free = {free}"));
-        }
-        let (value, phantom) = (bytes(value), bytes(QUARANTINED));
-        for (place, joiner) in sorted.iter().enumerate() {
-            statements.push(format!(
-                "SET @distlock_{place} = (SELECT GREATEST(q.number, f.floor) + 1 + {quarantined} \
-                 FROM distlock_queues AS q JOIN distlock_schema AS f \
-                 JOIN distlock_sessions AS s ON s.id = {session} \
-                 WHERE q.queue = {} AND q.turn = {turn}{} AND NOT EXISTS (\
-                 SELECT 1 FROM distlock_entries AS e WHERE e.session = {session} \
-                 AND e.ticket = '{}'))",
-                names[place],
-                if if_free { " AND @distlock_free" } else { "" },
-                joiner.ticket
-            ));
-        }
-        for (place, joiner) in sorted.iter().enumerate() {
-            statements.push(format!(
-                "UPDATE distlock_queues SET number = @distlock_{place} \
-                 WHERE queue = {} AND turn = {turn} AND @distlock_{place} IS NOT NULL",
-                names[place]
-            ));
-            statements.push(format!(
-                "INSERT INTO distlock_entries \
-                 (queue, number, session, ticket, label, value, version, since) \
-                 SELECT {queue}, @distlock_{place}, {session}, '{ticket}', {}, {value}, 1, {NOW} \
-                 FROM DUAL WHERE @distlock_{place} IS NOT NULL UNION ALL \
-                 SELECT {queue}, @distlock_{place} - 1, id, '{ticket}', '{NOBODY}', {phantom}, 1, \
-                 {NOW} FROM distlock_sessions WHERE id = {QUARANTINE} \
-                 AND @distlock_{place} IS NOT NULL",
-                text(joiner.queue.label()),
-                queue = names[place],
-                ticket = joiner.ticket,
-            ));
-        }
+        let only_if = if if_free { &free } else { "TRUE" };
+        let mut statements = asked.lock(turn, only_if);
+        // Asked again, it has joined already.
+        let once = format!(
+            "NOT EXISTS (SELECT 1 FROM distlock_entries AS o \
+             WHERE o.session = {session} AND o.ticket = a.ticket) AND {only_if}"
+        );
+        statements.push(asked.insert(session, turn, &once));
         statements.extend(joiners.iter().map(|joiner| joined(session, joiner)));
         if if_free {
             // It ends at the first one who lives: queues may be long.
@@ -133,63 +91,58 @@ impl Statements for MysqlStatements {
                  AND s.id <> {QUARANTINE} AND s.expires >= {NOW}) AS alive) AS seen"
             ));
         }
-        Message::transaction(statements).entering().sweeping()
+        let step = steps.pop().filter(|_| steps.is_empty());
+        Message::transaction(statements).of_session().step(step)
     }
 
     /// Its last statement tells of the entry with this number and the two in front of it.
     fn standing(&self, own: &Place<'_>) -> Message {
         let (dir, number) = (text(own.dir), own.number);
-        Message::plain(vec![
-            enter(self.session, false),
-            format!(
-                "SELECT {NAME} FROM distlock_entries WHERE queue = {dir} AND number <= {number} \
-                 ORDER BY number DESC LIMIT 3"
-            ),
-        ])
-        .entering()
+        Message::plain(vec![format!(
+            "SELECT {NAME} FROM distlock_entries WHERE queue = {dir} AND number <= {number} \
+             ORDER BY number DESC LIMIT 3"
+        )])
+        .of_session()
     }
 
     fn present(&self, own: &Place<'_>, ahead: &Place<'_>) -> Message {
-        Message::plain(vec![
-            enter(self.session, false),
-            format!(
-                "SELECT {NAME} FROM distlock_entries WHERE queue = {} AND number IN ({}, {})",
-                text(own.dir),
-                own.number,
-                ahead.number
-            ),
-        ])
-        .entering()
+        Message::plain(vec![format!(
+            "SELECT {NAME} FROM distlock_entries WHERE queue = {} AND number IN ({}, {})",
+            text(own.dir),
+            own.number,
+            ahead.number
+        )])
+        .of_session()
     }
 
     /// All entries of the session, and the queues that they are in.
     fn own_entries(&self) -> Message {
-        Message::plain(vec![enter(self.session, false), every_own_entry(self.session)]).entering()
+        Message::plain(vec![every_own_entry(self.session)]).of_session()
     }
 
-    /// Its last statements tell how many entries were deleted; and the queue's last number, which
-    /// no entry has that joined after the deletion, and whether the successor's is there.
+    /// Its last statements tell how many entries were deleted; and the queue's last number, and
+    /// whether the successor's is there: if so, it was there as the entry was deleted.
     fn leave(&self, of: Joiner<'_>, number: Option<u64>, successor: Option<u64>) -> Message {
         let session = self.session;
         let dir = text(of.queue.dir());
         let known = number.map_or(String::new(), |number| format!(" AND number = {number}"));
-        let successor = successor.map_or("FALSE".to_owned(), |number| {
+        let is_there = successor.map_or("FALSE".to_owned(), |number| {
             format!(
                 "EXISTS (SELECT 1 FROM distlock_entries WHERE queue = {dir} AND number = {number} \
                  AND session = {session})"
             )
         });
-        Message::transaction(vec![
-            enter(session, true),
+        Message::plain(vec![
             format!(
                 "DELETE FROM distlock_entries WHERE session = {session} AND ticket = '{}' \
                  AND queue = {dir} AND label = {}{known}",
                 of.ticket,
                 text(of.queue.label())
             ),
-            format!("SELECT (SELECT number FROM distlock_queues WHERE queue = {dir}), {successor}"),
+            format!("SELECT (SELECT number FROM distlock_queues WHERE queue = {dir}), {is_there}"),
         ])
-        .entering()
+        .of_session()
+        .step(Some(Step::leave(of, number, successor)))
     }
 
     /// Its last statements tell how many entries were written, and which version there is.
@@ -198,7 +151,7 @@ impl Statements for MysqlStatements {
         let (dir, number) = (text(entry.dir), entry.number);
         let own = format!("queue = {dir} AND number = {number} AND session = {session}");
         Message::transaction(vec![
-            enter(session, true),
+            enter(session),
             format!(
                 "UPDATE distlock_entries SET value = {}, version = version + 1 \
                  WHERE {own} AND version = {version}",
@@ -213,7 +166,7 @@ impl Statements for MysqlStatements {
     fn relabel(&self, entry: &Place<'_>, label: &str, value: &[u8]) -> Message {
         let session = self.session;
         Message::transaction(vec![
-            enter(session, true),
+            enter(session),
             format!(
                 "UPDATE distlock_entries SET label = {}, value = {} \
                  WHERE queue = {} AND number = {} AND session = {session}",
@@ -254,7 +207,7 @@ impl Statements for MysqlStatements {
                 ),
             ),
         };
-        let mut statements = vec![enter(session, true), check];
+        let mut statements = vec![enter(session), check];
         for write in writes {
             let (Write::Put { key, .. } | Write::Delete { key }) = write;
             let (dir, name) = at(key);
@@ -291,18 +244,20 @@ impl Statements for MysqlStatements {
             text(&format!("{namespace}/")),
             text(&format!("{namespace}0"))
         );
-        reads(self.session, vec![read]).sweeping()
+        Message::plain(vec![read]).of_session().sweeping()
     }
 }
 
 /// The columns that make an entry's key: see `sql/key.rs`.
 pub(super) const NAME: &str = "number, LOWER(HEX(session)), ticket, label";
 
-/// No row: the session was put away. `writes`: nobody puts it away before the transaction's end.
-fn enter(session: i64, writes: bool) -> String {
-    let lock = if writes { " LOCK IN SHARE MODE" } else { "" };
-    format!("SELECT id FROM distlock_sessions WHERE id = {session}{lock}")
+/// No row: the session was put away. Nobody puts it away before the transaction's end.
+fn enter(session: i64) -> String {
+    format!("SELECT id FROM distlock_sessions WHERE id = {session} LOCK IN SHARE MODE")
 }
+
+/// Where in the reply to a request to join one queue [`joined`] is.
+pub(super) const JOINED: usize = 3;
 
 /// The own entry and the two in front of it, nearest first, with whether there is anything else in
 /// the queue. No rows: it is not there.
@@ -336,12 +291,6 @@ pub(super) fn list(dir: &str, values: bool) -> String {
          SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, name, NULL FROM distlock_data \
          WHERE dir = {name} ORDER BY 1, 9"
     )
-}
-
-/// Whether the session is there, and then these.
-pub(super) fn reads(session: i64, statements: Vec<String>) -> Message {
-    let enter = [enter(session, false)];
-    Message::plain(enter.into_iter().chain(statements).collect()).entering()
 }
 
 /// Deletes the entry that has this key.

@@ -18,8 +18,10 @@ use crate::{
 const AFTER: Duration = Duration::from_millis(20);
 
 /// Who is next in line looks after so long at first, and at most after so long.
-const SOONEST: Duration = Duration::from_millis(5);
+const SOONEST: Duration = Duration::from_millis(2);
 const LATEST: Duration = Duration::from_millis(250);
+/// So much longer for each entry in a queue that is looked at as a whole.
+const EACH: Duration = Duration::from_micros(100);
 /// At most, however far behind.
 const FARTHEST: Duration = Duration::from_secs(20);
 
@@ -99,7 +101,7 @@ fn pause(queue: bool, own: bool, age: Duration, ahead: u64) -> Duration {
     let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
     match (own, queue) {
         (true, _) => OWN,
-        (_, true) => next + SOONEST.saturating_mul(ahead) / 50,
+        (_, true) => next + EACH.saturating_mul(ahead),
         _ => next.saturating_mul(ahead.saturating_add(1)).min(FARTHEST.mul_f64(0.8)),
     }
 }
@@ -304,9 +306,9 @@ mod tests {
         let pause = |age, ahead| pause(false, false, Duration::from_millis(age), ahead);
         assert_eq!(
             [pause(0, 0), pause(200, 0), pause(99_999, 0)].map(|pause| pause.as_millis()),
-            [5, 50, 250]
+            [2, 50, 250]
         );
-        assert_eq!([pause(0, 9), pause(200, 1)].map(|pause| pause.as_millis()), [50, 100]);
+        assert_eq!([pause(0, 9), pause(200, 1)].map(|pause| pause.as_millis()), [20, 100]);
         assert_eq!(pause(99_999, FAR), FARTHEST.mul_f64(0.8));
         // With what is added at random, at most every 20 s.
         assert!(pause(99_999, u64::MAX).mul_f64(1.25) <= FARTHEST);

@@ -12,8 +12,11 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
-use super::{crowded::Crowded, message::Kept};
-use crate::backend::sql::outcome::{Outcome, Row};
+use crate::backend::sql::{
+    crowded::Crowded,
+    outcome::{Outcome, Row},
+    step::Step,
+};
 
 /// The part of a reply that the clock's is made of, and others.
 const CLOCK: &str = "((extract(epoch FROM now()) * 1000000)::bigint)::text AS a, \
@@ -79,17 +82,17 @@ impl Statements {
         &self,
         client: &Client,
         session: i64,
-        kept: &Kept,
+        step: &Step,
         patience: Duration,
         crowded: &Crowded,
     ) -> Result<(Vec<Outcome>, bool), Error> {
-        let replied = match kept {
-            Kept::Join { dir, ticket, label, value, if_free } => {
+        let replied = match step {
+            Step::Join { dir, ticket, label, value, if_free } => {
                 let parameters: [&(dyn ToSql + Sync); 6] =
                     [dir, &session, ticket, label, value, if_free];
                 client.query(&self.join, &parameters).await?
             }
-            Kept::Leave { dir, ticket, label, number, successor } => {
+            Step::Leave { dir, ticket, label, number, successor } => {
                 let patience = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
                 let parameters: [&(dyn ToSql + Sync); 7] =
                     [dir, &session, ticket, label, number, successor, &patience];
@@ -111,11 +114,11 @@ impl Statements {
                 continue;
             }
             let [number, others] = [row.try_get(4)?, row.try_get(5)?];
-            rows.extend(alone(session, kept, number, others));
+            rows.extend(alone(session, step, number, others));
         }
         // An entry that leaves may have been moved just because it is looked after.
-        if is_alone || matches!(kept, Kept::Join { .. }) {
-            crowded.note(kept.dir(), !is_alone);
+        if is_alone || matches!(step, Step::Join { .. }) {
+            crowded.note(step.dir(), !is_alone);
         }
         Ok((vec![Outcome::new(rows, 0)], done))
     }
@@ -125,20 +128,20 @@ impl Statements {
 /// entry with this number; `others`: there are notes on the queue.
 pub(super) fn alone(
     session: i64,
-    kept: &Kept,
+    step: &Step,
     number: Option<String>,
     others: Option<String>,
 ) -> Vec<Row> {
     let part = |part: &str| Some(part.to_owned());
     let none = || Some("f".to_owned());
-    match kept {
-        Kept::Join { ticket, label, .. } => {
+    match step {
+        Step::Join { ticket, label, .. } => {
             let session = Some(format!("{session:x}"));
             let own = [part("1"), number, session, part(ticket), part(label), others];
             // With `if_free`: nobody was there.
             vec![Row::new(own.into()), Row::new(vec![part("2"), none(), none()])]
         }
-        Kept::Leave { .. } => {
+        Step::Leave { .. } => {
             vec![Row::new(vec![part("1")]), Row::new(vec![part("2"), number, none()])]
         }
     }

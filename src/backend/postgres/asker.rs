@@ -4,12 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     alone::Statements,
-    batch::{Batch, Batches, Came, Kind},
+    batch::{Batch, Batches, Came},
     connection::{Connector, outcomes},
-    crowded::Crowded,
     error::{is_locked, is_useless, triage},
     listening::{self, Listening},
-    message::{Evidence, Kept, Message},
+    message::{Evidence, Message},
     pooled::{self, Pooled},
     statements,
 };
@@ -19,8 +18,10 @@ use crate::{
         sql::{
             asking::{Request, Verdict},
             connection_handle::Order,
+            crowded::Crowded,
             outcome::{Outcome, Row},
             requested::{Done, Requested},
+            step::{Kind, Step},
             watched,
         },
     },
@@ -183,7 +184,7 @@ impl Asker {
                 None => Done::Answered.into(),
             };
         }
-        let calls: Vec<_> = requests.iter().filter_map(|request| request.message.kept()).collect();
+        let calls: Vec<_> = requests.iter().filter_map(|request| request.message.step()).collect();
         let batch = Batch::of(&calls);
         let came = match self.send_batch(&batch).await {
             Ok(Ok(came)) => came,
@@ -255,7 +256,7 @@ impl Asker {
         let evidence = belief.map(|belief| Evidence { belief, dead: dead() });
         let listens =
             if message.listens && self.pooled.is_none() { self.listening.begin() } else { None };
-        let prepared = message.kept().zip(self.kept.as_ref());
+        let prepared = message.step().zip(self.kept.as_ref());
         let (text, before) = match prepared {
             Some(_) => (String::new(), 1),
             None => message.text(self.session, evidence.as_ref(), listens.is_some()),
@@ -287,7 +288,7 @@ impl Asker {
             clock.acted_on(belief);
         }
         outcomes.drain(..before.min(outcomes.len()));
-        if let (Some(Kept::Join { dir, .. }), None) = (message.kept(), prepared) {
+        if let (Some(Step::Join { dir, .. }), None) = (message.step(), prepared) {
             let ahead = outcomes.first().map_or(0, |outcome| outcome.rows().len());
             self.crowded.note(dir, ahead > 1);
         }

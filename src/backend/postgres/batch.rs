@@ -10,30 +10,16 @@ use tokio_postgres::{
 use super::{
     alone::{alone, cells},
     literal::{bytes, text},
-    message::{Kept, parts},
+    message::parts,
 };
-use crate::backend::sql::outcome::{Outcome, Row};
+use crate::backend::sql::{
+    outcome::{Outcome, Row},
+    step::{Kind, Step},
+};
 
 /// How many calls one request takes. What is asked next, such as the session's renewal, waits until
 /// the server has done all of them: at most some milliseconds.
 pub(super) const MOST: usize = 128;
-
-/// The two kinds of calls that are made most. Each has batches of its own: what joins is flushed,
-/// and what leaves need not wait for that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Join,
-    Leave,
-}
-
-impl Kind {
-    pub(super) fn of(kept: &Kept) -> Self {
-        match kept {
-            Kept::Join { .. } => Self::Join,
-            Kept::Leave { .. } => Self::Leave,
-        }
-    }
-}
 
 /// The statements, as one connection has prepared them.
 #[derive(Clone)]
@@ -81,8 +67,8 @@ impl Batches {
             tickets.push(call.ticket());
             labels.push(call.label());
             match call {
-                Kept::Join { value, .. } => values.push(value),
-                Kept::Leave { number, .. } => numbers.push(*number),
+                Step::Join { value, .. } => values.push(value),
+                Step::Leave { number, .. } => numbers.push(*number),
             }
         }
         let (statement, last): (_, &(dyn ToSql + Sync)) = match numbers.is_empty() {
@@ -99,21 +85,21 @@ impl Batches {
 
 /// Calls of one kind, each about another queue.
 pub(super) struct Batch<'a> {
-    calls: &'a [&'a Kept],
+    calls: &'a [&'a Step],
     /// The functions want the queues in the order of their names, so that no two requests wait for
     /// each other: which call has which place in the request.
     order: Vec<usize>,
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn of(calls: &'a [&'a Kept]) -> Self {
+    pub(super) fn of(calls: &'a [&'a Step]) -> Self {
         let mut order: Vec<_> = (0..calls.len()).collect();
         order.sort_unstable_by_key(|at| calls[*at].dir());
         Self { calls, order }
     }
 
     /// In the order of the request.
-    fn calls(&self) -> impl Iterator<Item = &'a Kept> {
+    fn calls(&self) -> impl Iterator<Item = &'a Step> {
         self.order.iter().map(|at| self.calls[*at])
     }
 
@@ -124,23 +110,23 @@ impl<'a> Batch<'a> {
 
     /// The request where nothing is prepared.
     pub(super) fn text(&self, session: i64) -> String {
-        let list = |kind: &str, cell: &dyn Fn(&Kept) -> String| {
+        let list = |kind: &str, cell: &dyn Fn(&Step) -> String| {
             let cells: Vec<_> = self.calls().map(cell).collect();
             format!("ARRAY[{}]::{kind}[]", cells.join(", "))
         };
         let null = || "NULL".to_owned();
-        let (function, last) = match self.calls().next().map(Kind::of) {
+        let (function, last) = match self.calls().next().map(Step::kind) {
             Some(Kind::Leave) => {
-                let number = |call: &Kept| match call {
-                    Kept::Leave { number: Some(number), .. } => number.to_string(),
+                let number = |call: &Step| match call {
+                    Step::Leave { number: Some(number), .. } => number.to_string(),
                     _ => null(),
                 };
                 ("leave_batch", list("bigint", &number))
             }
             _ => {
-                let value = |call: &Kept| match call {
-                    Kept::Join { value, .. } => bytes(value),
-                    Kept::Leave { .. } => null(),
+                let value = |call: &Step| match call {
+                    Step::Join { value, .. } => bytes(value),
+                    Step::Leave { .. } => null(),
                 };
                 ("join_batch", list("bytea", &value))
             }
@@ -190,7 +176,7 @@ mod tests {
 
     #[test]
     fn each_call_gets_its_own_reply() {
-        let leave = |dir: &str| Kept::Leave {
+        let leave = |dir: &str| Step::Leave {
             dir: dir.to_owned(),
             ticket: String::new(),
             label: String::new(),
@@ -218,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_one_statement_in_the_order_of_the_queues() {
-        let leave = |dir: &str, number| Kept::Leave {
+        let leave = |dir: &str, number| Step::Leave {
             dir: dir.to_owned(),
             ticket: "t".to_owned(),
             label: "l'".to_owned(),

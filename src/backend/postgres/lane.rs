@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::{batch::MOST, message::Message};
-use crate::backend::sql::asking::Request;
+use crate::backend::sql::{asking::Request, step::Step};
 
 /// While fewer calls than this are under way, each call is sent at once: a few callers do not wait
 /// for one another's round trips, and the calls of many callers soon travel together.
@@ -17,7 +17,7 @@ pub(super) trait Call {
 
 impl Call for Request<Message> {
     fn dir(&self) -> &str {
-        self.message.kept().map_or("", |kept| kept.dir())
+        self.message.step().map_or("", Step::dir)
     }
 }
 

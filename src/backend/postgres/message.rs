@@ -5,7 +5,12 @@ use super::{
     listening,
     literal::{bytes, text},
 };
-use crate::backend::sql::{beats::is_over, outcome::Outcome, outcome::Row, server_clock::Belief};
+use crate::backend::sql::{
+    beats::is_over,
+    outcome::{Outcome, Row},
+    server_clock::Belief,
+    step::Step,
+};
 
 /// How many sessions one request removes.
 const SWEPT: u32 = 100;
@@ -29,26 +34,8 @@ enum Form {
     /// A call of one of the functions of `queue.sql`, whose plans the server keeps; and how many
     /// parts its reply has after that of the clock.
     Call(String, usize),
-    Kept(Kept),
-}
-
-/// A statement that each connection has prepared: see `alone.rs`.
-#[derive(Clone, Debug)]
-pub(super) enum Kept {
-    Join {
-        dir: String,
-        ticket: String,
-        label: String,
-        value: Vec<u8>,
-        if_free: bool,
-    },
-    Leave {
-        dir: String,
-        ticket: String,
-        label: String,
-        number: Option<i64>,
-        successor: Option<i64>,
-    },
+    /// A statement that each connection has prepared: see `alone.rs`.
+    Step(Step),
 }
 
 /// What a request may conclude of sessions.
@@ -59,49 +46,31 @@ pub(super) struct Evidence {
     pub(super) dead: String,
 }
 
-impl Kept {
-    /// The queue that it is about.
-    pub(super) fn dir(&self) -> &str {
-        let (Self::Join { dir, .. } | Self::Leave { dir, .. }) = self;
-        dir
+/// A step as a call of a function, where nothing is prepared.
+fn call(step: &Step, session: i64) -> String {
+    let number = |number: &Option<i64>| number.map_or("NULL".to_owned(), |n| n.to_string());
+    match step {
+        Step::Join { dir, ticket, label, value, if_free } => format!(
+            "SELECT * FROM distlock.enqueue({session}, {}, '{ticket}', {}, {}, {if_free})",
+            text(dir),
+            text(label),
+            bytes(value)
+        ),
+        Step::Leave { dir, ticket, label, number: own, successor } => format!(
+            "SELECT * FROM distlock.leave({session}, {}, '{ticket}', {}, {}, {})",
+            text(dir),
+            text(label),
+            number(own),
+            number(successor)
+        ),
     }
+}
 
-    pub(super) fn ticket(&self) -> &str {
-        let (Self::Join { ticket, .. } | Self::Leave { ticket, .. }) = self;
-        ticket
-    }
-
-    pub(super) fn label(&self) -> &str {
-        let (Self::Join { label, .. } | Self::Leave { label, .. }) = self;
-        label
-    }
-
-    /// The same as a call of a function, where nothing is prepared.
-    fn call(&self, session: i64) -> String {
-        let number = |number: &Option<i64>| number.map_or("NULL".to_owned(), |n| n.to_string());
-        match self {
-            Self::Join { dir, ticket, label, value, if_free } => format!(
-                "SELECT * FROM distlock.enqueue({session}, {}, '{ticket}', {}, {}, {if_free})",
-                text(dir),
-                text(label),
-                bytes(value)
-            ),
-            Self::Leave { dir, ticket, label, number: own, successor } => format!(
-                "SELECT * FROM distlock.leave({session}, {}, '{ticket}', {}, {}, {})",
-                text(dir),
-                text(label),
-                number(own),
-                number(successor)
-            ),
-        }
-    }
-
-    /// How many parts its reply has after that of the clock.
-    fn parts(&self) -> usize {
-        match self {
-            Self::Join { if_free, .. } => 1 + usize::from(*if_free),
-            Self::Leave { .. } => 2,
-        }
+/// How many parts its reply has after that of the clock.
+fn parts_of(step: &Step) -> usize {
+    match step {
+        Step::Join { if_free, .. } => 1 + usize::from(*if_free),
+        Step::Leave { .. } => 2,
     }
 }
 
@@ -111,9 +80,9 @@ impl From<String> for Message {
     }
 }
 
-impl From<Kept> for Message {
-    fn from(kept: Kept) -> Self {
-        Self::new(Form::Kept(kept))
+impl From<Step> for Message {
+    fn from(step: Step) -> Self {
+        Self::new(Form::Step(step))
     }
 }
 
@@ -139,9 +108,9 @@ impl Message {
         Self { listens: true, ..self }
     }
 
-    pub(super) fn kept(&self) -> Option<&Kept> {
+    pub(super) fn step(&self) -> Option<&Step> {
         match &self.form {
-            Form::Kept(kept) => Some(kept),
+            Form::Step(step) => Some(step),
             _ => None,
         }
     }
@@ -149,7 +118,7 @@ impl Message {
     /// The ticket of the entry that is to leave.
     pub(super) fn leaves_with(&self) -> Option<&str> {
         match &self.form {
-            Form::Kept(Kept::Leave { ticket, .. }) => Some(ticket),
+            Form::Step(Step::Leave { ticket, .. }) => Some(ticket),
             _ => None,
         }
     }
@@ -168,7 +137,7 @@ impl Message {
             Form::Statements(sql) => sql,
             // Its rows tell by themselves what they are.
             Form::Call(call, _) => return (listen + call, 1),
-            Form::Kept(kept) => return (kept.call(session), 1),
+            Form::Step(step) => return (call(step, session), 1),
         };
         let (mut text, mut count) = (format!("{CLOCK};\n"), 1);
         if let Some(evidence) = evidence {
@@ -190,7 +159,7 @@ impl Message {
         let count = match &self.form {
             Form::Statements(_) => return outcomes,
             Form::Call(_, count) => *count,
-            Form::Kept(kept) => kept.parts(),
+            Form::Step(step) => parts_of(step),
         };
         parts(outcomes.iter().flat_map(Outcome::rows), count)
     }

@@ -8,7 +8,6 @@ mod alone;
 mod asker;
 mod batch;
 mod connection;
-mod crowded;
 mod dialect;
 mod durability;
 mod error;

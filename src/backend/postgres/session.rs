@@ -12,7 +12,6 @@ use tokio_postgres::AsyncMessage;
 
 use super::{
     asker::{Asker, Ended, What},
-    batch::Kind,
     connection::{Connector, Link},
     lane::Lane,
     listening::LINGERS,
@@ -28,6 +27,7 @@ use crate::{
             connection_handle::{ConnectionHandle, Inbox, Order, Over, Served},
             released::Released,
             requested::{Done, Requested},
+            step::{Kind, Step},
             watched::until,
             watches::Watches,
         },
@@ -208,7 +208,7 @@ impl Lanes {
     /// What does not go by a lane is given back.
     fn take(&mut self, order: Order<Message>) -> Option<Order<Message>> {
         match order {
-            Order::Ask(request) => match request.message.kept().map(Kind::of) {
+            Order::Ask(request) => match request.message.step().map(Step::kind) {
                 Some(kind) => self.of(kind).push(request),
                 None => return Some(Order::Ask(request)),
             },

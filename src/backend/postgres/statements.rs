@@ -20,12 +20,12 @@ use std::sync::Arc;
 use super::{
     in_rows::InRows,
     literal::{bytes, text},
-    message::{BEAT, Kept, LEFT, Message},
+    message::{BEAT, LEFT, Message},
 };
 use crate::backend::{
     Joiner, Write,
     row_key::{Parts, parts},
-    sql::{key::Place, statements::Statements},
+    sql::{key::Place, statements::Statements, step::Step},
 };
 
 /// What one session asks.
@@ -74,14 +74,8 @@ impl Statements for PostgresStatements {
     /// describe. Several are joined with `if_free` alone.
     fn join(&self, _turn: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
         joiners.iter().for_each(|joiner| self.in_rows.begin(joiner.ticket));
-        if let [Joiner { queue, ticket }] = joiners {
-            return Message::from(Kept::Join {
-                dir: queue.dir().to_owned(),
-                ticket: ticket.to_string(),
-                label: queue.label().to_owned(),
-                value: value.to_owned(),
-                if_free,
-            });
+        if let [joiner] = joiners {
+            return Step::join(*joiner, value, if_free).into();
         }
         let (session, value) = (self.session, bytes(value));
         let list = |item: &dyn Fn(&Joiner<'_>) -> String| {
@@ -132,16 +126,8 @@ impl Statements for PostgresStatements {
         .into()
     }
 
-    fn leave(&self, of: Joiner<'_>, number_of: Option<u64>, successor: Option<u64>) -> Message {
-        // Numbers of the server's own fit.
-        let number = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
-        Message::from(Kept::Leave {
-            dir: of.queue.dir().to_owned(),
-            ticket: of.ticket.to_string(),
-            label: of.queue.label().to_owned(),
-            number: number(number_of),
-            successor: number(successor),
-        })
+    fn leave(&self, of: Joiner<'_>, number: Option<u64>, successor: Option<u64>) -> Message {
+        Step::leave(of, number, successor).into()
     }
 
     /// Its last statements tell how many entries were written, and which version there is.

@@ -4,6 +4,8 @@
 pub(crate) mod asking;
 pub(crate) mod beats;
 pub(crate) mod connection_handle;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod crowded;
 pub(crate) mod dialect;
 pub(crate) mod endpoints;
 mod extras;
@@ -19,6 +21,8 @@ pub(crate) mod requested;
 pub(crate) mod schema;
 pub(crate) mod server_clock;
 pub(crate) mod statements;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod step;
 pub(crate) mod store;
 pub(crate) mod told;
 pub(crate) mod watched;

@@ -45,6 +45,8 @@ pub(crate) mod secrets;
 pub(crate) mod single;
 pub(crate) mod sql;
 pub(crate) mod sqlite;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod together;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper;
 

@@ -39,33 +39,50 @@ pub(crate) struct Mysql {
     url: String,
     single: Single,
     client: Mutex<Conn>,
-    digests: OnceCell<[String; 2]>,
+    digests: OnceCell<Digests>,
 }
 
 /// What the server counts of each kind of statement and database.
 const COUNTS: &str = "performance_schema.events_statements_summary_by_digest";
 
-/// By which names the server counts the statements that every request begins with, and that a
-/// keepalive consists of. MariaDB 11.8 shows the first statement's text for all of a request's, so
-/// they are asked in a database where there is no such table: the second one fails.
-async fn digests(url: &str) -> [String; 2] {
-    let (server, _) = url.rsplit_once('/').expect("a database");
-    let mut client = dial(&format!("{server}/mysql"), Some(OPERATOR)).await;
-    let renew =
-        format!("UPDATE distlock_sessions SET expires = {NOW} + ttl, beat = {BEAT} WHERE id = 1");
-    let request = format!("SELECT {NOW}, {BEAT}, @distlock_connection;\n{renew}");
-    let failed = async { client.query_iter(&request).await?.drop_result().await };
-    failed.await.expect_err("there is no such table");
-    let mut digest = async |failed: u8| {
-        let sql = format!(
-            "SELECT digest FROM {COUNTS} WHERE schema_name = 'mysql' \
-             AND digest_text LIKE 'SELECT TIMESTAMPDIFF (%' AND (sum_errors > 0) = {failed}"
+/// By which names the server counts the statements that requests begin with, and that a keepalive
+/// consists of.
+#[derive(Debug)]
+struct Digests {
+    clock: String,
+    renewal: String,
+}
+
+impl Digests {
+    /// MariaDB 11.8 names the first statement's text for all of a request's, so they are asked in
+    /// a database where the table of sessions lacks what a renewal changes: that one fails.
+    async fn find(url: &str) -> Self {
+        let (server, _) = url.rsplit_once('/').expect("a database");
+        let mut client = dial(&format!("{server}/mysql"), Some(OPERATOR)).await;
+        ask(&mut client, "CREATE TEMPORARY TABLE distlock_sessions (id BIGINT)").await;
+        let clock = format!("SELECT {NOW}, {BEAT}, @distlock_connection");
+        let renew = format!(
+            "UPDATE distlock_sessions SET expires = {NOW} + ttl, beat = {BEAT} WHERE id = 1"
         );
-        let found = ask(&mut client, &sql).await;
-        assert_eq!(found.len(), 1, "the server has performance_schema: see docker/compose.yml");
-        found.into_iter().next().expect("one")
-    };
-    [digest(0).await, digest(1).await]
+        for is_there in [", EXISTS (SELECT 1 FROM distlock_sessions WHERE id = 1)", ""] {
+            let request = format!("{clock}{is_there};\n{renew}");
+            let failed = async { client.query_iter(&request).await?.drop_result().await };
+            failed.await.expect_err("there is no such column");
+        }
+        let mut digests = async |failed: u8, but: &str, many: usize| {
+            let sql = format!(
+                "SELECT QUOTE(digest) FROM {COUNTS} WHERE schema_name = 'mysql' \
+                 AND digest_text LIKE 'SELECT TIMESTAMPDIFF (%' AND digest_text NOT LIKE '{but}' \
+                 AND (sum_errors > 0) = {failed}"
+            );
+            let found = ask(&mut client, &sql).await;
+            let is_there = "the server has performance_schema: see docker/compose.yml";
+            assert!(found.len() >= many, "{is_there}");
+            found.join(", ")
+        };
+        let clock = digests(0, "", 2).await;
+        Self { clock, renewal: digests(1, "%EXISTS%", 1).await }
+    }
 }
 
 /// A connection of nobody's but the caller's: as the user of the URL, unless another one is named.
@@ -180,11 +197,12 @@ impl Harness for Mysql {
 
     /// Each request begins with a look at the clock.
     async fn cost(&self, _: &[i64]) -> Cost {
-        let [clock, renewal] = self.digests.get_or_init(|| digests(&self.url)).await;
-        let calls = async |digest: &str| -> u64 {
+        let Digests { clock, renewal } =
+            self.digests.get_or_init(|| Digests::find(&self.url)).await;
+        let calls = async |digests: &str| -> u64 {
             let sql = format!(
                 "SELECT COALESCE(SUM(count_star), 0) FROM {COUNTS} \
-                 WHERE digest = '{digest}' AND schema_name = DATABASE()"
+                 WHERE digest IN ({digests}) AND schema_name = DATABASE()"
             );
             self.ask(&sql).await[0].parse().expect("a number")
         };

@@ -1,5 +1,6 @@
 //! MySQL passes every case, and some of its own. Needs the server of `docker/up`.
 
+mod batches;
 mod clock;
 mod secured;
 mod settings;

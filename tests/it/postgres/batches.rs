@@ -1,12 +1,9 @@
 //! Calls of one client that wait at the same time travel together; what they come to is each one's
 //! own.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use distlock::{Client, LockGuard};
+use distlock::Client;
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
@@ -16,35 +13,12 @@ use crate::{
         locked,
         postgres::{OPERATOR, ask, dial},
         sql::written,
-        take_turn, within,
+        take_turn,
+        together::{self, MANY, lock_at_once, names, unlock_at_once},
+        within,
     },
     postgres::tables::Own,
 };
-
-/// More than are sent one by one before the rest waits.
-const MANY: usize = 64;
-
-fn names(of: &str) -> Vec<String> {
-    (0..MANY).map(|number| format!("{of}-{number:02}")).collect()
-}
-
-/// Acquires all of these at the same time, in this order.
-async fn lock_at_once(client: &Client, names: impl IntoIterator<Item = String>) -> Vec<LockGuard> {
-    let mut tasks = JoinSet::new();
-    for name in names {
-        let mutex = client.mutex(name);
-        tasks.spawn(async move { mutex.lock().await.expect("granted") });
-    }
-    within(SOON, "all are granted", tasks.join_all()).await
-}
-
-async fn unlock_at_once(guards: impl IntoIterator<Item = LockGuard>) {
-    let mut tasks = JoinSet::new();
-    for guard in guards {
-        tasks.spawn(async move { guard.unlock().await.expect("released") });
-    }
-    within(SOON, "all are released", tasks.join_all()).await;
-}
 
 /// How many requests there were to join or to leave, in this database.
 async fn requests(database: &Own) -> i64 {
@@ -85,29 +59,19 @@ async fn calls_that_wait_share_a_request() {
     database.end().await;
 }
 
-/// The names are given in another order than that of the request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_caller_gets_its_own_reply() {
     let database = Own::new().await;
-    let client = database.client().await;
-    for _ in 0..5 {
-        let mut names = names("a");
-        fastrand::shuffle(&mut names);
-        let guards = lock_at_once(&client, names).await;
-        let stored = "SELECT queue || '/' || to_hex(session) || '-' || ticket || ' ' || number \
-                      FROM distlock.members";
-        let stored = database.ask(stored).await;
-        let mut stored: HashMap<_, _> =
-            stored.iter().map(|row| row.rsplit_once(' ').expect("a key and a number")).collect();
-        for guard in &guards {
-            let token = guard.fencing_token().to_string();
-            assert_eq!(stored.remove(guard.key()), Some(&*token), "{guard:?}");
-        }
-        assert!(stored.is_empty(), "{stored:?}");
-        unlock_at_once(guards).await;
-        assert!(database.ask("SELECT queue FROM distlock.members").await.is_empty());
-    }
-    close([client]).await;
+    let stored = "SELECT queue || '/' || to_hex(session) || '-' || ticket || ' ' || number \
+                  FROM distlock.members";
+    together::each_caller_gets_its_own_reply(&database, stored).await;
+    database.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_let_in_to_a_holder() {
+    let database = Own::new().await;
+    together::nobody_is_let_in_to_a_holder(&database).await;
     database.end().await;
 }
 

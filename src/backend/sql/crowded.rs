@@ -8,11 +8,11 @@ use crate::runtime::mutex::Mutex;
 const REMEMBERED: usize = 1000;
 
 #[derive(Debug, Default)]
-pub(super) struct Crowded(Mutex<HashSet<String>>);
+pub(crate) struct Crowded(Mutex<HashSet<String>>);
 
 impl Crowded {
     /// A call has found other entries in this queue, or none.
-    pub(super) fn note(&self, dir: &str, is_crowded: bool) {
+    pub(crate) fn note(&self, dir: &str, is_crowded: bool) {
         let mut dirs = self.0.lock();
         if !is_crowded {
             dirs.remove(dir);
@@ -26,7 +26,7 @@ impl Crowded {
         }
     }
 
-    pub(super) fn contains(&self, dir: &str) -> bool {
+    pub(crate) fn contains(&self, dir: &str) -> bool {
         self.0.lock().contains(dir)
     }
 }

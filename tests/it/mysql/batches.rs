@@ -1,0 +1,66 @@
+//! Calls of one client that wait at the same time travel together.
+
+use tokio::task::JoinSet;
+
+use crate::{
+    common::{
+        SOON, close,
+        database::{Database, Tables},
+        locked,
+        together::{self, MANY, names},
+        within,
+    },
+    mysql::tables::Own,
+};
+
+/// How many statements were asked for in this database, but for those that begin a request.
+async fn statements(database: &Own) -> i64 {
+    let sql = "SELECT COALESCE(SUM(count_star), 0) \
+               FROM performance_schema.events_statements_summary_by_digest \
+               WHERE schema_name = DATABASE() AND digest_text LIKE 'SELECT TIMESTAMPDIFF (%'";
+    database.ask(sql).await[0].parse().expect("a number")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_wait_share_a_request() {
+    let database = Own::new().await;
+    let client = database.client().await;
+    locked(&client, "b").await.unlock().await.expect("released");
+    let before = statements(&database).await;
+    locked(&client, "b").await.unlock().await.expect("released");
+    let one = statements(&database).await - before;
+    let mut spent = Vec::new();
+    // A lock that is held for a while is looked after, and not released together with others.
+    for _ in 0..5 {
+        let before = statements(&database).await;
+        let mut tasks = JoinSet::new();
+        for name in names("a") {
+            let mutex = client.mutex(name);
+            tasks.spawn(async move {
+                mutex.lock().await.expect("granted").unlock().await.expect("released");
+            });
+        }
+        within(SOON, "all have had their turn", tasks.join_all()).await;
+        spent.push(statements(&database).await - before);
+    }
+    let least = spent.iter().copied().min().expect("some");
+    assert!(least < one * MANY as i64 / 4, "{spent:?} for {MANY} pairs, {one} for one");
+    close([client]).await;
+    database.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_caller_gets_its_own_reply() {
+    let database = Own::new().await;
+    let stored = "SELECT CONCAT(queue, '/', LOWER(HEX(session)), '-', ticket, ' ', number) \
+                  FROM distlock_entries";
+    together::each_caller_gets_its_own_reply(&database, stored).await;
+    database.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_let_in_to_a_holder() {
+    let database = Own::new().await;
+    together::nobody_is_let_in_to_a_holder(&database).await;
+    database.end().await;
+}
