@@ -14,6 +14,7 @@ static KIND: Kind = Kind {
     options: &[DATABASE],
     arguments: &["--innodb-flush-log-at-trx-commit=0"],
     framing: Framing::Mysql,
+    forgets: true,
     prepare: &[],
     shows: &[
         "mariadb",

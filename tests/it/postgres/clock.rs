@@ -14,6 +14,7 @@ static KIND: Kind = Kind {
     options: &[],
     arguments: &["-cfsync=off"],
     framing: Framing::Postgres,
+    forgets: true,
     prepare: &[],
     shows: &[
         "psql",

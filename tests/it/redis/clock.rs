@@ -14,6 +14,7 @@ static KIND: Kind = Kind {
     options: &[],
     arguments: &[],
     framing: Framing::Resp,
+    forgets: false,
     prepare: &[
         "sh",
         "-c",
