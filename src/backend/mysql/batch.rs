@@ -100,7 +100,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Leaves queues. Its first statement has the entries that were there, and its last one the
-    /// queues' last numbers, with whether the entry is there still.
+    /// queues' last numbers, with whether the entry is there still. A transaction, as nothing was
+    /// deleted then if that one is refused.
     fn leave(&self) -> Message {
         let session = self.session;
         let asked = Asked::of(self.steps.iter().copied());
@@ -117,7 +118,7 @@ impl<'a> Batch<'a> {
             )
         });
         let own = own.collect::<Vec<_>>().join(" OR ");
-        Message::plain(vec![
+        Message::transaction(vec![
             format!(
                 "SELECT queue, ticket FROM distlock_entries \
                  WHERE session = {session} AND ticket IN ({})",

@@ -121,7 +121,8 @@ impl Statements for MysqlStatements {
     }
 
     /// Its last statements tell how many entries were deleted; and the queue's last number, and
-    /// whether the successor's is there: if so, it was there as the entry was deleted.
+    /// whether the successor's is there: if so, it was there as the entry was deleted. A
+    /// transaction, as nothing was deleted then if its last statement is refused.
     fn leave(&self, of: Joiner<'_>, number: Option<u64>, successor: Option<u64>) -> Message {
         let session = self.session;
         let dir = text(of.queue.dir());
@@ -132,7 +133,7 @@ impl Statements for MysqlStatements {
                  AND session = {session})"
             )
         });
-        Message::plain(vec![
+        Message::transaction(vec![
             format!(
                 "DELETE FROM distlock_entries WHERE session = {session} AND ticket = '{}' \
                  AND queue = {dir} AND label = {}{known}",
