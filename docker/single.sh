@@ -88,7 +88,7 @@ start_single() {
     mysql)
         run_single mysql --user mysql --shm-size 4g -e DATADIR=/dev/shm/mysql -e MYSQL_ROOT_PASSWORD=root -e MYSQL_DATABASE=distlock \
             "${MYSQL_IMAGE:-$PROJECT-mysql}" --port="$port" --max-connections=500 --max-connect-errors=1000000 \
-            --performance-schema=ON --performance-schema-digests-size=2000
+            --performance-schema=ON --performance-schema-digests-size=10000
         ;;
     redis) run_single redis "${REDIS_IMAGE:-$PROJECT-redis}" --port "$port" --bind 127.0.0.1 ;;
     redlock)

@@ -27,7 +27,7 @@ pub(crate) async fn run(task: &Task, joins: usize) -> Result<(Connected, Slice)>
     let mut contender = connected.contenders(1, true).await?.pop().ok_or("no contender")?;
     let looking = Connection::open(task.backend, &task.servers).await?;
     let (table, queue) = (entries(task.backend), format!("{}/{NAME}", task.namespace));
-    let last = format!("SELECT MAX(number) FROM {table} WHERE queue = '{queue}'");
+    let last = format!("SELECT COALESCE(MAX(number), 0) FROM {table} WHERE queue = '{queue}'");
     mark("ready").await?;
     let last = looking.number(&last).await?;
     let behind =

@@ -97,7 +97,7 @@ async fn mysql(connection: &Connection) -> Result<Counted> {
         let request = format!(
             "SELECT {MYSQL_NOW}, {MYSQL_BEAT}, @distlock_connection{is_there};\n\
              UPDATE distlock_sessions SET expires = {MYSQL_NOW} + ttl, \
-             server = CONCAT(@@hostname, ':', @@port), beat = {MYSQL_BEAT} WHERE id = 1"
+             clock = CONCAT(@@hostname, ':', @@port), beat = {MYSQL_BEAT} WHERE id = 1"
         );
         if connection.write(request).await.is_ok() {
             return Err("there is a column that should not be there".into());
@@ -118,7 +118,14 @@ async fn mysql(connection: &Connection) -> Result<Counted> {
     if ours == 0.0 {
         return Err("MariaDB knows none of the library's requests: do they begin otherwise?".into());
     }
-    let requests = number(MYSQL).await? + ours;
+    // One statement, or the several ones of a batch or of a release: MariaDB shows the first one's
+    // text for each of these, of which there are four.
+    let first = |text: &str| format!("schema_name = 'distlock' AND digest_text LIKE '{text}'");
+    let [join, leave] =
+        [first("UPDATE `distlock\\_alone` %"), first("DELETE FROM `distlock\\_entries` %")];
+    let single = format!("({join} OR {leave}) AND digest_text NOT LIKE '%;%'");
+    let batches = number(&first("START TRANSACTION ; ")).await? / 4.0;
+    let requests = number(MYSQL).await? + ours + number(&single).await? + batches;
     let keepalives = number(&of_digest(1, "%EXISTS%")).await?;
     let bytes = "SELECT variable_value FROM information_schema.global_status \
                  WHERE variable_name = 'BYTES_SENT'";

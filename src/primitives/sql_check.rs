@@ -151,13 +151,15 @@ impl LockGuard {
     /// back: the session is over, or somebody has deleted the key. A holder that was stopped for
     /// longer than its TTL gets no row, even if nobody else has come since.
     ///
-    /// - On PostgreSQL and MySQL the rows of the session and of the entry are locked by it (`FOR
-    ///   KEY SHARE`, `LOCK IN SHARE MODE`): it has to be in the transaction that writes. Let it be
-    ///   the first statement. With more than `READ COMMITTED` it may be refused (40001, MariaDB's
-    ///   1020): that is an error like any other, roll back and begin anew.
-    /// - On MySQL and MariaDB the locked row of the session blocks the client's keepalives, and its
-    ///   other requests behind them. Commit within half the TTL, or the client loses all of its
-    ///   locks.
+    /// - On PostgreSQL and MySQL the row of the entry is locked by it (`FOR KEY SHARE`, `LOCK IN
+    ///   SHARE MODE`): it has to be in the transaction that writes. Let it be the first statement.
+    ///   With more than `READ COMMITTED` it may be refused (40001, MariaDB's 1020): that is an error
+    ///   like any other, roll back and begin anew. And on MySQL it finds the session's end as it was
+    ///   known when the transaction first read: later in the transaction it may find no row though
+    ///   the lock is held.
+    /// - On MySQL and MariaDB the first other client that waits for the lock joins its queue only
+    ///   when the transaction has ended. Until then it asks again and again, 20 times a second at
+    ///   most, and others may come before it.
     /// - On a **Galera** cluster it is not enough: what another server commits meanwhile is noticed
     ///   only where both write to the same row.
     /// - On SQLite begin by `BEGIN IMMEDIATE`: then nobody else writes before the end. A
@@ -174,8 +176,7 @@ impl LockGuard {
     ///   `ROLLBACK TO SAVEPOINT` releases the row locks that were taken after the savepoint. From
     ///   then on the transaction no longer keeps the lock held.
     /// - A transaction that takes longer than the session lives keeps the next holder waiting.
-    ///   Commit before you unlock: the unlocking waits for it, and so does all that the client asks
-    ///   of the store meanwhile.
+    ///   Commit before you unlock: the unlocking waits for it.
     ///
     /// With the driver that distlock has itself, `postgres::check`, `mysql::check` and
     /// `sqlite::check` do all of that.
@@ -233,7 +234,11 @@ impl LockGuard {
             #[cfg(feature = "sqlite")]
             ("SQLite", SqlCheck::sqlite),
         ];
-        made.iter().find_map(|(store, make)| make(self.entry_in(store)?, purpose))
+        made.iter().find_map(|(store, make)| {
+            let entry = self.entry_in(store)?;
+            self.held.session.store.gives_sql(entry);
+            make(entry, purpose)
+        })
     }
 }
 

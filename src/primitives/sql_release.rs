@@ -32,8 +32,8 @@ impl SqlRelease {
     }
 
     /// One statement that affects one row if it releases the lock, and none if the lock is not held
-    /// any more. On PostgreSQL it is a `SELECT`, which returns that row; on MySQL and SQLite a
-    /// `DELETE`.
+    /// any more. On PostgreSQL it is a `SELECT`, which returns that row; on SQLite a `DELETE`; on
+    /// MySQL either an `UPDATE` or a `DELETE`.
     ///
     /// On PostgreSQL and SQLite it is the same for all guards, so that it may be prepared once. On
     /// MySQL what it deletes is written into it.

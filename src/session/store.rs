@@ -67,6 +67,10 @@ impl SessionStore {
         self.store.on_loss(listener);
     }
 
+    pub(crate) fn gives_sql(&self, entry: &Entry) {
+        self.store.gives_sql(entry);
+    }
+
     pub(crate) fn was_released(&self, queue: &Queue, ticket: Ticket, entry: &Entry) {
         self.store.was_released(queue, ticket, entry);
     }

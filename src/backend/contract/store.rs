@@ -227,6 +227,9 @@ pub(crate) trait Specifics: LockStore {
         None
     }
 
+    /// The user is given SQL, by which a transaction may lock this session's key at any time.
+    fn gives_sql(&self, _entry: &Entry) {}
+
     /// A transaction of the user's own has deleted this session's key.
     fn was_released(&self, _queue: &Queue, _ticket: Ticket, _entry: &Entry) {}
 

@@ -174,11 +174,13 @@ impl Connector {
         let batch = message.batch(session, belief.as_ref(), link.clustered);
         let Answer { mut outcomes, refused } =
             timeout(self.remote.request_timeout, link.driver.ask(&batch.text)).await??;
-        if !link.is_own(&outcomes) {
-            *self.pooled.lock() = Some(clock::now());
-            return Err(io::Error::other(POOLED));
+        if !message.bare {
+            if !link.is_own(&outcomes) {
+                *self.pooled.lock() = Some(clock::now());
+                return Err(io::Error::other(POOLED));
+            }
+            self.clock.read(&outcomes, sent);
         }
-        self.clock.read(&outcomes, sent);
         if let Some(belief) = belief.as_ref().filter(|_| outcomes.len() >= batch.before) {
             self.clock.acted_on(belief);
         }
@@ -223,14 +225,15 @@ impl Link {
         self.name.is_none() || called.is_none_or(|called| called == self.name)
     }
 
-    /// The tables, of which this was told, learn which server it is.
+    /// The tables, of which this was told, learn which server it is, and the connection learns
+    /// their epoch.
     pub(super) async fn recognize(&mut self, tables: Option<&Outcome>) -> Result<()> {
         let known = tables.and_then(|told| told.first()?.text(schema::SERVER));
         if known != Some(&self.server) {
             let recognize = opening::recognize(&self.server);
             self.first(&recognize).await?;
         }
-        Ok(())
+        self.first(&opening::epoch()).await.map(drop)
     }
 
     /// Says goodbye.

@@ -10,10 +10,10 @@ use super::{
     statements::{self, MysqlStatements},
 };
 use crate::backend::{
-    Ask, Durability, Entry, Event, Listing, Queue, Result, Ticket, Watch,
+    Ask, Durability, Entry, Event, Joiner, Listing, Queue, Result, Ticket, Watch,
     sql::{
         dialect::{Dialect, READ},
-        key::Place,
+        key::{Place, ticket_in},
         outcome::Outcome,
         told::{last, listing, nonsense},
         watched::What,
@@ -42,6 +42,16 @@ impl Dialect for Session {
 
     fn renewed(&self) {
         self.connection.order(Message::default().sweeping());
+    }
+
+    fn gives_sql(&self, entry: &Entry) {
+        if let Some(ticket) = ticket_in(&entry.key) {
+            self.lockable.add(ticket);
+        }
+    }
+
+    fn has_left(&self, Joiner { ticket, .. }: Joiner<'_>, _: bool) {
+        self.lockable.remove(ticket);
     }
 
     fn released(&self, dir: &str, ticket: Ticket) {

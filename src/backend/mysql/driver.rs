@@ -174,15 +174,18 @@ async fn read(
     answer.drop_result().await
 }
 
+/// A statement without columns has the number as its only row that it has drawn by `LAST_INSERT_ID`.
 async fn outcome(
     answer: &mut QueryResult<'_, '_, TextProtocol>,
     columns: &[Column],
 ) -> mysql_async::Result<Outcome> {
     // As soon as it is read, the next statement's takes its place.
     let count = answer.affected_rows();
+    let drawn = answer.last_insert_id().filter(|_| columns.is_empty());
     let rows: Vec<Cells> = answer.collect().await?;
     if columns.is_empty() {
-        return Ok(Outcome::new(Vec::new(), count));
+        let drawn = drawn.map(|number| Row::new(vec![Some(number.to_string())]));
+        return Ok(Outcome::new(drawn.into_iter().collect(), count));
     }
     let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
     Ok(Outcome::new(rows.into_iter().map(row).collect(), count))

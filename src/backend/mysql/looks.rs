@@ -6,7 +6,8 @@ use std::{sync::Arc, time::Duration};
 use super::{
     literal::text,
     message::{LEFT, Message},
-    statements::{NAME, every_own_entry},
+    places::{NAME, is_alone, table_of},
+    statements::own_entries,
 };
 use crate::backend::sql::{
     key,
@@ -37,7 +38,7 @@ pub(super) fn look(session: i64, what: &[What], own: bool) -> Message {
     let some = |what: &[What]| what.iter().map(one).collect::<Vec<_>>().join(" UNION ALL ");
     let mut statements: Vec<_> = what.chunks(AT_ONCE).map(some).collect();
     if own {
-        statements.push(every_own_entry(session));
+        statements.push(own_entries(session));
     }
     Message::plain(statements)
 }
@@ -58,22 +59,38 @@ pub(super) fn listed(what: &What, list: String) -> Message {
 fn one((dir, number): &What) -> String {
     let name = text(dir);
     if *number > 0 {
+        let alone = format!(
+            "(SELECT COUNT(*) FROM distlock_alone WHERE queue = {name} AND session IS NOT NULL)"
+        );
+        let ahead = match is_alone(*number) {
+            true => "0".to_owned(),
+            false => format!(
+                "(SELECT COUNT(*) FROM (SELECT 1 FROM distlock_entries \
+                 WHERE queue = {name} AND number < {number} LIMIT {FAR}) AS ahead) + {alone}"
+            ),
+        };
         return format!(
-            "SELECT {name} AS at, {number} AS asked, {NAME}, {LEFT}, (\
-             SELECT COUNT(*) FROM (SELECT 1 FROM distlock_entries \
-             WHERE queue = {name} AND number < {number} LIMIT {FAR}) AS ahead) \
-             FROM distlock_entries JOIN distlock_sessions AS s ON s.id = session \
-             WHERE queue = {name} AND number = {number}"
+            "SELECT {name} AS at, {number} AS asked, {NAME}, {LEFT}, {ahead} \
+             FROM {} JOIN distlock_sessions AS s ON s.id = session \
+             WHERE queue = {name} AND number = {number}",
+            table_of(*number)
         );
     }
+    let members = |table| {
+        format!(
+            "SELECT number, version, label, session FROM {table} WHERE queue = {name} \
+             AND session IS NOT NULL"
+        )
+    };
     format!(
         "SELECT {name} AS at, 0 AS asked, \
          CONCAT_WS(' ', COUNT(*), MAX(number), SUM(version), \
          BIT_XOR(CRC32(CONCAT(number, label)))), \
          (SELECT CONCAT_WS(' ', COUNT(*), BIT_XOR(CRC32(CONCAT(name, x'00', value)))) \
          FROM distlock_data WHERE dir = {name}), '', '', MIN({LEFT}), COUNT(*) \
-         FROM distlock_entries JOIN distlock_sessions AS s ON s.id = session \
-         WHERE queue = {name}"
+         FROM ({} UNION ALL {}) AS e JOIN distlock_sessions AS s ON s.id = e.session",
+        members("distlock_alone"),
+        members("distlock_entries")
     )
 }
 

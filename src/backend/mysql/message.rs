@@ -12,6 +12,8 @@ const SWEPT: u32 = 100;
 pub(super) struct Message {
     statements: Vec<String>,
     pub(super) transaction: bool,
+    /// Nothing is asked but these statements.
+    pub(super) bare: bool,
     /// Sessions that are over are put away before.
     pub(super) sweeps: bool,
     /// Its first statement finds no row if the session was put away; then the others do nothing.
@@ -22,12 +24,24 @@ pub(super) struct Message {
     pub(super) step: Option<Step>,
     /// It goes before others that wait.
     pub(super) urgent: bool,
+    /// Its last statement tells whether there is more of the same to do.
+    pub(super) tidies: bool,
 }
 
 impl Message {
     /// Each statement by itself.
     pub(super) fn plain(statements: Vec<String>) -> Self {
         Self { statements, ..Self::default() }
+    }
+
+    /// Each statement by itself, without a look at the clock: the server does nothing else.
+    pub(super) fn bare(statements: Vec<String>) -> Self {
+        Self { statements, bare: true, ..Self::default() }
+    }
+
+    /// All of its statements or none.
+    pub(super) fn whole(self) -> Self {
+        Self { transaction: true, ..self }
     }
 
     /// All of them or none.
@@ -51,6 +65,10 @@ impl Message {
         Self { sweeps: true, ..self }
     }
 
+    pub(super) fn tidying(self) -> Self {
+        Self { tidies: true, ..self }
+    }
+
     pub(super) fn urgent(self) -> Self {
         Self { urgent: true, ..self }
     }
@@ -62,7 +80,10 @@ impl Message {
             false => String::new(),
             true => format!(", EXISTS (SELECT 1 FROM distlock_sessions WHERE id = {session})"),
         };
-        let mut all = vec![format!("SELECT {NOW}, {BEAT}, {CONNECTION}{is_there}")];
+        let mut all = match self.bare {
+            false => vec![format!("SELECT {NOW}, {BEAT}, {CONNECTION}{is_there}")],
+            true => Vec::new(),
+        };
         if let Some(belief) = belief {
             if belief.clips {
                 all.push(clip(clocks));
@@ -128,18 +149,22 @@ pub(super) const BEAT: &str = "(UUID_SHORT() & 72057594037927935)";
 /// What the connection is called.
 pub(super) const CONNECTION: &str = "@distlock_connection";
 
+/// The epoch of the tables, as the connection has found it. A connection that a pooler has reset has
+/// none.
+pub(super) const EPOCH: &str = "@distlock_epoch";
+
 /// Which column of a request's first outcome has that.
 pub(super) const CALLED: usize = 2;
 
 /// Which column has whether the session is there, if that is asked.
 pub(super) const IS_THERE: usize = 3;
 
-/// The server whose clock it is.
-pub(super) const SERVER: &str = "CONCAT(@@hostname, ':', @@port)";
+/// The server whose clock it is, as the tables name it.
+pub(super) const CLOCK: &str = "CONCAT(@@hostname, ':', @@port)";
 
 /// Of what this server has written last, where there are several clocks.
 fn own(clocks: bool) -> String {
-    if clocks { format!("AND server = {SERVER} ") } else { String::new() }
+    if clocks { format!("AND clock = {CLOCK} ") } else { String::new() }
 }
 
 /// Nobody lives for longer than that. The clock has been set back, otherwise. A query with a limit
@@ -161,15 +186,19 @@ fn clip(clocks: bool) -> String {
 /// has counted that one, by a clock that has not been set since then, or for as long: all but what
 /// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
 /// And its row was not written while the clock was wrong.
+///
+/// Its entries go with it. One that a transaction of a user's keeps keeps all of them.
 fn sweep(session: i64, belief: &Belief, clocks: bool) -> String {
     let own = own(clocks);
     format!(
         "DELETE s FROM (SELECT id FROM distlock_sessions \
          WHERE expires < {NOW} AND expires < {NOW} - ttl DIV 10 AND id <> {session} \
          AND {NOW} - {since} > ttl + ttl DIV 10 AND {NOW} - {shows} < ttl * 3 DIV 20 \
-         AND {over} {own}\
+         AND {over} {own}AND {alone} AND {entries} \
          LIMIT {SWEPT} FOR UPDATE SKIP LOCKED) AS dead \
          STRAIGHT_JOIN distlock_sessions AS s ON s.id = dead.id",
+        alone = unlocked("distlock_alone"),
+        entries = unlocked("distlock_entries"),
         since = belief.since,
         shows = belief.shows,
         over = is_over(
@@ -183,16 +212,22 @@ fn sweep(session: i64, belief: &Belief, clocks: bool) -> String {
     )
 }
 
+/// Locks the session's entries in this table, if nobody else has locked any of them.
+fn unlocked(table: &str) -> String {
+    let count = format!("SELECT COUNT(*) FROM {table} WHERE session = id");
+    format!("({count}) = ({count} FOR UPDATE SKIP LOCKED)")
+}
+
 /// What another server's clock says is nothing to this one's. Sessions that would be over by this
 /// one, or live for too long, have a whole time more by it, unless they are renewed by that one.
 fn adopt(session: i64) -> String {
     format!(
         "UPDATE (SELECT id FROM distlock_sessions \
          WHERE (expires < {NOW} - ttl DIV 10 OR expires > {NOW} + ttl + ttl DIV 10) \
-         AND server <> {SERVER} AND id <> {session} \
+         AND clock <> {CLOCK} AND id <> {session} \
          LIMIT {SWEPT} FOR UPDATE SKIP LOCKED) AS theirs \
          STRAIGHT_JOIN distlock_sessions AS s ON s.id = theirs.id \
-         SET s.expires = {NOW} + s.ttl, s.server = {SERVER}, s.beat = {BEAT}"
+         SET s.expires = {NOW} + s.ttl, s.clock = {CLOCK}, s.beat = {BEAT}"
     )
 }
 

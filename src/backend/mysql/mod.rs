@@ -1,34 +1,38 @@
-//! MySQL and MariaDB: a row for a session, one for each waiter, ordered by a number that is given
-//! under the lock of the queue's row. Nobody is told anything unasked, so those who wait look.
+//! MySQL and MariaDB: a row for a session, one for a queue with the entry that is alone in it, and
+//! one for each other entry, ordered by a number that is given under the lock of the queue's other
+//! row. Nobody is told anything unasked, so those who wait look.
 //!
 //! Keys are `{namespace}/{name}/{session in hex}-{ticket}`, and `.{label}` if what they say of
 //! themselves is not nothing.
 
-mod asked;
-mod batch;
+mod alone;
 mod connection;
 mod dialect;
 mod driver;
 mod durability;
 mod error;
+mod join;
+mod known_queues;
+mod later;
+mod leave;
 mod literal;
+mod lockable;
 mod looks;
 mod message;
 mod opening;
+mod places;
 mod registered;
 pub(crate) mod schema;
 mod session;
 mod statements;
+mod tables;
 mod watches;
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use self::{
-    connection::{Connector, Link},
-    session::Session,
-};
+use self::{connection::Connector, session::Session};
 use super::{Backend, Entry, Facts, Store};
 use crate::{
     backend::{
@@ -37,7 +41,6 @@ use crate::{
         remote::Remote,
         sql::{
             key::{self, Place, session_of},
-            outcome::Outcome,
             store::SqlStore,
         },
         trust::{self, Otherwise},
@@ -77,7 +80,7 @@ impl Backend for Mysql {
         // Of our own choice; should an answer be lost, that session ends with its TTL.
         let (session, patience) = (random::id(), self.connector.remote.opening_timeout());
         let mut link = self.connector.connect(ttl, patience).await?;
-        within(patience, tables(&mut link)).await??;
+        within(patience, tables::prepare(&mut link)).await??;
         let begin = opening::open(session, ttl.as_micros());
         let sent = clock::now();
         let begun = within(patience, link.first(&begin)).await??;
@@ -93,22 +96,6 @@ impl Backend for Mysql {
         };
         Ok((facts, Arc::new(SqlStore::new(session, ttl))))
     }
-}
-
-/// Sees that there are tables that this build can work with.
-async fn tables(link: &mut Link) -> Result<()> {
-    if !link.bare {
-        let told = link.first(&schema::version()).await?;
-        // Without a row they are being made at this moment, or were left half made.
-        if told.last().and_then(Outcome::first).is_some() {
-            schema::check(told.last())?;
-            return link.recognize(told.last()).await;
-        }
-    }
-    link.first(&schema::make()).await?;
-    let told = link.first(&schema::version()).await?;
-    schema::check(told.last())?;
-    link.recognize(told.last()).await
 }
 
 /// What shows a transaction of somebody's own that this entry is there, and keeps it there.

@@ -10,20 +10,36 @@ use crate::backend::{
 pub(crate) const DDL: &str = include_str!("schema.sql");
 
 /// The version of the tables that this build knows. Another one is not touched.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
-/// Makes what is missing of the tables. Several clients may do so at once: each statement does
+/// The version that this build takes over.
+pub(super) const FORMER: i64 = 1;
+
+/// What version 1 lacks: a column of a table, and how it comes. The last one is what no client of
+/// that version can do without.
+pub(super) const COLUMNS: [(&str, &str, &str); 3] = [
+    ("distlock_schema", "epoch", "ADD COLUMN epoch BIGINT NOT NULL DEFAULT 1"),
+    ("distlock_schema", "tidied", "ADD COLUMN tidied VARBINARY(600) NOT NULL DEFAULT ''"),
+    ("distlock_sessions", "clock", "CHANGE COLUMN server clock VARBINARY(300) NOT NULL"),
+];
+
+/// What makes what is missing of the tables. Several clients may do so at once: each statement does
 /// nothing if it was done, and the last one shows that all were.
-pub(super) fn make() -> Message {
+pub(super) fn statements() -> Vec<String> {
     let text: String = DDL.lines().filter(|line| !line.starts_with("--")).collect();
     let statements = text.split(';').map(str::trim).filter(|statement| !statement.is_empty());
-    Message::plain(statements.map(str::to_owned).collect())
+    statements.map(str::to_owned).collect()
 }
 
 /// Asks for the version of the tables, once it is known that there are some, and for the server
 /// that has written there last.
 pub(super) fn version() -> Message {
     Message::plain(vec!["SELECT version, server FROM distlock_schema".to_owned()])
+}
+
+/// The version that was told.
+pub(super) fn found(told: &Outcome) -> Option<i64> {
+    told.first()?.number(0)
 }
 
 /// Which of its columns tells that.
@@ -41,8 +57,12 @@ mod tests {
     #[test]
     fn other_versions_are_refused_by_name() {
         let told = |version: &str| Outcome::of_one(&[version]);
-        check(Some(&told("1"))).unwrap();
-        for (outcome, found) in [(Some(told("2")), "version 2"), (None, "version unknown")] {
+        check(Some(&told("2"))).unwrap();
+        for (outcome, found) in [
+            (Some(told("1")), "version 1"),
+            (Some(told("3")), "version 3"),
+            (None, "version unknown"),
+        ] {
             let error = check(outcome.as_ref()).unwrap_err();
             assert!(error.reason().contains(found), "{}", error.reason());
         }
@@ -50,8 +70,17 @@ mod tests {
 
     #[test]
     fn the_row_with_the_version_comes_last() {
-        let batch = make().batch(1, None, false);
-        assert_eq!(batch.own, 6);
-        assert!(batch.text.ends_with(&format!("VALUES (1, {VERSION}, 0)")));
+        let statements = statements();
+        assert_eq!(statements.len(), 7);
+        assert!(statements[6].ends_with(&format!("VALUES (1, {VERSION}, 0)")));
+    }
+
+    /// What is changed of version 1 is as it is made.
+    #[test]
+    fn columns_are_those_of_new_tables() {
+        for (_, column, change) in COLUMNS {
+            let (_, definition) = change.rsplit_once(&format!("{column} ")).unwrap();
+            assert!(DDL.contains(&format!("    {column} {definition}")), "{change}");
+        }
     }
 }

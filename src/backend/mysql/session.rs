@@ -1,15 +1,22 @@
 //! How a session talks to its server: one connection, owned by one task, which asks one request
 //! after the other. Callers may drop what they wait for at any moment; the task never does.
 
-use std::{collections::VecDeque, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use super::{
-    batch::{self, Batch},
+    alone::{self, Batch},
     connection::{Connector, Link, Sent},
     error::{is_useless, triage},
+    join::{Joining, joined_at},
+    known_queues::KnownQueues,
+    later::Later,
+    leave,
+    lockable::Lockable,
     looks,
-    message::{Doubt, Message},
-    statements::{JOINED, MysqlStatements},
+    message::Message,
+    opening,
+    places::is_alone,
+    statements::MysqlStatements,
     watches::{Due, Watches},
 };
 use crate::{
@@ -18,7 +25,7 @@ use crate::{
         sql::{
             asking::{Request, Verdict},
             connection_handle::{ConnectionHandle, Inbox, Order, Over, Served},
-            crowded::Crowded,
+            outcome::Outcome,
             released::Released,
             step::Step,
             watched::until,
@@ -28,8 +35,8 @@ use crate::{
     runtime::clock::{self, Instant},
 };
 
-/// How often dead sessions are removed that are in nobody's way.
-const SWEEPS: Duration = Duration::from_secs(60);
+/// How often dead sessions are removed that are in nobody's way, and rows that are not used.
+const SWEEPS: Duration = Duration::from_secs(30);
 
 /// A session's way to the server.
 #[derive(Clone, Debug)]
@@ -39,6 +46,7 @@ pub(super) struct Session {
     pub(super) statements: MysqlStatements,
     pub(super) watches: Arc<Watches>,
     pub(super) released: Arc<Released>,
+    pub(super) lockable: Arc<Lockable>,
 }
 
 impl Session {
@@ -49,6 +57,7 @@ impl Session {
         ttl: Duration,
     ) -> Self {
         let (watches, released) = (Arc::new(Watches::new(session)), Arc::<Released>::default());
+        let lockable = Arc::<Lockable>::default();
         connector.add(&watches);
         let task = Task {
             connector: Arc::clone(&connector),
@@ -57,13 +66,13 @@ impl Session {
             server: link.server.clone(),
             watches: Arc::clone(&watches),
             released: Arc::clone(&released),
-            crowded: Crowded::default(),
-            alone: VecDeque::new(),
+            known: KnownQueues::new(Arc::clone(&lockable)),
+            later: Later::default(),
             swept: Instant::now(),
         };
         let connection = ConnectionHandle::start(task, link, connector.remote.request_timeout);
         let statements = MysqlStatements { session };
-        Self { connection, connector, statements, watches, released }
+        Self { connection, connector, statements, watches, released, lockable }
     }
 }
 
@@ -75,10 +84,10 @@ struct Task {
     server: String,
     watches: Arc<Watches>,
     released: Arc<Released>,
-    crowded: Crowded,
-    /// What was begun with others, and has to be asked by itself.
-    alone: VecDeque<Request<Message>>,
-    /// When dead sessions were removed last that are in nobody's way.
+    known: KnownQueues,
+    /// What has to be asked by itself: now, or once a transaction has ended.
+    later: Later<Request<Message>>,
+    /// When that was done last.
     swept: Instant,
 }
 
@@ -103,7 +112,7 @@ impl Served for Task {
     async fn serve(&mut self, mut link: Link, inbox: &mut Inbox<Message>) -> Over {
         self.server.clone_from(&link.server);
         let over = self.serve_all(&mut link, inbox).await;
-        for request in self.alone.drain(..) {
+        for request in self.later.drain() {
             let error = StoreError::Unavailable("the connection was lost".into());
             request.answer(Err(Verdict::Failed(error)));
         }
@@ -121,7 +130,7 @@ impl Task {
         loop {
             inbox.collect();
             let urgent = inbox.waiting.iter().position(is_urgent);
-            let waits = !inbox.waiting.is_empty() || !self.alone.is_empty();
+            let waits = !inbox.waiting.is_empty() || self.later.is_due();
             // Looks leave the others their turn.
             let busy = urgent.is_some() || looked && waits;
             let due = if busy { Due::default() } else { self.watches.take_due() };
@@ -130,7 +139,7 @@ impl Task {
                 self.look(link, due).await
             } else if let Some(order) = urgent.and_then(|at| inbox.waiting.remove(at)) {
                 self.follow(link, order, inbox).await
-            } else if let Some(request) = self.alone.pop_front() {
+            } else if let Some(request) = self.later.next() {
                 self.answer(link, request).await
             } else if let Some(order) = inbox.waiting.pop_front() {
                 self.follow(link, order, inbox).await
@@ -146,7 +155,7 @@ impl Task {
     /// Until there is something to do.
     async fn rest(&self, inbox: &mut Inbox<Message>) -> Option<Over> {
         let watches = Arc::clone(&self.watches);
-        let due = watches.due();
+        let due = [watches.due(), self.later.due()].into_iter().flatten().min();
         tokio::select! {
             biased;
             order = inbox.next() => match order {
@@ -167,20 +176,40 @@ impl Task {
     ) -> Option<Over> {
         let request = match order {
             Order::Do(message) if message.sweeps && self.swept.elapsed() < SWEEPS => return None,
-            Order::Do(message) => {
-                if message.sweeps {
-                    self.swept = Instant::now();
-                }
-                return self.send(link, &message).await.err();
-            }
+            Order::Do(message) => return self.keep_house(link, message, inbox).await,
             Order::Ask(request) if request.begin() => request,
             Order::Ask(_) => return None,
         };
-        let together = self.together(request, inbox);
-        match <[_; 1]>::try_from(together) {
-            Ok([request]) => self.answer(link, request).await,
-            Err(together) => self.answer_all(link, together).await,
+        match request.message.step.as_ref() {
+            Some(step) if self.known.fits(step) => {
+                let together = self.together(request, inbox);
+                self.answer_all(link, together).await
+            }
+            _ => self.answer(link, request).await,
         }
+    }
+
+    /// Removes dead sessions, and rows of queues that are not used.
+    async fn keep_house(
+        &mut self,
+        link: &mut Link,
+        message: Message,
+        inbox: &mut Inbox<Message>,
+    ) -> Option<Over> {
+        let (sweeps, tidies) = (message.sweeps, message.tidies);
+        let sent = match self.send(link, &message).await {
+            Ok(sent) => sent,
+            Err(over) => return Some(over),
+        };
+        let more = sent.outcomes.last().and_then(Outcome::first).is_some_and(|row| row.flag(0));
+        if sweeps {
+            self.swept = Instant::now();
+        }
+        if sweeps || tidies && more {
+            let tidying = [opening::tidy(), opening::tidied()].map(Order::Do);
+            inbox.waiting.extend(tidying);
+        }
+        None
     }
 
     /// This request, and those that wait and can be asked with it.
@@ -189,15 +218,10 @@ impl Task {
         first: Request<Message>,
         inbox: &mut Inbox<Message>,
     ) -> Vec<Request<Message>> {
-        let fits = |step: &Step| match step {
-            // Nobody else is in the queue, as far as is known.
-            Step::Join { dir, .. } => !self.crowded.contains(dir),
-            Step::Leave { successor, .. } => successor.is_none(),
-        };
-        let Some(step) = first.message.step.as_ref().filter(|step| fits(step)) else {
-            return vec![first];
-        };
-        let others = batch::together(step, &mut inbox.waiting, step_of, fits);
+        let travels = |step: &&Step| self.known.travels(step);
+        let Some(step) = first.message.step.as_ref().filter(travels) else { return vec![first] };
+        let others =
+            alone::together(step, &mut inbox.waiting, step_of, |step| self.known.travels(step));
         let asked = others.into_iter().filter_map(|order| match order {
             Order::Ask(request) if request.begin() => Some(request),
             _ => None,
@@ -205,8 +229,17 @@ impl Task {
         std::iter::once(first).chain(asked).collect()
     }
 
-    async fn answer(&self, link: &mut Link, request: Request<Message>) -> Option<Over> {
-        let sent = match self.connector.ask(link, self.session, &request.message).await {
+    /// Asks by itself what was begun. What a transaction of a user's keeps has to be asked again.
+    async fn answer(&mut self, link: &mut Link, request: Request<Message>) -> Option<Over> {
+        if !request.is_awaited() {
+            return None;
+        }
+        let crowded = self
+            .known
+            .crowded(&request.message)
+            .map(|step| Joining::of_one(self.session, step).message(true));
+        let message = crowded.as_ref().unwrap_or(&request.message);
+        let sent = match self.connector.ask(link, self.session, message).await {
             Ok(sent) => sent,
             Err(error) => {
                 let told = failure(&link.endpoint, &error);
@@ -215,29 +248,52 @@ impl Task {
             }
         };
         let useless = sent.refused.as_ref().is_some_and(|(told, _)| is_useless(told));
-        if let (Some(Step::Join { dir, .. }), Some(joined)) =
-            (&request.message.step, sent.outcomes.get(JOINED))
-        {
-            self.crowded.note(dir, joined.rows().len() != 1);
-        }
         let answer = match sent.refused {
             Some((told, doubt)) => Err(triage(request.operation, &link.endpoint, &told, doubt)),
             None if sent.is_gone => Err(gone()),
-            None => Ok(sent.outcomes),
+            None => match self.read(&request, sent.outcomes) {
+                Some(outcomes) => Ok(outcomes),
+                None => {
+                    self.later.again(request);
+                    return None;
+                }
+            },
         };
         request.answer(answer);
         useless.then_some(Over::Useless)
+    }
+
+    /// The outcomes of a request. `None`: nothing was done, as somebody has locked what it is about.
+    fn read(&mut self, request: &Request<Message>, outcomes: Vec<Outcome>) -> Option<Vec<Outcome>> {
+        match &request.message.step {
+            None => Some(outcomes),
+            Some(Step::Leave { number, .. }) => leave::read(*number, &outcomes),
+            Some(Step::Join { dir, if_free, .. }) => {
+                let joined = outcomes.len().checked_sub(joined_at(*if_free))?;
+                let members = outcomes[joined].rows();
+                let number = members.first().and_then(|row| row.number(0)?.try_into().ok());
+                let is_taken = *if_free
+                    && outcomes.last().and_then(Outcome::first).is_some_and(|row| row.flag(2));
+                let is_alone = number.is_some_and(is_alone);
+                self.known.joined(dir, is_alone, members.len() > 1 || is_taken);
+                (!members.is_empty() || is_taken).then_some(outcomes)
+            }
+        }
     }
 
     /// One request for all of these. Those for which it has done nothing are asked by themselves.
     async fn answer_all(
         &mut self,
         link: &mut Link,
-        together: Vec<Request<Message>>,
+        mut together: Vec<Request<Message>>,
     ) -> Option<Over> {
+        if together.len() == 1 && !self.known.is_open(&together[0].message) {
+            return self.answer(link, together.remove(0)).await;
+        }
         let steps = together.iter().filter_map(|request| request.message.step.as_ref());
         let batch = Batch::of(self.session, steps);
-        let sent = match self.connector.ask(link, self.session, &batch.message()).await {
+        let fresh = !together.iter().all(|request| self.known.is_open(&request.message));
+        let sent = match self.connector.ask(link, self.session, &batch.message(fresh)).await {
             Ok(sent) => sent,
             Err(error) => {
                 let told: Arc<str> = failure(&link.endpoint, &error).into();
@@ -248,17 +304,23 @@ impl Task {
                 return Some(over(&error));
             }
         };
-        let mut came = batch.read(&sent.outcomes);
+        let mut came = batch.read(&sent.outcomes, sent.refused.is_some());
         for request in together {
             let done = request.message.step.as_ref().and_then(|step| came.take(step));
-            match &sent.refused {
-                Some((told, doubt)) if *doubt != Doubt::Nothing => {
-                    let verdict = triage(request.operation, &link.endpoint, told, *doubt);
-                    request.answer(Err(verdict));
+            match (done, &sent.refused) {
+                (Some(outcomes), _) => {
+                    self.known.done_at_once(&request.message);
+                    request.answer(Ok(outcomes));
                 }
-                None if sent.is_gone => request.answer(Err(gone())),
-                None if done.is_some() => request.answer(Ok(done.unwrap_or_default())),
-                _ => self.alone.push_back(request),
+                (None, Some((told, doubt))) => {
+                    let verdict = triage(request.operation, &link.endpoint, told, *doubt);
+                    match verdict {
+                        // The session's row may have been removed: see which it is.
+                        Verdict::Again(_) => self.later.now(request),
+                        verdict => request.answer(Err(verdict)),
+                    }
+                }
+                (None, None) => self.later.now(request),
             }
         }
         let useless = sent.refused.as_ref().is_some_and(|(told, _)| is_useless(told));

@@ -13,17 +13,21 @@
 //!
 //! **Locks are taken in one order**: the queues' rows in the order of their names, the session's,
 //! entries, data.
+//!
+//! **A number tells where its entry is**, in `distlock_alone` or in `distlock_entries`: see
+//! `places.rs`.
 
 use super::{
-    asked::Asked,
     durability,
+    join::Joining,
+    leave,
     literal::{bytes, text},
-    message::{BEAT, LEFT, Message, NOW, SERVER},
-    opening::{QUARANTINE, quarantined},
+    message::{BEAT, CLOCK, LEFT, Message, NOW},
+    places::{NAME, is_alone, row_of, table_of},
 };
 use crate::backend::{
     Joiner, Write,
-    row_key::{Parts, parts},
+    row_key::{Parts, dir_of, parts},
     sql::{key::Place, statements::Statements, step::Step},
 };
 
@@ -40,7 +44,7 @@ impl Statements for MysqlStatements {
     /// is still there holds what it held, whatever the clock shows.
     fn keep_alive(&self, _: &[i64]) -> Message {
         let renew = format!(
-            "UPDATE distlock_sessions SET expires = {NOW} + ttl, server = {SERVER}, beat = {BEAT} \
+            "UPDATE distlock_sessions SET expires = {NOW} + ttl, clock = {CLOCK}, beat = {BEAT} \
              WHERE id = {}",
             self.session
         );
@@ -51,48 +55,10 @@ impl Statements for MysqlStatements {
         Message::plain(vec![format!("DELETE FROM distlock_sessions WHERE id = {}", self.session)])
     }
 
-    /// Joins all of these queues or none. `if_free`: only if nobody is in any of them; then nothing
-    /// is written otherwise, but for a queue's row if somebody comes at the same moment.
-    ///
-    /// The queues' rows are locked in the order of their names. While nothing is granted, nobody
-    /// joins with `if_free`.
-    ///
-    /// Its last statements are one [`joined`] for each queue and, with `if_free`, whether somebody
-    /// is there and all of them are over by the clock; and whether nothing is granted, and nobody
-    /// is known to be there.
     fn join(&self, turn: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
-        let session = self.session;
         let steps = joiners.iter().map(|joiner| Step::join(*joiner, value, if_free));
-        let mut steps: Vec<_> = steps.collect();
-        steps.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
-        let asked = Asked::of(steps.iter());
-        let all = &asked.names;
-        let quarantined = quarantined();
-        let free = format!(
-            "NOT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({all})) \
-             AND NOT {quarantined}"
-        );
-        let only_if = if if_free { &free } else { "TRUE" };
-        let mut statements = asked.lock(turn, only_if);
-        // Asked again, it has joined already.
-        let once = format!(
-            "NOT EXISTS (SELECT 1 FROM distlock_entries AS o \
-             WHERE o.session = {session} AND o.ticket = a.ticket) AND {only_if}"
-        );
-        statements.push(asked.insert(session, turn, &once));
-        statements.extend(joiners.iter().map(|joiner| joined(session, joiner)));
-        if if_free {
-            // It ends at the first one who lives: queues may be long.
-            statements.push(format!(
-                "SELECT there AND NOT alive, {quarantined} AND NOT alive FROM (\
-                 SELECT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({all})) AS there, \
-                 EXISTS (SELECT 1 FROM distlock_entries AS e \
-                 JOIN distlock_sessions AS s ON s.id = e.session WHERE queue IN ({all}) \
-                 AND s.id <> {QUARANTINE} AND s.expires >= {NOW}) AS alive) AS seen"
-            ));
-        }
-        let step = steps.pop().filter(|_| steps.is_empty());
-        Message::transaction(statements).of_session().step(step)
+        let steps: Vec<_> = steps.collect();
+        Joining::new(self.session, turn, &steps, if_free).message(false)
     }
 
     /// Its last statement tells of the entry with this number and the two in front of it.
@@ -100,65 +66,45 @@ impl Statements for MysqlStatements {
         let (dir, number) = (text(own.dir), own.number);
         Message::plain(vec![format!(
             "SELECT {NAME} FROM distlock_entries WHERE queue = {dir} AND number <= {number} \
-             ORDER BY number DESC LIMIT 3"
+             UNION ALL SELECT {NAME} FROM distlock_alone WHERE queue = {dir} \
+             AND number <= {number} AND session IS NOT NULL ORDER BY number DESC LIMIT 3"
         )])
         .of_session()
     }
 
     fn present(&self, own: &Place<'_>, ahead: &Place<'_>) -> Message {
-        Message::plain(vec![format!(
-            "SELECT {NAME} FROM distlock_entries WHERE queue = {} AND number IN ({}, {})",
-            text(own.dir),
-            own.number,
-            ahead.number
-        )])
-        .of_session()
+        let one = |number| {
+            let (table, dir) = (table_of(number), text(own.dir));
+            format!(
+                "SELECT {NAME} FROM {table} WHERE queue = {dir} AND number = {number} \
+                 AND session IS NOT NULL"
+            )
+        };
+        let [own, ahead] = [own.number, ahead.number].map(one);
+        Message::plain(vec![format!("{own} UNION ALL {ahead}")]).of_session()
     }
 
     /// All entries of the session, and the queues that they are in.
     fn own_entries(&self) -> Message {
-        Message::plain(vec![every_own_entry(self.session)]).of_session()
+        Message::plain(vec![own_entries(self.session)]).of_session()
     }
 
-    /// Its last statements tell how many entries were deleted; and the queue's last number, and
-    /// whether the successor's is there: if so, it was there as the entry was deleted. A
-    /// transaction, as nothing was deleted then if its last statement is refused.
     fn leave(&self, of: Joiner<'_>, number: Option<u64>, successor: Option<u64>) -> Message {
-        let session = self.session;
-        let dir = text(of.queue.dir());
-        let known = number.map_or(String::new(), |number| format!(" AND number = {number}"));
-        let is_there = successor.map_or("FALSE".to_owned(), |number| {
-            format!(
-                "EXISTS (SELECT 1 FROM distlock_entries WHERE queue = {dir} AND number = {number} \
-                 AND session = {session})"
-            )
-        });
-        Message::transaction(vec![
-            format!(
-                "DELETE FROM distlock_entries WHERE session = {session} AND ticket = '{}' \
-                 AND queue = {dir} AND label = {}{known}",
-                of.ticket,
-                text(of.queue.label())
-            ),
-            format!("SELECT (SELECT number FROM distlock_queues WHERE queue = {dir}), {is_there}"),
-        ])
-        .of_session()
-        .step(Some(Step::leave(of, number, successor)))
+        leave::message(self.session, &Step::leave(of, number, successor))
     }
 
     /// Its last statements tell how many entries were written, and which version there is.
     fn rewrite(&self, entry: &Place<'_>, value: &[u8], version: u64) -> Message {
         let session = self.session;
-        let (dir, number) = (text(entry.dir), entry.number);
-        let own = format!("queue = {dir} AND number = {number} AND session = {session}");
+        let (table, own) = (table_of(entry.number), own(session, entry));
         Message::transaction(vec![
             enter(session),
             format!(
-                "UPDATE distlock_entries SET value = {}, version = version + 1 \
+                "UPDATE {table} SET value = {}, version = version + 1 \
                  WHERE {own} AND version = {version}",
                 bytes(value)
             ),
-            format!("SELECT version FROM distlock_entries WHERE {own}"),
+            format!("SELECT version FROM {table} WHERE {own}"),
         ])
         .entering()
     }
@@ -169,12 +115,11 @@ impl Statements for MysqlStatements {
         Message::transaction(vec![
             enter(session),
             format!(
-                "UPDATE distlock_entries SET label = {}, value = {} \
-                 WHERE queue = {} AND number = {} AND session = {session}",
+                "UPDATE {} SET label = {}, value = {} WHERE {}",
+                table_of(entry.number),
                 text(label),
                 bytes(value),
-                text(entry.dir),
-                entry.number
+                own(session, entry)
             ),
         ])
         .entering()
@@ -184,46 +129,71 @@ impl Statements for MysqlStatements {
     /// statement tells which of them are, by how many rows it finds. In a cluster only what is
     /// written on two servers at once is noticed, and undone on one, so the guards' entries are
     /// written to.
+    ///
+    /// A queue with a note is closed: see `join.rs`.
     fn commit(&self, guards: &[Place<'_>], writes: &[Write]) -> Message {
         let session = self.session;
-        let place = |place: &Place<'_>| {
-            format!("(queue = {} AND number = {})", text(place.dir), place.number)
-        };
-        let places = guards.iter().map(place).collect::<Vec<_>>().join(" OR ");
-        let (held, check) = match guards {
-            [] => {
-                let held = format!("FROM distlock_sessions WHERE id = {session}");
-                let check = format!("SELECT 1 {held}");
-                (held, check)
+        let (alone, entries): (Vec<_>, Vec<_>) =
+            guards.iter().partition(|place| is_alone(place.number));
+        let mut tables = vec![("distlock_alone", alone), ("distlock_entries", entries)];
+        tables.retain(|(_, places)| !places.is_empty());
+        let tables: Vec<_> = tables
+            .into_iter()
+            .map(|(table, places)| {
+                let places: Vec<_> = places.iter().map(|place| place_of(place)).collect();
+                (table, format!("session = {session} AND ({})", places.join(" OR ")))
+            })
+            .collect();
+        let session_is_there = format!("FROM distlock_sessions WHERE id = {session}");
+        let count =
+            |(table, own): &(&str, String)| format!("(SELECT COUNT(*) FROM {table} WHERE {own})");
+        let held = match tables.as_slice() {
+            [] => session_is_there,
+            tables => {
+                let counts: Vec<_> = tables.iter().map(count).collect();
+                let (counts, wanted) = (counts.join(" + "), guards.len());
+                format!("FROM (SELECT {counts} AS held) AS guards WHERE held = {wanted}")
             }
-            guards => (
-                format!(
-                    "FROM (SELECT COUNT(*) AS held FROM distlock_entries \
-                     WHERE session = {session} AND ({places})) AS guards WHERE held = {}",
-                    guards.len()
-                ),
-                format!(
-                    "UPDATE distlock_entries SET checks = checks + 1 \
-                     WHERE session = {session} AND ({places})"
-                ),
-            ),
         };
-        let mut statements = vec![enter(session), check];
+        let mark = |(table, own): &(&str, String)| {
+            format!("UPDATE {table} SET checks = checks + 1 WHERE {own}")
+        };
+        let mut statements = vec![enter(session)];
+        if tables.len() == 1 {
+            statements.extend(tables.iter().map(mark));
+        } else {
+            let find = |(table, own): &(&str, String)| {
+                format!("(SELECT 1 FROM {table} WHERE {own} FOR UPDATE)")
+            };
+            let find: Vec<_> = tables.iter().map(find).collect();
+            statements.push(match find.as_slice() {
+                [] => format!("SELECT 1 {held}"),
+                find => find.join(" UNION ALL "),
+            });
+            statements.extend(tables.iter().map(mark));
+        }
         for write in writes {
             let (Write::Put { key, .. } | Write::Delete { key }) = write;
             let (dir, name) = at(key);
-            statements.push(match write {
-                Write::Put { value, .. } => format!(
-                    "REPLACE INTO distlock_data (dir, name, value) SELECT {dir}, {name}, {} {held}",
-                    bytes(value)
-                ),
-                Write::Delete { .. } => format!(
+            match write {
+                Write::Put { value, .. } => statements.extend([
+                    format!(
+                        "UPDATE distlock_alone SET epoch = 0 WHERE {} AND epoch <> 0",
+                        row_of(dir_of(key))
+                    ),
+                    format!(
+                        "REPLACE INTO distlock_data (dir, name, value) \
+                         SELECT {dir}, {name}, {} {held}",
+                        bytes(value)
+                    ),
+                ]),
+                Write::Delete { .. } => statements.push(format!(
                     "DELETE FROM distlock_data WHERE dir = {dir} AND name = {name} \
                      AND EXISTS (SELECT 1 {held})"
-                ),
-            });
+                )),
+            }
             if let (Write::Delete { .. }, Some(parts)) = (write, parts(key)) {
-                statements.push(evict(&parts));
+                statements.extend(evict(&parts));
             }
         }
         Message::transaction(statements).entering()
@@ -239,43 +209,38 @@ impl Statements for MysqlStatements {
     /// The queues whose directories begin with the namespace and a slash.
     fn queues(&self, namespace: &str) -> Message {
         // `0` is the character after `/`.
-        let read = format!(
-            "SELECT DISTINCT queue FROM distlock_entries WHERE queue >= {} AND queue < {} \
-             ORDER BY queue",
+        let below = format!(
+            "queue >= {} AND queue < {}",
             text(&format!("{namespace}/")),
             text(&format!("{namespace}0"))
+        );
+        let read = format!(
+            "SELECT queue FROM distlock_entries WHERE {below} UNION SELECT queue \
+             FROM distlock_alone WHERE {below} AND session IS NOT NULL ORDER BY queue"
         );
         Message::plain(vec![read]).of_session().sweeping()
     }
 }
-
-/// The columns that make an entry's key: see `sql/key.rs`.
-pub(super) const NAME: &str = "number, LOWER(HEX(session)), ticket, label";
 
 /// No row: the session was put away. Nobody puts it away before the transaction's end.
 fn enter(session: i64) -> String {
     format!("SELECT id FROM distlock_sessions WHERE id = {session} LOCK IN SHARE MODE")
 }
 
-/// Where in the reply to a request to join one queue [`joined`] is.
-pub(super) const JOINED: usize = 3;
-
-/// The own entry and the two in front of it, nearest first, with whether there is anything else in
-/// the queue. No rows: it is not there.
-fn joined(session: i64, joiner: &Joiner<'_>) -> String {
-    let (dir, ticket) = (text(joiner.queue.dir()), joiner.ticket);
-    format!(
-        "SELECT {NAME}, EXISTS (SELECT 1 FROM distlock_data WHERE dir = {dir}) OR EXISTS (\
-         SELECT 1 FROM distlock_entries AS o WHERE o.queue = {dir} \
-         AND NOT (o.session = {session} AND o.ticket = '{ticket}')) \
-         FROM distlock_entries WHERE queue = {dir} AND number <= (\
-         SELECT own.number FROM distlock_entries AS own WHERE own.session = {session} \
-         AND own.ticket = '{ticket}' AND own.queue = {dir}) ORDER BY number DESC LIMIT 3"
-    )
+/// An entry of the session's own.
+fn own(session: i64, entry: &Place<'_>) -> String {
+    format!("{} AND session = {session}", place_of(entry))
 }
 
-pub(super) fn every_own_entry(session: i64) -> String {
-    format!("SELECT {NAME}, queue FROM distlock_entries WHERE session = {session}")
+fn place_of(place: &Place<'_>) -> String {
+    format!("(queue = {} AND number = {})", text(place.dir), place.number)
+}
+
+pub(super) fn own_entries(session: i64) -> String {
+    format!(
+        "SELECT {NAME}, queue FROM distlock_entries WHERE session = {session} \
+         UNION ALL SELECT {NAME}, queue FROM distlock_alone WHERE session = {session}"
+    )
 }
 
 /// All that is in a queue, in its order, and the notes: one statement, so that it is of one moment.
@@ -285,24 +250,33 @@ pub(super) fn list(dir: &str, values: bool) -> String {
         false => "NULL, NULL, NULL",
         true => "HEX(value), version, since DIV 1000",
     };
+    let members = |table| {
+        format!(
+            "SELECT {NAME}, {LEFT}, {detail}, NULL, s.expires < {NOW} FROM {table} \
+             JOIN distlock_sessions AS s ON s.id = session WHERE queue = {name} UNION ALL "
+        )
+    };
     format!(
-        "SELECT {NAME}, {LEFT}, {detail}, NULL, s.expires < {NOW} \
-         FROM distlock_entries JOIN distlock_sessions AS s ON s.id = session WHERE queue = {name} \
-         UNION ALL \
+        "{}{}\
          SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, name, NULL FROM distlock_data \
-         WHERE dir = {name} ORDER BY 1, 9"
+         WHERE dir = {name} ORDER BY 1, 9",
+        members("distlock_alone"),
+        members("distlock_entries")
     )
 }
 
 /// Deletes the entry that has this key.
-fn evict(Parts { dir, session, ticket, label }: &Parts<'_>) -> String {
-    format!(
-        "DELETE FROM distlock_entries WHERE queue = {} AND session = {session} \
-         AND ticket = {} AND label = {}",
+fn evict(Parts { dir, session, ticket, label }: &Parts<'_>) -> [String; 2] {
+    let entry = format!(
+        "queue = {} AND session = {session} AND ticket = {} AND label = {}",
         text(dir),
         text(ticket),
         text(label)
-    )
+    );
+    [
+        format!("UPDATE distlock_alone SET session = NULL WHERE {entry}"),
+        format!("DELETE FROM distlock_entries WHERE {entry}"),
+    ]
 }
 
 pub(super) fn durability() -> Message {
@@ -315,27 +289,25 @@ fn at(key: &str) -> (String, String) {
     (text(dir), text(name))
 }
 
-/// A row, if the guard's entry and session are there, which stay until the end of the transaction
-/// that asks. The session comes first, as for those who put it away. One that is over by the
-/// server's clock does not do, though nobody else has the lock yet.
+/// A row, if the guard's entry is there, which stays until the end of the transaction that asks.
+/// One whose session is over by the server's clock does not do, though nobody else has the lock
+/// yet. It locks no session's row: that would keep renewals waiting.
 pub(super) fn held(session: i64, entry: &Place<'_>) -> String {
     format!(
-        "SELECT 1 FROM distlock_sessions AS s STRAIGHT_JOIN distlock_entries AS e \
-         ON e.session = s.id WHERE s.id = {session} AND e.queue = {} AND e.number = {} \
-         AND s.expires > {NOW} LOCK IN SHARE MODE",
-        text(entry.dir),
-        entry.number
+        "SELECT 1 FROM {} WHERE {} AND EXISTS (SELECT 1 FROM distlock_sessions \
+         WHERE id = {session} AND expires > {NOW}) LOCK IN SHARE MODE",
+        table_of(entry.number),
+        own(session, entry)
     )
 }
 
 /// Deletes a guard's entry in a transaction of the user's own, and changes a row if it was there:
-/// nobody else was granted the lock since, or is before that transaction ends. It locks no
-/// session's row: that would keep renewals waiting, and by MariaDB's default a renewal would let
-/// every older snapshot fail (1020).
+/// nobody else was granted the lock since, or is before that transaction ends. By MariaDB's default
+/// a renewal would let every older snapshot fail (1020), if this locked the session's row.
 pub(super) fn unlock(session: i64, entry: &Place<'_>) -> String {
-    format!(
-        "DELETE FROM distlock_entries WHERE queue = {} AND number = {} AND session = {session}",
-        text(entry.dir),
-        entry.number
-    )
+    let own = own(session, entry);
+    match is_alone(entry.number) {
+        true => format!("UPDATE distlock_alone SET session = NULL WHERE {own}"),
+        false => format!("DELETE FROM distlock_entries WHERE {own}"),
+    }
 }

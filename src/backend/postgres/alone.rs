@@ -13,7 +13,7 @@ use tokio_postgres::{
 };
 
 use crate::backend::sql::{
-    crowded::Crowded,
+    noted_queues::NotedQueues,
     outcome::{Outcome, Row},
     step::Step,
 };
@@ -84,7 +84,7 @@ impl Statements {
         session: i64,
         step: &Step,
         patience: Duration,
-        crowded: &Crowded,
+        crowded: &NotedQueues,
     ) -> Result<(Vec<Outcome>, bool), Error> {
         let replied = match step {
             Step::Join { dir, ticket, label, value, if_free } => {

@@ -18,7 +18,7 @@ use crate::{
         sql::{
             asking::{Request, Verdict},
             connection_handle::Order,
-            crowded::Crowded,
+            noted_queues::NotedQueues,
             outcome::{Outcome, Row},
             requested::{Done, Requested},
             step::{Kind, Step},
@@ -56,7 +56,7 @@ pub(super) struct Asker {
     pub(super) kept: Option<Statements>,
     pub(super) batches: Option<Batches>,
     pub(super) listening: Arc<Listening>,
-    pub(super) crowded: Arc<Crowded>,
+    pub(super) crowded: Arc<NotedQueues>,
 }
 
 /// What is asked for next.

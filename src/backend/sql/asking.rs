@@ -34,7 +34,7 @@ impl<M> Request<M> {
     }
 
     /// Its caller waits for it still.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(crate) fn is_awaited(&self) -> bool {
         !self.reply.is_closed()
     }

@@ -43,6 +43,9 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// Each of these joiners has joined its queue, or has not. `None`: that is not known.
     fn has_joined(&self, _joiners: &[Joiner<'_>], _joined: Option<&[Option<Joined>]>) {}
 
+    /// The user is given SQL, by which a transaction may lock the entry at any time.
+    fn gives_sql(&self, _entry: &Entry) {}
+
     /// The server has confirmed that the joiner's entry is not there. `existed`: it was.
     fn has_left(&self, _joiner: Joiner<'_>, _existed: bool) {}
 

@@ -4,12 +4,12 @@
 pub(crate) mod asking;
 pub(crate) mod beats;
 pub(crate) mod connection_handle;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-pub(crate) mod crowded;
 pub(crate) mod dialect;
 pub(crate) mod endpoints;
 mod extras;
 pub(crate) mod key;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod noted_queues;
 pub(crate) mod outcome;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod registered;

@@ -188,6 +188,10 @@ impl<D: Dialect> Specifics for SqlStore<D> {
         self.dialect.on_loss(listener);
     }
 
+    fn gives_sql(&self, entry: &Entry) {
+        self.dialect.gives_sql(entry);
+    }
+
     fn was_released(&self, queue: &Queue, ticket: Ticket, entry: &Entry) {
         self.dialect.tell(queue.dir(), entry.revision);
         self.dialect.has_left(Joiner { queue, ticket }, true);

@@ -2,6 +2,7 @@
 
 mod batches;
 mod clock;
+mod migration;
 mod secured;
 mod settings;
 mod tables;

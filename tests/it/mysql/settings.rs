@@ -45,7 +45,7 @@ async fn keepalives_are_committed_whatever_the_completion_type() {
     let client = connect(&url, Duration::from_secs(2)).await;
     let guard = client.mutex("a").lock().await.expect("granted");
     let mut other = dial(&url, None).await;
-    let expires = "SELECT expires FROM distlock_sessions JOIN distlock_entries ON id = session";
+    let expires = "SELECT expires FROM distlock_sessions JOIN distlock_alone ON id = session";
     let first = ask(&mut other, expires).await;
     assert_eq!(first.len(), 1);
     eventually(SOON, "others see a keepalive", async || {

@@ -26,10 +26,11 @@ pub(crate) struct Own {
 }
 
 static DIALECT: Dialect = Dialect {
-    version: 1,
+    version: 2,
     prefix: "distlock_",
     empty: &["sessions", "entries"],
-    age: "UPDATE distlock_queues SET used = used - 172800000000",
+    age: "UPDATE distlock_queues SET used = used - 172800000000; \
+          UPDATE distlock_alone SET since = since - 172800000000",
     values: "SELECT value FROM distlock_data",
     name: "'; DROP TABLE distlock_entries; --\\",
     change: Change {
@@ -48,8 +49,9 @@ static DIALECT: Dialect = Dialect {
                  AND expires > {NOW}"
             )
         },
-        entries: "SELECT CONCAT(queue, number, label) FROM distlock_entries \
-                  ORDER BY number",
+        entries: "SELECT CONCAT(queue, number, label) AS entry FROM distlock_entries \
+                  UNION ALL SELECT CONCAT(queue, number, label) FROM distlock_alone \
+                  WHERE session IS NOT NULL ORDER BY entry",
     },
 };
 
@@ -117,7 +119,7 @@ async fn tables_that_an_operator_has_made_will_do() {
     .await;
     let error = database.connect().await.expect_err("it may not use them");
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-    for table in ["sessions", "queues", "entries", "data", "schema"] {
+    for table in ["sessions", "alone", "queues", "entries", "data", "schema"] {
         let grant =
             format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {name}.distlock_{table} TO app@'%'");
         ask(&mut database.operator, &grant).await;
@@ -126,7 +128,7 @@ async fn tables_that_an_operator_has_made_will_do() {
     let client = database.client().await;
     take_turn(&client, "a").await;
     close([client]).await;
-    for table in ["sessions", "queues", "entries", "data", "schema"] {
+    for table in ["sessions", "alone", "queues", "entries", "data", "schema"] {
         let revoke = format!("REVOKE ALL ON {name}.distlock_{table} FROM app@'%'");
         ask(&mut database.operator, &revoke).await;
     }

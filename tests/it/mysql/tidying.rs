@@ -4,9 +4,9 @@ use crate::{
     common::{
         SOON, close,
         database::{Database, Tables},
-        eventually,
-        mysql::{NOW, ask},
-        take_turn,
+        eventually, locked,
+        mysql::{NOW, ask, dial},
+        release, take_turn,
     },
     mysql::tables::Own,
 };
@@ -36,23 +36,55 @@ async fn idle(database: &Own) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tidying_locks_what_it_removes_and_little_else() {
     let database = with_idle_queues().await;
-    database.ask("CREATE TABLE locked (locks BIGINT)").await;
+    let log = "CREATE TABLE locked (id BIGINT AUTO_INCREMENT PRIMARY KEY, locks BIGINT, \
+               number BIGINT)";
+    database.ask(log).await;
     let log = "CREATE TRIGGER logs BEFORE DELETE ON distlock_queues FOR EACH ROW \
-               INSERT INTO locked SELECT trx_rows_locked FROM information_schema.innodb_trx \
-               WHERE trx_mysql_thread_id = CONNECTION_ID()";
+               INSERT INTO locked (locks, number) SELECT trx_rows_locked, OLD.number \
+               FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = CONNECTION_ID()";
     database.ask(log).await;
     let client = database.client().await;
-    eventually(SOON, "some are removed", async || idle(&database).await == IDLE - 1000).await;
+    eventually(SOON, "all are removed", async || idle(&database).await == 0).await;
     let most = database.ask("SELECT MAX(locks) FROM locked").await;
     let most: usize = most[0].parse().expect("a number");
     println!("{most} locks for 1000 rows");
     // The row and its place in two indexes; what is deleted is marked in each.
     assert!(most < 8 * 1000, "{most} locks");
-    // Those that were idle for the longest time, whose numbers none has again.
-    let left = database.ask("SELECT CONCAT(MIN(number), ' ', MAX(number)) FROM distlock_queues");
-    assert_eq!(left.await, [format!("1001 {IDLE}")]);
-    assert_eq!(database.ask("SELECT floor FROM distlock_schema").await, ["1000"]);
+    // Those that were idle for the longest time go first, whose numbers none has again.
+    let late = "SELECT id FROM locked WHERE (id - 1) DIV 1000 <> (number - 1) DIV 1000";
+    assert!(database.ask(late).await.is_empty());
+    let floor = database.ask("SELECT floor FROM distlock_schema").await;
+    assert_eq!(floor, [IDLE.to_string()]);
     client.close().await.expect("closed");
+    database.end().await;
+}
+
+/// Of the rows of entries that were alone, those stay that somebody needs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_were_used_once_cost_no_row() {
+    let database = Own::new().await;
+    let holder = database.client().await;
+    let guard = locked(&holder, "held").await;
+    take_turn(&holder, "of late").await;
+    let sql = format!(
+        "INSERT INTO distlock_alone (queue, epoch, number, version, since) \
+         SELECT CONCAT('/old/', seq), 1, 2 * seq, 1, {NOW} - 61000000 FROM seq_1_to_3000; \
+         UPDATE distlock_alone SET since = {NOW} - 61000000 WHERE queue LIKE '%/held'"
+    );
+    database.ask(&sql).await;
+    let mut own = dial(database.url(), None).await;
+    ask(&mut own, "BEGIN").await;
+    ask(&mut own, "SELECT 1 FROM distlock_alone WHERE queue = '/old/7' FOR UPDATE").await;
+    let client = database.client().await;
+    let rows = "SELECT queue FROM distlock_alone ORDER BY queue";
+    let left = ["/distlock/held", "/distlock/of%20late", "/old/7"];
+    eventually(SOON, "the others are removed", async || database.ask(rows).await == left).await;
+    assert!(guard.is_valid());
+    let next = client.mutex("new").lock().await.expect("granted");
+    assert!(next.fencing_token().as_u64() > 6000, "{next:?}");
+    release([guard, next]).await;
+    ask(&mut own, "ROLLBACK").await;
+    close([holder, client]).await;
     database.end().await;
 }
 

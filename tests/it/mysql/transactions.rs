@@ -1,18 +1,87 @@
 //! What users do in transactions of their own.
 
-use distlock::optimistic::updated;
+use std::time::Duration;
+
+use distlock::{Client, LockGuard, optimistic::updated};
 use mysql_async::{Conn, Opts, OptsBuilder, prelude::Queryable};
 
 use crate::{
     common::{
+        SOON, Waiter, close, connected,
         database::{Database, Tables},
-        mysql::Mysql,
-        transaction_cases,
+        locked,
+        mysql::{Mysql, ask, dial},
+        queue_of, take_turn, throughout, transaction_cases, within,
     },
     mysql::tables::Own,
 };
 
 transaction_cases! { Mysql, Own }
+
+/// A transaction that has checked that the lock is held, and is open.
+async fn checked(database: &Own, guard: &LockGuard) -> Conn {
+    let mut own = dial(database.url(), None).await;
+    ask(&mut own, "BEGIN").await;
+    let check = guard.sql().expect("a check");
+    assert_eq!(ask(&mut own, check.text()).await, ["1"]);
+    own
+}
+
+/// It takes longer than a session lives that is not renewed. Whoever needs the lock that it keeps
+/// waits, and nobody else does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_check_keeps_no_other_call_waiting() {
+    const TTL: Duration = Duration::from_secs(4);
+    let database = Own::new().await;
+    let client = connected(Client::builder(database.url()).session_ttl(TTL)).await;
+    let impatient = Client::builder(database.url()).request_timeout(Duration::from_millis(500));
+    let other = connected(impatient).await;
+    let held = [locked(&client, "a").await, locked(&client, "b").await];
+    let mut own = checked(&database, &held[0]).await;
+    let waiter = Waiter::of(&other, "a");
+    let served = async || {
+        for (client, name) in [(&client, "c"), (&other, "d")] {
+            within(TTL / 2, "it is served", take_turn(client, name)).await;
+        }
+    };
+    throughout(TTL * 2, "the locks are held", async || {
+        served().await;
+        held.iter().all(LockGuard::is_valid) && waiter.waits()
+    })
+    .await;
+    let [first, second] = held;
+    let unlocking = tokio::spawn(first.unlock());
+    served().await;
+    assert!(!unlocking.is_finished() && waiter.waits(), "its transaction has not ended");
+    ask(&mut own, "COMMIT").await;
+    within(SOON, "it is released", unlocking).await.expect("no panic").expect("released");
+    waiter.granted().await.unlock().await.expect("released");
+    second.unlock().await.expect("released");
+    close([client, other]).await;
+    database.end().await;
+}
+
+/// Once somebody waits, others join the queue whatever the holder has checked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_check_keeps_later_waiters_from_nothing() {
+    let database = Own::new().await;
+    let [client, other] = [database.client().await, database.client().await];
+    let guard = locked(&client, "a").await;
+    let mut waiters = vec![Waiter::of(&other, "a")];
+    queue_of(&client, "a", 2).await;
+    let mut own = checked(&database, &guard).await;
+    for joined in 3..6 {
+        waiters.push(Waiter::of(&other, "a"));
+        queue_of(&client, "a", joined).await;
+    }
+    ask(&mut own, "COMMIT").await;
+    guard.unlock().await.expect("released");
+    for waiter in waiters {
+        waiter.granted().await.unlock().await.expect("released");
+    }
+    close([client, other]).await;
+    database.end().await;
+}
 
 /// What a driver makes of an update that finds its row is the same, as the version is raised.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,7 +14,10 @@ pub(super) static WORDS: Tables = Tables {
     sessions: "distlock_sessions",
     queues: "distlock_queues",
     entries: "distlock_entries",
-    members: "distlock_entries",
+    members: "(SELECT queue, number, session, ticket, label FROM distlock_alone \
+              WHERE session IS NOT NULL UNION ALL \
+              SELECT queue, number, session, ticket, label FROM distlock_entries) AS members",
+    alone: Some("distlock_alone"),
     data: "distlock_data",
     watches: None,
     key: "CONCAT(queue, '/', LOWER(HEX(session)), '-', ticket, \

@@ -16,6 +16,7 @@ pub(super) static WORDS: Tables = Tables {
     queues: "distlock.queues",
     entries: "distlock.entries",
     members: "distlock.members",
+    alone: None,
     data: "distlock.data",
     watches: Some("distlock.watches"),
     key: "queue || '/' || to_hex(session) || '-' || ticket || \

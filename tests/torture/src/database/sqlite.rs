@@ -19,6 +19,7 @@ pub(super) static WORDS: Tables = Tables {
     queues: "distlock_meta",
     entries: "distlock_entries",
     members: "distlock_entries",
+    alone: None,
     data: "distlock_data",
     watches: None,
     key: "queue || '/' || printf('%x', session) || '-' || ticket || \

@@ -107,7 +107,7 @@ async fn all(database: &dyn Database, one: usize, statements: &[&str]) -> Result
 fn some_rows(words: &Tables, namespace: &str) -> Vec<String> {
     let Some(locking) = words.locking else { return Vec::new() };
     let mut all = Vec::new();
-    for table in [words.queues, words.entries] {
+    for table in [words.queues, words.entries].into_iter().chain(words.alone) {
         all.push(format!("SELECT 1 FROM {table} WHERE {}{locking}", within(namespace)));
     }
     all.push(format!("SELECT 1 FROM {}{locking}", words.sessions));

@@ -67,8 +67,11 @@ pub(crate) struct Tables {
     pub(crate) sessions: &'static str,
     pub(crate) queues: &'static str,
     pub(crate) entries: &'static str,
-    /// All entries, where they may be read and deleted.
+    /// All entries, where they may be read, and deleted but for those in `alone`.
     pub(crate) members: &'static str,
+    /// Where one that is alone in its queue is, whose `session` is NULL once it is deleted; if that
+    /// is another table.
+    pub(crate) alone: Option<&'static str>,
     pub(crate) data: &'static str,
     /// Where those are who are to be told, if that is kept.
     pub(crate) watches: Option<&'static str>,
@@ -151,12 +154,23 @@ impl Words for Tables {
     }
 
     fn note(&self, key: &str, text: &str) -> String {
-        let (entries, value, entry) = (self.entries, self.bytes(text), self.entry(key));
-        format!("UPDATE {entries} SET value = {value}, version = version + 1 WHERE {entry}")
+        let (value, entry) = (self.bytes(text), self.entry(key));
+        let note = |table| {
+            format!("UPDATE {table} SET value = {value}, version = version + 1 WHERE {entry}")
+        };
+        let all: Vec<_> = self.alone.into_iter().chain([self.entries]).map(note).collect();
+        all.join("; ")
     }
 
     fn evict(&self, key: &str) -> String {
-        format!("DELETE FROM {} WHERE {}", self.members, self.entry(key))
+        let entry = self.entry(key);
+        match self.alone {
+            None => format!("DELETE FROM {} WHERE {entry}", self.members),
+            Some(alone) => format!(
+                "UPDATE {alone} SET session = NULL WHERE {entry}; DELETE FROM {} WHERE {entry}",
+                self.entries
+            ),
+        }
     }
 
     fn event(&self) -> Option<&'static [u8]> {

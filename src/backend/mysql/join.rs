@@ -1,0 +1,264 @@
+//! Joining queues, whoever else is in them.
+
+use super::{
+    literal::{bytes, text},
+    message::{Message, NOW},
+    opening::{QUARANTINE, QUARANTINED, quarantined},
+    places::{NAME, next, next_of_entries, row_of},
+};
+use crate::{
+    backend::{name::NOBODY, sql::step::Step},
+    runtime::random,
+};
+
+/// Who joins which queues: all of them or none.
+pub(super) struct Joining<'a> {
+    session: i64,
+    /// A number that nobody else has drawn: it shows which rows were locked by this request.
+    turn: i64,
+    steps: &'a [Step],
+    /// Only if nobody is in any of them.
+    if_free: bool,
+    /// The queues, as a list.
+    names: String,
+    /// The table `a` of queues and tickets, with the columns `name` and `ticket`.
+    places: String,
+    /// The same with the columns `label` and `value`.
+    entries: String,
+}
+
+impl<'a> Joining<'a> {
+    /// No two steps are about the same queue.
+    pub(super) fn new(session: i64, turn: i64, steps: &'a [Step], if_free: bool) -> Self {
+        let [mut names, mut places, mut entries] = [const { Vec::new() }; 3];
+        for step in steps {
+            let (name, ticket) = (text(step.dir()), text(step.ticket()));
+            let place = format!("SELECT {name} AS name, {ticket} AS ticket");
+            let (label, value) = (text(step.label()), bytes(step.value()));
+            entries.push(format!("{place}, {label} AS label, {value} AS value"));
+            names.push(name);
+            places.push(place);
+        }
+        // Two who ask for the same would wait for each other otherwise.
+        places.sort_unstable();
+        let table = |rows: Vec<String>| format!("({}) AS a", rows.join(" UNION ALL "));
+        Self {
+            session,
+            turn,
+            steps,
+            if_free,
+            names: names.join(", "),
+            places: table(places),
+            entries: table(entries),
+        }
+    }
+
+    pub(super) fn of_one(session: i64, step: &'a Step) -> Self {
+        let if_free = matches!(step, Step::Join { if_free: true, .. });
+        Self::new(session, random::id(), std::slice::from_ref(step), if_free)
+    }
+
+    /// Puts an entry into `distlock_alone` if nobody else is in its queue, and there are no notes
+    /// on it: then the row is open. Else the row is closed, and the entry is one of
+    /// `distlock_entries`.
+    ///
+    /// A row whose lock somebody keeps is left as it is, and then nothing is done: the row's holder
+    /// may be in a transaction of a user's that has checked that. What is decided of a row is
+    /// decided by what it is as it is locked; all else is as it was before, or nobody is there any
+    /// more.
+    ///
+    /// `crowded`: others were in the queue of late, and the row is closed in any case. That takes a
+    /// statement less.
+    pub(super) fn message(&self, crowded: bool) -> Message {
+        let names = &self.names;
+        // A closed row stays as it is as long as the queue is locked, unless its holder leaves.
+        let changes = format!("queue IN ({names}) AND (epoch <> 0 OR session IS NULL)");
+        let mut statements = vec![
+            self.lock(),
+            format!(
+                "SELECT locked = there, held = 0 AND {}, \
+                 NOT EXISTS (SELECT 1 FROM distlock_data WHERE dir IN ({names})) \
+                 INTO @distlock_ready, @distlock_free, @distlock_bare \
+                 FROM (SELECT COUNT(*) AS locked, COUNT(session) AS held FROM distlock_alone \
+                 WHERE {changes} FOR UPDATE SKIP LOCKED) AS mine, \
+                 (SELECT COUNT(*) AS there FROM distlock_alone WHERE {changes}) AS everyone",
+                self.nobody("AND epoch = 0")
+            ),
+        ];
+        let can_open = "@distlock_free AND @distlock_bare";
+        let can_open = if crowded { "FALSE" } else { can_open };
+        if !crowded {
+            statements.push(self.open(&format!("@distlock_ready AND {can_open}")));
+        }
+        let only_if = if self.if_free { "AND @distlock_free" } else { "" };
+        let rows: Vec<_> = self.steps.iter().map(|step| row_of(step.dir())).collect();
+        let only_if = format!("@distlock_ready AND NOT ({can_open}) {only_if}");
+        statements.push(format!(
+            "UPDATE distlock_alone SET epoch = 0 WHERE ({}) AND epoch <> 0 AND {only_if}",
+            rows.join(" OR ")
+        ));
+        statements.extend(self.crowd(&only_if));
+        self.finish(statements)
+    }
+
+    /// Puts the entries into `distlock_alone`.
+    fn open(&self, only_if: &str) -> String {
+        let Self { session, turn, entries, .. } = self;
+        let own = "number, session, ticket, label, value, since, turn, epoch";
+        let taken = own.split(", ").map(|column| format!("{column} = VALUES({column})"));
+        format!(
+            "INSERT INTO distlock_alone (queue, version, {own}) \
+             SELECT q.queue, 1, {}, {session}, a.ticket, a.label, a.value, {NOW}, {turn}, s.epoch \
+             FROM {entries} JOIN distlock_queues AS q ON q.queue = a.name AND q.turn = {turn} \
+             JOIN distlock_schema AS s ON s.id = 1 \
+             LEFT JOIN distlock_alone AS o ON o.queue = a.name WHERE {only_if} AND {} \
+             ON DUPLICATE KEY UPDATE version = 1, {}",
+            next("GREATEST(q.number, s.floor, COALESCE(o.number, 0))"),
+            self.is_there(),
+            taken.collect::<Vec<_>>().join(", "),
+        )
+    }
+
+    /// Joins those of the queues that have no row in `distlock_alone` and nobody in them, each by
+    /// itself.
+    pub(super) fn fresh(&self) -> [String; 2] {
+        let Self { turn, places, .. } = self;
+        let lock = format!(
+            "INSERT INTO distlock_queues (queue, number, turn, used) \
+             SELECT name, 0, {turn}, {NOW} FROM {places} \
+             WHERE NOT EXISTS (SELECT 1 FROM distlock_alone WHERE queue = a.name) \
+             ON DUPLICATE KEY UPDATE turn = {turn}, used = {NOW}"
+        );
+        let is_fresh = format!(
+            "o.queue IS NULL AND NOT {} \
+             AND NOT EXISTS (SELECT 1 FROM distlock_entries AS e WHERE e.queue = a.name) \
+             AND NOT EXISTS (SELECT 1 FROM distlock_data WHERE dir = a.name)",
+            quarantined()
+        );
+        [lock, self.open(&is_fresh)]
+    }
+
+    /// Whether nobody is in any of the queues, and something can be granted.
+    /// `alone`: which rows of `distlock_alone` are looked at.
+    fn nobody(&self, alone: &str) -> String {
+        let names = &self.names;
+        format!(
+            "NOT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({names})) \
+             AND NOT EXISTS (SELECT 1 FROM distlock_alone WHERE queue IN ({names}) \
+             AND session IS NOT NULL {alone}) AND NOT {}",
+            quarantined()
+        )
+    }
+
+    fn is_there(&self) -> String {
+        format!("EXISTS (SELECT 1 FROM distlock_sessions WHERE id = {})", self.session)
+    }
+
+    /// Locks the queues' rows, so that numbers are in the order of the commits. (Those of
+    /// `AUTO_INCREMENT` are not.)
+    fn lock(&self) -> String {
+        let Self { turn, places, .. } = self;
+        let only_if = if self.if_free { &self.nobody("") } else { "TRUE" };
+        format!(
+            "INSERT INTO distlock_queues (queue, number, turn, used) \
+             SELECT name, 0, {turn}, {NOW} FROM {places} WHERE {only_if} \
+             ON DUPLICATE KEY UPDATE turn = {turn}, used = {NOW}"
+        )
+    }
+
+    /// Takes the queues' next numbers, and writes the entries. While nothing is granted,
+    /// [`QUARANTINE`] joins just before each. What a number is is decided by a statement of its
+    /// own, which reads the floor while the row is locked: see `opening::tidy`.
+    fn crowd(&self, only_if: &str) -> [String; 2] {
+        let Self { session, turn, names, places, entries, .. } = self;
+        let number = next_of_entries(
+            "GREATEST(number, (SELECT floor FROM distlock_schema WHERE id = 1), \
+             COALESCE((SELECT o.number FROM distlock_alone AS o WHERE o.queue = q.queue), 0))",
+        );
+        let from = |table| {
+            format!(
+                "FROM {table} JOIN distlock_queues AS q ON q.queue = a.name AND q.turn = {turn}"
+            )
+        };
+        // Asked again, it has joined already.
+        let own = |table| {
+            format!(
+                "NOT EXISTS (SELECT 1 FROM {table} AS o WHERE o.queue = a.name \
+                 AND o.session = {session} AND o.ticket = a.ticket)"
+            )
+        };
+        let only_if_new = format!(
+            "WHERE {} AND {} AND {} AND {only_if}",
+            self.is_there(),
+            own("distlock_entries"),
+            own("distlock_alone")
+        );
+        [
+            format!(
+                "UPDATE distlock_queues AS q SET number = {number} + 2 * {} \
+                 WHERE queue IN ({names}) AND turn = {turn} AND {only_if}",
+                quarantined()
+            ),
+            format!(
+                "INSERT INTO distlock_entries \
+                 (queue, number, session, ticket, label, value, version, since) \
+                 SELECT q.queue, q.number, {session}, a.ticket, a.label, a.value, 1, {NOW} \
+                 {} {only_if_new} UNION ALL \
+                 SELECT q.queue, q.number - 2, s.id, a.ticket, '{NOBODY}', {}, 1, {NOW} \
+                 {} JOIN distlock_sessions AS s ON s.id = {QUARANTINE} {only_if_new}",
+                from(entries),
+                bytes(QUARANTINED),
+                from(places)
+            ),
+        ]
+    }
+
+    /// Its last statements are one [`joined`] for each queue and, with `if_free`, whether somebody
+    /// is there and all of them are over by the clock; whether nothing is granted, and nobody is
+    /// known to be there; and whether either is so, alive or not.
+    fn finish(&self, mut statements: Vec<String>) -> Message {
+        let (session, names) = (self.session, &self.names);
+        statements.extend(self.steps.iter().map(|step| joined(session, step)));
+        if self.if_free {
+            let in_them = |table| format!("SELECT session FROM {table} WHERE queue IN ({names})");
+            let (entries, alone) = (in_them("distlock_entries"), in_them("distlock_alone"));
+            // It ends at the first one who lives: queues may be long.
+            let lives = |of: &str| {
+                format!(
+                    "EXISTS (SELECT 1 FROM ({of}) AS e JOIN distlock_sessions AS s \
+                     ON s.id = e.session WHERE s.id <> {QUARANTINE} AND s.expires >= {NOW})"
+                )
+            };
+            let quarantined = quarantined();
+            statements.push(format!(
+                "SELECT there AND NOT alive, {quarantined} AND NOT alive, \
+                 there OR {quarantined} FROM (SELECT EXISTS ({entries}) OR \
+                 EXISTS ({alone} AND session IS NOT NULL) AS there, {} OR {} AS alive) AS seen",
+                lives(&alone),
+                lives(&entries)
+            ));
+        }
+        let step = self.steps.first().filter(|_| self.steps.len() == 1);
+        Message::transaction(statements).of_session().step(step.cloned())
+    }
+}
+
+/// The own entry and the two in front of it, nearest first, with whether there may be anything else
+/// in the queue. No rows: it is not there.
+fn joined(session: i64, step: &Step) -> String {
+    let (dir, ticket) = (text(step.dir()), text(step.ticket()));
+    let own = format!("session = {session} AND ticket = {ticket}");
+    format!(
+        "SELECT {NAME}, TRUE FROM distlock_entries WHERE queue = {dir} AND number <= (\
+         SELECT own.number FROM distlock_entries AS own WHERE {own} AND own.queue = {dir}) \
+         UNION ALL SELECT {NAME}, epoch = 0 FROM distlock_alone WHERE queue = {dir} \
+         AND session IS NOT NULL AND ({own} OR EXISTS (\
+         SELECT 1 FROM distlock_entries WHERE queue = {dir} AND {own})) \
+         ORDER BY number DESC LIMIT 3"
+    )
+}
+
+/// Where in the reply to a request to join one queue [`joined`] is, from its end.
+pub(super) fn joined_at(if_free: bool) -> usize {
+    1 + usize::from(if_free)
+}

@@ -1,0 +1,88 @@
+//! What has to be asked by itself: because others are in its queue, or again, as somebody has locked
+//! what it is about.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::runtime::{clock::Instant, jittered};
+
+/// After how long it is asked again at first, and at most.
+const SOONEST: Duration = Duration::from_millis(1);
+const LATEST: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(super) struct Later<T> {
+    now: VecDeque<(T, Duration)>,
+    /// The last one that was taken out has waited for so long.
+    waited: Duration,
+    again: Vec<(Instant, T, Duration)>,
+}
+
+impl<T> Default for Later<T> {
+    fn default() -> Self {
+        Self { now: VecDeque::new(), waited: Duration::ZERO, again: Vec::new() }
+    }
+}
+
+impl<T> Later<T> {
+    pub(super) fn now(&mut self, request: T) {
+        self.now.push_back((request, Duration::ZERO));
+    }
+
+    /// The one that was taken out last, once more.
+    pub(super) fn again(&mut self, request: T) {
+        let pause = (self.waited * 2).clamp(SOONEST, LATEST);
+        self.again.push((Instant::now() + jittered(pause), request, pause));
+    }
+
+    /// When the next one is due that has to be asked again.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.again.iter().map(|(due, ..)| *due).min()
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        !self.now.is_empty() || self.due().is_some_and(|due| due <= Instant::now())
+    }
+
+    pub(super) fn next(&mut self) -> Option<T> {
+        let (request, waited) = self.now.pop_front().or_else(|| {
+            let now = Instant::now();
+            let at = self.again.iter().position(|(due, ..)| *due <= now)?;
+            let (_, request, waited) = self.again.remove(at);
+            Some((request, waited))
+        })?;
+        self.waited = waited;
+        Some(request)
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
+        let now = self.now.drain(..).map(|(request, _)| request);
+        now.chain(self.again.drain(..).map(|(_, request, _)| request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_asked_again_waits_for_longer_each_time() {
+        let mut later = Later::default();
+        later.now("a");
+        let mut request = later.next().unwrap();
+        let (mut waits, began) = (Vec::new(), tokio::time::Instant::now());
+        for _ in 0..10 {
+            later.again(request);
+            assert_eq!(later.next(), None);
+            tokio::time::sleep_until(later.due().unwrap()).await;
+            assert!(later.is_due());
+            request = later.next().unwrap();
+            waits.push(began.elapsed());
+        }
+        assert!(waits[3] < Duration::from_millis(40), "{waits:?}");
+        assert!(waits[9] > Duration::from_millis(150), "{waits:?}");
+        later.now("b");
+        later.again(request);
+        assert_eq!(later.next(), Some("b"));
+        assert_eq!(later.drain().collect::<Vec<_>>(), ["a"]);
+    }
+}
