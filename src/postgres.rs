@@ -4,6 +4,9 @@
 #[cfg(feature = "tokio-postgres-0_7")]
 use tokio_postgres::{Error, Transaction, types::ToSql};
 
+pub use crate::backend::postgres::pool::{
+    Pool, PoolConnection, PoolError, PoolFuture, StatementResult,
+};
 use crate::backend::postgres::schema::DDL;
 #[cfg(feature = "tokio-postgres-0_7")]
 use crate::primitives::{

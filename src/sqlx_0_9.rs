@@ -1,10 +1,16 @@
 //! [`LockGuard::sql`] and [`LockGuard::unlock_sql`] in transactions of [sqlx] 0.9, on PostgreSQL,
 //! MySQL and SQLite. Feature `sqlx-0_9`, which needs Rust 1.94.
 //!
-//! This crate builds none of sqlx's drivers: those that you choose are used. With sqlx's `sqlite`
-//! beside the feature `sqlite`, cargo chooses a version of `rusqlite` that uses the same SQLite.
+//! With the feature `postgres`, a client can use a pool of sqlx: see `Builder::postgres_pool`.
+//!
+//! This crate builds one of sqlx's drivers, that of PostgreSQL, and only with the feature
+//! `postgres`. The others that you choose are used. With sqlx's `sqlite` and the feature `sqlite`,
+//! cargo chooses a version of `rusqlite` that uses the same SQLite.
 //!
 //! [sqlx]: https://docs.rs/sqlx
+
+#[cfg(feature = "postgres")]
+mod pool;
 
 use sqlx_0_9::{
     AssertSqlSafe, Database, Encode, Error, Executor, IntoArguments, Transaction, Type,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "postgres")]
+use crate::backend::postgres::pool::UserPool;
 use crate::backend::{
     acl::Acl, bridge::Bridge, credentials::Credentials, source::Source, tls::Material,
 };
@@ -38,6 +40,9 @@ pub(crate) struct Remote {
     pub(crate) longest_ttl: Duration,
     /// A pooler lends the server's connections for one transaction each, on PostgreSQL.
     pub(crate) pooled: bool,
+    /// What is not a session's renewal goes by these connections of the user's.
+    #[cfg(feature = "postgres")]
+    pub(crate) pool: Option<UserPool>,
     /// The endpoints are sentinels, which are asked for the primary of this name, on Redis.
     pub(crate) service: Option<String>,
 }

@@ -1,6 +1,8 @@
 //! The options of a client, checked before anything is sent.
 
 mod backend;
+#[cfg(feature = "postgres")]
+mod postgres_pool;
 mod security;
 
 use std::time::Duration;
@@ -55,6 +57,8 @@ pub struct Builder {
     tls: Option<Origin<Tls>>,
     runtime: Option<tokio::runtime::Handle>,
     metric_label: Option<Label>,
+    #[cfg(feature = "postgres")]
+    pool: Option<crate::backend::postgres::pool::UserPool>,
 }
 
 impl Builder {
@@ -67,6 +71,8 @@ impl Builder {
             tls: None,
             runtime: None,
             metric_label: None,
+            #[cfg(feature = "postgres")]
+            pool: None,
         }
     }
 
@@ -266,6 +272,10 @@ impl Builder {
             );
             return invalid("session_ttl", &reason);
         }
+        #[cfg(feature = "postgres")]
+        if self.pool.is_some() && url.scheme != Scheme::Postgres {
+            return invalid("postgres_pool", "needs a URL of PostgreSQL: postgres://host/database");
+        }
         let credentials = self.credentials.or(url.credentials);
         let credentials = credentials.map(security::open_credentials).transpose()?;
         let tls = self.tls.or(url.tls.map(Origin::Fixed)).map(security::open_tls).transpose()?;
@@ -314,6 +324,8 @@ impl Builder {
             replicas: url.options.replicas,
             longest_ttl,
             pooled: url.options.pooled,
+            #[cfg(feature = "postgres")]
+            pool: self.pool,
             service: url.service,
         };
         let backend = backend::of(url.scheme, remote)?;

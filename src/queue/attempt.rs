@@ -111,7 +111,9 @@ impl Attempt {
         let value = other.as_deref().or(signature.as_deref()).unwrap_or_default();
         let queue = self.queue.clone();
         let late = || give_up.is_some_and(|at| Instant::now() >= at) || interest.is_closed();
-        let again = |error: &StoreError, _| error.is_transient() && !late();
+        // Its caller may keep the pool's last connection in a transaction, which would never end.
+        let exhausted = |error: &StoreError| matches!(error, StoreError::Exhausted(_));
+        let again = |error: &StoreError, _| error.is_transient() && !exhausted(error) && !late();
         self.stage = Stage::Sent;
         let request = || async {
             // Never closed.

@@ -98,6 +98,12 @@ pub(crate) fn spawn_beside(task: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(task));
 }
 
+/// Spawns a task on the executor of the current one, and returns the handle to abort it.
+#[cfg(feature = "postgres")]
+pub(crate) fn spawn_abortable(task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+    tokio::spawn(task).abort_handle()
+}
+
 /// A thread of its own, for what blocks.
 #[cfg(feature = "sqlite")]
 pub(crate) fn spawn_thread(

@@ -31,7 +31,9 @@ async fn timed<T>(
     let answer = request.await;
     asked.answered(match &answer {
         Ok(_) => "ok",
-        Err(StoreError::Unavailable(_) | StoreError::NotYet(_)) => "unavailable",
+        Err(StoreError::Unavailable(_) | StoreError::Exhausted(_) | StoreError::NotYet(_)) => {
+            "unavailable"
+        }
         Err(StoreError::Unknown(_)) => "unknown",
         Err(StoreError::SessionGone(_)) => "session_gone",
         Err(StoreError::Denied(_)) => "denied",

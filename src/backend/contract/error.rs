@@ -20,6 +20,10 @@ pub(crate) const SEEMS_DEAD: &str = "its holder seems dead, by a clock that this
 pub(crate) enum StoreError {
     /// Not applied, for certain. Another attempt may work.
     Unavailable(BoxError),
+    /// Not applied, as the user's pool lent no connection. The caller may hold the last one itself,
+    /// so that a call that waits for others must not wait for this, too.
+    #[allow(dead_code)] // Only PostgreSQL says so.
+    Exhausted(BoxError),
     /// Not applied, and nothing will change for some time.
     #[allow(dead_code)] // Only MySQL, PostgreSQL and Redis say so.
     NotYet(BoxError),
@@ -36,7 +40,7 @@ pub(crate) enum StoreError {
 impl StoreError {
     pub(crate) fn into_public(self, backend: &'static str) -> Error {
         match self {
-            Self::Unavailable(source) | Self::Unknown(source) => {
+            Self::Unavailable(source) | Self::Exhausted(source) | Self::Unknown(source) => {
                 Error::Unavailable { backend, source: source.into() }
             }
             Self::NotYet(source) => Error::NotYet { backend, source: source.into() },
@@ -53,6 +57,7 @@ impl StoreError {
         let source = || Box::new(Shared(Arc::clone(error)));
         match &**error {
             Self::Unavailable(_) => Self::Unavailable(source()),
+            Self::Exhausted(_) => Self::Exhausted(source()),
             Self::NotYet(_) => Self::NotYet(source()),
             Self::Unknown(_) => Self::Unknown(source()),
             Self::SessionGone(reason) => Self::SessionGone(*reason),
@@ -72,6 +77,7 @@ impl StoreError {
     fn source(&self) -> Option<&BoxError> {
         match self {
             Self::Unavailable(source)
+            | Self::Exhausted(source)
             | Self::NotYet(source)
             | Self::Unknown(source)
             | Self::Denied(source)
@@ -86,6 +92,7 @@ impl StoreError {
     pub(crate) fn in_doubt(self) -> Self {
         match self {
             Self::Unavailable(source)
+            | Self::Exhausted(source)
             | Self::NotYet(source)
             | Self::Unknown(source)
             | Self::Denied(source)
@@ -96,7 +103,7 @@ impl StoreError {
 
     /// Whether another attempt of the same call makes sense.
     pub(crate) fn is_transient(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Unknown(_))
+        matches!(self, Self::Unavailable(_) | Self::Exhausted(_) | Self::Unknown(_))
     }
 }
 

@@ -4,9 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     alone::Statements,
-    batch::{Batch, Batches, Came},
+    batch::Batches,
     connection::{Connector, outcomes},
-    error::{is_locked, is_useless, triage},
+    error::{Failure, is_elsewhere, is_locked, is_useless, triage},
+    lent::{self, Lent},
     listening::{self, Listening},
     message::{Evidence, Message},
     pooled::{self, Pooled},
@@ -53,6 +54,7 @@ pub(super) struct Asker {
     pub(super) session: i64,
     pub(super) connector: Arc<Connector>,
     pub(super) pooled: Option<Pooled>,
+    pub(super) by_pool: Option<Pooled>,
     pub(super) kept: Option<Statements>,
     pub(super) batches: Option<Batches>,
     pub(super) listening: Arc<Listening>,
@@ -102,10 +104,7 @@ impl Asker {
     /// Sent as this is first polled.
     pub(super) async fn ask(self, what: What) -> Ended {
         match what {
-            What::One(Requested::Order(Order::Ask(request))) => match request.begin() {
-                true => self.begun(request, None).await,
-                false => Done::Answered.into(),
-            },
+            What::One(Requested::Order(Order::Ask(request))) => self.one(request).await,
             What::One(Requested::Order(Order::Do(message))) => self.have_done(&message).await,
             What::One(Requested::Ping) => self.have_done(&PING.to_owned().into()).await,
             What::One(Requested::Expiries(sessions)) => self.expiries(sessions).await.into(),
@@ -113,10 +112,10 @@ impl Asker {
                 let calls = Some((kind, requests.len()));
                 Ended { calls, ..self.calls(requests).await }
             }
-            What::Alone(request) => self.begun(request, None).await,
+            What::Alone(request) => self.once_more(request, None).await,
             What::Checked(request, retry) => {
                 sleep(retry.pause).await;
-                self.begun(request, Some(retry)).await
+                self.once_more(request, Some(retry)).await
             }
             What::Unlisten => {
                 self.listening.end();
@@ -126,14 +125,66 @@ impl Asker {
         }
     }
 
+    /// Acquires the connection for a request. `None`: the request goes by the session's own.
+    pub(super) async fn lend(&self, by_pool: bool) -> Result<Option<Lent>> {
+        let remote = &self.connector.remote;
+        match (&remote.pool, &self.by_pool) {
+            (Some(pool), Some(words)) if by_pool => {
+                match Lent::of(pool, words, remote.request_timeout).await {
+                    // The cause may be the server instead of the pool.
+                    Err(StoreError::Exhausted(source)) if !self.is_served().await => {
+                        Err(StoreError::Unavailable(source))
+                    }
+                    lent => lent.map(Some),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the server replies on the session's own connection.
+    async fn is_served(&self) -> bool {
+        let patience = self.connector.remote.request_timeout / 4;
+        matches!(timeout(patience, self.client.simple_query(PING)).await, Ok(Ok(_)))
+    }
+
+    /// One request, which begins once it has a connection.
+    async fn one(&self, request: Request<Message>) -> Ended {
+        match self.lend(request.message.goes_by_pool()).await {
+            Ok(lent) if request.begin() => self.begun(request, lent, None).await,
+            Ok(_) => Done::Answered.into(),
+            Err(error) => {
+                request.refuse(&Arc::new(error));
+                Done::Answered.into()
+            }
+        }
+    }
+
+    /// A request that has begun before, without effect.
+    async fn once_more(&self, request: Request<Message>, retry: Option<Retry>) -> Ended {
+        match self.lend(request.message.goes_by_pool()).await {
+            Ok(lent) => self.begun(request, lent, retry).await,
+            Err(error) => {
+                request.answer(Err(Verdict::Failed(error)));
+                Done::Answered.into()
+            }
+        }
+    }
+
     /// One request by itself.
-    async fn begun(&self, request: Request<Message>, retry: Option<Retry>) -> Ended {
+    pub(super) async fn begun(
+        &self,
+        request: Request<Message>,
+        lent: Option<Lent>,
+        retry: Option<Retry>,
+    ) -> Ended {
         // Its caller may have asked for something else since.
         if !request.is_awaited() {
             return Done::Answered.into();
         }
         let patience = if retry.is_none() { FIRST_PATIENCE } else { FIRST_PAUSE };
-        let answer = match self.send(&request.message, patience).await {
+        let own = lent.is_none();
+        let answer = match self.send(&request.message, patience, lent).await {
             Ok(Ok(Some(outcomes))) => Ok(outcomes),
             Ok(Ok(None)) => {
                 return self.checked(request, retry).map_or(Done::Answered.into(), |rest| Ended {
@@ -144,10 +195,11 @@ impl Asker {
             Ok(Err(error)) => Err(error),
             Err(error) => {
                 request.answer(Err(Verdict::Failed(error)));
-                return Done::Useless.into();
+                return if own { Done::Useless.into() } else { Done::Answered.into() };
             }
         };
         let useless = matches!(&answer, Err(error) if is_useless(error));
+        let elsewhere = matches!(&answer, Err(error) if is_elsewhere(error));
         let operation = request.operation;
         let done = match &answer {
             _ if useless => Done::Useless,
@@ -155,11 +207,13 @@ impl Asker {
             _ => Done::Answered,
         };
         request.answer(answer.map_err(|error| triage(operation, &self.endpoint, &error)));
-        done.into()
+        // The session's own connection may lead to the former server: the ping fails then.
+        let rest = elsewhere.then_some(What::One(Requested::Ping)).into_iter().collect();
+        Ended { rest, ..done.into() }
     }
 
     /// The next attempt to leave a queue that a user's transaction keeps.
-    fn checked(&self, request: Request<Message>, retry: Option<Retry>) -> Option<What> {
+    pub(super) fn checked(&self, request: Request<Message>, retry: Option<Retry>) -> Option<What> {
         let now = Instant::now();
         let until = now + self.connector.remote.request_timeout / 2;
         let first = Retry { pause: FIRST_PAUSE, until };
@@ -173,48 +227,8 @@ impl Asker {
         None
     }
 
-    /// Calls that were waiting together. What a batch has not done is asked for by each call by
-    /// itself, and that reply alone counts. So it is with all of them if the batch has failed, for
-    /// whatever reason: what is joined or left twice is joined or left once.
-    async fn calls(&self, mut requests: Vec<Request<Message>>) -> Ended {
-        requests.retain(Request::begin);
-        if requests.len() < 2 {
-            return match requests.pop() {
-                Some(request) => self.begun(request, None).await,
-                None => Done::Answered.into(),
-            };
-        }
-        let calls: Vec<_> = requests.iter().filter_map(|request| request.message.step()).collect();
-        let batch = Batch::of(&calls);
-        let came = match self.send_batch(&batch).await {
-            Ok(Ok(came)) => came,
-            Ok(Err(_)) => batch.not_done(),
-            Err(error) => {
-                let error = Arc::new(error);
-                for request in requests {
-                    request.answer(Err(Verdict::Failed(StoreError::again(&error))));
-                }
-                return Done::Useless.into();
-            }
-        };
-        let mut rest = Vec::new();
-        for (request, came) in requests.into_iter().zip(came) {
-            match came {
-                Came::Done(rows) => {
-                    let mut outcomes = request.message.outcomes(vec![Outcome::new(rows, 0)]);
-                    // Of the clock.
-                    outcomes.drain(..1.min(outcomes.len()));
-                    request.answer(Ok(outcomes));
-                }
-                Came::Checked => rest.extend(self.checked(request, None)),
-                Came::Not => rest.push(What::Alone(request)),
-            }
-        }
-        Ended { rest, ..Done::Answered.into() }
-    }
-
     async fn expiries(&self, sessions: Vec<i64>) -> Done {
-        match self.send(&statements::expiries(&sessions), FIRST_PATIENCE).await {
+        match self.send(&statements::expiries(&sessions), FIRST_PATIENCE, None).await {
             Ok(Ok(Some(outcomes))) => Done::expiries(&outcomes, session_of),
             // Undone for others' sake, perhaps: they are looked for again soon.
             Ok(_) => Done::Expiries(sessions.into_iter().map(|id| (id, Duration::ZERO)).collect()),
@@ -223,7 +237,7 @@ impl Asker {
     }
 
     async fn poll(&self, asked: Vec<watched::What>) -> Ended {
-        match self.send(&pooled::watches(self.session), FIRST_PATIENCE).await {
+        match self.send(&pooled::watches(self.session), FIRST_PATIENCE, None).await {
             Ok(Ok(Some(outcomes))) => {
                 let polled = Some(pooled::gone(asked, outcomes.last()));
                 Ended { polled, ..Done::Answered.into() }
@@ -236,7 +250,7 @@ impl Asker {
 
     /// Whatever the answer is.
     async fn have_done(&self, message: &Message) -> Ended {
-        match self.send(message, FIRST_PATIENCE).await {
+        match self.send(message, FIRST_PATIENCE, None).await {
             Ok(Err(error)) if is_useless(&error) => Done::Useless.into(),
             Ok(_) => Done::Answered.into(),
             Err(_) => Done::Useless.into(),
@@ -249,31 +263,33 @@ impl Asker {
         &self,
         message: &Message,
         patience: Duration,
-    ) -> Result<Result<Option<Vec<Outcome>>, tokio_postgres::Error>> {
+        lent: Option<Lent>,
+    ) -> Result<Result<Option<Vec<Outcome>>, Failure>> {
         let (sent, clock) = (clock::now(), &self.connector.clock);
         let belief = clock.belief(sent).filter(|_| message.sweeps);
         let dead = || self.connector.host.knows_dead(&self.server);
         let evidence = belief.map(|belief| Evidence { belief, dead: dead() });
         let listens =
             if message.listens && self.pooled.is_none() { self.listening.begin() } else { None };
-        let prepared = message.step().zip(self.kept.as_ref());
+        let prepared = message.step().zip(self.kept.as_ref()).filter(|_| lent.is_none());
         let (text, before) = match prepared {
             Some(_) => (String::new(), 1),
             None => message.text(self.session, evidence.as_ref(), listens.is_some()),
         };
+        let time = self.time(lent.as_ref());
         let query = async {
-            match prepared {
+            let (outcomes, done) = match prepared {
                 Some((what, kept)) => {
-                    kept.run(&self.client, self.session, what, patience, &self.crowded).await
+                    kept.run(&self.client, self.session, what, patience, &self.crowded).await?
                 }
                 None => {
                     let for_locks = message.leaves_with().map(|_| patience);
-                    Ok((self.simple(&text, for_locks).await?, true))
+                    (self.simple(&text, for_locks, lent).await?, true)
                 }
-            }
-            .map(|(outcomes, done)| (message.outcomes(outcomes), done))
+            };
+            Ok((message.outcomes(outcomes), done))
         };
-        let mut outcomes = match self.replied(sent, query).await? {
+        let mut outcomes = match self.replied(sent, time, query).await? {
             Ok((outcomes, true)) => outcomes,
             Ok((_, false)) => return Ok(Ok(None)),
             Err(error) if message.leaves_with().is_some() && is_locked(&error) => {
@@ -296,15 +312,19 @@ impl Asker {
     }
 
     /// One message of the simple query protocol. `for_locks`: how long it waits for each.
-    async fn simple(
+    pub(super) async fn simple(
         &self,
         text: &str,
         for_locks: Option<Duration>,
-    ) -> Result<Vec<Outcome>, tokio_postgres::Error> {
+        lent: Option<Lent>,
+    ) -> Result<Vec<Outcome>, Failure> {
+        let shown = self.connector.log.so_far().shown_by(&self.server);
+        if let Some(lent) = lent {
+            return lent.run(text, shown, for_locks).await;
+        }
         let Some(pooled) = &self.pooled else {
             return Ok(outcomes(self.client.simple_query(text).await?));
         };
-        let shown = self.connector.log.so_far().shown_by(&self.server);
         let for_locks = for_locks.unwrap_or(pooled.for_locks());
         let (before, statements) = pooled.before(shown, for_locks);
         let mut outcomes = outcomes(self.client.simple_query(&(before + text)).await?);
@@ -312,36 +332,29 @@ impl Asker {
         Ok(outcomes)
     }
 
-    async fn send_batch(
-        &self,
-        batch: &Batch<'_>,
-    ) -> Result<Result<Vec<Came>, tokio_postgres::Error>> {
-        let query = async {
-            let (clock, came) = match &self.batches {
-                Some(batches) => batches.run(&self.client, self.session, batch).await?,
-                None => {
-                    let text = batch.text(self.session);
-                    let outcomes = self.simple(&text, None).await?;
-                    batch.read(self.session, outcomes.last().map_or(&[], Outcome::rows))
-                }
-            };
-            Ok((vec![clock], came))
-        };
-        let replied = self.replied(clock::now(), query).await?;
-        Ok(replied.map(|(_, came)| came))
+    /// How long a request may take from now on, and whether it goes by the own connection.
+    pub(super) fn time(&self, lent: Option<&Lent>) -> (Duration, bool) {
+        (lent.map_or(self.connector.remote.request_timeout, Lent::left), lent.is_none())
     }
 
     /// Reads the server's clock from the first outcome of each reply.
-    async fn replied<T>(
+    pub(super) async fn replied<T>(
         &self,
         sent: Duration,
-        query: impl Future<Output = Result<(Vec<Outcome>, T), tokio_postgres::Error>>,
-    ) -> Result<Result<(Vec<Outcome>, T), tokio_postgres::Error>> {
-        let answer = timeout(self.connector.remote.request_timeout, query).await.map_err(|_| {
+        (time, own): (Duration, bool),
+        query: impl Future<Output = Result<(Vec<Outcome>, T), Failure>>,
+    ) -> Result<Result<(Vec<Outcome>, T), Failure>> {
+        let answer = timeout(time, query).await.map_err(|_| {
             StoreError::Unknown(format!("{} did not answer in time", self.endpoint).into())
         })?;
         if let Ok((outcomes, _)) = &answer {
-            self.connector.check(self.name, outcomes)?;
+            match own {
+                true => self.connector.check(self.name, outcomes)?,
+                false => {
+                    lent::is_named(self.name, outcomes)?;
+                    self.connector.read_log(outcomes);
+                }
+            }
             self.connector.clock.read(outcomes, sent);
         }
         Ok(answer)

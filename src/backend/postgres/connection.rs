@@ -1,6 +1,14 @@
 //! One connection to the one server that can be written to.
 
-use std::{future::poll_fn, io, sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::future::try_join;
 use tokio_postgres::{
@@ -11,6 +19,7 @@ use super::{
     alone::Statements,
     batch::Batches,
     error::{is_read_only, refused},
+    lent,
     log::{Log, SoFar},
     message::{CONNECTION, FLUSHED},
     observed::Host,
@@ -52,6 +61,8 @@ pub(super) struct Connector {
     pub(super) host: Host,
     /// When a connection was last found to have been given to others in between.
     pooled: Mutex<Option<Instant>>,
+    /// The user's pool has led to the server of a session.
+    verified: AtomicBool,
 }
 
 /// A connection that a session has begun on.
@@ -73,6 +84,8 @@ pub(super) struct Link {
     pub(super) bare: bool,
     /// Set if a pooler lends the server's connections for one transaction each.
     pub(super) pooled: Option<Pooled>,
+    /// What goes before requests on connections of the user's pool, if there is one.
+    pub(super) by_pool: Option<Pooled>,
     /// What is prepared, once there are tables.
     pub(super) kept: Option<Statements>,
     /// The same for many calls at once, unless the tables are of a build without them.
@@ -82,8 +95,8 @@ pub(super) struct Link {
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
         let endpoints = Endpoints::new(remote.endpoints.clone());
-        let (clock, log, pooled) = <_>::default();
-        Self { remote, endpoints, clock, log, host: Host::this(), pooled }
+        let (clock, log, pooled, verified) = <_>::default();
+        Self { remote, endpoints, clock, log, host: Host::this(), pooled, verified }
     }
 
     pub(super) async fn connect(&self, patience: Duration) -> Result<Link> {
@@ -115,6 +128,22 @@ impl Connector {
         self.endpoints.connect(patience, connect).await
     }
 
+    /// Fails if the user's pool does not lead to the server that a session begins on, by a
+    /// connection of this name.
+    pub(super) async fn verify_pool(
+        &self,
+        words: Option<Pooled>,
+        name: i64,
+        patience: Duration,
+    ) -> Result<()> {
+        if let (Some(pool), Some(words)) = (&self.remote.pool, words) {
+            let before = self.verified.load(Ordering::Relaxed);
+            lent::verify(pool, &words, name, patience, before).await?;
+            self.verified.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// Fails if the first of these outcomes is not what a connection of this name tells: a pooler
     /// has given it to others. What was asked may have been done with others' settings, and what
     /// the server says unasked is not heard.
@@ -122,13 +151,19 @@ impl Connector {
         let row = outcomes.first().and_then(Outcome::first);
         let told = row.and_then(|row| row.number(CONNECTION));
         if outcomes.is_empty() || told == Some(name) {
-            if let Some(flushed) = row.and_then(|row| row.number(FLUSHED)) {
-                self.log.saw(flushed);
-            }
+            self.read_log(outcomes);
             return Ok(());
         }
         *self.pooled.lock() = Some(Instant::now());
         Err(StoreError::Unknown(POOLED.into()))
+    }
+
+    /// Takes note of how far the server's log is.
+    pub(super) fn read_log(&self, outcomes: &[Outcome]) {
+        let row = outcomes.first().and_then(Outcome::first);
+        if let Some(flushed) = row.and_then(|row| row.number(FLUSHED)) {
+            self.log.saw(flushed);
+        }
     }
 
     async fn connect_to(&self, endpoint: &str) -> Result<Link> {
@@ -164,6 +199,7 @@ impl Connector {
         }
         let (name, patience) = (random::id(), self.remote.request_timeout);
         let pooled = self.remote.pooled.then(|| Pooled::new(name, patience));
+        let by_pool = self.remote.pool.as_ref().map(|_| Pooled::lent(name, patience));
         let hello = match &pooled {
             Some(_) => opening::hello_pooled(),
             None => opening::hello(name, patience),
@@ -179,6 +215,7 @@ impl Connector {
             set_back: false,
             bare: false,
             pooled,
+            by_pool,
             kept: None,
             batches: None,
         };
@@ -218,9 +255,10 @@ impl Link {
         Ok(outcomes)
     }
 
-    /// Adopts the server that a pooler leads to. A request that reaches another server fails.
+    /// Adopts the server that a pooler leads to, or that the user's pool has to lead to. A request
+    /// that reaches another server fails.
     pub(super) async fn adopt(&mut self) -> Result<()> {
-        if self.pooled.is_none() {
+        if self.pooled.is_none() && self.by_pool.is_none() {
             return Ok(());
         }
         let reply = self.ask(&opening::run(random::id())).await;
@@ -232,15 +270,16 @@ impl Link {
         };
         (self.server, self.flushed) = (server.to_owned(), flushed);
         self.set_back = self.seen.is_set_back(server, flushed);
-        if let Some(pooled) = &mut self.pooled {
-            pooled.begins_on(run);
+        for words in [&mut self.pooled, &mut self.by_pool].into_iter().flatten() {
+            words.begins_on(run);
         }
         Ok(())
     }
 
-    /// Prepares the statements whose plans the connection keeps.
+    /// Prepares the statements whose plans the connection keeps. None of them is run on it if the
+    /// user's pool has connections for that.
     pub(super) async fn prepare(&mut self) -> Result<(), tokio_postgres::Error> {
-        if self.pooled.is_some() {
+        if self.pooled.is_some() || self.by_pool.is_some() {
             return Ok(());
         }
         let client = Arc::clone(&self.client);

@@ -17,11 +17,12 @@ use crate::{
             key::{self, Place},
             outcome::Outcome,
             registered::Registered,
+            step::Kind,
             told::{last, listing, nonsense},
             watches::ASKED_ON_THE_WAY,
         },
     },
-    runtime::clock::timeout,
+    runtime::{OnDrop, clock::timeout},
 };
 
 #[async_trait]
@@ -37,6 +38,7 @@ impl Dialect for Session {
     }
 
     async fn ask(&self, operation: &'static str, message: Message) -> Result<Vec<Outcome>> {
+        let _leaves = self.in_order(&message).await;
         if let Some(ticket) = message.leaves_with().and_then(Ticket::parse) {
             // Its end is known by then, or that it has none.
             let joined = self.statements.in_rows.settled(ticket);
@@ -108,6 +110,20 @@ impl Dialect for Session {
 }
 
 impl Session {
+    /// Lets a join come after this client's earlier releases from its queues, if these go by other
+    /// connections: for half the time of a request, as a user's transaction may delay them for
+    /// longer. The release of a message is under way until the value is dropped.
+    async fn in_order(&self, message: &Message) -> Option<OnDrop<impl Fn() + use<>>> {
+        let leaving = self.leaving.as_ref()?;
+        let queues: Vec<_> = match message.step() {
+            Some(step) if step.kind() == Kind::Leave => return Some(leaving.begin(step.dir())),
+            Some(step) => vec![step.dir()],
+            None => message.joins.iter().map(String::as_str).collect(),
+        };
+        drop(timeout(self.connection.patience() / 2, leaving.none_in(&queues)).await);
+        None
+    }
+
     fn registered(&self, dir: &str, number: u64) -> Registered {
         let (connection, session) = (self.connection.clone(), self.session());
         Registered::new(&self.watches, (dir, number), move |(dir, number)| {

@@ -4,6 +4,8 @@ use std::error::Error as _;
 
 use tokio_postgres::{Error, error::SqlState};
 
+use super::pool::PoolError;
+
 use crate::{
     backend::{StoreError, certificates, sql::asking::Verdict},
     lost::LostReason,
@@ -13,7 +15,53 @@ use crate::{
 const SESSION_ENDED: &str = "DL001";
 
 /// What `distlock.adopt` raises.
-const OTHER_SERVER: &str = "DL002";
+pub(super) const OTHER_SERVER: &str = "DL002";
+
+/// Why a request has failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// On the session's own connection.
+    Own(Error),
+    /// On a connection of the user's pool.
+    Pool(PoolError),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Own(error)
+    }
+}
+
+impl Failure {
+    pub(super) fn code(&self) -> Option<&str> {
+        match self {
+            Self::Own(error) => error.code().map(SqlState::code),
+            Self::Pool(error) => error.sqlstate(),
+        }
+    }
+
+    fn is(&self, state: &SqlState) -> bool {
+        self.code() == Some(state.code())
+    }
+
+    fn words(&self, endpoint: &str) -> String {
+        match self {
+            Self::Own(error) => words(endpoint, error),
+            Self::Pool(error) => format!("on a connection of the pool: {}", chain(error)),
+        }
+    }
+}
+
+/// The error of a pool with those behind it.
+fn chain(error: &PoolError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text += &format!(": {error}");
+        source = error.source();
+    }
+    text
+}
 
 /// The error in words, with the server that it came from, and without what it is about: a value may
 /// be in a detail.
@@ -32,11 +80,11 @@ pub(super) fn words(endpoint: &str, error: &Error) -> String {
 
 /// Sorts the error of a request that was sent, by what is known of it. The codes are those of
 /// <https://www.postgresql.org/docs/17/errcodes-appendix.html>.
-pub(super) fn triage(operation: &'static str, endpoint: &str, error: &Error) -> Verdict {
-    let told = words(endpoint, error);
+pub(super) fn triage(operation: &'static str, endpoint: &str, error: &Failure) -> Verdict {
+    let told = error.words(endpoint);
     // Not the server's word: the connection has ended, or makes no sense.
     let Some(code) = error.code() else { return Verdict::Failed(StoreError::Unknown(told.into())) };
-    if code.code() == SESSION_ENDED {
+    if code == SESSION_ENDED {
         return Verdict::Failed(StoreError::SessionGone(LostReason::SessionExpired));
     }
     if [
@@ -47,21 +95,22 @@ pub(super) fn triage(operation: &'static str, endpoint: &str, error: &Error) -> 
         // Of the session's row: it was put away in between, which the next attempt is told.
         SqlState::FOREIGN_KEY_VIOLATION,
     ]
-    .contains(code)
+    .iter()
+    .any(|state| error.is(state))
     {
         return Verdict::Again(told);
     }
-    Verdict::Failed(match &code.code()[..2] {
+    Verdict::Failed(match code.get(..2).unwrap_or_default() {
         // Who one is, and what one may.
         "28" => StoreError::Denied(told.into()),
-        _ if *code == SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Denied(told.into()),
+        _ if error.is(&SqlState::INSUFFICIENT_PRIVILEGE) => StoreError::Denied(told.into()),
         // Full: what frees room is let through.
-        _ if *code == SqlState::DISK_FULL => StoreError::Fatal { operation, source: told.into() },
+        _ if error.is(&SqlState::DISK_FULL) => StoreError::Fatal { operation, source: told.into() },
         // Too little of something, too late, or not to be written to any more: the transaction was
         // undone.
         "53" | "55" | "25" => StoreError::Unavailable(told.into()),
-        _ if code.code() == OTHER_SERVER => StoreError::Unavailable(told.into()),
-        _ if *code == SqlState::QUERY_CANCELED || *code == SqlState::CANNOT_CONNECT_NOW => {
+        _ if code == OTHER_SERVER => StoreError::Unavailable(told.into()),
+        _ if error.is(&SqlState::QUERY_CANCELED) || error.is(&SqlState::CANNOT_CONNECT_NOW) => {
             StoreError::Unavailable(told.into())
         }
         // The server goes down, or an operator ends the connection: perhaps while the commit, which
@@ -89,17 +138,39 @@ pub(super) fn refused(endpoint: &str, error: &Error) -> StoreError {
     }
 }
 
+/// The pool lent no connection, so that nothing was sent.
+pub(super) fn pool_refused(error: &PoolError) -> StoreError {
+    let words = format!("the pool lent no connection: {}", chain(error));
+    let denied = [SqlState::INVALID_CATALOG_NAME, SqlState::INSUFFICIENT_PRIVILEGE];
+    match error.sqlstate() {
+        Some(code) if code.starts_with("28") || denied.iter().any(|state| state.code() == code) => {
+            StoreError::Denied(words.into())
+        }
+        _ if error.is_exhausted() => StoreError::Exhausted(words.into()),
+        _ => StoreError::Unavailable(words.into()),
+    }
+}
+
 /// A server that answers questions alone.
 pub(super) fn is_read_only(error: &Error) -> bool {
     error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
 
-/// The connection leads to a server that the session cannot go on with.
-pub(super) fn is_useless(error: &Error) -> bool {
-    is_read_only(error) || error.code().is_some_and(|code| code.code() == OTHER_SERVER)
+/// The session's own connection leads to a server that it cannot go on with. What the pool's
+/// connections lead to says nothing of that one.
+pub(super) fn is_useless(failure: &Failure) -> bool {
+    match failure {
+        Failure::Own(error) => is_read_only(error) || failure.code() == Some(OTHER_SERVER),
+        Failure::Pool(_) => false,
+    }
+}
+
+/// The pool leads to another server than the session's own connection.
+pub(super) fn is_elsewhere(failure: &Failure) -> bool {
+    matches!(failure, Failure::Pool(_)) && failure.code() == Some(OTHER_SERVER)
 }
 
 /// A transaction has something locked, and was waited for long enough.
-pub(super) fn is_locked(error: &Error) -> bool {
-    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+pub(super) fn is_locked(failure: &Failure) -> bool {
+    failure.is(&SqlState::LOCK_NOT_AVAILABLE)
 }

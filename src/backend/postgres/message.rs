@@ -25,6 +25,10 @@ pub(super) struct Message {
     pub(super) tells_expiries: bool,
     /// From then on the server is to notify the session of what it watches.
     pub(super) listens: bool,
+    /// The queues that it joins together.
+    pub(super) joins: Vec<String>,
+    /// It never waits for the user's pool.
+    own: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -88,7 +92,14 @@ impl From<Step> for Message {
 
 impl Message {
     fn new(form: Form) -> Self {
-        Self { form, sweeps: false, tells_expiries: false, listens: false }
+        Self {
+            form,
+            sweeps: false,
+            tells_expiries: false,
+            listens: false,
+            joins: Vec::new(),
+            own: false,
+        }
     }
 
     pub(super) fn sweeping(sql: String) -> Self {
@@ -106,6 +117,21 @@ impl Message {
 
     pub(super) fn listening(self) -> Self {
         Self { listens: true, ..self }
+    }
+
+    pub(super) fn joining(self, queues: Vec<String>) -> Self {
+        Self { joins: queues, ..self }
+    }
+
+    /// It goes by the session's own connection in any case.
+    pub(super) fn by_own_connection(self) -> Self {
+        Self { own: true, ..self }
+    }
+
+    /// Whether it goes by the user's pool if there is one. A watch does not: the connection that is
+    /// notified has to make it.
+    pub(super) fn goes_by_pool(&self) -> bool {
+        !self.own && !self.listens
     }
 
     pub(super) fn step(&self) -> Option<&Step> {

@@ -7,12 +7,21 @@
 mod alone;
 mod asker;
 mod batch;
+#[cfg(feature = "bb8-postgres-0_9")]
+mod bb8;
+mod calls;
 mod connection;
+#[cfg(feature = "deadpool-postgres-0_14")]
+mod deadpool;
 mod dialect;
+#[cfg(any(feature = "bb8-postgres-0_9", feature = "deadpool-postgres-0_14"))]
+mod driver;
 mod durability;
 mod error;
 mod in_rows;
 mod lane;
+mod leaving;
+mod lent;
 mod listening;
 mod literal;
 mod log;
@@ -20,6 +29,7 @@ mod message;
 mod observed;
 mod opening;
 mod other;
+pub(crate) mod pool;
 mod pooled;
 pub(crate) mod schema;
 mod session;
@@ -74,6 +84,8 @@ impl Backend for Postgres {
         let version = within(patience, schema::prepare(&mut link)).await?.map_err(refused)?;
         schema::check(version.last())?;
         within(patience, link.adopt()).await??;
+        let verified = self.connector.verify_pool(link.by_pool.clone(), link.name, patience);
+        verified.await?;
         let begin = opening::open(session, ttl.as_millis(), &link.server, link.set_back);
         within(patience, link.prepare()).await?.map_err(refused)?;
         let sent = clock::now();

@@ -21,14 +21,33 @@ pub(super) struct Pooled {
     /// Which run of the server it is, once there are tables.
     run: Option<i64>,
     patience: Duration,
+    /// The connection is of the user's pool, and may be in a transaction.
+    lent: bool,
 }
 
 /// First of all, as no later statement can choose it.
 const ISOLATION: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n";
 
+/// Fails in a transaction that was open before this message, as it might never commit. A
+/// transaction that the message has begun has the message's own time. The text becomes the server's
+/// error, as it is no number.
+const IN_NO_TRANSACTION: &str = "CASE WHEN now() <> statement_timestamp() THEN \
+                                 ('the pool lent a connection that is in a transaction since ' \
+                                 || now())::integer END, ";
+
 impl Pooled {
     pub(super) fn new(name: i64, patience: Duration) -> Self {
-        Self { name, run: None, patience }
+        Self { name, run: None, patience, lent: false }
+    }
+
+    /// The words for connections of the user's pool.
+    pub(super) fn lent(name: i64, patience: Duration) -> Self {
+        Self { lent: true, ..Self::new(name, patience) }
+    }
+
+    /// The words for a request that has only this much time.
+    pub(super) fn within(&self, patience: Duration) -> Self {
+        Self { patience, ..self.clone() }
     }
 
     pub(super) fn begins_on(&mut self, run: i64) {
@@ -47,8 +66,9 @@ impl Pooled {
         match self.run {
             None => (ISOLATION.to_owned(), 1),
             Some(run) => {
+                let check = if self.lent { IN_NO_TRANSACTION } else { "" };
                 let adopt = format!(
-                    "{ISOLATION}SELECT distlock.adopt({}, {run}, {shown}, {}, {});\n",
+                    "{ISOLATION}SELECT {check}distlock.adopt({}, {run}, {shown}, {}, {});\n",
                     self.name,
                     milliseconds(self.patience),
                     milliseconds(for_locks),
@@ -145,6 +165,11 @@ mod tests {
         assert!(before.ends_with("SELECT distlock.adopt(7, 9, 5, 2000, 1000);\n"), "{before}");
         let (before, _) = pooled.before(5, Duration::ZERO);
         assert!(before.ends_with(", 1);\n"), "zero would be no limit: {before}");
+        let mut lent = Pooled::lent(7, second);
+        lent.begins_on(9);
+        let (before, statements) = lent.within(Duration::from_millis(40)).before(5, second);
+        assert!(before.contains("statement_timestamp()") && statements == 2, "{before}");
+        assert!(before.ends_with("distlock.adopt(7, 9, 5, 40, 1000);\n"), "{before}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::{
     asker::{Asker, Ended, What},
     connection::{Connector, Link},
     lane::Lane,
+    leaving::Leaving,
     listening::LINGERS,
     message::Message,
     pooled::Polling,
@@ -42,12 +43,15 @@ pub(super) struct Session {
     pub(super) statements: PostgresStatements,
     pub(super) watches: Arc<Watches>,
     pub(super) released: Arc<Released>,
+    /// Only with a pool of the user's.
+    pub(super) leaving: Option<Arc<Leaving>>,
 }
 
 impl Session {
     pub(super) fn start(connector: Arc<Connector>, link: Link, session: i64) -> Self {
         let (watches, released) = (Arc::<Watches>::default(), Arc::<Released>::default());
         let patience = connector.remote.request_timeout;
+        let leaving = connector.remote.pool.as_ref().map(|_| Arc::default());
         let (heard, let_go) = (Arc::clone(&watches), Arc::clone(&released));
         let task = Task { connector, session, watches: heard, released: let_go };
         Self {
@@ -55,6 +59,7 @@ impl Session {
             statements: PostgresStatements { session, in_rows: Arc::default() },
             watches,
             released,
+            leaving,
         }
     }
 }
@@ -108,6 +113,7 @@ impl Task {
             session: self.session,
             connector: Arc::clone(&self.connector),
             pooled: link.pooled.clone(),
+            by_pool: link.by_pool.clone(),
             kept: link.kept.clone(),
             batches: link.batches.clone(),
             listening: Arc::default(),

@@ -55,7 +55,7 @@ impl Statements for PostgresStatements {
             self.session
         );
         if others.is_empty() {
-            return renew.into();
+            return Message::from(renew).by_own_connection();
         }
         // By `s.id` the server's statistics tell it from a request that asks for nothing else.
         let ask = format!(
@@ -63,11 +63,12 @@ impl Statements for PostgresStatements {
              AND expires <= now() + ttl;\n",
             ids(others)
         );
-        Message::from(ask + &renew).telling_expiries()
+        Message::from(ask + &renew).telling_expiries().by_own_connection()
     }
 
     fn close(&self) -> Message {
-        format!("DELETE FROM distlock.sessions WHERE id = {}", self.session).into()
+        let close = format!("DELETE FROM distlock.sessions WHERE id = {}", self.session);
+        Message::from(close).by_own_connection()
     }
 
     /// Joins this queue, or all of these or none, in functions that `queue.sql` and `leave.sql`
@@ -91,6 +92,7 @@ impl Statements for PostgresStatements {
             ),
             joiners.len() + 1,
         )
+        .joining(joiners.iter().map(|joiner| joiner.queue.dir().to_owned()).collect())
     }
 
     fn standing(&self, own: &Place<'_>) -> Message {

@@ -116,6 +116,8 @@ impl Server {
             allow_plaintext: false,
             replicas: None,
             pooled: false,
+            #[cfg(feature = "postgres")]
+            pool: None,
             longest_ttl: Duration::from_secs(60),
             service: None,
         };

@@ -1,0 +1,24 @@
+//! Requests on connections of `tokio-postgres` that pools have made.
+
+use tokio_postgres::{Client, Error};
+
+use super::{
+    connection::outcomes,
+    pool::{PoolError, StatementResult},
+};
+
+pub(super) async fn run(
+    client: &Client,
+    statements: &str,
+) -> Result<Vec<StatementResult>, PoolError> {
+    let replies = client.simple_query(statements).await.map_err(failed)?;
+    Ok(outcomes(replies).into_iter().map(StatementResult::of).collect())
+}
+
+/// The server's message without its detail, where a value may be.
+pub(super) fn failed(error: Error) -> PoolError {
+    match error.as_db_error() {
+        Some(reported) => PoolError::new(reported.message()).with_sqlstate(reported.code().code()),
+        None => PoolError::new(error),
+    }
+}

@@ -1,0 +1,152 @@
+//! A connection of the user's pool that is lent for one request.
+//!
+//! Renewals and watches go by the session's own connection, which never waits for the pool. Any
+//! other request takes a connection of the pool for one transaction, in the words of `pooled.rs`.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::oneshot;
+
+use super::{
+    error::{Failure, OTHER_SERVER, pool_refused, triage},
+    message::{CLOCK, CONNECTION},
+    pool::{PoolConnection, PoolError, StatementResult, UserPool},
+    pooled::Pooled,
+};
+use crate::{
+    backend::{
+        Result, StoreError,
+        sql::{asking::Verdict, outcome::Outcome},
+    },
+    runtime::{
+        clock::{Instant, timeout},
+        executor::{AbortHandle, spawn_abortable},
+    },
+};
+
+pub(super) struct Lent {
+    connection: Box<dyn PoolConnection>,
+    /// When the request has to be done.
+    until: Instant,
+    words: Pooled,
+}
+
+/// Ends the acquiring of a connection that no request waits for, unless it is the only one.
+///
+/// To connect may take longer than a request waits, and a pool that is dropped on the way begins
+/// again. So one task goes on, and the pool has a connection for one of the next requests.
+struct Acquiring {
+    task: AbortHandle,
+    pool: UserPool,
+}
+
+impl Drop for Acquiring {
+    fn drop(&mut self) {
+        let mut lingers = self.pool.lingers.lock();
+        match &*lingers {
+            Some(other) if !other.is_finished() => self.task.abort(),
+            _ => *lingers = Some(self.task.clone()),
+        }
+    }
+}
+
+async fn acquire(pool: &UserPool) -> Result<Box<dyn PoolConnection>, PoolError> {
+    let (reply, acquired) = oneshot::channel();
+    let lends = Arc::clone(&pool.pool);
+    let task = spawn_abortable(async move {
+        // A connection that is not waited for any longer goes back to the pool.
+        drop(reply.send(lends.acquire().await));
+    });
+    let _acquiring = Acquiring { task, pool: pool.clone() };
+    acquired.await.unwrap_or_else(|_| Err(PoolError::new("the pool has panicked")))
+}
+
+impl Lent {
+    /// Waits for a connection for three quarters of the time that the request has, so that the
+    /// server has the rest. Nothing was sent if this fails.
+    pub(super) async fn of(pool: &UserPool, words: &Pooled, patience: Duration) -> Result<Self> {
+        let until = Instant::now() + patience;
+        let waits = patience.mul_f64(0.75);
+        match timeout(waits, acquire(pool)).await {
+            Ok(Ok(connection)) => Ok(Self { connection, until, words: words.clone() }),
+            Ok(Err(error)) => Err(pool_refused(&error)),
+            Err(_) => {
+                let why = "all are in use, or it cannot connect";
+                let words = format!("the pool lent no connection within {waits:?}: {why}");
+                Err(StoreError::Exhausted(words.into()))
+            }
+        }
+    }
+
+    /// The time that is left for the request.
+    pub(super) fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    /// Runs one text as a transaction, which the server gives up when the time is over. `shown`:
+    /// how far the server's log is, at least. `for_locks`: how long it waits for each lock.
+    pub(super) async fn run(
+        self,
+        text: &str,
+        shown: i64,
+        for_locks: Option<Duration>,
+    ) -> Result<Vec<Outcome>, Failure> {
+        let words = self.words.within(self.left());
+        let (before, statements) = words.before(shown, for_locks.unwrap_or(words.for_locks()));
+        let results = self.connection.run(&(before + text)).await.map_err(Failure::Pool)?;
+        let outcomes = results.into_iter().skip(statements).map(StatementResult::into_outcome);
+        Ok(outcomes.collect())
+    }
+}
+
+/// What the server says in a database without the tables: no such schema, function or table.
+const NO_TABLES: [&str; 3] = ["3F000", "42883", "42P01"];
+
+/// Fails unless the pool leads to the server and database of the session's own connection, which
+/// has this name. `before`: it did before.
+pub(super) async fn verify(
+    pool: &UserPool,
+    words: &Pooled,
+    name: i64,
+    patience: Duration,
+    before: bool,
+) -> Result<()> {
+    let lent = Lent::of(pool, words, patience).await?;
+    let failure = match timeout(lent.left(), lent.run(CLOCK, 0, None)).await {
+        Ok(Ok(outcomes)) => return is_named(name, &outcomes),
+        Ok(Err(failure)) => failure,
+        Err(late) => return Err(StoreError::Unavailable(late.into())),
+    };
+    let code = failure.code().unwrap_or_default().to_owned();
+    let error = match triage("a request", "the pool", &failure) {
+        Verdict::Again(reason) => StoreError::Unavailable(reason.into()),
+        Verdict::Failed(error) => error,
+    };
+    // After a failover the pool may have connections to the former primary for a while.
+    let elsewhere = NO_TABLES.contains(&code.as_str()) || code == OTHER_SERVER && !before;
+    Err(match elsewhere {
+        true => StoreError::Denied(
+            format!(
+                "the pool does not lead to the database of the client's URL: {}",
+                error.reason()
+            )
+            .into(),
+        ),
+        // Nothing was asked for.
+        false => match error {
+            StoreError::Unknown(source) => StoreError::Unavailable(source),
+            error => error,
+        },
+    })
+}
+
+/// Fails if the reply does not name the connection, which a setting of the transaction does.
+pub(super) fn is_named(name: i64, outcomes: &[Outcome]) -> Result<()> {
+    let row = outcomes.first().and_then(Outcome::first);
+    match row.and_then(|row| row.number(CONNECTION)) == Some(name) {
+        true => Ok(()),
+        false => Err(StoreError::Unknown(
+            "the pool has not run the statements of a message as one transaction".into(),
+        )),
+    }
+}
