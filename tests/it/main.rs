@@ -21,6 +21,8 @@ mod paused;
 mod pgbouncer;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_pool;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "redis")]

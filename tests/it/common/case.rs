@@ -15,7 +15,7 @@ use distlock::{
 use distlock_testkit::proxies::Proxies;
 use tokio::{task::JoinHandle, time::sleep};
 
-use super::{Cost, Harness, Link, Servers};
+use super::{Cost, Harness, Link, Servers, builder};
 
 /// Within this time anything happens that has no fault to overcome, on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -67,7 +67,7 @@ impl<S: Harness + ?Sized> Case<S> {
     }
 
     pub(crate) fn builder_for(&self, url: &str) -> Builder {
-        Client::builder(url).namespace(&self.namespace).session_ttl(Duration::from_secs(15))
+        builder(url).namespace(&self.namespace).session_ttl(Duration::from_secs(15))
     }
 
     pub(crate) async fn client(&self) -> Client {

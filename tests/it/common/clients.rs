@@ -12,9 +12,18 @@ pub(crate) async fn connected(builder: Builder) -> Client {
     within(SOON * 2, "it connects", connecting).await.expect("connected")
 }
 
+/// Describes a client of a harness's URL, which may stand for a pool as well.
+pub(crate) fn builder(url: &str) -> Builder {
+    #[cfg(feature = "postgres")]
+    if let Some(plain) = url.strip_suffix(super::hosts::POOLED) {
+        return Client::builder(plain).postgres_pool(super::hosts::Hosts::of(plain));
+    }
+    Client::builder(url)
+}
+
 /// A client whose session has this TTL.
 pub(crate) async fn connect(url: &str, ttl: Duration) -> Client {
-    connected(Client::builder(url).session_ttl(ttl)).await
+    connected(builder(url).session_ttl(ttl)).await
 }
 
 /// Why no client connects.

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use distlock::{AfterLoss, Client, LockGuard};
 use distlock_testkit::{backend::Backend, proxies::Proxies, proxy::Mode};
 
-use super::{Case, process::Process};
+use super::{Case, builder, process::Process};
 
 /// The operator's side of a store, and its faults.
 #[async_trait]
@@ -249,7 +249,7 @@ impl Job {
     }
 
     pub(crate) async fn client(&self, url: &str) -> Client {
-        let builder = Client::builder(url).namespace(&self.namespace).session_ttl(self.ttl);
+        let builder = builder(url).namespace(&self.namespace).session_ttl(self.ttl);
         builder.connect().await.expect("the job's client connects")
     }
 }

@@ -25,6 +25,8 @@ pub(crate) mod database;
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;
 pub(crate) mod harness;
+#[cfg(feature = "postgres")]
+pub(crate) mod hosts;
 mod lists;
 pub(crate) mod loss;
 pub(crate) mod memory;

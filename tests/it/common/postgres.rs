@@ -15,6 +15,7 @@ use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use super::{
     Cost, Harness, Link, SOON, Servers, Sessions,
+    hosts::POOLED,
     own::Image,
     single::{Login, Single},
 };
@@ -25,15 +26,20 @@ pub(crate) const IMAGE: &Image =
 /// User and password of the superuser of docker/.
 pub(crate) const OPERATOR: (&str, &str) = ("postgres", "postgres");
 
-/// With or without pgbouncer, in transaction mode, between it and the clients.
-pub(crate) struct Server<const POOLED: bool> {
+/// Of clients that connect to it, to pgbouncer in transaction mode, or to it with a pool of sqlx.
+pub(crate) struct Server<const WAY: u8> {
     url: String,
     single: Single,
     client: Client,
 }
 
-pub(crate) type Postgres = Server<false>;
-pub(crate) type Pgbouncer = Server<true>;
+pub(crate) type Postgres = Server<DIRECT>;
+pub(crate) type Pgbouncer = Server<BOUNCED>;
+pub(crate) type SqlxPool = Server<BY_SQLX>;
+
+const DIRECT: u8 = 0;
+const BOUNCED: u8 = 1;
+const BY_SQLX: u8 = 2;
 
 /// A connection of nobody's but the caller's: as the user of the URL, unless another one is named.
 pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> Client {
@@ -46,7 +52,7 @@ pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> Client {
     client
 }
 
-impl<const POOLED: bool> Server<POOLED> {
+impl<const WAY: u8> Server<WAY> {
     /// The first column of what a statement of the operator's tells.
     pub(crate) async fn ask(&self, sql: &str) -> Vec<String> {
         ask(&self.client, sql).await
@@ -69,15 +75,20 @@ const KEY: &str = "queue || '/' || to_hex(session) || '-' || ticket || \
                    CASE label WHEN '' THEN '' ELSE '.' || label END";
 
 #[async_trait]
-impl<const POOLED: bool> Harness for Server<POOLED> {
+impl<const WAY: u8> Harness for Server<WAY> {
     async fn start() -> Self {
-        let url = if POOLED { pgbouncer_url() } else { postgres_url() };
+        let url = match WAY {
+            BOUNCED => pgbouncer_url(),
+            BY_SQLX => postgres_url() + POOLED,
+            _ => postgres_url(),
+        };
         let single = Single::of(&url).await;
         // pgbouncer counts nothing, and knows one user.
         let client = dial(&postgres_url(), Some(OPERATOR)).await;
         // The first client of all would make them.
         if ask(&client, "SELECT to_regclass('distlock.schema') IS NULL").await == ["t"] {
-            let first = distlock::Client::connect(&url).await.expect("it makes the tables");
+            let first =
+                distlock::Client::connect(postgres_url()).await.expect("it makes the tables");
             first.close().await.expect("closed");
         }
         Self { url, single, client }
@@ -88,12 +99,17 @@ impl<const POOLED: bool> Harness for Server<POOLED> {
     }
 
     fn notifies(&self) -> bool {
-        !POOLED
+        WAY != BOUNCED
     }
 
     /// A moment after somebody has left, for a moment.
     fn looks(&self) -> u64 {
-        if POOLED { 25 } else { 0 }
+        if WAY == BOUNCED { 25 } else { 0 }
+    }
+
+    /// Of a pool for each way to the server, the tests warm up all.
+    fn at_once(&self) -> f64 {
+        if WAY == BY_SQLX { 3.0 } else { 1.0 }
     }
 
     fn promises(&self) -> (bool, AfterLoss) {
@@ -165,7 +181,7 @@ impl<const POOLED: bool> Harness for Server<POOLED> {
 }
 
 #[async_trait]
-impl<const POOLED: bool> Sessions for Server<POOLED> {
+impl<const WAY: u8> Sessions for Server<WAY> {
     async fn session_of(&self, key: &str) -> i64 {
         let sql = format!("SELECT session FROM distlock.members WHERE {KEY} = '{key}'");
         let session = self.ask(&sql).await.pop().unwrap_or_else(|| panic!("no key {key}"));
@@ -185,13 +201,14 @@ impl<const POOLED: bool> Sessions for Server<POOLED> {
 }
 
 #[async_trait]
-impl<const POOLED: bool> Servers for Server<POOLED> {
+impl<const WAY: u8> Servers for Server<WAY> {
     async fn proxies(&self) -> Proxies {
         self.single.proxies(Framing::Postgres).await
     }
 
     /// A request that takes longer than half the TTL is given up, and its connection with it.
     fn bearable_round_trip(&self) -> f64 {
-        0.7
+        // A request to the pool takes two of them if its connection is tested.
+        if WAY == BY_SQLX { 0.35 } else { 0.7 }
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use distlock::{Builder, Client, Error};
 
-use crate::common::{Case, SOON, eventually, locked, release, within};
+use crate::common::{Case, SOON, builder, eventually, locked, release, within};
 
 pub(crate) async fn names_that_begin_alike_are_independent(t: &Case) {
     let clients = t.clients::<2>().await;
@@ -114,7 +114,7 @@ pub(crate) async fn bad_options_are_refused_before_anything_is_sent(t: &Case) {
     }
     let link = t.link().await;
     link.set_reachable(false);
-    let builder = || Client::builder(link.url());
+    let builder = || builder(&link.url());
     let long = format!("/{}", "n".repeat(255));
     for namespace in
         ["", "/", "a", "a/b", "/a/", "//a", "/a//b", "/.", "/a/..", "/a b", "/a\0", "/ä", &long]

@@ -1,0 +1,108 @@
+//! What a pool's connections lead to, and how they are set up.
+
+use distlock::{Client, Error};
+use distlock_testkit::servers::postgres_url;
+use sqlx::{Executor as _, PgPool, postgres::PgPoolOptions};
+
+use super::client_of;
+use crate::common::{
+    Waiter, chain, close, company, connected, hosts::pool_of, locked, postgres::Postgres, refused,
+    release_both, take_turn,
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pool_with_the_url_of_another_store_is_refused() {
+    let pool = pool_of(&postgres_url(), 1);
+    for url in ["memory://pool", "sqlite:///tmp/pool.db"] {
+        let error = refused(Client::builder(url).postgres_pool(pool.clone())).await;
+        let expected = matches!(error, Error::InvalidConfig { option: "postgres_pool", .. });
+        assert!(expected && !error.is_retryable(), "{error:?}");
+    }
+    assert_eq!(pool.size(), 0, "nothing was sent");
+}
+
+/// The same server, and another database.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pool_that_leads_elsewhere_is_refused() {
+    let _company = company().await;
+    drop(<Postgres as crate::common::Harness>::start().await);
+    let (before, after) = (postgres_url(), "/distlock");
+    let elsewhere = before.strip_suffix(after).expect("the database").to_owned() + "/postgres";
+    let error = refused(client_of(&pool_of(&elsewhere, 1))).await;
+    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+    assert!(chain(&error).contains("does not lead to the database"), "{error:?}");
+    // The server refuses this pool's password.
+    let wrong = postgres_url().replace("apppw", "s3cret");
+    let error = refused(client_of(&pool_of(&wrong, 1))).await;
+    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+    assert!(!format!("{error:?} {}", chain(&error)).contains("s3cret"), "{error:?}");
+}
+
+/// A pool that does this with each connection before it lends it.
+async fn pool_after(setup: &'static str) -> PgPool {
+    let connect = pool_of(&postgres_url(), 1).connect_options();
+    PgPoolOptions::new()
+        .max_connections(1)
+        .before_acquire(move |connection, _| {
+            Box::pin(async move { connection.execute(setup).await.map(|_| true) })
+        })
+        .after_connect(move |connection, _| {
+            Box::pin(async move { connection.execute(setup).await.map(drop) })
+        })
+        .connect_lazy_with((*connect).clone())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_of_the_pool_neither_apply_nor_change() {
+    let _company = company().await;
+    let pool = pool_after(
+        "SET default_transaction_isolation = serializable; SET synchronous_commit = off; \
+         SET statement_timeout = 7000; SET lock_timeout = 6000; SET search_path = pg_catalog; \
+         SET standard_conforming_strings = off; SET DateStyle = 'German'",
+    )
+    .await;
+    let changed = async || -> String {
+        let settings = "SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) \
+                        FROM pg_settings WHERE source IN ('session', 'override') \
+                        AND name NOT LIKE 'transaction%'";
+        sqlx::query_scalar(settings).fetch_one(&pool).await.expect("settings")
+    };
+    let before = changed().await;
+    assert!(before.contains("statement_timeout=7000"), "{before}");
+    let builder = client_of(&pool);
+    let [one, two] = [connected(builder.clone()).await, connected(builder).await];
+    let guard = locked(&one, "it's \\ quoted").await;
+    let waiter = Waiter::of(&two, "it's \\ quoted");
+    release_both(guard, waiter).await;
+    assert_eq!(changed().await, before);
+    close([one, two]).await;
+}
+
+/// Nothing would be there for others, and what was granted could be rolled back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connection_in_a_transaction_is_refused() {
+    let _company = company().await;
+    for setup in ["BEGIN", "BEGIN; SELECT 1"] {
+        let error = refused(client_of(&pool_after(setup).await)).await;
+        println!("{}", chain(&error));
+        assert!(chain(&error).contains("on a connection of the pool"), "{error:?}");
+    }
+    // What it is refused for is not the pool's way to connect.
+    let client = connected(client_of(&pool_after("SELECT 1").await)).await;
+    take_turn(&client, "a").await;
+    client.close().await.expect("closed");
+}
+
+/// The connection that watches is the client's own, which is notified.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_are_notified() {
+    let _company = company().await;
+    let pool = pool_of(&postgres_url(), 2);
+    let builder = client_of(&pool).recheck_interval(std::time::Duration::from_secs(600));
+    let [one, two] = [connected(builder.clone()).await, connected(builder).await];
+    let guard = locked(&one, "a").await;
+    let waiter = Waiter::of(&two, "a");
+    crate::common::queue_of(&one, "a", 2).await;
+    release_both(guard, waiter).await;
+    close([one, two]).await;
+}
