@@ -6,6 +6,7 @@ mod crash;
 mod listening;
 mod migration;
 mod observed;
+mod pool;
 mod pooled;
 mod secured;
 mod settings;

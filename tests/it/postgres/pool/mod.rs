@@ -1,5 +1,4 @@
-//! PostgreSQL by way of a pool of sqlx passes every case, and some of its own. Needs the server of
-//! `docker/up postgres`.
+//! Pools of connections that users have anyway.
 
 mod exhausted;
 mod others;
@@ -10,11 +9,6 @@ use std::time::Duration;
 use distlock::{Builder, Client};
 use distlock_testkit::servers::postgres_url;
 use sqlx::PgPool;
-
-use crate::common::{conformance, network_conformance, postgres::SqlxPool};
-
-conformance!(SqlxPool);
-network_conformance!(SqlxPool);
 
 /// How long a request may take.
 const REQUEST: Duration = Duration::from_secs(1);

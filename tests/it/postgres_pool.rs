@@ -1,0 +1,7 @@
+//! PostgreSQL by way of a pool of sqlx passes every case; `postgres/pool/` has some of its own. Needs
+//! the server of `docker/up postgres`.
+
+use crate::common::{conformance, network_conformance, postgres::SqlxPool};
+
+conformance!(SqlxPool);
+network_conformance!(SqlxPool);
