@@ -153,10 +153,10 @@ impl LockGuard {
     ///
     /// - On PostgreSQL and MySQL the row of the entry is locked by it (`FOR KEY SHARE`, `LOCK IN
     ///   SHARE MODE`): it has to be in the transaction that writes. Let it be the first statement.
-    ///   With more than `READ COMMITTED` it may be refused (40001, MariaDB's 1020): that is an error
-    ///   like any other, roll back and begin anew. And on MySQL it finds the session's end as it was
-    ///   known when the transaction first read: later in the transaction it may find no row though
-    ///   the lock is held.
+    ///   With more than `READ COMMITTED` it may be refused (40001, MariaDB's 1020): that is an
+    ///   error like any other, roll back and begin anew. And on MySQL it finds the session's end as
+    ///   it was known when the transaction first read: later in the transaction it may find no row
+    ///   though the lock is held.
     /// - On MySQL and MariaDB the first other client that waits for the lock joins its queue only
     ///   when the transaction has ended. Until then it asks again and again, 20 times a second at
     ///   most, and others may come before it.

@@ -174,7 +174,8 @@ async fn read(
     answer.drop_result().await
 }
 
-/// A statement without columns has the number as its only row that it has drawn by `LAST_INSERT_ID`.
+/// A statement without columns has as its only row the number that it has drawn by
+/// `LAST_INSERT_ID`.
 async fn outcome(
     answer: &mut QueryResult<'_, '_, TextProtocol>,
     columns: &[Column],

@@ -1,4 +1,4 @@
-//! Joining queues, whoever else is in them.
+//! Joining queues, with others in them or not.
 
 use super::{
     literal::{bytes, text},

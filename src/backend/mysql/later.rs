@@ -1,5 +1,5 @@
-//! What has to be asked by itself: because others are in its queue, or again, as somebody has locked
-//! what it is about.
+//! What has to be asked by itself: because others are in its queue, or again, as somebody has
+//! locked what it is about.
 
 use std::{collections::VecDeque, time::Duration};
 

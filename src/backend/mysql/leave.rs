@@ -1,4 +1,5 @@
-//! Leaving a queue, whoever else is in it. What a transaction of a user's keeps is left as it is.
+//! Leaving a queue, with others in it or not. An entry that a transaction of a user's keeps is left
+//! as it is.
 
 use super::{
     literal::text,

@@ -149,8 +149,8 @@ pub(super) const BEAT: &str = "(UUID_SHORT() & 72057594037927935)";
 /// What the connection is called.
 pub(super) const CONNECTION: &str = "@distlock_connection";
 
-/// The epoch of the tables, as the connection has found it. A connection that a pooler has reset has
-/// none.
+/// The epoch of the tables, as the connection has found it. A connection that a pooler has reset
+/// has none.
 pub(super) const EPOCH: &str = "@distlock_epoch";
 
 /// Which column of a request's first outcome has that.

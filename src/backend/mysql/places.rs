@@ -1,6 +1,6 @@
-//! Where entries are: one that is alone in its queue is a row of `distlock_alone`, and each other one
-//! of `distlock_entries`. **Even numbers are of the one table, odd ones of the other**, so that a
-//! number tells which. An entry stays where it is, whoever comes or goes.
+//! Where entries are: one that is alone in its queue is a row of `distlock_alone`, and each other
+//! one of `distlock_entries`. **Even numbers are of the one table, odd ones of the other**, so that
+//! a number tells which. An entry stays where it is, also when others come or go.
 
 use super::literal::{bytes, text};
 
@@ -29,10 +29,9 @@ pub(super) fn next_of_entries(number: &str) -> String {
 
 /// A queue's row, as a range. InnoDB reads the last committed version of a row that is locked, and
 /// waits for it only if that one will do: but not of a row that is found by its whole key
-/// ([semi-consistent reads]). So whoever finds a lock taken need not wait for a transaction that
+/// (<https://dev.mysql.com/doc/refman/8.4/en/innodb-transaction-isolation-levels.html>, on
+/// semi-consistent reads). So a client that finds a lock taken does not wait for a transaction that
 /// keeps it.
-///
-/// [semi-consistent reads]: https://dev.mysql.com/doc/refman/8.4/en/innodb-transaction-isolation-levels.html
 pub(super) fn row_of(dir: &str) -> String {
     let next = [dir.as_bytes(), b"\0"].concat();
     format!("queue >= {} AND queue < {}", text(dir), bytes(&next))

@@ -263,7 +263,8 @@ impl Task {
         useless.then_some(Over::Useless)
     }
 
-    /// The outcomes of a request. `None`: nothing was done, as somebody has locked what it is about.
+    /// The outcomes of a request. `None`: nothing was done, as somebody has locked what it is
+    /// about.
     fn read(&mut self, request: &Request<Message>, outcomes: Vec<Outcome>) -> Option<Vec<Outcome>> {
         match &request.message.step {
             None => Some(outcomes),

@@ -100,8 +100,8 @@ pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> Conn {
 }
 
 impl Mysql {
-    /// How many requests were one statement, or a release with its question for a successor. MariaDB
-    /// shows the first of the latter's four statements for each of them.
+    /// How many requests were one statement, or a release with its question for a successor.
+    /// MariaDB shows the first of the latter's four statements for each of them.
     async fn at_once(&self) -> u64 {
         let sql = format!(
             "SELECT COALESCE(SUM(IF(digest_text LIKE 'START%', count_star DIV 4, count_star)), 0) \

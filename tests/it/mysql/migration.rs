@@ -42,7 +42,8 @@ fn held_and_awaited() -> String {
 fn requests() -> [String; 7] {
     [
         format!(
-            "UPDATE distlock_sessions SET expires = {NOW} + ttl, server = 'x', beat = 1 WHERE id = 7"
+            "UPDATE distlock_sessions SET expires = {NOW} + ttl, server = 'x', beat = 1 \
+             WHERE id = 7"
         ),
         format!(
             "INSERT INTO distlock_sessions (id, ttl, expires, server, beat) \

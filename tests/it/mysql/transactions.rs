@@ -27,8 +27,8 @@ async fn checked(database: &Own, guard: &LockGuard) -> Conn {
     own
 }
 
-/// It takes longer than a session lives that is not renewed. Whoever needs the lock that it keeps
-/// waits, and nobody else does.
+/// It takes longer than a session lives that is not renewed. Callers that need the lock that it
+/// keeps wait, and no others do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_check_keeps_no_other_call_waiting() {
     const TTL: Duration = Duration::from_secs(4);
