@@ -35,29 +35,32 @@ async fn open_check_keeps_no_other_call_waiting() {
     let database = Own::new().await;
     let client = connected(Client::builder(database.url()).session_ttl(TTL)).await;
     let impatient = Client::builder(database.url()).request_timeout(Duration::from_millis(500));
-    let other = connected(impatient).await;
+    let others = [connected(impatient).await, database.client().await];
     let held = [locked(&client, "a").await, locked(&client, "b").await];
     let mut own = checked(&database, &held[0]).await;
-    let waiter = Waiter::of(&other, "a");
+    let [one, other] = [0, 1].map(|at| Waiter::of(&others[at], "a"));
     let served = async || {
-        for (client, name) in [(&client, "c"), (&other, "d")] {
+        for (client, name) in [(&client, "c"), (&others[0], "d"), (&others[1], "e")] {
             within(TTL / 2, "it is served", take_turn(client, name)).await;
         }
     };
     throughout(TTL * 2, "the locks are held", async || {
         served().await;
-        held.iter().all(LockGuard::is_valid) && waiter.waits()
+        held.iter().all(LockGuard::is_valid) && one.waits() && other.waits()
     })
     .await;
     let [first, second] = held;
     let unlocking = tokio::spawn(first.unlock());
     served().await;
-    assert!(!unlocking.is_finished() && waiter.waits(), "its transaction has not ended");
+    assert!(!unlocking.is_finished() && one.waits(), "its transaction has not ended");
     ask(&mut own, "COMMIT").await;
     within(SOON, "it is released", unlocking).await.expect("no panic").expect("released");
-    waiter.granted().await.unlock().await.expect("released");
+    let turn = async |waiter: Waiter<LockGuard>| waiter.granted().await.unlock().await;
+    let (one, other) = tokio::join!(turn(one), turn(other));
+    one.and(other).expect("released");
     second.unlock().await.expect("released");
-    close([client, other]).await;
+    close([client]).await;
+    close(others).await;
     database.end().await;
 }
 
