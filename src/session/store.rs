@@ -69,6 +69,10 @@ impl SessionStore {
         self.store.on_loss(listener);
     }
 
+    #[cfg_attr(
+        not(any(feature = "mysql", feature = "postgres", feature = "sqlite")),
+        allow(dead_code)
+    )]
     pub(crate) fn gives_sql(&self, entry: &Entry) {
         self.store.gives_sql(entry);
     }

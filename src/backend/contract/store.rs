@@ -228,6 +228,10 @@ pub(crate) trait Specifics: LockStore {
     }
 
     /// The user is given SQL, by which a transaction may lock this session's key at any time.
+    #[cfg_attr(
+        not(any(feature = "mysql", feature = "postgres", feature = "sqlite")),
+        allow(dead_code)
+    )]
     fn gives_sql(&self, _entry: &Entry) {}
 
     /// A transaction of the user's own has deleted this session's key.
