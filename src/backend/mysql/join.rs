@@ -14,10 +14,10 @@ use crate::{
 /// Who joins which queues: all of them or none.
 pub(super) struct Joining<'a> {
     session: i64,
-    /// A number that nobody else has drawn: it shows which rows were locked by this request.
+    /// A random number. It shows which rows were locked by this request.
     turn: i64,
     steps: &'a [Step],
-    /// Only if nobody is in any of them.
+    /// Only if all of them are empty.
     if_free: bool,
     /// The queues, as a list.
     names: String,
@@ -58,14 +58,13 @@ impl<'a> Joining<'a> {
         Self::new(session, random::id(), std::slice::from_ref(step), if_free)
     }
 
-    /// Puts an entry into `distlock_alone` if nobody else is in its queue, and there are no notes
-    /// on it: then the row is open. Else the row is closed, and the entry is one of
-    /// `distlock_entries`.
+    /// Puts an entry into `distlock_alone` if its queue is empty and has no notes: then the row is
+    /// open. Otherwise it closes the row, and the entry goes to `distlock_entries`.
     ///
-    /// A row whose lock somebody keeps is left as it is, and then nothing is done: the row's holder
-    /// may be in a transaction of a user's that has checked that. What is decided of a row is
-    /// decided by what it is as it is locked; all else is as it was before, or nobody is there any
-    /// more.
+    /// If another transaction has locked a row, the request changes nothing: it may be a user's
+    /// that has checked the lock. The statement that locks the rows also reads them, so that a row
+    /// that was taken in the meantime counts as taken. Other entries can only have left since, as
+    /// the queues are locked.
     ///
     /// `crowded`: others were in the queue of late, and the row is closed in any case. That takes a
     /// statement less.
@@ -119,8 +118,7 @@ impl<'a> Joining<'a> {
         )
     }
 
-    /// Joins those of the queues that have no row in `distlock_alone` and nobody in them, each by
-    /// itself.
+    /// Joins the queues that are empty and have no row in `distlock_alone`, each by itself.
     pub(super) fn fresh(&self) -> [String; 2] {
         let Self { turn, places, .. } = self;
         let lock = format!(
@@ -138,8 +136,8 @@ impl<'a> Joining<'a> {
         [lock, self.open(&is_fresh)]
     }
 
-    /// Whether nobody is in any of the queues, and something can be granted.
-    /// `alone`: which rows of `distlock_alone` are looked at.
+    /// Whether all queues are empty, and locks can be granted. `alone`: which rows of
+    /// `distlock_alone` are looked at.
     fn nobody(&self, alone: &str) -> String {
         let names = &self.names;
         format!(
@@ -213,9 +211,9 @@ impl<'a> Joining<'a> {
         ]
     }
 
-    /// Its last statements are one [`joined`] for each queue and, with `if_free`, whether somebody
-    /// is there and all of them are over by the clock; whether nothing is granted, and nobody is
-    /// known to be there; and whether either is so, alive or not.
+    /// Adds one [`joined`] for each queue. With `if_free` a last statement has three columns: there
+    /// are entries, all of dead sessions by the clock; nothing is granted at present, and no entry
+    /// of a live session is known; there are entries or nothing is granted, dead or alive.
     fn finish(&self, mut statements: Vec<String>) -> Message {
         let (session, names) = (self.session, &self.names);
         statements.extend(self.steps.iter().map(|step| joined(session, step)));

@@ -212,7 +212,7 @@ fn sweep(session: i64, belief: &Belief, clocks: bool) -> String {
     )
 }
 
-/// Locks the session's entries in this table, if nobody else has locked any of them.
+/// Locks the session's entries in this table, unless another transaction has locked one of them.
 fn unlocked(table: &str) -> String {
     let count = format!("SELECT COUNT(*) FROM {table} WHERE session = id");
     format!("({count}) = ({count} FOR UPDATE SKIP LOCKED)")

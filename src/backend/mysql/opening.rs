@@ -119,7 +119,7 @@ fn quarantine() -> String {
 
 /// Takes the tables of version 1 from the clients of that version, after the last one of them could
 /// begin a session (see `schema.rs`): none of their requests finds its session. Their holders give
-/// up at their deadlines, or as soon as they are told that their session is gone: before the
+/// up at their deadlines, or as soon as they learn that their session is gone: before the
 /// longest TTL of all of them is over, and until then nothing is granted.
 pub(super) fn take_over() -> Message {
     Message::transaction(vec![

@@ -37,7 +37,7 @@ pub(super) fn version() -> Message {
     Message::plain(vec!["SELECT version, server FROM distlock_schema".to_owned()])
 }
 
-/// The version that was told.
+/// The version that the reply names.
 pub(super) fn found(told: &Outcome) -> Option<i64> {
     told.first()?.number(0)
 }

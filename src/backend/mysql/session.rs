@@ -35,7 +35,7 @@ use crate::{
     runtime::clock::{self, Instant},
 };
 
-/// How often dead sessions are removed that are in nobody's way, and rows that are not used.
+/// How often a session removes dead sessions that block no lock, and rows of unused queues.
 const SWEEPS: Duration = Duration::from_secs(30);
 
 /// A session's way to the server.
@@ -263,8 +263,8 @@ impl Task {
         useless.then_some(Over::Useless)
     }
 
-    /// The outcomes of a request. `None`: nothing was done, as somebody has locked what it is
-    /// about.
+    /// The outcomes of a request. `None`: it changed nothing, as another transaction has locked its
+    /// row.
     fn read(&mut self, request: &Request<Message>, outcomes: Vec<Outcome>) -> Option<Vec<Outcome>> {
         match &request.message.step {
             None => Some(outcomes),

@@ -18,7 +18,7 @@ pub(super) async fn prepare(link: &mut Link) -> Result<()> {
     let known = match known.as_ref().and_then(found) {
         None => make(link).await?,
         Some(FORMER) => match make(link).await {
-            // Only an operator may change them. Which version they have is told, then.
+            // Only an operator may change them. The error names their version.
             Err(StoreError::Denied(_)) => known,
             made => made?,
         },
