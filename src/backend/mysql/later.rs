@@ -15,11 +15,13 @@ pub(super) struct Later<T> {
     /// The last one that was taken out has waited for so long.
     waited: Duration,
     again: Vec<(Instant, T, Duration)>,
+    /// It was one that is asked again.
+    retried: bool,
 }
 
 impl<T> Default for Later<T> {
     fn default() -> Self {
-        Self { now: VecDeque::new(), waited: Duration::ZERO, again: Vec::new() }
+        Self { now: VecDeque::new(), waited: Duration::ZERO, again: Vec::new(), retried: false }
     }
 }
 
@@ -43,11 +45,17 @@ impl<T> Later<T> {
         !self.now.is_empty() || self.due().is_some_and(|due| due <= Instant::now())
     }
 
-    pub(super) fn next(&mut self) -> Option<T> {
+    /// `others_wait`: what is asked again gets every other turn, as it may take the server for
+    /// longer than until the next one is due.
+    pub(super) fn next(&mut self, others_wait: bool) -> Option<T> {
         let (request, waited) = self.now.pop_front().or_else(|| {
+            if std::mem::take(&mut self.retried) && others_wait {
+                return None;
+            }
             let now = Instant::now();
             let at = self.again.iter().position(|(due, ..)| *due <= now)?;
             let (_, request, waited) = self.again.remove(at);
+            self.retried = true;
             Some((request, waited))
         })?;
         self.waited = waited;
@@ -68,21 +76,33 @@ mod tests {
     async fn what_is_asked_again_waits_for_longer_each_time() {
         let mut later = Later::default();
         later.now("a");
-        let mut request = later.next().unwrap();
+        let mut request = later.next(false).unwrap();
         let (mut waits, began) = (Vec::new(), tokio::time::Instant::now());
         for _ in 0..10 {
             later.again(request);
-            assert_eq!(later.next(), None);
+            assert_eq!(later.next(false), None);
             tokio::time::sleep_until(later.due().unwrap()).await;
             assert!(later.is_due());
-            request = later.next().unwrap();
+            request = later.next(false).unwrap();
             waits.push(began.elapsed());
         }
         assert!(waits[3] < Duration::from_millis(40), "{waits:?}");
         assert!(waits[9] > Duration::from_millis(150), "{waits:?}");
         later.now("b");
         later.again(request);
-        assert_eq!(later.next(), Some("b"));
+        assert_eq!(later.next(true), Some("b"));
         assert_eq!(later.drain().collect::<Vec<_>>(), ["a"]);
+    }
+
+    /// A server may be so far away, or so busy, that one that is due comes after the other.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_asked_again_leaves_others_every_other_turn() {
+        let mut later = Later::default();
+        ["a", "b", "c"].map(|request| later.again(request));
+        tokio::time::sleep(LATEST * 2).await;
+        let turns = [true, true, true, false, true].map(|others_wait| later.next(others_wait));
+        assert_eq!(turns, [Some("a"), None, Some("b"), Some("c"), None]);
+        later.now("d");
+        assert_eq!(later.next(true), Some("d"), "it has had no turn yet");
     }
 }

@@ -40,15 +40,16 @@ pub(super) fn message(session: i64, step: &Step) -> Message {
     );
     let Where { alone, entries } = Where::of(*number);
     let mut statements = Vec::new();
-    // What is skipped is what others have locked.
+    // What is skipped is what others have locked. A change that only looks for the number would
+    // wait for them: the server finds the row by its queue.
+    let is_own = "number = @distlock_own AND @distlock_own IS NOT NULL";
     if alone {
         statements.push(format!(
             "SELECT MAX(number) INTO @distlock_own FROM distlock_alone WHERE {own} \
              FOR UPDATE SKIP LOCKED"
         ));
         statements.push(format!(
-            "UPDATE distlock_alone SET session = NULL \
-             WHERE queue = {dir} AND number = @distlock_own"
+            "UPDATE distlock_alone SET session = NULL WHERE queue = {dir} AND {is_own}"
         ));
     }
     if entries {
@@ -56,9 +57,7 @@ pub(super) fn message(session: i64, step: &Step) -> Message {
             "SELECT MAX(number) INTO @distlock_own FROM distlock_entries WHERE {own} \
              FOR UPDATE SKIP LOCKED"
         ));
-        statements.push(format!(
-            "DELETE FROM distlock_entries WHERE queue = {dir} AND number = @distlock_own"
-        ));
+        statements.push(format!("DELETE FROM distlock_entries WHERE queue = {dir} AND {is_own}"));
     }
     let is_there = successor.map_or("FALSE".to_owned(), |number| {
         format!(

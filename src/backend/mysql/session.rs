@@ -139,7 +139,7 @@ impl Task {
                 self.look(link, due).await
             } else if let Some(order) = urgent.and_then(|at| inbox.waiting.remove(at)) {
                 self.follow(link, order, inbox).await
-            } else if let Some(request) = self.later.next() {
+            } else if let Some(request) = self.later.next(!inbox.waiting.is_empty()) {
                 self.answer(link, request).await
             } else if let Some(order) = inbox.waiting.pop_front() {
                 self.follow(link, order, inbox).await

@@ -1,6 +1,9 @@
 //! What users do in transactions of their own.
 
-use std::time::Duration;
+use std::{
+    collections::HashSet,
+    time::{Duration, Instant},
+};
 
 use distlock::{Client, LockGuard, optimistic::updated};
 use mysql_async::{Conn, Opts, OptsBuilder, prelude::Queryable};
@@ -10,7 +13,7 @@ use crate::{
         SOON, Waiter, close, connected,
         database::{Database, Tables},
         locked,
-        mysql::{Mysql, ask, dial},
+        mysql::{Mysql, OPERATOR, ask, dial},
         queue_of, take_turn, throughout, transaction_cases, within,
     },
     mysql::tables::Own,
@@ -27,6 +30,42 @@ async fn checked(database: &Own, guard: &LockGuard) -> Conn {
     own
 }
 
+/// The transactions that wait for one of the user's, by the server's word.
+struct Waiting {
+    operator: Conn,
+    user: u32,
+    seen: HashSet<String>,
+    at: Instant,
+}
+
+impl Waiting {
+    /// The server shows the same for so long.
+    const SHOWN: Duration = Duration::from_millis(200);
+
+    async fn on(database: &Own, user: &Conn) -> Self {
+        let operator = dial(database.url(), Some(OPERATOR)).await;
+        Self { operator, user: user.id(), seen: HashSet::new(), at: Instant::now() }
+    }
+
+    /// Whether none of them has waited since the last look. For a moment one may, that looks at a
+    /// row and leaves it as it is.
+    async fn is_nobody(&mut self) -> bool {
+        if self.at.elapsed() < Self::SHOWN {
+            return true;
+        }
+        let sql = format!(
+            "SELECT CAST(w.requesting_trx_id AS CHAR) FROM information_schema.INNODB_LOCK_WAITS \
+             AS w JOIN information_schema.INNODB_TRX AS t ON t.trx_id = w.blocking_trx_id \
+             WHERE t.trx_mysql_thread_id = {}",
+            self.user
+        );
+        let waiting = ask(&mut self.operator, &sql).await.into_iter().collect();
+        let before = std::mem::replace(&mut self.seen, waiting);
+        self.at = Instant::now();
+        self.seen.is_disjoint(&before)
+    }
+}
+
 /// It takes longer than a session lives that is not renewed. Callers that need the lock that it
 /// keeps wait, and no others do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -38,11 +77,13 @@ async fn open_check_keeps_no_other_call_waiting() {
     let others = [connected(impatient).await, database.client().await];
     let held = [locked(&client, "a").await, locked(&client, "b").await];
     let mut own = checked(&database, &held[0]).await;
+    let mut waiting = Waiting::on(&database, &own).await;
     let [one, other] = [0, 1].map(|at| Waiter::of(&others[at], "a"));
-    let served = async || {
+    let mut served = async || {
         for (client, name) in [(&client, "c"), (&others[0], "d"), (&others[1], "e")] {
             within(TTL / 2, "it is served", take_turn(client, name)).await;
         }
+        assert!(waiting.is_nobody().await, "a request waits on the server");
     };
     throughout(TTL * 2, "the locks are held", async || {
         served().await;
@@ -51,8 +92,11 @@ async fn open_check_keeps_no_other_call_waiting() {
     .await;
     let [first, second] = held;
     let unlocking = tokio::spawn(first.unlock());
-    served().await;
-    assert!(!unlocking.is_finished() && one.waits(), "its transaction has not ended");
+    throughout(TTL / 2, "the lock is held until its transaction ends", async || {
+        served().await;
+        !unlocking.is_finished() && one.waits()
+    })
+    .await;
     ask(&mut own, "COMMIT").await;
     within(SOON, "it is released", unlocking).await.expect("no panic").expect("released");
     let turn = async |waiter: Waiter<LockGuard>| waiter.granted().await.unlock().await;
