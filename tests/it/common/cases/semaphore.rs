@@ -60,6 +60,8 @@ pub(crate) async fn permits_are_given_in_order(t: &Case) {
     let mut waiters = Vec::new();
     for place in 0..6 {
         waiters.push(waiter(t, [&one, &two][place % 2], 1, 2).await);
+        // The first one waits at the permits, too, and holds the gate.
+        t.queue_of(held.len() + waiters.len() + 1).await;
     }
     // Whichever comes back, the first one in the line gets it.
     for round in 0..6 {
