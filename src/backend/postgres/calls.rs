@@ -36,6 +36,7 @@ impl Asker {
             }
         };
         let own = lent.is_none();
+        let _turn = self.turn(own).await;
         requests.retain(Request::begin);
         if requests.len() < 2 {
             return match requests.pop() {

@@ -118,6 +118,7 @@ impl Task {
             batches: link.batches.clone(),
             listening: Arc::default(),
             crowded: Arc::default(),
+            turn: Arc::default(),
         };
         let ask = |what| asker.clone().ask(what);
         let mut quiet_until = Instant::now() + ping_after();

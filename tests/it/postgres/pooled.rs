@@ -9,13 +9,17 @@ use std::{
 };
 
 use distlock::{Builder, Client, Error};
+use distlock_testkit::{
+    framing::Framing,
+    proxy::{Mode, Proxy},
+};
 
 use crate::{
     common::{
-        SOON, Waiter, close, contended,
+        SOON, Waiter, close, connected, contended, eventually,
         own::{Image, Server, TTL},
         postgres::{IMAGE, OPERATOR, Postgres, ask, dial},
-        queue_of, reason, release_both, within,
+        queue_of, reason, release_both, throughout, within,
     },
     postgres::crash::{LONG, REPEATED, crash, crash_process, lazy, operator_of},
 };
@@ -54,7 +58,7 @@ fn knowing(pooler: &Server) -> Builder {
 /// As soon as the pooler lets it in.
 async fn client(builder: impl Fn() -> Builder) -> Client {
     let mut client = None;
-    crate::common::eventually(SOON * 5, "it lets clients in", async || {
+    eventually(SOON * 5, "it lets clients in", async || {
         client = builder().connect().await.ok();
         client.is_some()
     })
@@ -146,6 +150,28 @@ async fn a_pooler_in_transaction_mode_works_for_those_who_know_of_it() {
         }
         close([one, two, three]).await;
     }
+}
+
+/// A pooler may take the first reply for the end of all that it was sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_request_is_under_way_at_a_time() {
+    let (_server, pooler) = pooled("transaction", 2).await;
+    drop(client(|| knowing(&pooler)).await);
+    let proxy = Proxy::start(pooler.address, Framing::Postgres).await;
+    let url = format!("{}?pooler=transaction", POOLER.around.join(&proxy.address.to_string()));
+    let client = connected(Client::builder(url).request_timeout(SOON)).await;
+    let (first, before) = (client.mutex("first").lock().await, proxy.requests());
+    proxy.set(Mode::BlackholeToClient);
+    let waiters = ["a", "b", "c", "d"].map(|name| Waiter::of(&client, name));
+    eventually(SOON, "one is sent", async || proxy.requests() > before).await;
+    let is_alone = async || proxy.requests() == before + 1;
+    throughout(Duration::from_millis(500), "no other one is sent", is_alone).await;
+    proxy.set(Mode::Pass);
+    for waiter in waiters {
+        waiter.granted().await.unlock().await.expect("released");
+    }
+    first.expect("granted").unlock().await.expect("released");
+    close([client]).await;
 }
 
 /// The pooler's other users find their connections as they were.
