@@ -1,12 +1,10 @@
 //! What users do in transactions of their own.
 
-use std::{
-    collections::HashSet,
-    time::{Duration, Instant},
-};
+use std::{collections::HashSet, time::Duration};
 
 use distlock::{Client, LockGuard, optimistic::updated};
 use mysql_async::{Conn, Opts, OptsBuilder, prelude::Queryable};
+use tokio::{task::JoinHandle, time::sleep};
 
 use crate::{
     common::{
@@ -30,40 +28,29 @@ async fn checked(database: &Own, guard: &LockGuard) -> Conn {
     own
 }
 
-/// The transactions that wait for one of the user's, by the server's word.
-struct Waiting {
-    operator: Conn,
-    user: u32,
-    seen: HashSet<String>,
-    at: Instant,
-}
-
-impl Waiting {
-    /// The server shows the same for so long.
-    const SHOWN: Duration = Duration::from_millis(200);
-
-    async fn on(database: &Own, user: &Conn) -> Self {
-        let operator = dial(database.url(), Some(OPERATOR)).await;
-        Self { operator, user: user.id(), seen: HashSet::new(), at: Instant::now() }
-    }
-
-    /// Whether none of them has waited since the last look. For a moment one may, that looks at a
-    /// row and leaves it as it is.
-    async fn is_nobody(&mut self) -> bool {
-        if self.at.elapsed() < Self::SHOWN {
-            return true;
+/// Looks now and then for transactions that wait on the server for this one, by the server's word.
+/// It ends once it has seen the same one twice: for a moment one may wait, which looks at a row and
+/// leaves it as it is.
+async fn seen_waiting(database: &Own, user: &Conn) -> JoinHandle<HashSet<String>> {
+    let mut operator = dial(database.url(), Some(OPERATOR)).await;
+    let sql = format!(
+        "SELECT CAST(w.requesting_trx_id AS CHAR) FROM information_schema.INNODB_LOCK_WAITS AS w \
+         JOIN information_schema.INNODB_TRX AS t ON t.trx_id = w.blocking_trx_id \
+         WHERE t.trx_mysql_thread_id = {}",
+        user.id()
+    );
+    tokio::spawn(async move {
+        let mut before = HashSet::new();
+        loop {
+            let waiting: HashSet<_> = ask(&mut operator, &sql).await.into_iter().collect();
+            if !waiting.is_disjoint(&before) {
+                return waiting;
+            }
+            before = waiting;
+            // The server shows the same for a tenth of a second.
+            sleep(Duration::from_millis(250)).await;
         }
-        let sql = format!(
-            "SELECT CAST(w.requesting_trx_id AS CHAR) FROM information_schema.INNODB_LOCK_WAITS \
-             AS w JOIN information_schema.INNODB_TRX AS t ON t.trx_id = w.blocking_trx_id \
-             WHERE t.trx_mysql_thread_id = {}",
-            self.user
-        );
-        let waiting = ask(&mut self.operator, &sql).await.into_iter().collect();
-        let before = std::mem::replace(&mut self.seen, waiting);
-        self.at = Instant::now();
-        self.seen.is_disjoint(&before)
-    }
+    })
 }
 
 /// It takes longer than a session lives that is not renewed. Callers that need the lock that it
@@ -77,13 +64,12 @@ async fn open_check_keeps_no_other_call_waiting() {
     let others = [connected(impatient).await, database.client().await];
     let held = [locked(&client, "a").await, locked(&client, "b").await];
     let mut own = checked(&database, &held[0]).await;
-    let mut waiting = Waiting::on(&database, &own).await;
+    let waiting = seen_waiting(&database, &own).await;
     let [one, other] = [0, 1].map(|at| Waiter::of(&others[at], "a"));
-    let mut served = async || {
+    let served = async || {
         for (client, name) in [(&client, "c"), (&others[0], "d"), (&others[1], "e")] {
             within(TTL / 2, "it is served", take_turn(client, name)).await;
         }
-        assert!(waiting.is_nobody().await, "a request waits on the server");
     };
     throughout(TTL * 2, "the locks are held", async || {
         served().await;
@@ -97,6 +83,7 @@ async fn open_check_keeps_no_other_call_waiting() {
         !unlocking.is_finished() && one.waits()
     })
     .await;
+    assert!(!waiting.is_finished(), "waits on the server: {:?}", waiting.await);
     ask(&mut own, "COMMIT").await;
     within(SOON, "it is released", unlocking).await.expect("no panic").expect("released");
     let turn = async |waiter: Waiter<LockGuard>| waiter.granted().await.unlock().await;
