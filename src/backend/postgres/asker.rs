@@ -2,8 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{Mutex, MutexGuard};
-
 use super::{
     alone::Statements,
     batch::Batches,
@@ -14,6 +12,7 @@ use super::{
     message::{Evidence, Message},
     pooled::{self, Pooled},
     statements,
+    turns::{Rank, Turn, Turns},
 };
 use crate::{
     backend::{
@@ -61,10 +60,7 @@ pub(super) struct Asker {
     pub(super) batches: Option<Batches>,
     pub(super) listening: Arc<Listening>,
     pub(super) crowded: Arc<NotedQueues>,
-    /// Behind a pooler one request is under way at a time: a pooler may take the first reply for
-    /// the end of all that was sent, and give the server's connection to others
-    /// (<https://github.com/pgbouncer/pgbouncer/issues/759>).
-    pub(super) turn: Arc<Mutex<()>>,
+    pub(super) turns: Turns,
 }
 
 /// What is asked for next.
@@ -149,13 +145,13 @@ impl Asker {
     }
 
     /// Waits until nothing is under way where one request may be at a time.
-    pub(super) async fn turn(&self, own: bool) -> Option<MutexGuard<'_, ()>> {
-        if own && self.pooled.is_some() { Some(self.turn.lock().await) } else { None }
+    pub(super) async fn turn(&self, own: bool, rank: Rank) -> Option<Turn> {
+        if own && self.pooled.is_some() { Some(self.turns.take(rank).await) } else { None }
     }
 
     /// Whether the server replies on the session's own connection.
     async fn is_served(&self) -> bool {
-        let _turn = self.turn(true).await;
+        let _turn = self.turn(true, Rank::Background).await;
         let patience = self.connector.remote.request_timeout / 4;
         matches!(timeout(patience, self.client.simple_query(PING)).await, Ok(Ok(_)))
     }
@@ -169,7 +165,7 @@ impl Asker {
                 return Done::Answered.into();
             }
         };
-        let _turn = self.turn(lent.is_none()).await;
+        let _turn = self.turn(lent.is_none(), request.message.rank()).await;
         match request.begin() {
             true => self.begun(request, lent, None).await,
             false => Done::Answered.into(),
@@ -180,7 +176,7 @@ impl Asker {
     async fn once_more(&self, request: Request<Message>, retry: Option<Retry>) -> Ended {
         match self.lend(request.message.goes_by_pool()).await {
             Ok(lent) => {
-                let _turn = self.turn(lent.is_none()).await;
+                let _turn = self.turn(lent.is_none(), Rank::Call).await;
                 self.begun(request, lent, retry).await
             }
             Err(error) => {
@@ -247,7 +243,7 @@ impl Asker {
     }
 
     async fn expiries(&self, sessions: Vec<i64>) -> Done {
-        let _turn = self.turn(true).await;
+        let _turn = self.turn(true, Rank::Background).await;
         match self.send(&statements::expiries(&sessions), FIRST_PATIENCE, None).await {
             Ok(Ok(Some(outcomes))) => Done::expiries(&outcomes, session_of),
             // Undone for others' sake, perhaps: they are looked for again soon.
@@ -257,7 +253,7 @@ impl Asker {
     }
 
     async fn poll(&self, asked: Vec<watched::What>) -> Ended {
-        let _turn = self.turn(true).await;
+        let _turn = self.turn(true, Rank::Background).await;
         match self.send(&pooled::watches(self.session), FIRST_PATIENCE, None).await {
             Ok(Ok(Some(outcomes))) => {
                 let polled = Some(pooled::gone(asked, outcomes.last()));
@@ -271,7 +267,7 @@ impl Asker {
 
     /// Whatever the answer is.
     async fn have_done(&self, message: &Message) -> Ended {
-        let _turn = self.turn(true).await;
+        let _turn = self.turn(true, message.rank()).await;
         match self.send(message, FIRST_PATIENCE, None).await {
             Ok(Err(error)) if is_useless(&error) => Done::Useless.into(),
             Ok(_) => Done::Answered.into(),

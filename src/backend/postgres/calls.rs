@@ -8,6 +8,7 @@ use super::{
     error::{Failure, triage},
     lent::Lent,
     message::Message,
+    turns::Rank,
 };
 use crate::{
     backend::{
@@ -36,7 +37,7 @@ impl Asker {
             }
         };
         let own = lent.is_none();
-        let _turn = self.turn(own).await;
+        let _turn = self.turn(own, Rank::Call).await;
         requests.retain(Request::begin);
         if requests.len() < 2 {
             return match requests.pop() {

@@ -4,6 +4,7 @@
 use super::{
     listening,
     literal::{bytes, text},
+    turns::Rank,
 };
 use crate::backend::sql::{
     beats::is_over,
@@ -29,6 +30,7 @@ pub(super) struct Message {
     pub(super) joins: Vec<String>,
     /// It never waits for the user's pool.
     own: bool,
+    renews: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -99,6 +101,7 @@ impl Message {
             listens: false,
             joins: Vec::new(),
             own: false,
+            renews: false,
         }
     }
 
@@ -126,6 +129,14 @@ impl Message {
     /// It goes by the session's own connection in any case.
     pub(super) fn by_own_connection(self) -> Self {
         Self { own: true, ..self }
+    }
+
+    pub(super) fn renewing(self) -> Self {
+        Self { renews: true, ..self }
+    }
+
+    pub(super) fn rank(&self) -> Rank {
+        if self.renews { Rank::Renewal } else { Rank::Call }
     }
 
     /// Whether it goes by the user's pool if there is one. A watch does not: the connection that is

@@ -36,6 +36,7 @@ mod session;
 mod socket;
 mod statements;
 mod tls;
+mod turns;
 
 use std::{sync::Arc, time::Duration};
 
@@ -107,6 +108,7 @@ impl Backend for Postgres {
             // A deletion returns the last number that is in the queue then.
             follows_if_there: true,
             ticket_in: Some(key::ticket_in),
+            one_at_a_time: self.connector.remote.pooled,
             ..Facts::new(ttl)
         };
         Ok((facts, Arc::new(SqlStore::new(session, ttl))))

@@ -19,6 +19,7 @@ use super::{
     message::Message,
     pooled::Polling,
     statements::PostgresStatements,
+    turns::Turns,
 };
 use crate::{
     backend::{
@@ -118,7 +119,7 @@ impl Task {
             batches: link.batches.clone(),
             listening: Arc::default(),
             crowded: Arc::default(),
-            turn: Arc::default(),
+            turns: Turns::default(),
         };
         let ask = |what| asker.clone().ask(what);
         let mut quiet_until = Instant::now() + ping_after();

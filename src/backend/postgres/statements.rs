@@ -55,7 +55,7 @@ impl Statements for PostgresStatements {
             self.session
         );
         if others.is_empty() {
-            return Message::from(renew).by_own_connection();
+            return Message::from(renew).by_own_connection().renewing();
         }
         // By `s.id` the server's statistics tell it from a request that asks for nothing else.
         let ask = format!(
@@ -63,7 +63,7 @@ impl Statements for PostgresStatements {
              AND expires <= now() + ttl;\n",
             ids(others)
         );
-        Message::from(ask + &renew).telling_expiries().by_own_connection()
+        Message::from(ask + &renew).telling_expiries().by_own_connection().renewing()
     }
 
     fn close(&self) -> Message {

@@ -208,7 +208,12 @@ impl<const WAY: u8> Servers for Server<WAY> {
 
     /// A request that takes longer than half the TTL is given up, and its connection with it.
     fn bearable_round_trip(&self) -> f64 {
-        // A request to the pool takes two of them if its connection is tested.
-        if WAY == BY_SQLX { 0.35 } else { 0.7 }
+        match WAY {
+            // A request to the pool takes two of them if its connection is tested.
+            BY_SQLX => 0.35,
+            // A call waits for the request that is under way, and a renewal for one, too.
+            BOUNCED => 0.3,
+            _ => 0.7,
+        }
     }
 }
