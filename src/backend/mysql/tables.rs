@@ -33,6 +33,32 @@ async fn make(link: &mut Link) -> Result<Option<Outcome>> {
     let mut statements = schema::statements();
     let row = statements.pop().unwrap_or_default();
     link.first(&Message::plain(statements)).await?;
+    let there = columns(link).await?;
+    for (table, column, change) in COLUMNS {
+        if there.contains(&(table, column)) {
+            continue;
+        }
+        // It waits for transactions that have used the table.
+        let change = Message::plain(vec![format!("ALTER TABLE {table} {change}")]);
+        if let Err(error) = link.first(&change).await
+            && !columns(link).await?.contains(&(table, column))
+        {
+            return Err(error);
+        } // else another client has made the same change at the same moment
+    }
+    link.first(&Message::plain(vec![row])).await?;
+    let known = told(link).await?;
+    match known.as_ref().and_then(found) {
+        Some(FORMER) => {
+            link.first(&opening::take_over()).await?;
+            told(link).await
+        }
+        _ => Ok(known),
+    }
+}
+
+/// Those of [`COLUMNS`] that are there.
+async fn columns(link: &mut Link) -> Result<Vec<(&'static str, &'static str)>> {
     let names = COLUMNS.map(|(table, column, _)| format!("('{table}', '{column}')"));
     let there = link
         .first(&Message::plain(vec![format!(
@@ -45,21 +71,8 @@ async fn make(link: &mut Link) -> Result<Option<Outcome>> {
     let is_there = |table: &str, column: &str| {
         rows.iter().any(|row| row.text(0) == Some(table) && row.text(1) == Some(column))
     };
-    for (table, column, change) in COLUMNS {
-        if !is_there(table, column) {
-            // It waits for transactions that have used the table.
-            link.first(&Message::plain(vec![format!("ALTER TABLE {table} {change}")])).await?;
-        }
-    }
-    link.first(&Message::plain(vec![row])).await?;
-    let known = told(link).await?;
-    match known.as_ref().and_then(found) {
-        Some(FORMER) => {
-            link.first(&opening::take_over()).await?;
-            told(link).await
-        }
-        _ => Ok(known),
-    }
+    let names = COLUMNS.into_iter().map(|(table, column, _)| (table, column));
+    Ok(names.filter(|(table, column)| is_there(table, column)).collect())
 }
 
 async fn told(link: &mut Link) -> Result<Option<Outcome>> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use distlock::Error;
+use futures_util::future::join_all;
 use mysql_async::{Conn, Row, prelude::Queryable};
 use tokio::time::Instant;
 
@@ -113,6 +114,17 @@ async fn tables_of_version_1_are_taken_from_its_clients() {
     }
     assert!(database.ask("SELECT name FROM distlock_data").await.is_empty());
     close([client]).await;
+    database.end().await;
+}
+
+/// Each finds what the others have changed meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_version_1_are_taken_by_clients_that_start_at_once() {
+    let (database, _former) = of_version_1().await;
+    let clients = join_all((0..6).map(|_| database.client())).await;
+    let guard = within(SOON + TTL, "it is granted", clients[0].mutex("a").lock()).await;
+    assert!(guard.expect("granted").fencing_token().as_u64() > 41);
+    close(clients).await;
     database.end().await;
 }
 
