@@ -75,11 +75,16 @@ make_database() {
     psql "$1" --dbname=distlock --command="CREATE EXTENSION pg_stat_statements"
 }
 
-# make_schema SERVICE: makes MariaDB's user and its database.
-make_schema() {
+# mariadb SERVICE SQL: asks as the superuser.
+mariadb() {
     local program
     read -r -a program <<<"${MYSQL_CLIENT:-mariadb --skip-ssl}"
-    client "$1" "${program[@]}" --user=root --password=root --execute="
+    client "$1" "${program[@]}" --user=root --password=root --execute="$2"
+}
+
+# make_schema SERVICE: makes MariaDB's user and its database.
+make_schema() {
+    mariadb "$1" "
         CREATE DATABASE IF NOT EXISTS distlock;
         CREATE USER IF NOT EXISTS app@'%' IDENTIFIED BY 'apppw';
         GRANT ALL ON distlock.* TO app@'%'"

@@ -39,7 +39,7 @@ build_against() {
     target=$(realpath -m "${CARGO_TARGET_DIR:-$ROOT/target}")
     mkdir -p "$VERSIONS"
     tree=$(tree "$1")
-    folder=$VERSIONS/${2##*/}-${tree##*/}${features:+-telemetry}
+    folder=$VERSIONS/${2##*/}-${tree##*/}${features:+-${features//[^a-z]/-}}
     mkdir -p "$folder"
     # A workspace of its own, as it lies below this one but is none of its members.
     sed -e "s|path = \"[./]*\"|path = \"$tree\"|" -e "s|path = \"src/|path = \"$ROOT/$2/src/|" \

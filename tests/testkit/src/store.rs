@@ -23,6 +23,8 @@ pub enum Store {
     PostgresStandby,
     /// With a standby that may lag behind.
     PostgresAsync,
+    /// One server behind a pooler in transaction mode.
+    Pgbouncer,
     /// One server of MariaDB.
     Mysql,
     /// Three servers of MariaDB.

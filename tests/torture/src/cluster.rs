@@ -55,9 +55,7 @@ impl Cluster {
             Some(backend) => (resolve(&backend.url()).await?, None),
             None => {
                 let database = database::open(store).await?;
-                let servers =
-                    database.setup().servers.iter().map(|server| server.address).collect();
-                (servers, Some(database))
+                (database.doors(), Some(database))
             }
         };
         let (session, idle) = Default::default();

@@ -7,6 +7,9 @@ use lexopt::{Arg, Parser, ValueExt};
 
 use crate::primitive::Primitive;
 
+/// Longest holds, in milliseconds, unless it is said otherwise.
+pub(crate) const HOLD: u64 = 3;
+
 pub(crate) enum Command {
     Worker(Task),
     Rollouts(Plan),
@@ -18,6 +21,8 @@ pub(crate) struct Task {
     pub(crate) url: String,
     pub(crate) namespace: String,
     pub(crate) primitive: Primitive,
+    /// Longest holds, in milliseconds.
+    pub(crate) hold: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -35,12 +40,14 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
     let mut parser = Parser::from_env();
     let (mut old, mut new, mut worker) = (PathBuf::new(), PathBuf::new(), None);
     let (mut grants, mut primitives, mut urls) = (1000, Primitive::ALL.to_vec(), Vec::new());
+    let mut hold = HOLD;
     while let Some(arg) = parser.next()? {
         match arg {
             Arg::Long("worker") => worker = Some(parser.value()?.string()?),
             Arg::Long("old") => old = parser.value()?.into(),
             Arg::Long("new") => new = parser.value()?.into(),
             Arg::Long("grants") => grants = parser.value()?.parse()?,
+            Arg::Long("hold") => hold = parser.value()?.parse()?,
             Arg::Long("primitive") => primitives = vec![named(&parser.value()?.string()?)?],
             Arg::Value(url) => urls.push(url.string()?),
             other => return Err(other.unexpected()),
@@ -50,7 +57,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         let (Some(url), Some(primitive)) = (urls.pop(), primitives.pop()) else {
             return Err("no URL".into());
         };
-        return Ok(Command::Worker(Task { url, namespace, primitive }));
+        return Ok(Command::Worker(Task { url, namespace, primitive, hold }));
     }
     Ok(Command::Rollouts(Plan { old, new, grants, primitives, urls }))
 }

@@ -1,6 +1,9 @@
 //! Judges what the workers of a rollout told.
 
-use distlock_testkit::history::{Grant, History, Hold};
+use distlock_testkit::{
+    event::Event,
+    history::{Grant, History, Hold},
+};
 
 use crate::fleet::Seen;
 
@@ -42,6 +45,34 @@ pub(crate) fn judge(seen: &Seen, room: u32) -> Verdict {
     verdict
 }
 
+/// The same where the new build takes over what the old one has locked: by the time that a worker
+/// of the new one holds something, none of the old one does, and each of these is refused by name.
+pub(crate) fn taken_over(seen: &Seen, room: u32) -> Verdict {
+    let is_refusal = |(worker, event): &&(usize, Event)| {
+        !seen.new[*worker] && ["lost", "error"].contains(&event.word.as_str())
+    };
+    let (refusals, log): (Vec<_>, Vec<_>) = seen.log.iter().partition(is_refusal);
+    let log = log.into_iter().cloned().collect();
+    let mut history = History::read(&log, &seen.names, grant);
+    history.check_room(room, &seen.names);
+    history.check_tokens(room);
+    let History { holds, mut violations } = history;
+    let (new, old): (Vec<&Hold>, Vec<&Hold>) = holds.iter().partition(|hold| seen.new[hold.worker]);
+    let last = old.iter().map(|hold| hold.to).max();
+    let first = new.iter().map(|hold| hold.from).min();
+    if last >= first {
+        violations.push(format!("the old build held until {last:?}, the new one from {first:?}"));
+    }
+    for (worker, name) in seen.names.iter().enumerate().filter(|(worker, _)| !seen.new[*worker]) {
+        let told = refusals.iter().filter(|(refused, _)| *refused == worker);
+        if !told.map(|(_, event)| &event.rest).any(|told| told.contains("version")) {
+            violations.push(format!("{name}, an old one, was not refused by name"));
+        }
+    }
+    let gave_up = log.iter().filter(|(_, event)| event.word == "gave-up").count();
+    Verdict { old: old.len(), new: new.len(), share: 1.0, fair: 1.0, gave_up, violations }
+}
+
 /// A grant tells its task, its token, and how much room it takes.
 fn grant(rest: &str) -> Option<Grant> {
     let numbers: Vec<u64> = rest.split(' ').map_while(|number| number.parse().ok()).collect();
@@ -76,8 +107,6 @@ fn shares(holds: &[Hold], seen: &Seen, verdict: &mut Verdict) {
 
 #[cfg(test)]
 mod tests {
-    use distlock_testkit::event::Event;
-
     use super::*;
 
     fn judged(lines: &[(usize, String)], room: u32) -> Verdict {
@@ -126,6 +155,23 @@ mod tests {
     fn those_who_gave_up_are_counted() {
         let lines = [&hold(0, 1, 1, 5, 1)[..], &[(1, "gave-up 2".to_owned())]].concat();
         assert_eq!(judged(&lines, 1).gave_up, 1);
+    }
+
+    #[test]
+    fn old_workers_beside_new_ones_are_seen() {
+        let refused = (0, "error 4 its tables are of version 2".to_owned());
+        let [first, last] = [hold(0, 1, 1, 5, 1), hold(1, 7, 1, 6, 1)];
+        let verdict = |lines: &[(usize, String)]| {
+            let event =
+                |(worker, line): &(usize, String)| (*worker, Event::parse(line).expect(line));
+            let names = ["old", "new"].map(str::to_owned).to_vec();
+            let (log, new) = (lines.iter().map(event).collect(), vec![false, true]);
+            taken_over(&Seen { log, names, new, stages: Vec::new() }, 3).violations
+        };
+        assert_eq!(verdict(&[&first[..], &[refused.clone()], &last].concat()), [""; 0]);
+        assert_eq!(verdict(&[first, last.clone()].concat()).len(), 1, "it was not refused");
+        let late = hold(0, 6, 2, 5, 1);
+        assert_eq!(verdict(&[&late[..], &[refused], &last].concat()).len(), 1, "both hold");
     }
 
     #[test]

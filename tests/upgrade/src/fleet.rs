@@ -15,6 +15,7 @@ use crate::{args::Task, check::Stage};
 pub(crate) struct Contest<'a> {
     task: &'a Task,
     workers: Vec<Worker>,
+    retired: Vec<Worker>,
     fleet: Fleet,
     /// How much of the log was looked at.
     heard: usize,
@@ -35,13 +36,13 @@ pub(crate) struct Seen {
 impl<'a> Contest<'a> {
     pub(crate) fn new(task: &'a Task) -> Self {
         let (fleet, seen) = (Fleet::default(), Seen::default());
-        Self { task, workers: Vec::new(), fleet, heard: 0, seen }
+        Self { task, workers: Vec::new(), retired: Vec::new(), fleet, heard: 0, seen }
     }
 
     pub(crate) fn start(&mut self, program: &Path, new: bool) -> Result<()> {
-        let Task { url, namespace, primitive } = self.task;
-        let primitive = primitive.to_string();
-        let arguments = [url, "--worker", namespace, "--primitive", &primitive];
+        let Task { url, namespace, primitive, hold } = self.task;
+        let (primitive, hold) = (primitive.to_string(), hold.to_string());
+        let arguments = [url, "--worker", namespace, "--primitive", &primitive, "--hold", &hold];
         let name = format!("worker {}", self.seen.new.len());
         self.seen.new.push(new);
         self.workers.push(self.fleet.start(&name, Command::new(program).args(arguments))?);
@@ -88,8 +89,14 @@ impl<'a> Contest<'a> {
         worker.kill().await.map(drop)
     }
 
+    /// Expects no more grants of those that are there.
+    pub(crate) fn retire(&mut self) {
+        self.retired.append(&mut self.workers);
+    }
+
     /// Lets all finish, one after the other.
     pub(crate) async fn end(mut self) -> Result<Seen> {
+        self.workers.append(&mut self.retired);
         while !self.workers.is_empty() {
             self.finish().await?;
         }

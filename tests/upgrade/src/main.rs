@@ -7,6 +7,7 @@ mod fleet;
 mod primitive;
 mod rollout;
 mod store;
+mod takeover;
 mod worker;
 
 use std::process::ExitCode;

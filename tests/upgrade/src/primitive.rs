@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use distlock::{Client, LockGuard, Mutex, Permit, ReadGuard, RwLock, Semaphore, WriteGuard};
+use distlock::{
+    Client, LockGuard, LostReason, Mutex, Permit, ReadGuard, RwLock, Semaphore, WriteGuard,
+};
 use serde::{Deserialize, Serialize};
 
 /// Of them at most so many are held at once.
@@ -125,6 +127,10 @@ impl Held {
 
     pub(crate) fn is_valid(&self) -> bool {
         self.guard().is_valid()
+    }
+
+    pub(crate) async fn lost(&self) -> LostReason {
+        self.guard().lost().await
     }
 
     pub(crate) async fn release(self) -> distlock::Result<()> {

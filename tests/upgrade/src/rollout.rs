@@ -4,14 +4,15 @@ use distlock_testkit::{Result, backend::Backend};
 use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
-    args::{Plan, Task},
+    args::{HOLD, Plan, Task},
     check::{Verdict, judge},
     fleet::Contest,
     store::emptied,
+    takeover,
 };
 
 /// Workers at once.
-const WORKERS: usize = 4;
+pub(crate) const WORKERS: usize = 4;
 /// The one that is killed, while the others are told to finish.
 const KILLED: usize = 1;
 /// Violations to be shown of a rollout.
@@ -37,29 +38,37 @@ pub(crate) async fn all(plan: Plan) -> Result<bool> {
 }
 
 async fn on(plan: Plan, url: String) -> Result<bool> {
-    let (backend, _) = Backend::split(&url).ok_or("no such store")?;
+    let (store, _) = url.split_once("://").ok_or("no such store")?;
+    if ["postgres", "mysql"].contains(&store) {
+        return takeover::on(&plan, &url).await;
+    }
     let mut good = true;
     for primitive in &plan.primitives {
         for upgrade in [true, false] {
             let namespace = format!("/distlock-upgrade-{:016x}", fastrand::u64(..));
-            let task = Task { url: url.clone(), namespace, primitive: *primitive };
+            let task = Task { url: url.clone(), namespace, primitive: *primitive, hold: HOLD };
             let (start, order) =
                 (Instant::now(), if upgrade { "old to new" } else { "new to old" });
-            let name = format!("{backend} | {primitive} | {order}");
+            let name = format!("{store} | {primitive} | {order}");
             let verdict =
                 rollout(&plan, &task, upgrade).await.map_err(|error| format!("{name}: {error}"))?;
-            let Verdict { old, new, share, fair, gave_up, violations } = verdict;
-            println!(
-                "| {name} | {} | {old} | {new} | {share:.2} ({fair:.2}) | {gave_up} | {} | {} |",
-                old + new,
-                start.elapsed().as_secs(),
-                violations.len()
-            );
-            violations.iter().take(SHOWN).for_each(|violation| eprintln!("{name}: {violation}"));
-            good &= violations.is_empty();
+            good &= show(&name, start, &verdict);
         }
     }
     Ok(good)
+}
+
+/// Prints a line of the table; whether all is well.
+pub(crate) fn show(name: &str, start: Instant, verdict: &Verdict) -> bool {
+    let Verdict { old, new, share, fair, gave_up, violations } = verdict;
+    println!(
+        "| {name} | {} | {old} | {new} | {share:.2} ({fair:.2}) | {gave_up} | {} | {} |",
+        old + new,
+        start.elapsed().as_secs(),
+        violations.len()
+    );
+    violations.iter().take(SHOWN).for_each(|violation| eprintln!("{name}: {violation}"));
+    violations.is_empty()
 }
 
 async fn rollout(plan: &Plan, task: &Task, upgrade: bool) -> Result<Verdict> {
@@ -84,7 +93,10 @@ async fn rollout(plan: &Plan, task: &Task, upgrade: bool) -> Result<Verdict> {
     fleet.settle().await?;
     fleet.stay(grants).await?;
     let mut verdict = judge(&fleet.end().await?, task.primitive.room());
-    if let Err(left) = emptied(&task.url, &task.namespace).await {
+    // Of a file nothing is seen but by distlock.
+    if Backend::split(&task.url).is_some()
+        && let Err(left) = emptied(&task.url, &task.namespace).await
+    {
         verdict.violations.push(left.to_string());
     }
     Ok(verdict)

@@ -9,7 +9,11 @@ use distlock_testkit::{
     event::{Event, report},
     orders::orders,
 };
-use tokio::{sync::watch, task::JoinSet, time::sleep};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 use crate::{
     args::Task,
@@ -22,8 +26,6 @@ pub(crate) const TASKS: usize = 2;
 pub(crate) const TTL: Duration = Duration::from_secs(5);
 /// To connect on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// In milliseconds at most.
-const HOLD: u64 = 3;
 /// Of those who do not wait for ever, in milliseconds at most.
 const TIMEOUT: u64 = 20;
 /// After an error.
@@ -35,7 +37,8 @@ pub(crate) async fn run(task: &Task) -> Result<()> {
     let (finish, finishing) = watch::channel(());
     let mut tasks = JoinSet::new();
     for number in 0..TASKS {
-        tasks.spawn(contend(task.primitive.of(&client), number, finishing.clone()));
+        let lock = task.primitive.of(&client);
+        tasks.spawn(contend(lock, number, task.hold, finishing.clone()));
     }
     drop(finishing);
     // Until the process that started it hangs up, or has ended.
@@ -52,7 +55,12 @@ pub(crate) async fn run(task: &Task) -> Result<()> {
     Ok(())
 }
 
-async fn contend(lock: Lock, task: usize, mut finishing: watch::Receiver<()>) -> io::Result<()> {
+async fn contend(
+    lock: Lock,
+    task: usize,
+    longest: u64,
+    mut finishing: watch::Receiver<()>,
+) -> io::Result<()> {
     loop {
         let manner = match fastrand::u32(..10) {
             0 => Manner::Try,
@@ -66,7 +74,7 @@ async fn contend(lock: Lock, task: usize, mut finishing: watch::Receiver<()>) ->
             taken = lock.take(room, manner) => taken,
         };
         match taken {
-            Ok(Some(held)) => hold(held, task, room).await?,
+            Ok(Some(held)) => hold(held, task, longest, room).await?,
             Ok(None) => report("gave-up", "")?,
             Err(error) => {
                 report("error", error)?;
@@ -76,9 +84,10 @@ async fn contend(lock: Lock, task: usize, mut finishing: watch::Receiver<()>) ->
     }
 }
 
-async fn hold(held: Held, task: usize, room: u32) -> io::Result<()> {
+async fn hold(held: Held, task: usize, longest: u64, room: u32) -> io::Result<()> {
     report("grant", format!("{task} {} {room}", held.token()))?;
-    sleep(Duration::from_millis(fastrand::u64(..=HOLD))).await;
+    let time = Duration::from_millis(fastrand::u64(..=longest));
+    drop(timeout(time, held.lost()).await);
     // Its time is read before it is asked whether it is valid: if it is then, it was.
     let release = Event::new("release", task);
     if !held.is_valid() {

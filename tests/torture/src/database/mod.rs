@@ -21,6 +21,7 @@ pub(crate) mod trouble;
 pub(crate) mod words;
 
 use std::{
+    net::SocketAddr,
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
     time::Duration,
 };
@@ -62,9 +63,14 @@ impl Setup {
 pub(crate) trait Database: std::fmt::Debug + Send + Sync {
     fn setup(&self) -> &Setup;
 
+    /// Where those who lock reach the servers.
+    fn doors(&self) -> Vec<SocketAddr> {
+        self.setup().servers.iter().map(|server| server.address).collect()
+    }
+
     /// What stands for the servers in the URL of those who lock.
     fn named(&self) -> Result<Vec<String>> {
-        Ok(self.setup().servers.iter().map(|server| server.address.to_string()).collect())
+        Ok(self.doors().iter().map(SocketAddr::to_string).collect())
     }
 
     /// The server that is in trouble if there is any: the one that is written to, or any of those.
@@ -170,6 +176,7 @@ pub(crate) trait Connection: std::fmt::Debug + Send {
 pub(crate) async fn open(store: Store) -> Result<Box<dyn Database>> {
     Ok(match store {
         Store::Postgres => Box::new(standby::Postgres::start(None).await?),
+        Store::Pgbouncer => Box::new(standby::Postgres::pooled().await?),
         Store::PostgresStandby => Box::new(standby::Postgres::start(Some(true)).await?),
         Store::PostgresAsync => Box::new(standby::Postgres::start(Some(false)).await?),
         Store::Mysql => Box::new(galera::Mysql::start(1).await?),

@@ -169,7 +169,7 @@ impl Drop for Server {
 
 /// A port that nobody uses now, and that nobody is given who asks for any: while the server is down
 /// it has to stay free.
-fn free_port() -> Result<u16> {
+pub(super) fn free_port() -> Result<u16> {
     let mut random = random();
     let drawn = std::iter::repeat_with(|| random.u16(25_000..32_000)).take(100);
     let mut free = drawn.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());

@@ -1,6 +1,6 @@
 //! One PostgreSQL server, or two: the one is written to, and the other one follows it.
 
-use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+use std::{net::SocketAddr, sync::atomic::Ordering::SeqCst, time::Duration};
 
 use async_trait::async_trait;
 use distlock_testkit::{Result, docker::path, framing::Framing};
@@ -10,7 +10,7 @@ use super::{
     Connection, Database, Setup,
     network::Network,
     postgres::{ARGUMENTS, AROUND, PORT, RUN, WORDS, dial, furnish, sever},
-    server::{Peer, Server, done},
+    server::{Peer, Server, done, free_port},
 };
 use crate::fault::Role;
 
@@ -27,7 +27,15 @@ pub(super) struct Postgres {
     setup: Setup,
     /// Whether it waits for the other one, if there is one.
     waits: Option<bool>,
+    /// Where its pooler is, if it has one.
+    pooler: Option<SocketAddr>,
 }
+
+/// Starts a pooler beside the server. Both go down together.
+const POOLED: &str = "printf '[databases]\\ndistlock = host=127.0.0.1 user=app password=apppw\\n[pgbouncer]\\n\
+                      listen_addr = *\\nlisten_port = 6432\\nunix_socket_dir =\\nauth_type = any\\n\
+                      pool_mode = transaction\\nserver_login_retry = 0.2\\n' >/tmp/pooler.ini; \
+                      pgbouncer /tmp/pooler.ini & exec /entrypoint \"$@\"";
 
 impl Postgres {
     pub(super) async fn start(waits: Option<bool>) -> Result<Self> {
@@ -35,7 +43,7 @@ impl Postgres {
         if waits.is_none() {
             setup.servers.push(Server::start("postgres", PORT, &RUN, &ARGUMENTS).await?);
             furnish(&setup.servers[0]).await?;
-            return Ok(Self { setup, waits });
+            return Ok(Self { setup, waits, pooler: None });
         }
         setup.network = Some(Network::start().await?);
         let script = format!("--volume={}:/follow:ro", path("postgres/follow"));
@@ -53,9 +61,23 @@ impl Postgres {
             }
             setup.servers.push(server);
         }
-        let pair = Self { setup, waits };
+        let pair = Self { setup, waits, pooler: None };
         pair.wait_for_it().await?;
         Ok(pair)
+    }
+
+    /// One server, behind a pooler in transaction mode.
+    pub(super) async fn pooled() -> Result<Self> {
+        let [before, after] = AROUND;
+        let around = [before.to_owned(), format!("{after}?pooler=transaction")];
+        let mut setup = Setup::new(&WORDS, around, Framing::Postgres);
+        let pooler = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+        let publish = format!("--publish={pooler}:6432");
+        let run = [&RUN[..], &["--entrypoint=sh", &publish]].concat();
+        let arguments = [&["-c", POOLED, "sh"], &ARGUMENTS[..]].concat();
+        setup.servers.push(Server::start("postgres", PORT, &run, &arguments).await?);
+        furnish(&setup.servers[0]).await?;
+        Ok(Self { setup, waits: None, pooler: Some(pooler) })
     }
 
     /// From now on the primary waits for the other one, which follows it by now.
@@ -89,6 +111,13 @@ impl Postgres {
 impl Database for Postgres {
     fn setup(&self) -> &Setup {
         &self.setup
+    }
+
+    fn doors(&self) -> Vec<SocketAddr> {
+        match self.pooler {
+            Some(pooler) => vec![pooler],
+            None => self.setup.servers.iter().map(|server| server.address).collect(),
+        }
     }
 
     fn role(&self, server: usize) -> Option<Role> {

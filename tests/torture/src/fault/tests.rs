@@ -37,6 +37,7 @@ fn kinds_apply_to_stores() {
         (Store::Postgres, 24),
         (Store::PostgresStandby, 32),
         (Store::PostgresAsync, 32),
+        (Store::Pgbouncer, 24),
         (Store::Mysql, 24),
         (Store::Galera, 30),
         (Store::Sqlite, 8),

@@ -1,0 +1,47 @@
+//! Starts workers of the new build beside those of the old one where the two may not share a lock:
+//! the new one takes over the tables, while the others hold and wait.
+
+use distlock_testkit::Result;
+use tokio::time::Instant;
+
+use crate::{
+    args::{Plan, Task},
+    check::{Verdict, taken_over},
+    fleet::Contest,
+    rollout::{WORKERS, show},
+};
+
+/// Longest holds of the old workers, in milliseconds: some of them hold as they are stopped, and
+/// would go on.
+const HOLD: u64 = 1000;
+
+/// All primitives, each in a database of its own, whose name ends with the primitive's. Prints
+/// lines of the table; whether all is well.
+pub(crate) async fn on(plan: &Plan, url: &str) -> Result<bool> {
+    let (store, _) = url.split_once("://").ok_or("no such store")?;
+    let mut good = true;
+    for primitive in &plan.primitives {
+        let namespace = "/distlock-upgrade".to_owned();
+        let url = format!("{url}_{primitive}");
+        let task = Task { url, namespace, primitive: *primitive, hold: HOLD };
+        let (start, name) = (Instant::now(), format!("{store} | {primitive} | taken over"));
+        let verdict = takeover(plan, &task).await.map_err(|error| format!("{name}: {error}"))?;
+        good &= show(&name, start, &verdict);
+    }
+    Ok(good)
+}
+
+async fn takeover(plan: &Plan, task: &Task) -> Result<Verdict> {
+    let mut fleet = Contest::new(task);
+    for _ in 0..WORKERS {
+        fleet.start(&plan.old, false)?;
+    }
+    fleet.settle().await?;
+    fleet.retire();
+    for _ in 0..WORKERS {
+        fleet.start(&plan.new, true)?;
+    }
+    fleet.settle().await?;
+    fleet.stay(plan.grants.div_ceil(100)).await?;
+    Ok(taken_over(&fleet.end().await?, task.primitive.room()))
+}
