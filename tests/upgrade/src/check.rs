@@ -1,5 +1,7 @@
 //! Judges what the workers of a rollout told.
 
+use std::collections::BTreeSet;
+
 use distlock_testkit::{
     event::Event,
     history::{Grant, History, Hold},
@@ -64,9 +66,10 @@ pub(crate) fn taken_over(seen: &Seen, room: u32) -> Verdict {
         violations.push(format!("the old build held until {last:?}, the new one from {first:?}"));
     }
     for (worker, name) in seen.names.iter().enumerate().filter(|(worker, _)| !seen.new[*worker]) {
-        let told = refusals.iter().filter(|(refused, _)| *refused == worker);
-        if !told.map(|(_, event)| &event.rest).any(|told| told.contains("version")) {
-            violations.push(format!("{name}, an old one, was not refused by name"));
+        let refused = refusals.iter().filter(|(refused, _)| *refused == worker);
+        let told: BTreeSet<_> = refused.map(|(_, event)| event.rest.as_str()).collect();
+        if !told.iter().any(|told| told.contains("version")) {
+            violations.push(format!("{name}, an old one, was not told the versions: {told:?}"));
         }
     }
     let gave_up = log.iter().filter(|(_, event)| event.word == "gave-up").count();

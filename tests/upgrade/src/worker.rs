@@ -17,6 +17,7 @@ use tokio::{
 
 use crate::{
     args::Task,
+    chain,
     primitive::{Held, Lock, Manner},
 };
 
@@ -77,7 +78,7 @@ async fn contend(
             Ok(Some(held)) => hold(held, task, longest, room).await?,
             Ok(None) => report("gave-up", "")?,
             Err(error) => {
-                report("error", error)?;
+                report("error", chain(&error))?;
                 sleep(PAUSE).await;
             }
         }
@@ -97,7 +98,7 @@ async fn hold(held: Held, task: usize, longest: u64, room: u32) -> io::Result<()
     if fastrand::u32(..4) == 0 {
         drop(held);
     } else if let Err(error) = held.release().await {
-        report("error", error)?;
+        report("error", chain(&error))?;
     }
     Ok(())
 }
