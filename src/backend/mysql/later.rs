@@ -98,7 +98,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_asked_again_leaves_others_every_other_turn() {
         let mut later = Later::default();
-        ["a", "b", "c"].map(|request| later.again(request));
+        ["a", "b", "c"].into_iter().for_each(|request| later.again(request));
         tokio::time::sleep(LATEST * 2).await;
         let turns = [true, true, true, false, true].map(|others_wait| later.next(others_wait));
         assert_eq!(turns, [Some("a"), None, Some("b"), Some("c"), None]);

@@ -171,7 +171,7 @@ mod tests {
             let (log, new) = (lines.iter().map(event).collect(), vec![false, true]);
             taken_over(&Seen { log, names, new, stages: Vec::new() }, 3).violations
         };
-        assert_eq!(verdict(&[&first[..], &[refused.clone()], &last].concat()), [""; 0]);
+        assert_eq!(verdict(&[&first[..], std::slice::from_ref(&refused), &last].concat()), [""; 0]);
         assert_eq!(verdict(&[first, last.clone()].concat()).len(), 1, "it was not refused");
         let late = hold(0, 6, 2, 5, 1);
         assert_eq!(verdict(&[&late[..], &[refused], &last].concat()).len(), 1, "both hold");
