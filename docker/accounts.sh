@@ -75,8 +75,8 @@ make_database() {
     psql "$1" --dbname=distlock --command="CREATE EXTENSION pg_stat_statements"
 }
 
-# mariadb SERVICE SQL: asks as the superuser.
-mariadb() {
+# ask_mysql SERVICE SQL: asks as the superuser.
+ask_mysql() {
     local program
     read -r -a program <<<"${MYSQL_CLIENT:-mariadb --skip-ssl}"
     client "$1" "${program[@]}" --user=root --password=root --execute="$2"
@@ -84,7 +84,7 @@ mariadb() {
 
 # make_schema SERVICE: makes MariaDB's user and its database.
 make_schema() {
-    mariadb "$1" "
+    ask_mysql "$1" "
         CREATE DATABASE IF NOT EXISTS distlock;
         CREATE USER IF NOT EXISTS app@'%' IDENTIFIED BY 'apppw';
         GRANT ALL ON distlock.* TO app@'%'"

@@ -259,6 +259,10 @@ pub(crate) async fn release_whose_commit_is_not_answered_is_made(t: &Case<dyn Se
         own.write(release.dialect()).await;
         assert_eq!(own.release(&release).await, 1);
         proxies.set(&mode);
+        if !done {
+            let is_cut = async || proxies.all.iter().all(|proxy| proxy.connections() == 0);
+            eventually(SOON, "its connection is cut", is_cut).await;
+        }
         let committed = within(SOON, "an answer", own.sql.run("COMMIT")).await;
         committed.expect_err("its connection was cut");
         drop(release);
