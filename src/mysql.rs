@@ -112,8 +112,8 @@ pub async fn unlock(
 /// GRANT SELECT, INSERT, UPDATE, DELETE ON app.distlock_schema TO app;
 /// ```
 ///
-/// A user that only [releases](unlock) a lock in its transactions needs `SELECT` and `UPDATE` on
-/// `distlock_alone`, and `SELECT` and `DELETE` on `distlock_entries`.
+/// A user that only [releases](crate::LockGuard::unlock_sql) a lock in its transactions needs
+/// `SELECT` and `UPDATE` on `distlock_alone`, and `SELECT` and `DELETE` on `distlock_entries`.
 ///
 /// Tables of version 1 are taken over by the first client of this version whose user may `ALTER`
 /// them. Clients of version 1 are refused from then on, and nothing is granted for the longest TTL

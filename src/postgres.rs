@@ -127,7 +127,8 @@ fn parameters(parameters: &[SqlParameter]) -> Vec<&(dyn ToSql + Sync)> {
 /// GRANT SELECT, UPDATE (since) ON distlock.queues, distlock.entries TO checker;
 /// ```
 ///
-/// A role that only [releases](unlock) a lock in its transactions, which may notify waiters:
+/// A role that only [releases](crate::LockGuard::unlock_sql) a lock in its transactions, which may
+/// notify waiters:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA distlock TO writer;

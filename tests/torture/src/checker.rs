@@ -161,18 +161,28 @@ impl History {
     }
 }
 
-/// How long it takes until a holder learns that its key was deleted. MySQL tells nobody: its
-/// holders look 0.8 s after the last look.
+/// How long it takes until a holder learns that its key was deleted. MySQL notifies no client, and
+/// a pooler passes nothing on: their holders look 0.8 s after the last look.
 fn notice(store: Store) -> u64 {
     match store {
-        Store::Mysql | Store::Galera => 1_300_000,
+        Store::Mysql | Store::Galera | Store::Pgbouncer => 1_300_000,
         _ => 500_000,
     }
 }
 
 /// What the servers' names begin with.
-const SERVERS: [&str; 9] =
-    ["etcd", "zk", "postgres", "mysql", "galera", "sqlite", "redis", "valkey", "redlock"];
+const SERVERS: [&str; 10] = [
+    "etcd",
+    "zk",
+    "postgres",
+    "pgbouncer",
+    "mysql",
+    "galera",
+    "sqlite",
+    "redis",
+    "valkey",
+    "redlock",
+];
 
 pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
     let mut report = Report::new(run);
