@@ -1,10 +1,9 @@
 //! What users do in transactions of their own.
 
-use std::{collections::HashSet, time::Duration};
+use std::time::Duration;
 
 use distlock::{Client, LockGuard, optimistic::updated};
 use mysql_async::{Conn, Opts, OptsBuilder, prelude::Queryable};
-use tokio::{task::JoinHandle, time::sleep};
 
 use crate::{
     common::{
@@ -28,29 +27,15 @@ async fn checked(database: &Own, guard: &LockGuard) -> Conn {
     own
 }
 
-/// Looks now and then for transactions that wait on the server for this one, by the server's word.
-/// It ends once it has seen the same one twice: for a moment one may wait, which looks at a row and
-/// leaves it as it is.
-async fn seen_waiting(database: &Own, user: &Conn) -> JoinHandle<HashSet<String>> {
+/// What the server has been asked in this database, and what of that it has refused after a second,
+/// as it was to wait for a lock. (What it refuses at once were deadlocks.)
+async fn asked_and_refused(database: &Own) -> [Vec<String>; 2] {
     let mut operator = dial(database.url(), Some(OPERATOR)).await;
-    let sql = format!(
-        "SELECT CAST(w.requesting_trx_id AS CHAR) FROM information_schema.INNODB_LOCK_WAITS AS w \
-         JOIN information_schema.INNODB_TRX AS t ON t.trx_id = w.blocking_trx_id \
-         WHERE t.trx_mysql_thread_id = {}",
-        user.id()
-    );
-    tokio::spawn(async move {
-        let mut before = HashSet::new();
-        loop {
-            let waiting: HashSet<_> = ask(&mut operator, &sql).await.into_iter().collect();
-            if !waiting.is_disjoint(&before) {
-                return waiting;
-            }
-            before = waiting;
-            // The server shows the same for a tenth of a second.
-            sleep(Duration::from_millis(250)).await;
-        }
-    })
+    let sql = "SELECT LEFT(DIGEST_TEXT, 100) \
+               FROM performance_schema.events_statements_summary_by_digest \
+               WHERE SCHEMA_NAME = DATABASE()";
+    let refused = format!("{sql} AND SUM_ERRORS > 0 AND MAX_TIMER_WAIT > 900000000000");
+    [ask(&mut operator, sql).await, ask(&mut operator, &refused).await]
 }
 
 /// It takes longer than a session lives that is not renewed. Callers that need the lock that it
@@ -64,7 +49,6 @@ async fn open_check_keeps_no_other_call_waiting() {
     let others = [connected(impatient).await, database.client().await];
     let held = [locked(&client, "a").await, locked(&client, "b").await];
     let mut own = checked(&database, &held[0]).await;
-    let waiting = seen_waiting(&database, &own).await;
     let [one, other] = [0, 1].map(|at| Waiter::of(&others[at], "a"));
     let served = async || {
         for (client, name) in [(&client, "c"), (&others[0], "d"), (&others[1], "e")] {
@@ -83,7 +67,8 @@ async fn open_check_keeps_no_other_call_waiting() {
         !unlocking.is_finished() && one.waits()
     })
     .await;
-    assert!(!waiting.is_finished(), "waits on the server: {:?}", waiting.await);
+    let [asked, refused] = asked_and_refused(&database).await;
+    assert!(!asked.is_empty() && refused.is_empty(), "{refused:?} of {asked:?}");
     ask(&mut own, "COMMIT").await;
     within(SOON, "it is released", unlocking).await.expect("no panic").expect("released");
     let turn = async |waiter: Waiter<LockGuard>| waiter.granted().await.unlock().await;
