@@ -90,10 +90,10 @@
 //! - `sqlx-0_9` and `diesel-2`: a lock is checked and released in transactions of these libraries,
 //!   by the modules of these names. `sqlx-0_9` needs Rust 1.94. With their SQLite in the same
 //!   program, cargo chooses an older SQLite for `sqlite`, too: 3.51 beside sqlx 0.9. With
-//!   `postgres`, `sqlx-0_9` builds sqlx's driver of PostgreSQL, and a client can use its pool: see
-//!   `Builder::postgres_pool`.
+//!   `postgres` or `mysql`, `sqlx-0_9` builds sqlx's driver of that store, and a client can use its
+//!   pool: see `Builder::postgres_pool` and `Builder::mysql_pool`.
 //! - `deadpool-postgres-0_14` and `bb8-postgres-0_9`: `Builder::postgres_pool` takes the pools of
-//!   these libraries.
+//!   these libraries. With `mysql_async-0_37`, `Builder::mysql_pool` takes that of `mysql_async`.
 //! - `blocking`: the same for threads.
 //! - `sasl`: ZooKeeper's SASL (DIGEST-MD5): see [`Builder::sasl`].
 //! - `serde`: a [`FencingToken`] is written and read as a number.

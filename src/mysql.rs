@@ -4,6 +4,9 @@
 #[cfg(feature = "mysql_async-0_37")]
 use mysql_async::{Error, Transaction, prelude::Queryable};
 
+pub use crate::backend::mysql::pool::{
+    Pool, PoolConnection, PoolError, PoolFuture, StatementResult,
+};
 use crate::backend::mysql::schema::DDL;
 #[cfg(feature = "mysql_async-0_37")]
 use crate::primitives::{

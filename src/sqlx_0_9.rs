@@ -1,14 +1,17 @@
 //! [`LockGuard::sql`] and [`LockGuard::unlock_sql`] in transactions of [sqlx] 0.9, on PostgreSQL,
 //! MySQL and SQLite. Feature `sqlx-0_9`, which needs Rust 1.94.
 //!
-//! With the feature `postgres`, a client can use a pool of sqlx: see `Builder::postgres_pool`.
+//! With the feature `postgres` or `mysql`, a client can use a pool of sqlx: see
+//! `Builder::postgres_pool` and `Builder::mysql_pool`.
 //!
-//! This crate builds one of sqlx's drivers, that of PostgreSQL, and only with the feature
-//! `postgres`. The others that you choose are used. With sqlx's `sqlite` and the feature `sqlite`,
-//! cargo chooses a version of `rusqlite` that uses the same SQLite.
+//! This crate builds two of sqlx's drivers, that of PostgreSQL with the feature `postgres` and that
+//! of MySQL with `mysql`. The others that you choose are used. With sqlx's `sqlite` and the feature
+//! `sqlite`, cargo chooses a version of `rusqlite` that uses the same SQLite.
 //!
 //! [sqlx]: https://docs.rs/sqlx
 
+#[cfg(feature = "mysql")]
+mod mysql_pool;
 #[cfg(feature = "postgres")]
 mod pool;
 

@@ -43,6 +43,9 @@ pub(crate) struct Remote {
     /// What is not a session's renewal goes by these connections of the user's.
     #[cfg(feature = "postgres")]
     pub(crate) pool: Option<UserPool>,
+    /// The same on MySQL.
+    #[cfg(feature = "mysql")]
+    pub(crate) mysql_pool: Option<crate::backend::mysql::pool::UserPool>,
     /// The endpoints are sentinels, which are asked for the primary of this name, on Redis.
     pub(crate) service: Option<String>,
 }

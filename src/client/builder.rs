@@ -1,6 +1,8 @@
 //! The options of a client, checked before anything is sent.
 
 mod backend;
+#[cfg(feature = "mysql")]
+mod mysql_pool;
 #[cfg(feature = "postgres")]
 mod postgres_pool;
 mod security;
@@ -59,6 +61,8 @@ pub struct Builder {
     metric_label: Option<Label>,
     #[cfg(feature = "postgres")]
     pool: Option<crate::backend::postgres::pool::UserPool>,
+    #[cfg(feature = "mysql")]
+    mysql_pool: Option<crate::backend::mysql::pool::UserPool>,
 }
 
 impl Builder {
@@ -73,6 +77,8 @@ impl Builder {
             metric_label: None,
             #[cfg(feature = "postgres")]
             pool: None,
+            #[cfg(feature = "mysql")]
+            mysql_pool: None,
         }
     }
 
@@ -276,6 +282,10 @@ impl Builder {
         if self.pool.is_some() && url.scheme != Scheme::Postgres {
             return invalid("postgres_pool", "needs a URL of PostgreSQL: postgres://host/database");
         }
+        #[cfg(feature = "mysql")]
+        if self.mysql_pool.is_some() && url.scheme != Scheme::Mysql {
+            return invalid("mysql_pool", "needs a URL of MySQL: mysql://host/database");
+        }
         let credentials = self.credentials.or(url.credentials);
         let credentials = credentials.map(security::open_credentials).transpose()?;
         let tls = self.tls.or(url.tls.map(Origin::Fixed)).map(security::open_tls).transpose()?;
@@ -326,6 +336,8 @@ impl Builder {
             pooled: url.options.pooled,
             #[cfg(feature = "postgres")]
             pool: self.pool,
+            #[cfg(feature = "mysql")]
+            mysql_pool: self.mysql_pool,
             service: url.service,
         };
         let backend = backend::of(url.scheme, remote)?;

@@ -99,7 +99,7 @@ pub(crate) fn spawn_beside(task: impl Future<Output = ()> + Send + 'static) {
 }
 
 /// Spawns a task on the executor of the current one, and returns the handle to abort it.
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) fn spawn_abortable(task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
     tokio::spawn(task).abort_handle()
 }

@@ -22,7 +22,7 @@ pub(crate) enum StoreError {
     Unavailable(BoxError),
     /// Not applied, as the user's pool lent no connection. The caller may hold the last one itself,
     /// so that a call that waits for others must not wait for this, too.
-    #[allow(dead_code)] // Only PostgreSQL says so.
+    #[allow(dead_code)] // Only MySQL and PostgreSQL say so.
     Exhausted(BoxError),
     /// Not applied, and nothing will change for some time.
     #[allow(dead_code)] // Only MySQL, PostgreSQL and Redis say so.

@@ -37,7 +37,7 @@ pub(super) fn together<T>(
     first: &Step,
     waiting: &mut VecDeque<T>,
     step_of: impl Fn(&T) -> Option<&Step>,
-    fits: impl Fn(&Step) -> bool,
+    fits: impl Fn(&T, &Step) -> bool,
 ) -> Vec<T> {
     let mut dirs = HashSet::from([first.dir().to_owned()]);
     let (mut taken, mut left) = (Vec::new(), VecDeque::new());
@@ -52,7 +52,7 @@ pub(super) fn together<T>(
         let fits = step.kind() == first.kind()
             && taken.len() + 1 < MOST
             && (size == 0 || size <= room)
-            && fits(step);
+            && fits(&one, step);
         if is_first_of_queue && fits {
             room -= size;
             taken.push(one);
@@ -69,13 +69,21 @@ pub(super) fn together<T>(
 pub(super) struct Batch<'a> {
     session: i64,
     steps: Vec<&'a Step>,
+    /// See [`Batch::selecting`].
+    selects: bool,
 }
 
 impl<'a> Batch<'a> {
     pub(super) fn of(session: i64, steps: impl Iterator<Item = &'a Step>) -> Self {
         let mut steps: Vec<_> = steps.collect();
         steps.sort_unstable_by_key(|step| step.dir());
-        Self { session, steps }
+        Self { session, steps, selects: false }
+    }
+
+    /// Another statement reads the number that a join has drawn: `LAST_INSERT_ID` would change what
+    /// it returns to the program whose connection that is.
+    pub(super) fn selecting(self, selects: bool) -> Self {
+        Self { selects, ..self }
     }
 
     /// Of one step it is one statement. Of several, the last one tells what has become of each: its
@@ -89,7 +97,7 @@ impl<'a> Batch<'a> {
         }
         let is_join = self.steps.first().is_some_and(|step| step.kind() == Kind::Join);
         let mut statements = vec![if is_join { self.join(turn) } else { self.leave(turn) }];
-        if self.steps.len() == 1 {
+        if self.steps.len() == 1 && !(self.selects && is_join) {
             return Message::bare(statements);
         }
         if is_join && fresh {
@@ -139,8 +147,9 @@ impl<'a> Batch<'a> {
             format!("CASE queue {} END", cases.collect::<Vec<_>>().join(" "))
         };
         let rows: Vec<_> = self.steps.iter().map(|step| row_of(step.dir())).collect();
+        let number = if self.selects { "number + 2" } else { "LAST_INSERT_ID(number + 2)" };
         format!(
-            "UPDATE distlock_alone SET number = LAST_INSERT_ID(number + 2), session = {}, \
+            "UPDATE distlock_alone SET number = {number}, session = {}, \
              ticket = {}, label = {}, value = {}, version = 1, since = {NOW}, turn = {turn} \
              WHERE ({}) AND session IS NULL AND epoch = {EPOCH}",
             self.session,
@@ -175,7 +184,7 @@ impl<'a> Batch<'a> {
                 let outcomes = vec![Outcome::new(Vec::new(), 1), Outcome::new(told.collect(), 1)];
                 came.insert(place(step.dir(), step.ticket()), outcomes);
             }
-            (steps @ [_, _, ..], [_, .., told]) => {
+            (steps @ ([_, _, ..] | [Step::Join { .. }]), [_, .., told]) => {
                 for row in told.rows() {
                     let ticket = row.text(1);
                     let step = steps.iter().find(|step| Some(step.ticket()) == ticket);
@@ -247,7 +256,7 @@ mod tests {
             let ticket = |step: &Option<Step>| step.as_ref().map_or("-", Step::ticket).to_owned();
             steps.iter().map(ticket).collect::<Vec<_>>().join(" ")
         };
-        let fits = |step: &Step| step.dir() != "/crowded";
+        let fits = |_: &Option<Step>, step: &Step| step.dir() != "/crowded";
         for (waiting, taken, left) in [
             (vec![Some(join("/b", "1")), Some(join("/c", "2"))], "1 2", ""),
             (vec![Some(join("/a", "1")), Some(join("/b", "2")), Some(join("/b", "3"))], "2", "1 3"),

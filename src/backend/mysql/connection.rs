@@ -2,16 +2,22 @@
 
 use std::{
     io,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
     time::Duration,
 };
 
 use super::{
-    driver::{Answer, Driver, Login, Refusal, Told},
+    by_pool::{self, Destination},
+    driver::{Answer, Driver, Login, Refusal},
     error::refused,
-    message::{CALLED, Doubt, IS_THERE, Message},
+    lent,
+    message::{CALLED, IS_THERE, Message},
     opening::{self, HELLO_BARE, HELLO_TELLS},
     schema,
+    sent::Sent,
     watches::Watches,
 };
 use crate::{
@@ -48,6 +54,10 @@ pub(super) struct Connector {
     sessions: Mutex<Vec<Weak<Watches>>>,
     /// When a connection was found to have been given to others.
     pooled: Mutex<Option<Duration>>,
+    /// How far the server's beats were as they were read last.
+    beat: AtomicI64,
+    /// The user's pool has led to the server of a session.
+    verified: AtomicBool,
 }
 
 /// A connection that a session has begun on.
@@ -62,23 +72,15 @@ pub(super) struct Link {
     clustered: bool,
     /// There are no tables yet.
     pub(super) bare: bool,
-}
-
-/// What a request came to that was answered.
-pub(super) struct Sent {
-    /// Of the message's own statements.
-    pub(super) outcomes: Vec<Outcome>,
-    /// The session was put away, if the message asks for that.
-    pub(super) is_gone: bool,
-    /// What the server has refused, and what may have been done all the same.
-    pub(super) refused: Option<(Told, Doubt)>,
+    /// Where it leads to, if the user has a pool.
+    pub(super) destination: Destination,
 }
 
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
         let endpoints = Endpoints::new(remote.endpoints.clone());
-        let (clock, sessions, pooled) = <_>::default();
-        Self { remote, endpoints, clock, sessions, pooled }
+        let (clock, sessions, pooled, beat, verified) = <_>::default();
+        Self { remote, endpoints, clock, sessions, pooled, beat, verified }
     }
 
     /// `ttl`: of the session that it is for.
@@ -100,12 +102,53 @@ impl Connector {
             let mut link = self.connect_to(endpoint, ttl).await?;
             let told = link.first(&schema::version()).await?;
             link.recognize(told.last()).await?;
+            self.locate(&mut link).await?;
             if let Some(tickets) = released.list().filter(|_| link.server != server) {
                 link.first(&opening::delete(session, &tickets)).await?;
             }
             Ok(link)
         };
         self.endpoints.connect(patience, connect).await
+    }
+
+    /// Learns where a connection leads to, if requests have to arrive there by the user's pool.
+    pub(super) async fn locate(&self, link: &mut Link) -> Result<()> {
+        if self.remote.mysql_pool.is_none() {
+            return Ok(());
+        }
+        // The beat comes with the clock.
+        let message = by_pool::read(link.clustered);
+        let (outcomes, told) = link.first_of_all(&message).await?;
+        self.read_beat(&outcomes);
+        let row = told.first().and_then(Outcome::first);
+        let read = row.and_then(|row| Some((row.text(0)?, row.text(1)?, row.number(2)?)));
+        let Some((server, database, epoch)) = read else {
+            return Err(not_primary(&link.endpoint, "does not report which server it is"));
+        };
+        let (server, database) = (server.to_owned(), database.to_owned());
+        let (tables, clustered) = (link.server.clone(), link.clustered);
+        link.destination = Destination { server, database, tables, epoch, clustered };
+        Ok(())
+    }
+
+    /// Fails if the user's pool leads elsewhere than this connection.
+    pub(super) async fn verify_pool(&self, link: &Link, patience: Duration) -> Result<()> {
+        if let Some(pool) = &self.remote.mysql_pool {
+            let before = self.verified.load(Ordering::Relaxed);
+            lent::verify(pool, &link.destination, self.beat(), patience, before).await?;
+            self.verified.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    pub(super) fn beat(&self) -> i64 {
+        self.beat.load(Ordering::Relaxed)
+    }
+
+    fn read_beat(&self, outcomes: &[Outcome]) {
+        if let Some(beat) = outcomes.first().and_then(|outcome| outcome.first()?.number(1)) {
+            self.beat.store(beat, Ordering::Relaxed);
+        }
     }
 
     /// Another session of this client's.
@@ -137,8 +180,15 @@ impl Connector {
             refused(endpoint, &refusal)
         })?;
         let (named, server, name) = (endpoint.to_owned(), String::new(), random::id());
-        let mut link =
-            Link { endpoint: named, driver, name: None, server, clustered: false, bare: false };
+        let mut link = Link {
+            endpoint: named,
+            driver,
+            name: None,
+            server,
+            clustered: false,
+            bare: false,
+            destination: Destination::default(),
+        };
         let told = link.first(&opening::hello(name, self.remote.request_timeout, ttl * 2)).await?;
         link.name = Some(name);
         let reading = |what| not_primary(endpoint, &format!("is read-only ({what})"));
@@ -180,6 +230,7 @@ impl Connector {
                 return Err(io::Error::other(POOLED));
             }
             self.clock.read(&outcomes, sent);
+            self.read_beat(&outcomes);
         }
         if let Some(belief) = belief.as_ref().filter(|_| outcomes.len() >= batch.before) {
             self.clock.acted_on(belief);
@@ -192,8 +243,7 @@ impl Connector {
         let is_there = outcomes.first().and_then(Outcome::first).map(|row| row.flag(IS_THERE));
         outcomes.drain(..batch.before.min(outcomes.len()));
         outcomes.truncate(batch.own);
-        let is_gone = message.looks_for_session && is_there == Some(false)
-            || message.enters && outcomes.first().is_none_or(|outcome| outcome.first().is_none());
+        let is_gone = message.is_gone(is_there, &outcomes);
         Ok(Sent { outcomes, is_gone, refused })
     }
 }
@@ -201,6 +251,11 @@ impl Connector {
 impl Link {
     /// Asks before there is a session.
     pub(super) async fn first(&mut self, message: &Message) -> Result<Vec<Outcome>> {
+        self.first_of_all(message).await.map(|(_, own)| own)
+    }
+
+    /// The same, with the outcomes of what goes before the message.
+    async fn first_of_all(&mut self, message: &Message) -> Result<(Vec<Outcome>, Vec<Outcome>)> {
         let batch = message.batch(0, None, false);
         let broken = |error| StoreError::Unavailable(format!("{}: {error}", self.endpoint).into());
         let Answer { mut outcomes, refused: told } =
@@ -211,8 +266,8 @@ impl Link {
         match told {
             Some(told) => Err(refused(&self.endpoint, &Refusal::Told(told))),
             None => {
-                outcomes.drain(..batch.before.min(outcomes.len()));
-                Ok(outcomes)
+                let own = outcomes.split_off(batch.before.min(outcomes.len()));
+                Ok((outcomes, own))
             }
         }
     }

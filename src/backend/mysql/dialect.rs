@@ -33,7 +33,15 @@ impl Dialect for Session {
     }
 
     async fn ask(&self, operation: &'static str, message: Message) -> Result<Vec<Outcome>> {
-        self.connection.ask(operation, message).await
+        match &self.by_pool {
+            Some(by_pool) if message.goes_by_pool() => {
+                if message.sweeps {
+                    self.sweep().await?;
+                }
+                by_pool.ask(operation, message).await
+            }
+            _ => self.connection.ask(operation, message).await,
+        }
     }
 
     fn tell(&self, dir: &str, number: u64) {

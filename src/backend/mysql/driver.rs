@@ -13,6 +13,7 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
+use super::sent::Told;
 use crate::backend::{
     certificates,
     credentials::Credentials,
@@ -56,15 +57,6 @@ pub(super) struct Answer {
     pub(super) refused: Option<Told>,
 }
 
-/// An error in the server's words.
-#[derive(Debug, Default)]
-pub(super) struct Told {
-    pub(super) code: u16,
-    /// The SQLSTATE.
-    pub(super) state: String,
-    pub(super) message: String,
-}
-
 /// A connection that the server has let in. Not to be used any more after one of its futures was
 /// dropped, or has failed.
 pub(super) struct Driver(Option<Conn>);
@@ -83,13 +75,7 @@ impl Driver {
 
     /// Asks for all of these statements, in one request.
     pub(super) async fn ask(&mut self, text: &str) -> io::Result<Answer> {
-        let mut outcomes = Vec::new();
-        let connection = self.0.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        let refused = match read(connection, text, &mut outcomes).await {
-            Ok(()) => None,
-            Err(error) => Some(told(error)?),
-        };
-        Ok(Answer { outcomes, refused })
+        ask(self.0.as_mut().ok_or(io::ErrorKind::NotConnected)?, text).await
     }
 
     /// Says goodbye.
@@ -109,6 +95,16 @@ impl Drop for Driver {
             let _ = connection.disconnect().now_or_never();
         }
     }
+}
+
+/// Asks for all of these statements on such a connection, in one request.
+pub(super) async fn ask(connection: &mut Conn, text: &str) -> io::Result<Answer> {
+    let mut outcomes = Vec::new();
+    let refused = match read(connection, text, &mut outcomes).await {
+        Ok(()) => None,
+        Err(error) => Some(told(error)?),
+    };
+    Ok(Answer { outcomes, refused })
 }
 
 /// What secures the connection is checked before: see `Tls::read`.
@@ -204,7 +200,7 @@ fn row(cells: Cells) -> Row {
 }
 
 /// What the server has told; any other error is the connection's end.
-fn told(error: mysql_async::Error) -> io::Result<Told> {
+pub(super) fn told(error: mysql_async::Error) -> io::Result<Told> {
     match error {
         mysql_async::Error::Server(error) => {
             Ok(Told { code: error.code, state: error.state, message: error.message })

@@ -1,9 +1,6 @@
 //! What an error of the server means for the request that met it.
 
-use super::{
-    driver::{Refusal, Told},
-    message::Doubt,
-};
+use super::{driver::Refusal, message::Doubt, pool::PoolError, sent::Told};
 use crate::backend::{StoreError, certificates, sql::asking::Verdict};
 
 /// What the server calls its errors, of <https://mariadb.com/kb/en/mariadb-error-codes/> and
@@ -35,11 +32,16 @@ mod code {
     /// Too little of something, too late, or not ready: not done.
     pub(super) const SHORT: [u16; 11] =
         [1037, 1038, 1040, 1041, PARTED, 1203, 1206, 1226, 1969, 3024, 1129];
+    /// `SET TRANSACTION` within a transaction.
+    pub(super) const IN_TRANSACTION: u16 = 1568;
+    /// No database is chosen, it has no such table, or a subquery returns two rows: see
+    /// `by_pool.rs`.
+    pub(super) const ELSEWHERE: [u16; 4] = [1046, 1109, 1146, 1242];
 }
 
 /// The error in words, with the server that it came from, and without what it is about: what a
 /// server tells of a statement that it does not understand repeats a part of it.
-fn words(endpoint: &str, told: &Told) -> String {
+pub(super) fn words(endpoint: &str, told: &Told) -> String {
     let known = [
         &code::AGAIN[..],
         &code::DENIED,
@@ -105,6 +107,30 @@ pub(super) fn refused(endpoint: &str, refusal: &Refusal) -> StoreError {
 /// A server that answers questions alone, or that its cluster has lost.
 pub(super) fn is_useless(told: &Told) -> bool {
     code::READ_ONLY.contains(&told.code) || told.code == code::PARTED
+}
+
+/// The pool lent no connection, so that nothing was sent.
+pub(super) fn pool_refused(error: &PoolError) -> StoreError {
+    let words = format!("the pool lent no connection: {}", error.chain());
+    match error.code() {
+        Some(code) if code::DENIED.contains(&code) => StoreError::Denied(words.into()),
+        _ if error.is_exhausted() => StoreError::Exhausted(words.into()),
+        _ => StoreError::Unavailable(words.into()),
+    }
+}
+
+/// Nothing was done, as a transaction is open.
+pub(super) fn is_in_transaction(told: &Told) -> bool {
+    told.code == code::IN_TRANSACTION
+}
+
+pub(super) fn is_denied(told: &Told) -> bool {
+    code::DENIED.contains(&told.code)
+}
+
+/// What the check of a connection of the pool says if that leads to another server or database.
+pub(super) fn is_elsewhere(told: &Told) -> bool {
+    code::ELSEWHERE.contains(&told.code)
 }
 
 #[cfg(test)]

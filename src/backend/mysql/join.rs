@@ -237,7 +237,8 @@ impl<'a> Joining<'a> {
             ));
         }
         let step = self.steps.first().filter(|_| self.steps.len() == 1);
-        Message::transaction(statements).of_session().step(step.cloned())
+        let queues = self.steps.iter().map(Step::dir);
+        Message::transaction(statements).of_session().step(step.cloned()).about(queues)
     }
 }
 

@@ -12,8 +12,6 @@ const LATEST: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Later<T> {
     now: VecDeque<(T, Duration)>,
-    /// The last one that was taken out has waited for so long.
-    waited: Duration,
     again: Vec<(Instant, T, Duration)>,
     /// It was one that is asked again.
     retried: bool,
@@ -21,7 +19,7 @@ pub(super) struct Later<T> {
 
 impl<T> Default for Later<T> {
     fn default() -> Self {
-        Self { now: VecDeque::new(), waited: Duration::ZERO, again: Vec::new(), retried: false }
+        Self { now: VecDeque::new(), again: Vec::new(), retried: false }
     }
 }
 
@@ -30,9 +28,9 @@ impl<T> Later<T> {
         self.now.push_back((request, Duration::ZERO));
     }
 
-    /// The one that was taken out last, once more.
-    pub(super) fn again(&mut self, request: T) {
-        let pause = (self.waited * 2).clamp(SOONEST, LATEST);
+    /// One that was taken out, once more. It has waited for so long before.
+    pub(super) fn again(&mut self, request: T, waited: Duration) {
+        let pause = (waited * 2).clamp(SOONEST, LATEST);
         self.again.push((Instant::now() + jittered(pause), request, pause));
     }
 
@@ -45,21 +43,20 @@ impl<T> Later<T> {
         !self.now.is_empty() || self.due().is_some_and(|due| due <= Instant::now())
     }
 
-    /// `others_wait`: what is asked again gets every other turn, as it may take the server for
-    /// longer than until the next one is due.
-    pub(super) fn next(&mut self, others_wait: bool) -> Option<T> {
-        let (request, waited) = self.now.pop_front().or_else(|| {
-            if std::mem::take(&mut self.retried) && others_wait {
-                return None;
-            }
-            let now = Instant::now();
-            let at = self.again.iter().position(|(due, ..)| *due <= now)?;
-            let (_, request, waited) = self.again.remove(at);
-            self.retried = true;
-            Some((request, waited))
-        })?;
-        self.waited = waited;
-        Some(request)
+    /// The next one, and how long it had waited. `others_wait`: what is asked again gets every
+    /// other turn, as it may take the server for longer than until the next one is due.
+    pub(super) fn next(&mut self, others_wait: bool) -> Option<(T, Duration)> {
+        if let Some(next) = self.now.pop_front() {
+            return Some(next);
+        }
+        if std::mem::take(&mut self.retried) && others_wait {
+            return None;
+        }
+        let now = Instant::now();
+        let at = self.again.iter().position(|(due, ..)| *due <= now)?;
+        let (_, request, waited) = self.again.remove(at);
+        self.retried = true;
+        Some((request, waited))
     }
 
     pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
@@ -76,21 +73,21 @@ mod tests {
     async fn what_is_asked_again_waits_for_longer_each_time() {
         let mut later = Later::default();
         later.now("a");
-        let mut request = later.next(false).unwrap();
+        let (mut request, mut waited) = later.next(false).unwrap();
         let (mut waits, began) = (Vec::new(), tokio::time::Instant::now());
         for _ in 0..10 {
-            later.again(request);
+            later.again(request, waited);
             assert_eq!(later.next(false), None);
             tokio::time::sleep_until(later.due().unwrap()).await;
             assert!(later.is_due());
-            request = later.next(false).unwrap();
+            (request, waited) = later.next(false).unwrap();
             waits.push(began.elapsed());
         }
         assert!(waits[3] < Duration::from_millis(40), "{waits:?}");
         assert!(waits[9] > Duration::from_millis(150), "{waits:?}");
         later.now("b");
-        later.again(request);
-        assert_eq!(later.next(true), Some("b"));
+        later.again(request, waited);
+        assert_eq!(later.next(true), Some(("b", Duration::ZERO)));
         assert_eq!(later.drain().collect::<Vec<_>>(), ["a"]);
     }
 
@@ -98,11 +95,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_asked_again_leaves_others_every_other_turn() {
         let mut later = Later::default();
-        ["a", "b", "c"].into_iter().for_each(|request| later.again(request));
+        for request in ["a", "b", "c"] {
+            later.again(request, Duration::ZERO);
+        }
         tokio::time::sleep(LATEST * 2).await;
-        let turns = [true, true, true, false, true].map(|others_wait| later.next(others_wait));
+        let mut next = |others_wait| later.next(others_wait).map(|(request, _)| request);
+        let turns = [true, true, true, false, true].map(&mut next);
         assert_eq!(turns, [Some("a"), None, Some("b"), Some("c"), None]);
         later.now("d");
-        assert_eq!(later.next(true), Some("d"), "it has had no turn yet");
+        assert_eq!(later.next(true), Some(("d", Duration::ZERO)), "it has had no turn yet");
     }
 }

@@ -77,7 +77,7 @@ pub(super) fn message(session: i64, step: &Step) -> Message {
         kept(alone, "distlock_alone"),
         kept(entries, "distlock_entries"),
     ));
-    Message::transaction(statements).of_session().step(Some(step.clone()))
+    Message::transaction(statements).of_session().step(Some(step.clone())).about([step.dir()])
 }
 
 /// The same of an entry with this number, that no transaction of a user's keeps: it is found at

@@ -45,13 +45,13 @@ pub(super) fn look(session: i64, what: &[What], own: bool) -> Message {
 
 /// A look at one entry; its last statement tells of it.
 pub(super) fn first(what: &What) -> Message {
-    Message::plain(vec![one(what)]).of_session()
+    Message::plain(vec![one(what)]).of_session().by_own_connection()
 }
 
 /// What there is to see of a queue, and after that what is in it: what changes in between is seen
 /// by the next look.
 pub(super) fn listed(what: &What, list: String) -> Message {
-    Message::plain(vec![one(what), list]).of_session()
+    Message::plain(vec![one(what), list]).of_session().by_own_connection()
 }
 
 /// What [`Seen`] is read from. A row has all columns of an entry's look or of a queue's: directory,

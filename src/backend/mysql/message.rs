@@ -1,7 +1,7 @@
 //! One request, and what goes before it: the server's clock is read, and dead sessions are put
 //! away.
 
-use crate::backend::sql::{beats::is_over, server_clock::Belief, step::Step};
+use crate::backend::sql::{beats::is_over, outcome::Outcome, server_clock::Belief, step::Step};
 
 /// How many sessions one request puts away.
 const SWEPT: u32 = 100;
@@ -26,6 +26,10 @@ pub(super) struct Message {
     pub(super) urgent: bool,
     /// Its last statement tells whether there is more of the same to do.
     pub(super) tidies: bool,
+    /// It goes by the session's own connection in any case.
+    own: bool,
+    /// The queues that it changes.
+    pub(super) queues: Vec<String>,
 }
 
 impl Message {
@@ -73,12 +77,36 @@ impl Message {
         Self { urgent: true, ..self }
     }
 
+    pub(super) fn by_own_connection(self) -> Self {
+        Self { own: true, ..self }
+    }
+
+    pub(super) fn about(self, queues: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { queues: queues.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    pub(super) fn statements(&self) -> &[String] {
+        &self.statements
+    }
+
+    /// Whether it goes by the user's pool if there is one.
+    pub(super) fn goes_by_pool(&self) -> bool {
+        !self.own && !self.urgent && !self.statements.is_empty()
+    }
+
+    /// Whether the session was put away, by what was found with the clock and by the outcomes of
+    /// the message's own statements.
+    pub(super) fn is_gone(&self, is_there: Option<bool>, outcomes: &[Outcome]) -> bool {
+        self.looks_for_session && is_there == Some(false)
+            || self.enters && outcomes.first().is_none_or(|outcome| outcome.first().is_none())
+    }
+
     /// As it is sent; a session that is to sweep has this to go by. `clocks`: there are several
     /// servers that write, each with a clock of its own.
     pub(super) fn batch(&self, session: i64, belief: Option<&Belief>, clocks: bool) -> Batch {
         let is_there = match self.looks_for_session {
             false => String::new(),
-            true => format!(", EXISTS (SELECT 1 FROM distlock_sessions WHERE id = {session})"),
+            true => format!(", {}", is_there(session)),
         };
         let mut all = match self.bare {
             false => vec![format!("SELECT {NOW}, {BEAT}, {CONNECTION}{is_there}")],
@@ -158,6 +186,11 @@ pub(super) const CALLED: usize = 2;
 
 /// Which column has whether the session is there, if that is asked.
 pub(super) const IS_THERE: usize = 3;
+
+/// Whether a session was not put away.
+pub(super) fn is_there(session: i64) -> String {
+    format!("EXISTS (SELECT 1 FROM distlock_sessions WHERE id = {session})")
+}
 
 /// The server whose clock it is, as the tables name it.
 pub(super) const CLOCK: &str = "CONCAT(@@hostname, ':', @@port)";

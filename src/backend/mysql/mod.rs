@@ -6,6 +6,8 @@
 //! themselves is not nothing.
 
 mod alone;
+mod borrowing;
+mod by_pool;
 mod connection;
 mod dialect;
 mod driver;
@@ -15,17 +17,24 @@ mod join;
 mod known_queues;
 mod later;
 mod leave;
+mod lent;
 mod literal;
 mod lockable;
 mod looks;
 mod message;
+#[cfg(feature = "mysql_async-0_37")]
+mod mysql_async_pool;
 mod opening;
 mod places;
+pub(crate) mod pool;
 mod registered;
+mod replies;
 pub(crate) mod schema;
+mod sent;
 mod session;
 mod statements;
 mod tables;
+mod waiting;
 mod watches;
 
 use std::{sync::Arc, time::Duration};
@@ -81,6 +90,8 @@ impl Backend for Mysql {
         let (session, patience) = (random::id(), self.connector.remote.opening_timeout());
         let mut link = self.connector.connect(ttl, patience).await?;
         within(patience, tables::prepare(&mut link)).await??;
+        within(patience, self.connector.locate(&mut link)).await??;
+        self.connector.verify_pool(&link, patience).await?;
         let begin = opening::open(session, ttl.as_micros());
         let sent = clock::now();
         let begun = within(patience, link.first(&begin)).await??;

@@ -5,18 +5,20 @@ use std::{io, sync::Arc, time::Duration};
 
 use super::{
     alone::{self, Batch},
-    connection::{Connector, Link, Sent},
-    error::{is_useless, triage},
-    join::{Joining, joined_at},
+    borrowing::Borrowing,
+    by_pool::Destination,
+    connection::{Connector, Link},
+    error::is_useless,
     known_queues::KnownQueues,
     later::Later,
-    leave,
     lockable::Lockable,
     looks,
     message::Message,
     opening,
-    places::is_alone,
+    replies::Replies,
+    sent::Sent,
     statements::MysqlStatements,
+    waiting::Waiting,
     watches::{Due, Watches},
 };
 use crate::{
@@ -31,8 +33,10 @@ use crate::{
             watched::until,
         },
     },
-    lost::LostReason,
-    runtime::clock::{self, Instant},
+    runtime::{
+        clock::{self, Instant},
+        mutex::Mutex,
+    },
 };
 
 /// How often a session removes dead sessions that block no lock, and rows of unused queues.
@@ -42,6 +46,8 @@ const SWEEPS: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) connection: ConnectionHandle<Message>,
+    /// For what goes by the user's pool, if there is one.
+    pub(super) by_pool: Option<ConnectionHandle<Message>>,
     pub(super) connector: Arc<Connector>,
     pub(super) statements: MysqlStatements,
     pub(super) watches: Arc<Watches>,
@@ -58,6 +64,8 @@ impl Session {
     ) -> Self {
         let (watches, released) = (Arc::new(Watches::new(session)), Arc::<Released>::default());
         let lockable = Arc::<Lockable>::default();
+        let replies = || Replies { session, known: KnownQueues::new(Arc::clone(&lockable)) };
+        let destination = Arc::new(Mutex::new(link.destination.clone()));
         connector.add(&watches);
         let task = Task {
             connector: Arc::clone(&connector),
@@ -66,13 +74,21 @@ impl Session {
             server: link.server.clone(),
             watches: Arc::clone(&watches),
             released: Arc::clone(&released),
-            known: KnownQueues::new(Arc::clone(&lockable)),
+            replies: replies(),
+            destination: Arc::clone(&destination),
             later: Later::default(),
             swept: Instant::now(),
         };
-        let connection = ConnectionHandle::start(task, link, connector.remote.request_timeout);
+        let patience = connector.remote.request_timeout;
+        let connection = ConnectionHandle::start(task, link, patience);
+        let by_pool = connector.remote.mysql_pool.clone().map(|pool| {
+            let (connector, own) = (Arc::clone(&connector), connection.clone());
+            let (replies, waiting, later) = (replies(), Waiting::default(), Later::default());
+            let task = Borrowing { connector, pool, destination, own, replies, waiting, later };
+            ConnectionHandle::start(task, (), patience)
+        });
         let statements = MysqlStatements { session };
-        Self { connection, connector, statements, watches, released, lockable }
+        Self { connection, by_pool, connector, statements, watches, released, lockable }
     }
 }
 
@@ -84,7 +100,9 @@ struct Task {
     server: String,
     watches: Arc<Watches>,
     released: Arc<Released>,
-    known: KnownQueues,
+    replies: Replies,
+    /// Where the last connection led to.
+    destination: Arc<Mutex<Destination>>,
     /// What has to be asked by itself: now, or once a transaction has ended.
     later: Later<Request<Message>>,
     /// When that was done last.
@@ -111,6 +129,7 @@ impl Served for Task {
 
     async fn serve(&mut self, mut link: Link, inbox: &mut Inbox<Message>) -> Over {
         self.server.clone_from(&link.server);
+        self.destination.lock().clone_from(&link.destination);
         let over = self.serve_all(&mut link, inbox).await;
         for request in self.later.drain() {
             let error = StoreError::Unavailable("the connection was lost".into());
@@ -139,8 +158,8 @@ impl Task {
                 self.look(link, due).await
             } else if let Some(order) = urgent.and_then(|at| inbox.waiting.remove(at)) {
                 self.follow(link, order, inbox).await
-            } else if let Some(request) = self.later.next(!inbox.waiting.is_empty()) {
-                self.answer(link, request).await
+            } else if let Some((request, waited)) = self.later.next(!inbox.waiting.is_empty()) {
+                self.answer(link, request, waited).await
             } else if let Some(order) = inbox.waiting.pop_front() {
                 self.follow(link, order, inbox).await
             } else {
@@ -181,11 +200,11 @@ impl Task {
             Order::Ask(_) => return None,
         };
         match request.message.step.as_ref() {
-            Some(step) if self.known.fits(step) => {
+            Some(step) if self.replies.known.fits(step) => {
                 let together = self.together(request, inbox);
                 self.answer_all(link, together).await
             }
-            _ => self.answer(link, request).await,
+            _ => self.answer(link, request, Duration::ZERO).await,
         }
     }
 
@@ -218,10 +237,11 @@ impl Task {
         first: Request<Message>,
         inbox: &mut Inbox<Message>,
     ) -> Vec<Request<Message>> {
-        let travels = |step: &&Step| self.known.travels(step);
+        let known = &self.replies.known;
+        let travels = |step: &&Step| known.travels(step);
         let Some(step) = first.message.step.as_ref().filter(travels) else { return vec![first] };
         let others =
-            alone::together(step, &mut inbox.waiting, step_of, |step| self.known.travels(step));
+            alone::together(step, &mut inbox.waiting, step_of, |_, step| known.travels(step));
         let asked = others.into_iter().filter_map(|order| match order {
             Order::Ask(request) if request.begin() => Some(request),
             _ => None,
@@ -230,16 +250,17 @@ impl Task {
     }
 
     /// Asks by itself what was begun. What a transaction of a user's keeps has to be asked again.
-    async fn answer(&mut self, link: &mut Link, request: Request<Message>) -> Option<Over> {
+    async fn answer(
+        &mut self,
+        link: &mut Link,
+        request: Request<Message>,
+        waited: Duration,
+    ) -> Option<Over> {
         if !request.is_awaited() {
             return None;
         }
-        let crowded = self
-            .known
-            .crowded(&request.message)
-            .map(|step| Joining::of_one(self.session, step).message(true));
-        let message = crowded.as_ref().unwrap_or(&request.message);
-        let sent = match self.connector.ask(link, self.session, message).await {
+        let message = self.replies.message_of(&request);
+        let sent = match self.connector.ask(link, self.session, &message).await {
             Ok(sent) => sent,
             Err(error) => {
                 let told = failure(&link.endpoint, &error);
@@ -248,38 +269,10 @@ impl Task {
             }
         };
         let useless = sent.refused.as_ref().is_some_and(|(told, _)| is_useless(told));
-        let answer = match sent.refused {
-            Some((told, doubt)) => Err(triage(request.operation, &link.endpoint, &told, doubt)),
-            None if sent.is_gone => Err(gone()),
-            None => match self.read(&request, sent.outcomes) {
-                Some(outcomes) => Ok(outcomes),
-                None => {
-                    self.later.again(request);
-                    return None;
-                }
-            },
-        };
-        request.answer(answer);
-        useless.then_some(Over::Useless)
-    }
-
-    /// The outcomes of a request. `None`: it changed nothing, as another transaction has locked its
-    /// row.
-    fn read(&mut self, request: &Request<Message>, outcomes: Vec<Outcome>) -> Option<Vec<Outcome>> {
-        match &request.message.step {
-            None => Some(outcomes),
-            Some(Step::Leave { number, .. }) => leave::read(*number, &outcomes),
-            Some(Step::Join { dir, if_free, .. }) => {
-                let joined = outcomes.len().checked_sub(joined_at(*if_free))?;
-                let members = outcomes[joined].rows();
-                let number = members.first().and_then(|row| row.number(0)?.try_into().ok());
-                let is_taken = *if_free
-                    && outcomes.last().and_then(Outcome::first).is_some_and(|row| row.flag(2));
-                let is_alone = number.is_some_and(is_alone);
-                self.known.joined(dir, is_alone, members.len() > 1 || is_taken);
-                (!members.is_empty() || is_taken).then_some(outcomes)
-            }
+        if let Some(request) = self.replies.answer(&link.endpoint, request, sent) {
+            self.later.again(request, waited);
         }
+        useless.then_some(Over::Useless)
     }
 
     /// One request for all of these. Those for which it has done nothing are asked by themselves.
@@ -288,13 +281,14 @@ impl Task {
         link: &mut Link,
         mut together: Vec<Request<Message>>,
     ) -> Option<Over> {
-        if together.len() == 1 && !self.known.is_open(&together[0].message) {
-            return self.answer(link, together.remove(0)).await;
+        let known = &self.replies.known;
+        if together.len() == 1 && !known.is_open(&together[0].message) {
+            return self.answer(link, together.remove(0), Duration::ZERO).await;
         }
         let steps = together.iter().filter_map(|request| request.message.step.as_ref());
-        let batch = Batch::of(self.session, steps);
-        let fresh = !together.iter().all(|request| self.known.is_open(&request.message));
-        let sent = match self.connector.ask(link, self.session, &batch.message(fresh)).await {
+        let fresh = !together.iter().all(|request| known.is_open(&request.message));
+        let message = Batch::of(self.session, steps).message(fresh);
+        let sent = match self.connector.ask(link, self.session, &message).await {
             Ok(sent) => sent,
             Err(error) => {
                 let told: Arc<str> = failure(&link.endpoint, &error).into();
@@ -305,25 +299,9 @@ impl Task {
                 return Some(over(&error));
             }
         };
-        let mut came = batch.read(&sent.outcomes, sent.refused.is_some());
-        for request in together {
-            let done = request.message.step.as_ref().and_then(|step| came.take(step));
-            match (done, &sent.refused) {
-                (Some(outcomes), _) => {
-                    self.known.done_at_once(&request.message);
-                    request.answer(Ok(outcomes));
-                }
-                (None, Some((told, doubt))) => {
-                    let verdict = triage(request.operation, &link.endpoint, told, *doubt);
-                    match verdict {
-                        // The session's row may have been removed: see which it is.
-                        Verdict::Again(_) => self.later.now(request),
-                        verdict => request.answer(Err(verdict)),
-                    }
-                }
-                (None, None) => self.later.now(request),
-            }
-        }
+        let came = self.replies.came(&together, false, &sent);
+        let left = self.replies.answer_all(&link.endpoint, together, came, &sent);
+        left.into_iter().for_each(|request| self.later.now(request));
         let useless = sent.refused.as_ref().is_some_and(|(told, _)| is_useless(told));
         useless.then_some(Over::Useless)
     }
@@ -368,10 +346,6 @@ fn failure(endpoint: &str, error: &io::Error) -> String {
         io::ErrorKind::TimedOut => format!("{endpoint} did not answer in time"),
         _ => format!("{endpoint}: {error}"),
     }
-}
-
-fn gone() -> Verdict {
-    Verdict::Failed(StoreError::SessionGone(LostReason::SessionExpired))
 }
 
 fn step_of(order: &Order<Message>) -> Option<&Step> {

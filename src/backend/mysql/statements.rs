@@ -52,7 +52,8 @@ impl Statements for MysqlStatements {
     }
 
     fn close(&self) -> Message {
-        Message::plain(vec![format!("DELETE FROM distlock_sessions WHERE id = {}", self.session)])
+        let close = format!("DELETE FROM distlock_sessions WHERE id = {}", self.session);
+        Message::plain(vec![close]).by_own_connection()
     }
 
     fn join(&self, turn: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
@@ -86,7 +87,7 @@ impl Statements for MysqlStatements {
 
     /// All entries of the session, and the queues that they are in.
     fn own_entries(&self) -> Message {
-        Message::plain(vec![own_entries(self.session)]).of_session()
+        Message::plain(vec![own_entries(self.session)]).of_session().by_own_connection()
     }
 
     fn leave(&self, of: Joiner<'_>, number: Option<u64>, successor: Option<u64>) -> Message {
@@ -107,15 +108,17 @@ impl Statements for MysqlStatements {
             format!("SELECT version FROM {table} WHERE {own}"),
         ])
         .entering()
+        .about([entry.dir])
     }
 
-    /// It keeps its number. Its last statement tells how many entries there were.
+    /// It keeps its number. Its last statement tells how many entries there were: it changes the
+    /// row in any case, as a connection of the user's pool may count nothing else.
     fn relabel(&self, entry: &Place<'_>, label: &str, value: &[u8]) -> Message {
         let session = self.session;
         Message::transaction(vec![
             enter(session),
             format!(
-                "UPDATE {} SET label = {}, value = {} WHERE {}",
+                "UPDATE {} SET label = {}, value = {}, checks = checks + 1 WHERE {}",
                 table_of(entry.number),
                 text(label),
                 bytes(value),
@@ -123,6 +126,7 @@ impl Statements for MysqlStatements {
             ),
         ])
         .entering()
+        .about([entry.dir])
     }
 
     /// Writes data if all guards are there; they stay there until all of it is written. Its second
@@ -196,7 +200,7 @@ impl Statements for MysqlStatements {
                 statements.extend(evict(&parts));
             }
         }
-        Message::transaction(statements).entering()
+        Message::transaction(statements).entering().about(guards.iter().map(|place| place.dir))
     }
 
     fn read(&self, key: &str) -> Message {
@@ -280,7 +284,7 @@ fn evict(Parts { dir, session, ticket, label }: &Parts<'_>) -> [String; 2] {
 }
 
 pub(super) fn durability() -> Message {
-    Message::plain(durability::SQL.map(str::to_owned).into())
+    Message::plain(durability::SQL.map(str::to_owned).into()).by_own_connection()
 }
 
 /// Where data lie.

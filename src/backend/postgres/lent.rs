@@ -5,23 +5,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::oneshot;
-
 use super::{
     error::{Failure, OTHER_SERVER, pool_refused, triage},
     message::{CLOCK, CONNECTION},
-    pool::{PoolConnection, PoolError, StatementResult, UserPool},
+    pool::{PoolConnection, StatementResult, UserPool},
     pooled::Pooled,
 };
 use crate::{
     backend::{
         Result, StoreError,
-        sql::{asking::Verdict, outcome::Outcome},
+        sql::{asking::Verdict, lending::lend, outcome::Outcome},
     },
-    runtime::{
-        clock::{Instant, timeout},
-        executor::{AbortHandle, spawn_abortable},
-    },
+    runtime::clock::{Instant, timeout},
 };
 
 pub(super) struct Lent {
@@ -31,51 +26,14 @@ pub(super) struct Lent {
     words: Pooled,
 }
 
-/// Ends the acquiring of a connection that no request waits for, unless it is the only one.
-///
-/// To connect may take longer than a request waits, and a pool that is dropped on the way begins
-/// again. So one task goes on, and the pool has a connection for one of the next requests.
-struct Acquiring {
-    task: AbortHandle,
-    pool: UserPool,
-}
-
-impl Drop for Acquiring {
-    fn drop(&mut self) {
-        let mut lingers = self.pool.lingers.lock();
-        match &*lingers {
-            Some(other) if !other.is_finished() => self.task.abort(),
-            _ => *lingers = Some(self.task.clone()),
-        }
-    }
-}
-
-async fn acquire(pool: &UserPool) -> Result<Box<dyn PoolConnection>, PoolError> {
-    let (reply, acquired) = oneshot::channel();
-    let lends = Arc::clone(&pool.pool);
-    let task = spawn_abortable(async move {
-        // A connection that is not waited for any longer goes back to the pool.
-        drop(reply.send(lends.acquire().await));
-    });
-    let _acquiring = Acquiring { task, pool: pool.clone() };
-    acquired.await.unwrap_or_else(|_| Err(PoolError::new("the pool has panicked")))
-}
-
 impl Lent {
     /// Waits for a connection for three quarters of the time that the request has, so that the
     /// server has the rest. Nothing was sent if this fails.
     pub(super) async fn of(pool: &UserPool, words: &Pooled, patience: Duration) -> Result<Self> {
-        let until = Instant::now() + patience;
-        let waits = patience.mul_f64(0.75);
-        match timeout(waits, acquire(pool)).await {
-            Ok(Ok(connection)) => Ok(Self { connection, until, words: words.clone() }),
-            Ok(Err(error)) => Err(pool_refused(&error)),
-            Err(_) => {
-                let why = "all are in use, or it cannot connect";
-                let words = format!("the pool lent no connection within {waits:?}: {why}");
-                Err(StoreError::Exhausted(words.into()))
-            }
-        }
+        let (until, lends) = (Instant::now() + patience, Arc::clone(&pool.pool));
+        let acquiring = async move { lends.acquire().await };
+        let connection = lend(&pool.lingers, patience, acquiring, pool_refused).await?;
+        Ok(Self { connection, until, words: words.clone() })
     }
 
     /// The time that is left for the request.

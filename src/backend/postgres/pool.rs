@@ -5,9 +5,11 @@
 use std::{error::Error, fmt, pin::Pin, sync::Arc};
 
 use crate::{
-    backend::sql::outcome::{Outcome, Row},
+    backend::sql::{
+        lending::Lingers,
+        outcome::{Outcome, Row},
+    },
     error::BoxError,
-    runtime::{executor::AbortHandle, mutex::Mutex},
 };
 
 /// What the methods of [`Pool`] and [`PoolConnection`] return: `Box::pin(async move { … })`.
@@ -56,13 +58,12 @@ pub trait Pool: Send + Sync + 'static {
 #[derive(Clone)]
 pub(crate) struct UserPool {
     pub(super) pool: Arc<dyn Pool>,
-    /// The task that goes on with acquiring a connection for a request that has given up.
-    pub(super) lingers: Arc<Mutex<Option<AbortHandle>>>,
+    pub(super) lingers: Lingers,
 }
 
 impl UserPool {
     pub(crate) fn new(pool: impl Pool) -> Self {
-        Self { pool: Arc::new(pool), lingers: Arc::default() }
+        Self { pool: Arc::new(pool), lingers: Lingers::default() }
     }
 }
 

@@ -9,6 +9,8 @@ pub(crate) mod endpoints;
 mod extras;
 pub(crate) mod key;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod lending;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod noted_queues;
 pub(crate) mod outcome;
 #[cfg(any(feature = "postgres", feature = "redis"))]

@@ -21,7 +21,7 @@ pub(crate) enum Step {
 }
 
 /// Those of each kind are asked together, if many wait for the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Join,
     Leave,

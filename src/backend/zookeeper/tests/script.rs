@@ -118,6 +118,8 @@ impl Server {
             pooled: false,
             #[cfg(feature = "postgres")]
             pool: None,
+            #[cfg(feature = "mysql")]
+            mysql_pool: None,
             longest_ttl: Duration::from_secs(60),
             service: None,
         };

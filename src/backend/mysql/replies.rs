@@ -1,0 +1,121 @@
+//! What the replies to a session's requests mean, whatever connection these go by.
+
+use std::borrow::Cow;
+
+use super::{
+    alone::{Batch, Came},
+    error::triage,
+    join::{Joining, joined_at},
+    known_queues::KnownQueues,
+    leave,
+    message::Message,
+    places::is_alone,
+    sent::Sent,
+};
+use crate::{
+    backend::{
+        StoreError,
+        sql::{
+            asking::{Request, Verdict},
+            outcome::Outcome,
+            step::Step,
+        },
+    },
+    lost::LostReason,
+};
+
+pub(super) struct Replies {
+    pub(super) session: i64,
+    pub(super) known: KnownQueues,
+}
+
+impl Replies {
+    /// What asks for this by itself.
+    pub(super) fn message_of<'r>(&self, request: &'r Request<Message>) -> Cow<'r, Message> {
+        match self.known.crowded(&request.message) {
+            Some(step) => Cow::Owned(Joining::of_one(self.session, step).message(true)),
+            None => Cow::Borrowed(&request.message),
+        }
+    }
+
+    /// Answers a request that was asked by itself. It is given back if a transaction of a user's
+    /// keeps its row, so that it has to be asked again.
+    pub(super) fn answer(
+        &mut self,
+        endpoint: &str,
+        request: Request<Message>,
+        sent: Sent,
+    ) -> Option<Request<Message>> {
+        let answer = match sent.refused {
+            Some((told, doubt)) => Err(triage(request.operation, endpoint, &told, doubt)),
+            None if sent.is_gone => Err(gone()),
+            None => match self.read(&request, sent.outcomes) {
+                Some(outcomes) => Ok(outcomes),
+                None => return Some(request),
+            },
+        };
+        request.answer(answer);
+        None
+    }
+
+    /// The outcomes of a request. `None`: it changed nothing, as another transaction has locked its
+    /// row.
+    fn read(&mut self, request: &Request<Message>, outcomes: Vec<Outcome>) -> Option<Vec<Outcome>> {
+        match &request.message.step {
+            None => Some(outcomes),
+            Some(Step::Leave { number, .. }) => leave::read(*number, &outcomes),
+            Some(Step::Join { dir, if_free, .. }) => {
+                let joined = outcomes.len().checked_sub(joined_at(*if_free))?;
+                let members = outcomes[joined].rows();
+                let number = members.first().and_then(|row| row.number(0)?.try_into().ok());
+                let is_taken = *if_free
+                    && outcomes.last().and_then(Outcome::first).is_some_and(|row| row.flag(2));
+                let is_alone = number.is_some_and(is_alone);
+                self.known.joined(dir, is_alone, members.len() > 1 || is_taken);
+                (!members.is_empty() || is_taken).then_some(outcomes)
+            }
+        }
+    }
+
+    /// What a batch of these has come to. `selects`: see [`Batch::selecting`].
+    pub(super) fn came(&self, requests: &[Request<Message>], selects: bool, sent: &Sent) -> Came {
+        let steps = requests.iter().filter_map(|request| request.message.step.as_ref());
+        let batch = Batch::of(self.session, steps).selecting(selects);
+        batch.read(&sent.outcomes, sent.refused.is_some())
+    }
+
+    /// Answers requests that were asked together. Those for which nothing was done are given back,
+    /// to be asked by themselves.
+    pub(super) fn answer_all(
+        &self,
+        endpoint: &str,
+        requests: Vec<Request<Message>>,
+        mut came: Came,
+        sent: &Sent,
+    ) -> Vec<Request<Message>> {
+        let mut left = Vec::new();
+        for request in requests {
+            let done = request.message.step.as_ref().and_then(|step| came.take(step));
+            match (done, &sent.refused) {
+                (Some(outcomes), _) => {
+                    self.known.done_at_once(&request.message);
+                    request.answer(Ok(outcomes));
+                }
+                (None, Some((told, doubt))) => {
+                    let verdict = triage(request.operation, endpoint, told, *doubt);
+                    match verdict {
+                        // The session's row may have been removed: see which it is.
+                        Verdict::Again(_) => left.push(request),
+                        verdict => request.answer(Err(verdict)),
+                    }
+                }
+                (None, None) => left.push(request),
+            }
+        }
+        left
+    }
+}
+
+fn gone() -> Verdict {
+    Verdict::Failed(StoreError::SessionGone(LostReason::SessionExpired))
+}
