@@ -16,6 +16,8 @@ mod failover;
 mod memory;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "mysql")]
+mod mysql_pool;
 mod paused;
 #[cfg(feature = "postgres")]
 mod pgbouncer;

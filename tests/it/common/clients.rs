@@ -15,8 +15,16 @@ pub(crate) async fn connected(builder: Builder) -> Client {
 /// Describes a client of a harness's URL, which may stand for a pool as well.
 pub(crate) fn builder(url: &str) -> Builder {
     #[cfg(feature = "postgres")]
-    if let Some(plain) = url.strip_suffix(super::hosts::POOLED) {
+    if let Some(plain) = url.strip_suffix(super::hosts::POOLED)
+        && plain.starts_with("postgres:")
+    {
         return Client::builder(plain).postgres_pool(super::hosts::Hosts::of(plain));
+    }
+    #[cfg(feature = "mysql")]
+    if let Some(plain) = url.strip_suffix(super::hosts::POOLED)
+        && plain.starts_with("mysql:")
+    {
+        return Client::builder(plain).mysql_pool(super::hosts::Hosts::of(plain));
     }
     Client::builder(url)
 }

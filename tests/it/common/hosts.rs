@@ -6,13 +6,8 @@ use std::{
     time::Duration,
 };
 
-use distlock::postgres::{Pool, PoolConnection, PoolError, PoolFuture};
 use futures_util::{StreamExt as _, future::join_all, stream::FuturesUnordered};
-use sqlx::{
-    Connection as _, PgPool,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
-
+use sqlx::{Connection, Database, Pool, pool::PoolOptions};
 use tokio::time::{sleep, timeout};
 
 use super::single::Login;
@@ -33,18 +28,44 @@ const STAGGER: Duration = Duration::from_millis(100);
 /// How long a server may take to let a connection in.
 const ACQUIRE: Duration = Duration::from_secs(10);
 
-pub(crate) struct Hosts {
-    pools: Vec<PgPool>,
+pub(crate) struct Hosts<DB: Database> {
+    pools: Vec<Pool<DB>>,
     /// The pool that has lent the last connection.
     reached: AtomicUsize,
 }
 
-impl Hosts {
+/// How a connection of sqlx is made.
+type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
+
+/// A database that sqlx has pools for.
+pub(crate) trait Pooled: Database {
+    fn options(login: &Login<'_>, host: &str, port: u16) -> Options<Self>;
+}
+
+#[cfg(feature = "postgres")]
+impl Pooled for sqlx::Postgres {
+    fn options(login: &Login<'_>, host: &str, port: u16) -> Options<Self> {
+        let Login { user, password, database, .. } = login;
+        let options = sqlx::postgres::PgConnectOptions::new_without_pgpass();
+        options.host(host).port(port).username(user).password(password).database(database)
+    }
+}
+
+#[cfg(feature = "mysql")]
+impl Pooled for sqlx::MySql {
+    fn options(login: &Login<'_>, host: &str, port: u16) -> Options<Self> {
+        let Login { user, password, database, .. } = login;
+        let options = sqlx::mysql::MySqlConnectOptions::new();
+        options.host(host).port(port).username(user).password(password).database(database)
+    }
+}
+
+impl<DB: Pooled> Hosts<DB> {
     pub(crate) fn of(url: &str) -> Self {
         let (_, after) = url.rsplit_once('@').expect("a user");
         let servers = after.split('/').next().expect("servers");
-        let pool = |server| options(CONNECTIONS).connect_lazy_with(to(url, server));
-        let pools: Vec<_> = servers.split(',').map(pool).collect();
+        let pool = |server| options(CONNECTIONS).connect_lazy_with(to::<DB>(url, server));
+        let pools: Vec<Pool<DB>> = servers.split(',').map(pool).collect();
         // sqlx tests a connection as it is released, too. So there are others for what a case does
         // at that moment on a network that is slow or cut.
         if pools.len() > 1 {
@@ -52,36 +73,60 @@ impl Hosts {
         }
         Self { pools, reached: AtomicUsize::new(0) }
     }
+
+    /// A server that is silent does not keep the others from being asked.
+    async fn reach<C, E>(
+        &self,
+        acquire: impl AsyncFn(&Pool<DB>) -> Result<C, E>,
+        none: impl FnOnce() -> E,
+    ) -> Result<C, E> {
+        let (first, count) = (self.reached.load(Relaxed), self.pools.len());
+        let mut acquiring: FuturesUnordered<_> = (0..count)
+            .map(|place| {
+                let acquire = &acquire;
+                async move {
+                    sleep(STAGGER * u32::try_from(place).expect("a few")).await;
+                    let at = (first + place) % count;
+                    (at, acquire(&self.pools[at]).await)
+                }
+            })
+            .collect();
+        let mut last = None;
+        while let Some((at, acquired)) = acquiring.next().await {
+            match acquired {
+                Ok(connection) => {
+                    self.reached.store(at, Relaxed);
+                    return Ok(connection);
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(none))
+    }
 }
 
-async fn warm_up(pool: PgPool) {
+async fn warm_up<DB: Database>(pool: Pool<DB>) {
     drop(join_all((0..CONNECTIONS).map(|_| pool.acquire())).await);
 }
 
 /// A pool of at most so many connections to the server of this URL.
-pub(crate) fn pool_of(url: &str, connections: u32) -> PgPool {
-    options(connections).connect_lazy_with(to(url, Login::of(url, None).server))
+pub(crate) fn pool_of<DB: Pooled>(url: &str, connections: u32) -> Pool<DB> {
+    options(connections).connect_lazy_with(to::<DB>(url, Login::of(url, None).server))
 }
 
-fn to(url: &str, server: &str) -> PgConnectOptions {
-    let Login { user, password, database, .. } = Login::of(url, None);
+fn to<DB: Pooled>(url: &str, server: &str) -> Options<DB> {
     let (host, port) = server.rsplit_once(':').expect("host:port");
-    PgConnectOptions::new_without_pgpass()
-        .host(host)
-        .port(port.parse().expect("a port"))
-        .username(user)
-        .password(password)
-        .database(database)
+    DB::options(&Login::of(url, None), host, port.parse().expect("a port"))
 }
 
-fn options(connections: u32) -> PgPoolOptions {
-    PgPoolOptions::new()
+fn options<DB: Database>(connections: u32) -> PoolOptions<DB> {
+    PoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(ACQUIRE)
         // Cases demand that a request is sent although nothing is replied any more. They hang up at
         // other times, and wait for longer before they demand that the next request succeeds.
         .test_before_acquire(false)
-        .before_acquire(|connection, meta| {
+        .before_acquire(|connection: &mut DB::Connection, meta| {
             Box::pin(async move {
                 let tested = async { connection.ping().await.is_ok() };
                 Ok(meta.idle_for < RESTED || timeout(TEST, tested).await.unwrap_or(false))
@@ -89,29 +134,20 @@ fn options(connections: u32) -> PgPoolOptions {
         })
 }
 
-impl Pool for Hosts {
-    /// A server that is silent does not keep the others from being asked.
-    fn acquire(&self) -> PoolFuture<'_, Box<dyn PoolConnection>> {
-        Box::pin(async move {
-            let (first, count) = (self.reached.load(Relaxed), self.pools.len());
-            let mut acquiring: FuturesUnordered<_> = (0..count)
-                .map(|place| async move {
-                    sleep(STAGGER * u32::try_from(place).expect("a few")).await;
-                    let at = (first + place) % count;
-                    (at, Pool::acquire(&self.pools[at]).await)
-                })
-                .collect();
-            let mut last = PoolError::new("no server");
-            while let Some((at, acquired)) = acquiring.next().await {
-                match acquired {
-                    Ok(connection) => {
-                        self.reached.store(at, Relaxed);
-                        return Ok(connection);
-                    }
-                    Err(error) => last = error,
-                }
-            }
-            Err(last)
-        })
+#[cfg(feature = "postgres")]
+impl distlock::postgres::Pool for Hosts<sqlx::Postgres> {
+    fn acquire(
+        &self,
+    ) -> distlock::postgres::PoolFuture<'_, Box<dyn distlock::postgres::PoolConnection>> {
+        let none = || distlock::postgres::PoolError::new("no server");
+        Box::pin(self.reach(async |pool| distlock::postgres::Pool::acquire(pool).await, none))
+    }
+}
+
+#[cfg(feature = "mysql")]
+impl distlock::mysql::Pool for Hosts<sqlx::MySql> {
+    fn acquire(&self) -> distlock::mysql::PoolFuture<'_, Box<dyn distlock::mysql::PoolConnection>> {
+        let none = || distlock::mysql::PoolError::new("no server");
+        Box::pin(self.reach(async |pool| distlock::mysql::Pool::acquire(pool).await, none))
     }
 }

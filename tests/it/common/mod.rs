@@ -25,7 +25,7 @@ pub(crate) mod database;
 #[cfg(feature = "etcd")]
 pub(crate) mod etcd;
 pub(crate) mod harness;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod hosts;
 mod lists;
 pub(crate) mod loss;

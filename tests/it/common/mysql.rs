@@ -18,6 +18,7 @@ use tokio::{
 
 use super::{
     Cost, Harness, Link, SOON, Servers, Sessions,
+    hosts::POOLED,
     own::Image,
     single::{Login, Single},
 };
@@ -35,12 +36,19 @@ pub(crate) const PROGRAM: [&str; 6] =
 /// User and password of the superuser of docker/.
 pub(crate) const OPERATOR: (&str, &str) = ("root", "root");
 
-pub(crate) struct Mysql {
+/// Of clients that connect to it, or to it with a pool of sqlx.
+pub(crate) struct Server<const WAY: u8> {
     url: String,
     single: Single,
     client: Mutex<Conn>,
     digests: OnceCell<Digests>,
 }
+
+pub(crate) type Mysql = Server<DIRECT>;
+pub(crate) type SqlxPool = Server<BY_SQLX>;
+
+const DIRECT: u8 = 0;
+const BY_SQLX: u8 = 1;
 
 /// What the server counts of each kind of statement and database.
 const COUNTS: &str = "performance_schema.events_statements_summary_by_digest";
@@ -51,6 +59,8 @@ const COUNTS: &str = "performance_schema.events_statements_summary_by_digest";
 struct Digests {
     clock: String,
     renewal: String,
+    /// Of requests on a connection of a pool.
+    lent: String,
 }
 
 impl Digests {
@@ -69,10 +79,13 @@ impl Digests {
             let failed = async { client.query_iter(&request).await?.drop_result().await };
             failed.await.expect_err("there is no such column");
         }
-        let mut digests = async |failed: u8, but: &str, many: usize| {
+        let lent = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSELECT 1 FROM nothing";
+        let failed = async { client.query_iter(lent).await?.drop_result().await };
+        failed.await.expect_err("there is no such table");
+        let mut digests = async |failed: u8, like: &str, but: &str, many: usize| {
             let sql = format!(
                 "SELECT QUOTE(digest) FROM {COUNTS} WHERE schema_name = 'mysql' \
-                 AND digest_text LIKE 'SELECT TIMESTAMPDIFF (%' AND digest_text NOT LIKE '{but}' \
+                 AND digest_text LIKE '{like}%' AND digest_text NOT LIKE '{but}' \
                  AND (sum_errors > 0) = {failed}"
             );
             let found = ask(&mut client, &sql).await;
@@ -80,8 +93,9 @@ impl Digests {
             assert!(found.len() >= many, "{is_there}");
             found.join(", ")
         };
-        let clock = digests(0, "", 2).await;
-        Self { clock, renewal: digests(1, "%EXISTS%", 1).await }
+        let clock = digests(0, "SELECT TIMESTAMPDIFF (", "", 2).await;
+        let renewal = digests(1, "SELECT TIMESTAMPDIFF (", "%EXISTS%", 1).await;
+        Self { clock, renewal, lent: digests(0, "SET TRANSACTION ISOLATION", "", 1).await }
     }
 }
 
@@ -99,10 +113,10 @@ pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> Conn {
     Conn::new(options).await.expect("it lets the user in")
 }
 
-impl Mysql {
+impl<const WAY: u8> Server<WAY> {
     /// How many requests were one statement, or a release with its question for a successor.
     /// MariaDB shows the first of the latter's four statements for each of them.
-    async fn at_once(&self) -> u64 {
+    async fn bare(&self) -> u64 {
         let sql = format!(
             "SELECT COALESCE(SUM(IF(digest_text LIKE 'START%', count_star DIV 4, count_star)), 0) \
              FROM {COUNTS} WHERE schema_name = DATABASE() AND (digest_text NOT LIKE '%;%' \
@@ -150,16 +164,18 @@ const BEAT: &str = "(UUID_SHORT() & 72057594037927935)";
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
 #[async_trait]
-impl Harness for Mysql {
+impl<const WAY: u8> Harness for Server<WAY> {
     async fn start() -> Self {
         let url = mysql_url();
-        let single = Single::of(&url).await;
+        let pooled = if WAY == BY_SQLX { POOLED } else { "" };
+        let single = Single::of(&(url.clone() + pooled)).await;
         let mut client = dial(&url, Some(OPERATOR)).await;
         // The first client of all would make them.
         if ask(&mut client, "SHOW TABLES LIKE 'distlock\\_schema'").await.is_empty() {
             let first = distlock::Client::connect(&url).await.expect("it makes the tables");
             first.close().await.expect("closed");
         }
+        let url = url + pooled;
         Self { url, single, client: Mutex::new(client), digests: OnceCell::new() }
     }
 
@@ -169,6 +185,11 @@ impl Harness for Mysql {
 
     fn notifies(&self) -> bool {
         false
+    }
+
+    /// Of a pool for each way to the server, the tests warm up all.
+    fn at_once(&self) -> f64 {
+        if WAY == BY_SQLX { 3.0 } else { 1.0 }
     }
 
     /// A moment after somebody has left, for a moment.
@@ -219,8 +240,8 @@ impl Harness for Mysql {
 
     /// Each request begins with a look at the clock, or is one statement.
     async fn cost(&self, _: &[i64]) -> Cost {
-        let Digests { clock, renewal } =
-            self.digests.get_or_init(|| Digests::find(&self.url)).await;
+        let find = || Digests::find(&self.url);
+        let Digests { clock, renewal, lent } = self.digests.get_or_init(find).await;
         let calls = async |digests: &str| -> u64 {
             let sql = format!(
                 "SELECT COALESCE(SUM(count_star), 0) FROM {COUNTS} \
@@ -229,7 +250,8 @@ impl Harness for Mysql {
             self.ask(&sql).await[0].parse().expect("a number")
         };
         let keepalives = calls(renewal).await;
-        let requests = calls(clock).await - keepalives + self.at_once().await;
+        let own = calls(clock).await - keepalives + self.bare().await;
+        let requests = own + if WAY == BY_SQLX { calls(lent).await } else { 0 };
         Cost { requests, keepalives, watches: 0, events: 0 }
     }
 
@@ -239,7 +261,7 @@ impl Harness for Mysql {
 }
 
 #[async_trait]
-impl Sessions for Mysql {
+impl<const WAY: u8> Sessions for Server<WAY> {
     async fn session_of(&self, key: &str) -> i64 {
         let sql = format!("SELECT session FROM ({ENTRIES}) AS e WHERE {KEY} = '{key}'");
         let session = self.ask(&sql).await.pop().unwrap_or_else(|| panic!("no key {key}"));
@@ -259,7 +281,7 @@ impl Sessions for Mysql {
 }
 
 #[async_trait]
-impl Servers for Mysql {
+impl<const WAY: u8> Servers for Server<WAY> {
     async fn proxies(&self) -> Proxies {
         self.single.proxies(Framing::Mysql).await
     }
@@ -267,6 +289,7 @@ impl Servers for Mysql {
     /// A keepalive may have to wait for the answer to a look, and one that takes longer than half
     /// the TTL is given up, and its connection with it.
     fn bearable_round_trip(&self) -> f64 {
-        0.4
+        // A request to the pool takes two of them if its connection is tested.
+        if WAY == BY_SQLX { 0.2 } else { 0.4 }
     }
 }

@@ -3,6 +3,7 @@
 mod batches;
 mod clock;
 mod migration;
+mod pool;
 mod secured;
 mod settings;
 mod tables;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use distlock::Error;
 use distlock_testkit::{proxy::Mode, servers::postgres_url};
 
-use super::{REQUEST, client_of};
+use super::{REQUEST, client_of, pool_of};
 use crate::common::{
-    Harness as _, SOON, Servers as _, Waiter, chain, close, company, connected, eventually,
-    hosts::pool_of, locked, postgres::SqlxPool, release_both, take_turn, throughout, within,
+    Harness as _, SOON, Servers as _, Waiter, chain, close, company, connected, eventually, locked,
+    postgres::SqlxPool, release_both, take_turn, throughout, within,
 };
 
 /// How long a call may take that the pool has no connection for, on a busy machine.

@@ -10,6 +10,8 @@ use distlock::{Builder, Client};
 use distlock_testkit::servers::postgres_url;
 use sqlx::PgPool;
 
+use crate::common::hosts;
+
 /// How long a request may take.
 const REQUEST: Duration = Duration::from_secs(1);
 
@@ -19,4 +21,8 @@ fn client_of(pool: &PgPool) -> Builder {
         .postgres_pool(pool.clone())
         .namespace(format!("/t-{:016x}", fastrand::u64(..)))
         .request_timeout(REQUEST)
+}
+
+fn pool_of(url: &str, connections: u32) -> PgPool {
+    hosts::pool_of(url, connections)
 }

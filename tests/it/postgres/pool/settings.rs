@@ -4,10 +4,10 @@ use distlock::{Client, Error};
 use distlock_testkit::servers::postgres_url;
 use sqlx::{Executor as _, PgPool, postgres::PgPoolOptions};
 
-use super::client_of;
+use super::{client_of, pool_of};
 use crate::common::{
-    Waiter, chain, close, company, connected, hosts::pool_of, locked, postgres::Postgres, refused,
-    release_both, take_turn,
+    Waiter, chain, close, company, connected, locked, postgres::Postgres, refused, release_both,
+    take_turn,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

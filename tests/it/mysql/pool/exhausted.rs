@@ -1,0 +1,113 @@
+//! A pool that has few connections, or none at the moment.
+
+use std::time::{Duration, Instant};
+
+use distlock::Error;
+use distlock_testkit::{proxy::Mode, servers::mysql_url};
+
+use super::{REQUEST, client_of, pool_of};
+use crate::common::{
+    Harness as _, SOON, Servers as _, Waiter, chain, close, company, connected, eventually, locked,
+    mysql::SqlxPool, release_both, take_turn, throughout, within,
+};
+
+/// How long a call may take that the pool has no connection for, on a busy machine.
+const PROMPT: Duration = Duration::from_secs(5);
+
+/// Fails unless the call has failed since the pool lent no connection.
+fn lent_none<T: std::fmt::Debug>(outcome: distlock::Result<T>) {
+    let error = outcome.expect_err("the pool has no connection");
+    assert!(matches!(error, Error::Unavailable { .. }) && error.is_retryable(), "{error:?}");
+    assert!(chain(&error).contains("the pool lent no connection"), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_connection_serves_two_clients() {
+    let _company = company().await;
+    let pool = pool_of(&mysql_url(), 1);
+    let builder = client_of(&pool);
+    let [one, two] = [connected(builder.clone()).await, connected(builder).await];
+    for _ in 0..3 {
+        let guard = locked(&one, "a").await;
+        assert!(two.mutex("a").try_lock().await.expect("a reply").is_none());
+        let waiter = Waiter::of(&two, "a");
+        release_both(guard, waiter).await;
+    }
+    let guards = (0..20).map(|number| one.mutex(number.to_string()));
+    let guards: Vec<_> = guards.map(|mutex| async move { mutex.lock().await }).collect();
+    for guard in futures_util::future::join_all(guards).await {
+        guard.expect("granted").unlock().await.expect("released");
+    }
+    close([one, two]).await;
+}
+
+/// The call cannot be served before the transaction ends, which waits for the call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn call_inside_a_transaction_on_the_only_connection_fails() {
+    let _company = company().await;
+    let pool = pool_of(&mysql_url(), 1);
+    let client = connected(client_of(&pool)).await;
+    let held = locked(&client, "held").await;
+    let transaction = pool.begin().await.expect("begun");
+    let began = Instant::now();
+    lent_none(within(PROMPT, "lock() returns", client.mutex("a").lock()).await);
+    lent_none(within(PROMPT, "try_lock() returns", client.mutex("a").try_lock()).await);
+    println!("both failed after {:?}", began.elapsed());
+    let mutex = client.mutex("a");
+    let timed = within(PROMPT, "it returns", mutex.lock_timeout(REQUEST / 4)).await;
+    assert!(timed.expect("time is up").is_none());
+    assert!(held.is_valid());
+    transaction.rollback().await.expect("rolled back");
+    take_turn(&client, "a").await;
+    held.unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+/// Keepalives do not go by the pool.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guard_outlives_a_pool_that_is_exhausted_for_two_ttl() {
+    let _company = company().await;
+    let pool = pool_of(&mysql_url(), 2);
+    let ttl = Duration::from_secs(3);
+    let client = connected(client_of(&pool).session_ttl(ttl)).await;
+    let [held, dropped] = [locked(&client, "held").await, locked(&client, "dropped").await];
+    let taken = [pool.acquire().await.expect("lent"), pool.acquire().await.expect("lent")];
+    drop(dropped);
+    let until = Instant::now() + ttl * 2;
+    while Instant::now() < until {
+        let other = client.mutex("other");
+        let attempt = within(PROMPT, "lock() returns", other.lock());
+        let valid = throughout(REQUEST / 2, "the guard is valid", async || held.is_valid());
+        lent_none(tokio::join!(attempt, valid).0);
+    }
+    assert!(held.is_valid() && held.remaining() > ttl / 4, "{:?}", held.remaining());
+    drop(taken);
+    take_turn(&client, "other").await;
+    // Released in the background, as soon as there was a connection.
+    take_turn(&client, "dropped").await;
+    held.unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+/// What the server replies to a request that was given up is not left to the pool's other users.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connection_of_an_unanswered_request_is_closed() {
+    let _company = company().await;
+    let proxies = SqlxPool::start().await.proxies().await;
+    let pool = pool_of(&proxies.url(), 1);
+    let client = connected(client_of(&pool)).await;
+    let process = async || -> u64 {
+        sqlx::query_scalar("SELECT CONNECTION_ID()").fetch_one(&pool).await.expect("a number")
+    };
+    let before = process().await;
+    assert_eq!(process().await, before, "the pool has one connection");
+    // sqlx tests the connection as it is released.
+    eventually(SOON, "it is idle", async || pool.num_idle() == 1).await;
+    proxies.set(&Mode::BlackholeToClient);
+    // The first attempt is sent, and for the next ones the pool cannot connect.
+    within(SOON, "it returns", client.mutex("a").try_lock()).await.expect_err("no reply");
+    proxies.set(&Mode::Pass);
+    assert_ne!(within(SOON, "the pool connects again", process()).await, before);
+    take_turn(&client, "a").await;
+    client.close().await.expect("closed");
+}

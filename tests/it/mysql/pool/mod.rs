@@ -1,0 +1,28 @@
+//! Pools of connections that users have anyway.
+
+mod exhausted;
+mod others;
+mod settings;
+
+use std::time::Duration;
+
+use distlock::{Builder, Client};
+use distlock_testkit::servers::mysql_url;
+use sqlx::MySqlPool;
+
+use crate::common::hosts;
+
+/// How long a request may take.
+const REQUEST: Duration = Duration::from_secs(1);
+
+/// A client that uses this pool, with a namespace of its own.
+fn client_of(pool: &MySqlPool) -> Builder {
+    Client::builder(mysql_url())
+        .mysql_pool(pool.clone())
+        .namespace(format!("/t-{:016x}", fastrand::u64(..)))
+        .request_timeout(REQUEST)
+}
+
+fn pool_of(url: &str, connections: u32) -> MySqlPool {
+    hosts::pool_of(url, connections)
+}

@@ -1,0 +1,7 @@
+//! MySQL by way of a pool of sqlx passes every case; `mysql/pool/` has some of its own. Needs the
+//! server of `docker/up mysql`.
+
+use crate::common::{conformance, mysql::SqlxPool, network_conformance};
+
+conformance!(SqlxPool);
+network_conformance!(SqlxPool);
