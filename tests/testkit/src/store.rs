@@ -154,7 +154,7 @@ mod tests {
     fn names_are_read_back() {
         let error = "consul".parse::<Store>().unwrap_err();
         let names: Vec<_> = error.split('`').skip(3).step_by(2).collect();
-        assert!(names.len() == 17 && error.contains("consul"), "{error}");
+        assert!(names.len() == 18 && error.contains("consul"), "{error}");
         for name in names {
             let store: Store = name.parse().expect("a name");
             assert_eq!(store.to_string(), name);
