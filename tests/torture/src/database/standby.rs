@@ -32,7 +32,8 @@ pub(super) struct Postgres {
 }
 
 /// Starts a pooler beside the server. Both go down together.
-const POOLED: &str = "printf '[databases]\\ndistlock = host=127.0.0.1 user=app password=apppw\\n[pgbouncer]\\n\
+const POOLED: &str = "printf '[databases]\\ndistlock = host=127.0.0.1 user=app password=apppw\\n\
+                      [pgbouncer]\\n\
                       listen_addr = *\\nlisten_port = 6432\\nunix_socket_dir =\\nauth_type = any\\n\
                       pool_mode = transaction\\nserver_login_retry = 0.2\\n' >/tmp/pooler.ini; \
                       pgbouncer /tmp/pooler.ini & exec /entrypoint \"$@\"";
