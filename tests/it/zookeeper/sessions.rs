@@ -10,7 +10,11 @@ use distlock_testkit::{
     framing::Framing,
     proxy::{Mode, Proxy},
 };
-use tokio::{net::TcpStream, task::JoinSet, time::sleep};
+use tokio::{
+    net::TcpStream,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 use zookeeper_client::CreateMode;
 
 use crate::{
@@ -69,11 +73,13 @@ fn forget_session(mut packet: Packet<'_>) {
 }
 
 /// Takes a session over. Its client, which is on its way back from the last time, may be in
-/// between.
+/// between: a follower answers the last one alone of those that ask for a session at the same
+/// moment (`pendingRevalidations` in ZooKeeper's `Learner.java`).
 async fn taken(server: SocketAddr, session: i64) -> TcpStream {
     let mut stream = None;
     eventually(SOON, "the session is taken over", async || {
-        stream = take_over(server, session).await.ok();
+        let answered = timeout(Duration::from_secs(1), take_over(server, session)).await;
+        stream = answered.ok().and_then(Result::ok);
         stream.is_some()
     })
     .await;
