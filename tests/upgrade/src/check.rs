@@ -67,9 +67,11 @@ pub(crate) fn taken_over(seen: &Seen, room: u32) -> Verdict {
     }
     for (worker, name) in seen.names.iter().enumerate().filter(|(worker, _)| !seen.new[*worker]) {
         let refused = refusals.iter().filter(|(refused, _)| *refused == worker);
-        let told: BTreeSet<_> = refused.map(|(_, event)| event.rest.as_str()).collect();
-        if !told.iter().any(|told| told.contains("version")) {
-            violations.push(format!("{name}, an old one, was not told the versions: {told:?}"));
+        let errors: BTreeSet<_> = refused.map(|(_, event)| event.rest.as_str()).collect();
+        if !errors.iter().any(|error| error.contains("version")) {
+            violations.push(format!(
+                "{name}, an old one, got no error that names the versions: {errors:?}"
+            ));
         }
     }
     let gave_up = log.iter().filter(|(_, event)| event.word == "gave-up").count();

@@ -1,5 +1,5 @@
-//! Starts workers of the new build beside those of the old one where the two may not share a lock:
-//! the new one takes over the tables, while the others hold and wait.
+//! Starts workers of the new build while workers of the old one hold and wait, where the two builds
+//! may not share a lock: the new one takes over the tables.
 
 use distlock_testkit::Result;
 use tokio::time::Instant;

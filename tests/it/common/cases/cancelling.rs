@@ -88,8 +88,10 @@ pub(crate) async fn a_lock_dropped_after_any_poll_leaves_nothing(t: &Case) {
             granted += u32::from(matches!(lock, Ok(Some(Ok(_)))));
         }
     }
-    // On a busy machine the reply may be there before the first poll has ended.
-    assert!((1..=50).contains(&granted), "{granted} of 60 were granted, and ten were never polled");
+    assert!(
+        (1..50).contains(&granted),
+        "{granted} of 60 were granted: some were to be dropped before, some not"
+    );
     t.queue_of(1).await;
     assert!(held.is_valid());
     held.unlock().await.expect("released");

@@ -63,7 +63,7 @@ impl Setup {
 pub(crate) trait Database: std::fmt::Debug + Send + Sync {
     fn setup(&self) -> &Setup;
 
-    /// Where those who lock reach the servers.
+    /// Where the workers reach the servers.
     fn doors(&self) -> Vec<SocketAddr> {
         self.setup().servers.iter().map(|server| server.address).collect()
     }

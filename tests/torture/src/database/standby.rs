@@ -31,7 +31,7 @@ pub(super) struct Postgres {
     pooler: Option<SocketAddr>,
 }
 
-/// Starts a pooler beside the server. Both go down together.
+/// Starts a pooler in the server's container. Both go down together.
 const POOLED: &str = "printf '[databases]\\ndistlock = host=127.0.0.1 user=app password=apppw\\n\
                       [pgbouncer]\\n\
                       listen_addr = *\\nlisten_port = 6432\\nunix_socket_dir =\\nauth_type = any\\n\
