@@ -51,8 +51,8 @@ impl Floor {
             Store::Etcd(client, _) => drop(client.delete(key, None).await?),
             Store::ZooKeeper(client) => client.delete(&key, None).await?,
             Store::Sql(connection) => {
-                let delete = format!("DELETE FROM bench_floor WHERE id = '{key}'");
-                if connection.write(delete).await? != Done::Rows(1) {
+                let delete = "DELETE FROM bench_floor WHERE id = ?";
+                if connection.execute(delete, &[&key]).await? != Done::Rows(1) {
                     return Err("the floor's row was not deleted".into());
                 }
             }
@@ -92,8 +92,8 @@ impl Floor {
                 client.txn(Txn::new().and_then([put])).await?;
             }
             Store::Sql(connection) => {
-                let insert = format!("INSERT INTO bench_floor (id) VALUES ('{key}')");
-                if connection.write(insert).await? != Done::Rows(1) {
+                let insert = "INSERT INTO bench_floor (id) VALUES (?)";
+                if connection.execute(insert, &[&key]).await? != Done::Rows(1) {
                     return Err("the floor's row was not written".into());
                 }
             }

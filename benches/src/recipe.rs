@@ -71,10 +71,10 @@ impl Recipe {
 
     pub(crate) async fn lock(&mut self) -> Result<()> {
         if let Kind::Server = self.kind {
-            let locked = self.connection.read(&self.server_lock()).await?;
-            return match (self.backend, locked.first().map(String::as_str)) {
-                (Backend::Postgres, Some(_)) | (Backend::Mysql, Some("1")) => Ok(()),
-                _ => Err("the server has not locked".into()),
+            let (lock, _) = server_lock(self.backend);
+            return match self.connection.call(&lock, &[&self.name]).await? {
+                true => Ok(()),
+                false => Err("the server has not locked".into()),
             };
         }
         while !self.try_lock().await? {
@@ -83,80 +83,69 @@ impl Recipe {
         Ok(())
     }
 
-    fn server_lock(&self) -> String {
-        match self.backend {
-            Backend::Postgres => format!("SELECT pg_advisory_lock({})", self.number()),
-            _ => format!("SELECT GET_LOCK('{}', {AT_MOST})", self.name),
-        }
-    }
-
-    /// Of the name.
-    fn number(&self) -> String {
-        format!("hashtextextended('{}', 0)", self.name)
-    }
-
     async fn try_lock(&mut self) -> Result<bool> {
         let Self { backend, kind, connection, name, owner, .. } = self;
         let Kind::ShedLock { known } = kind else {
-            let insert =
-                format!("INSERT INTO bench_unique (name, owner) VALUES ('{name}', '{owner}')");
+            let insert = "INSERT INTO bench_unique (name, owner) VALUES (?, ?)";
             ask(1);
-            return Ok(connection.write(insert).await? == Done::Rows(1));
+            return Ok(connection.execute(insert, &[name, owner]).await? == Done::Rows(1));
         };
         let (now, until) = (now(*backend), until(*backend));
         if !*known {
             *known = true;
             let insert = format!(
                 "INSERT INTO bench_shedlock (name, lock_until, locked_at, locked_by) \
-                 VALUES ('{name}', {until}, {now}, '{owner}')"
+                 VALUES (?, {until}, {now}, ?)"
             );
-            if connection.write(insert).await? == Done::Rows(1) {
+            if connection.execute(&insert, &[name, owner]).await? == Done::Rows(1) {
                 return Ok(true);
             }
         }
         let update = format!(
             "UPDATE bench_shedlock SET lock_until = {until}, locked_at = {now}, \
-             locked_by = '{owner}' WHERE name = '{name}' AND lock_until <= {now}"
+             locked_by = ? WHERE name = ? AND lock_until <= {now}"
         );
-        Ok(connection.write(update).await? == Done::Rows(1))
+        Ok(connection.execute(&update, &[owner, name]).await? == Done::Rows(1))
     }
 
     pub(crate) async fn unlock(&mut self) -> Result<()> {
         let Self { backend, kind, connection, name, owner, .. } = self;
         let unlocked = match kind {
-            Kind::Server => {
-                let number = self.number();
-                let unlock = match self.backend {
-                    Backend::Postgres => format!("SELECT pg_advisory_unlock({number})"),
-                    _ => format!("SELECT RELEASE_LOCK('{}')", self.name),
-                };
-                let unlocked = self.connection.read(&unlock).await?;
-                matches!(unlocked.first().map(String::as_str), Some("t" | "1"))
-            }
+            Kind::Server => connection.call(&server_lock(*backend).1, &[name]).await?,
             Kind::UniqueKey => {
-                let delete =
-                    format!("DELETE FROM bench_unique WHERE name = '{name}' AND owner = '{owner}'");
+                let delete = "DELETE FROM bench_unique WHERE name = ? AND owner = ?";
                 ask(1);
-                persist(connection, delete).await? == Done::Rows(1)
+                persist(connection, delete, &[name, owner]).await? == Done::Rows(1)
             }
             Kind::ShedLock { .. } => {
                 let update = format!(
-                    "UPDATE bench_shedlock SET lock_until = {} \
-                     WHERE name = '{name}' AND locked_by = '{owner}'",
+                    "UPDATE bench_shedlock SET lock_until = {} WHERE name = ? AND locked_by = ?",
                     now(*backend)
                 );
-                persist(connection, update).await? == Done::Rows(1)
+                persist(connection, &update, &[name, owner]).await? == Done::Rows(1)
             }
         };
         if unlocked { Ok(()) } else { Err("it was not locked".into()) }
     }
 }
 
+/// The statements of the server's own lock.
+fn server_lock(backend: Backend) -> (String, String) {
+    match backend {
+        Backend::Postgres => {
+            // A lock is named by a number.
+            let call = |function| format!("SELECT {function}(hashtextextended(?, 0))");
+            (call("pg_advisory_lock"), call("pg_advisory_unlock"))
+        }
+        _ => (format!("SELECT GET_LOCK(?, {AT_MOST})"), "SELECT RELEASE_LOCK(?)".to_owned()),
+    }
+}
+
 /// What is undone for others' sake is asked for again. (InnoDB undoes deletions of unique keys that
 /// many others try to insert.)
-async fn persist(connection: &Connection, sql: String) -> Result<Done> {
+async fn persist(connection: &Connection, sql: &str, values: &[&str]) -> Result<Done> {
     loop {
-        match connection.write(sql.clone()).await? {
+        match connection.execute(sql, values).await? {
             Done::Deadlock => {}
             done => return Ok(done),
         }
@@ -192,7 +181,7 @@ pub(crate) async fn prepare(backend: Backend, servers: &[String]) -> Result<()> 
              locked_at {time} NOT NULL, locked_by varchar(255) NOT NULL)"
         ),
     ] {
-        connection.write(format!("CREATE TABLE IF NOT EXISTS {table}")).await?;
+        connection.write(&format!("CREATE TABLE IF NOT EXISTS {table}")).await?;
     }
     // The library makes its own.
     distlock::Client::connect(url_of(backend, servers)).await?.close().await?;

@@ -1,13 +1,14 @@
-//! One connection to a store that is asked in SQL, in text: one request, one statement.
+//! One connection to a store that is asked in SQL: one request, one statement.
 
 use std::{
+    collections::HashMap,
     path::Path,
     sync::{Arc, Mutex as Lock, PoisonError},
 };
 
 use mysql_async::{Conn, OptsBuilder, prelude::Queryable};
 use tokio::{net::TcpStream, sync::Mutex};
-use tokio_postgres::{NoTls, SimpleQueryMessage, error::SqlState};
+use tokio_postgres::{NoTls, SimpleQueryMessage, Statement, error::SqlState, types::ToSql};
 
 use crate::{Result, backend::Backend};
 
@@ -19,7 +20,7 @@ const MYSQL_DEADLOCK: u16 = 1213;
 /// answers, on the others one waits for the other.
 #[derive(Clone)]
 pub(crate) enum Connection {
-    Postgres(Arc<tokio_postgres::Client>),
+    Postgres(Arc<tokio_postgres::Client>, Arc<Lock<HashMap<String, Statement>>>),
     Mysql(Arc<Mutex<Conn>>),
     Sqlite(Arc<Lock<rusqlite::Connection>>),
 }
@@ -39,25 +40,43 @@ impl Connection {
     pub(crate) async fn open(backend: Backend, servers: &[String]) -> Result<Self> {
         let server = servers.first().ok_or("no server")?;
         Ok(match backend {
-            Backend::Postgres => Self::Postgres(Arc::new(postgres(server).await?)),
+            Backend::Postgres => Self::Postgres(Arc::new(postgres(server).await?), Arc::default()),
             Backend::Mysql => Self::Mysql(Arc::new(Mutex::new(mysql(server).await?))),
             Backend::Sqlite => Self::Sqlite(Arc::new(Lock::new(sqlite(Path::new(server))?))),
             _ => return Err("not asked in SQL".into()),
         })
     }
 
-    pub(crate) async fn write(&self, sql: String) -> Result<Done> {
+    /// A statement without values, which is not prepared.
+    pub(crate) async fn write(&self, sql: &str) -> Result<()> {
         match self {
-            Self::Postgres(client) => match client.simple_query(&sql).await {
-                Ok(messages) => Ok(Done::Rows(written(&messages))),
-                Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
-                    Ok(Done::Duplicate)
+            Self::Postgres(client, _) => client.batch_execute(sql).await?,
+            Self::Mysql(connection) => connection.lock().await.query_drop(sql).await?,
+            Self::Sqlite(connection) => {
+                let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+                connection.execute(sql, [])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A statement that the connection has prepared, with a value for each `?`.
+    pub(crate) async fn execute(&self, sql: &str, values: &[&str]) -> Result<Done> {
+        match self {
+            Self::Postgres(client, _) => {
+                let statement = self.prepared(sql).await?;
+                match client.execute(&statement, &parameters(values)).await {
+                    Ok(rows) => Ok(Done::Rows(rows)),
+                    Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
+                        Ok(Done::Duplicate)
+                    }
+                    Err(error) => Err(error.into()),
                 }
-                Err(error) => Err(error.into()),
-            },
+            }
             Self::Mysql(connection) => {
                 let mut connection = connection.lock().await;
-                match connection.query_drop(sql).await {
+                // The driver keeps what it has prepared.
+                match connection.exec_drop(sql, values.to_vec()).await {
                     Ok(()) => Ok(Done::Rows(connection.affected_rows())),
                     Err(mysql_async::Error::Server(error)) if error.code == MYSQL_DUPLICATE => {
                         Ok(Done::Duplicate)
@@ -70,9 +89,12 @@ impl Connection {
             }
             Self::Sqlite(connection) => {
                 let connection = Arc::clone(connection);
+                let sql = sql.to_owned();
+                let values: Vec<_> = values.iter().map(|value| (*value).to_owned()).collect();
                 let write = move || {
                     let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-                    connection.execute(&sql, [])
+                    let mut statement = connection.prepare(&sql)?;
+                    statement.execute(rusqlite::params_from_iter(values))
                 };
                 match tokio::task::spawn_blocking(write).await? {
                     Ok(rows) => Ok(Done::Rows(rows as u64)),
@@ -88,10 +110,47 @@ impl Connection {
         }
     }
 
+    /// Calls a function of the server's by a prepared statement. Returns `false` only if it does,
+    /// or returns 0 or nothing.
+    pub(crate) async fn call(&self, sql: &str, values: &[&str]) -> Result<bool> {
+        match self {
+            Self::Postgres(client, _) => {
+                let statement = self.prepared(sql).await?;
+                let row = client.query_one(&statement, &parameters(values)).await?;
+                // Else it is of a type without values.
+                Ok(row.try_get(0).unwrap_or(true))
+            }
+            Self::Mysql(connection) => {
+                let row: Option<Option<i64>> =
+                    connection.lock().await.exec_first(sql, values.to_vec()).await?;
+                Ok(row.flatten() == Some(1))
+            }
+            Self::Sqlite(_) => Err("SQLite has no such functions".into()),
+        }
+    }
+
+    /// PostgreSQL's driver keeps nothing.
+    async fn prepared(&self, sql: &str) -> Result<Statement> {
+        let Self::Postgres(client, prepared) = self else { return Err("not PostgreSQL".into()) };
+        let known = |sql| prepared.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned();
+        if let Some(statement) = known(sql) {
+            return Ok(statement);
+        }
+        let mut pieces = sql.split('?');
+        let mut text = pieces.next().unwrap_or_default().to_owned();
+        for (at, piece) in pieces.enumerate() {
+            text += &format!("${}{piece}", at + 1);
+        }
+        let statement = client.prepare(&text).await?;
+        let mut prepared = prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        prepared.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
     /// The first column of each row, as text.
     pub(crate) async fn read(&self, sql: &str) -> Result<Vec<String>> {
         match self {
-            Self::Postgres(client) => {
+            Self::Postgres(client, _) => {
                 let messages = client.simple_query(sql).await?;
                 let texts = messages.iter().filter_map(|message| match message {
                     SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
@@ -119,11 +178,8 @@ impl Connection {
     }
 }
 
-fn written(messages: &[SimpleQueryMessage]) -> u64 {
-    messages.iter().fold(0, |count, message| match message {
-        SimpleQueryMessage::CommandComplete(rows) => *rows,
-        _ => count,
-    })
+fn parameters<'a>(values: &'a [&'a str]) -> Vec<&'a (dyn ToSql + Sync)> {
+    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }
 
 async fn postgres(server: &str) -> Result<tokio_postgres::Client> {

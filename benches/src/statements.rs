@@ -2,11 +2,12 @@
 
 use crate::{Result, backend::Backend, sql::Connection};
 
-/// distlock's requests are calls of functions, two statements that are prepared, or begin with a
+/// distlock's requests are calls of functions, statements that are prepared, or begin with a
 /// look at the server's clock; all others are one statement each.
 const POSTGRES: &str = "query LIKE 'SELECT (extract(%' OR query LIKE 'SELECT * FROM distlock.%' \
                         OR query LIKE 'WITH taken AS%' OR query LIKE 'WITH held AS%' \
-                        OR query LIKE 'SELECT part, a, b, c FROM distlock.%' \
+                        OR query LIKE 'UPDATE distlock.queues SET number%' \
+                        OR query LIKE 'SELECT part, a, b, c%FROM distlock.%' \
                         OR query LIKE '% bench\\_%' OR query LIKE 'SELECT pg\\_advisory\\_%'";
 const POSTGRES_KEEPALIVES: &str = "query LIKE 'UPDATE distlock.sessions SET expires%'";
 
@@ -70,7 +71,7 @@ pub(crate) async fn prepare(backend: Backend, connection: &Connection) -> Result
         _ => Vec::new(),
     };
     for statement in statements {
-        connection.write(statement).await?;
+        connection.write(&statement).await?;
     }
     Ok(())
 }
@@ -90,16 +91,16 @@ async fn postgres(connection: &Connection) -> Result<Counted> {
 /// their digests. Those are shown by requests in a database where the table of sessions lacks what
 /// a renewal changes: there the second statement fails.
 async fn mysql(connection: &Connection) -> Result<Counted> {
-    connection.write("USE mysql".to_owned()).await?;
+    connection.write("USE mysql").await?;
     let table = "CREATE TEMPORARY TABLE IF NOT EXISTS distlock_sessions (id BIGINT)";
-    connection.write(table.to_owned()).await?;
+    connection.write(table).await?;
     for is_there in ["", ", EXISTS (SELECT 1 FROM distlock_sessions WHERE id = 1)"] {
         let request = format!(
             "SELECT {MYSQL_NOW}, {MYSQL_BEAT}, @distlock_connection{is_there};\n\
              UPDATE distlock_sessions SET expires = {MYSQL_NOW} + ttl, \
              clock = CONCAT(@@hostname, ':', @@port), beat = {MYSQL_BEAT} WHERE id = 1"
         );
-        if connection.write(request).await.is_ok() {
+        if connection.write(&request).await.is_ok() {
             return Err("there is a column that should not be there".into());
         }
     }

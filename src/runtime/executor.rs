@@ -55,7 +55,7 @@ impl Executor {
     }
 
     /// The one by which the current task is polled.
-    #[cfg(any(feature = "etcd", feature = "zookeeper"))]
+    #[cfg(feature = "_network")]
     pub(crate) fn here() -> Self {
         Self(Handle::current())
     }

@@ -16,7 +16,7 @@ use std::{
     collections::VecDeque,
     future::Future,
     mem,
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 use async_task::{Builder, Runnable};
@@ -27,10 +27,10 @@ use super::{OnDrop, executor::Executor, mutex::Mutex, process::Process, thread_l
 /// request takes three.
 const STEPS: usize = 32;
 
-/// With more tasks than these, callers only ask. A connection of etcd's has four, and two for each
-/// request that waits for its answer: 4 to 9 with one caller, 18 to 20 with 8, 24 with 10 and 130
-/// with 64. What is left to the executor makes no difference with 8 callers, and saves a tenth of
-/// the client's processor time with 16 and more with 64.
+/// With more tasks and requests than these, callers only ask. A connection of etcd's has four, and
+/// two for each request that waits for its answer: 4 to 9 with one caller, 18 to 20 with 8, 24 with
+/// 10 and 130 with 64. What is left to the executor makes no difference with 8 callers, and saves a
+/// tenth of the client's processor time with 16 and more with 64.
 const CROWD: usize = 24;
 
 type Task = Runnable<Inline>;
@@ -64,7 +64,7 @@ fn next_kept() -> Option<Task> {
 /// A task of the process that this one was forked from is left as it is: run or dropped, it might
 /// write to its parent's connection.
 fn unless_inherited(task: Task) -> Option<Task> {
-    if task.metadata().0.2.is_current() {
+    if task.metadata().0.process.is_current() {
         return Some(task);
     }
     mem::forget(task);
@@ -73,7 +73,15 @@ fn unless_inherited(task: Task) -> Option<Task> {
 
 /// Runs the tasks of one connection. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Inline(Arc<(Executor, Mutex<Turns>, Process)>);
+pub(crate) struct Inline(Arc<Connection>);
+
+struct Connection {
+    executor: Executor,
+    turns: Mutex<Turns>,
+    process: Process,
+    /// Each request has a clone of it, where one task takes all of them.
+    requests: Arc<()>,
+}
 
 /// What the executor has to do. It does all of it in one task of its own: with one for each of
 /// these, 64 callers took 0.84 times as many locks.
@@ -87,7 +95,14 @@ struct Turns {
 
 impl Inline {
     pub(crate) fn new(executor: Executor) -> Self {
-        Self(Arc::new((executor, Mutex::default(), Process::current())))
+        let (turns, process, requests) = (Mutex::default(), Process::current(), Arc::default());
+        Self(Arc::new(Connection { executor, turns, process, requests }))
+    }
+
+    /// What a request keeps, upgraded, while it waits for its reply.
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+    pub(crate) fn requests(&self) -> Weak<()> {
+        Arc::downgrade(&self.0.requests)
     }
 
     /// A task of which the one who wakes it does what there is to do, if it is within [`poll`], and
@@ -107,14 +122,14 @@ impl Inline {
 
     /// Each task has a clone of its own.
     fn is_crowded(&self) -> bool {
-        Arc::strong_count(&self.0) > CROWD
+        Arc::strong_count(&self.0) + Arc::strong_count(&self.0.requests) > CROWD + 1
     }
 
     /// Does what there is to do; `false`: there is more.
     fn work(&self) -> bool {
         for _ in 0..STEPS {
             let next = {
-                let mut turns = self.0.1.lock();
+                let mut turns = self.0.turns.lock();
                 let next = turns.woken.pop_front();
                 turns.taken = next.is_some();
                 next
@@ -133,12 +148,12 @@ fn leave(task: Task) {
     let Some(task) = unless_inherited(task) else { return };
     let inline = task.metadata().clone();
     let taken = {
-        let mut turns = inline.0.1.lock();
+        let mut turns = inline.0.turns.lock();
         turns.woken.push_back(task);
         mem::replace(&mut turns.taken, true)
     };
     if !taken {
-        let executor = inline.0.0.clone();
+        let executor = inline.0.executor.clone();
         executor.spawn(Work { inline, over: false }.be_done());
     }
 }
@@ -164,7 +179,7 @@ impl Drop for Work {
     fn drop(&mut self) {
         if !self.over {
             // The end of a task may wake another one.
-            let unrun = mem::take(&mut *self.inline.0.1.lock());
+            let unrun = mem::take(&mut *self.inline.0.turns.lock());
             drop(unrun);
         }
     }

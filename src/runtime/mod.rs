@@ -7,7 +7,7 @@ pub(crate) mod boot;
 pub(crate) mod carried;
 pub(crate) mod clock;
 pub(crate) mod executor;
-#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+#[cfg(feature = "_network")]
 pub(crate) mod inline;
 pub(crate) mod mutex;
 mod on_drop;
@@ -17,7 +17,7 @@ pub(crate) mod random;
 mod work;
 
 // What explores interleavings has another one.
-#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+#[cfg(feature = "_network")]
 use std::thread_local;
 
 pub(crate) use on_drop::OnDrop;

@@ -17,7 +17,7 @@ use std::{
 
 use tokio::sync::watch;
 
-#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+#[cfg(feature = "_network")]
 use super::inline;
 use super::{
     clock::{Instant, sleep_until},
@@ -177,7 +177,7 @@ impl Runtime {
     /// One poll.
     pub(crate) fn poll_within<T>(&self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
         let _entered = self.executor().enter();
-        #[cfg(any(feature = "etcd", feature = "zookeeper"))]
+        #[cfg(feature = "_network")]
         let poll = || inline::poll(poll);
         poll()
     }

@@ -9,6 +9,7 @@ use super::{
     error::{Failure, is_elsewhere, is_locked, is_useless, triage},
     lent::{self, Lent},
     listening::{self, Listening},
+    looks::Looks,
     message::{Evidence, Message},
     pooled::{self, Pooled},
     statements,
@@ -57,6 +58,7 @@ pub(super) struct Asker {
     pub(super) pooled: Option<Pooled>,
     pub(super) by_pool: Option<Pooled>,
     pub(super) kept: Option<Statements>,
+    pub(super) looks: Option<Looks>,
     pub(super) batches: Option<Batches>,
     pub(super) listening: Arc<Listening>,
     pub(super) crowded: Arc<NotedQueues>,
@@ -289,18 +291,23 @@ impl Asker {
         let evidence = belief.map(|belief| Evidence { belief, dead: dead() });
         let listens =
             if message.listens && self.pooled.is_none() { self.listening.begin() } else { None };
-        let prepared = message.step().zip(self.kept.as_ref()).filter(|_| lent.is_none());
-        let (text, before) = match prepared {
-            Some(_) => (String::new(), 1),
-            None => message.text(self.session, evidence.as_ref(), listens.is_some()),
+        let step = message.step().zip(self.kept.as_ref()).filter(|_| lent.is_none());
+        let look = message.look().zip(self.looks.as_ref());
+        let look = look.filter(|_| lent.is_none() && listens.is_none());
+        let (text, before) = match (step, look) {
+            (None, None) => message.text(self.session, evidence.as_ref(), listens.is_some()),
+            _ => (String::new(), 1),
         };
         let time = self.time(lent.as_ref());
         let query = async {
-            let (outcomes, done) = match prepared {
-                Some((what, kept)) => {
-                    kept.run(&self.client, self.session, what, patience, &self.crowded).await?
+            let (outcomes, done) = match (step, look) {
+                (Some((step, kept)), _) => {
+                    kept.run(&self.client, self.session, step, patience, &self.crowded).await?
                 }
-                None => {
+                (None, Some((look, looks))) => {
+                    (looks.run(&self.client, self.session, look).await?, true)
+                }
+                (None, None) => {
                     let for_locks = message.leaves_with().map(|_| patience);
                     (self.simple(&text, for_locks, lent).await?, true)
                 }
@@ -322,7 +329,7 @@ impl Asker {
             clock.acted_on(belief);
         }
         outcomes.drain(..before.min(outcomes.len()));
-        if let (Some(Step::Join { dir, .. }), None) = (message.step(), prepared) {
+        if let (Some(Step::Join { dir, .. }), None) = (message.step(), step) {
             let ahead = outcomes.first().map_or(0, |outcome| outcome.rows().len());
             self.crowded.note(dir, ahead > 1);
         }

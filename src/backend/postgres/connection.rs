@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::try_join;
+use futures_util::future::try_join3;
 use tokio_postgres::{
     AsyncMessage, Client, Config, Connection, SimpleQueryMessage, config::SslMode,
 };
@@ -21,6 +21,7 @@ use super::{
     error::{is_read_only, refused},
     lent,
     log::{Log, SoFar},
+    looks::Looks,
     message::{CONNECTION, FLUSHED},
     observed::Host,
     opening, other,
@@ -88,6 +89,7 @@ pub(super) struct Link {
     pub(super) by_pool: Option<Pooled>,
     /// What is prepared, once there are tables.
     pub(super) kept: Option<Statements>,
+    pub(super) looks: Option<Looks>,
     /// The same for many calls at once, unless the tables are of a build without them.
     pub(super) batches: Option<Batches>,
 }
@@ -217,6 +219,7 @@ impl Connector {
             pooled,
             by_pool,
             kept: None,
+            looks: None,
             batches: None,
         };
         let hello = link.ask(&hello).await.map_err(|error| match is_read_only(&error) {
@@ -284,9 +287,13 @@ impl Link {
         }
         let client = Arc::clone(&self.client);
         // In one round trip.
-        let prepared = try_join(Statements::prepare(&client), Batches::prepare(&client));
-        let (kept, batches) = self.during(prepared).await?;
-        (self.kept, self.batches) = (Some(kept), Some(batches));
+        let prepared = try_join3(
+            Statements::prepare(&client),
+            Looks::prepare(&client),
+            Batches::prepare(&client),
+        );
+        let (kept, looks, batches) = self.during(prepared).await?;
+        (self.kept, self.looks, self.batches) = (Some(kept), Some(looks), Some(batches));
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use super::{
     durability,
+    looks::Look,
     message::Message,
     opening,
     session::Session,
@@ -11,14 +12,15 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Durability, Entry, Joined, Joiner, Listing, Queue, Result, Standing, Ticket, Watch,
+        Ask, Durability, Entry, Fate, Joined, Joiner, Listing, Queue, Result, Standing, Ticket,
+        Watch, Watched,
         sql::{
             dialect::{Dialect, READ},
             key::{self, Place},
             outcome::Outcome,
             registered::Registered,
             step::Kind,
-            told::{last, listing, nonsense},
+            told::{last, listing, nonsense, present},
             watches::ASKED_ON_THE_WAY,
         },
     },
@@ -28,6 +30,8 @@ use crate::{
 #[async_trait]
 impl Dialect for Session {
     type Statements = PostgresStatements;
+
+    const WATCHES_AND_LOOKS: bool = true;
 
     fn statements(&self) -> &PostgresStatements {
         &self.statements
@@ -86,16 +90,17 @@ impl Dialect for Session {
     }
 
     async fn watch(&self, entry: &Entry) -> Result<Option<Watch>> {
-        let place = Place::of(entry);
-        // Before the server knows of it: what it says at once is heard.
-        let registered = self.registered(place.dir, place.number);
-        let outcomes =
-            self.ask("watch of a key", statements::watch(self.session(), &place)).await?;
-        // From now on it is not in the queue's row.
-        if let Some(ticket) = key::ticket_in(&entry.key) {
-            self.statements.in_rows.moved(place.dir, ticket);
-        }
-        registered.on(self.session(), entry, last(&outcomes)?)
+        self.watch_beside(entry, None).await.map(|(watch, _)| watch)
+    }
+
+    async fn watch_ahead(&self, ahead: &Entry, own: &Entry) -> Result<Watched> {
+        let (watch, found) = self.watch_beside(ahead, Some(own)).await?;
+        let present = present(own, ahead, found.rows());
+        Ok(match watch {
+            Some(watch) if present.own => Watched::Begun(watch),
+            None if present.ahead == Fate::There => Watched::Gone,
+            _ => Watched::Over(present),
+        })
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
@@ -110,6 +115,27 @@ impl Dialect for Session {
 }
 
 impl Session {
+    /// Watches an entry, and looks at it and at an own one.
+    async fn watch_beside(
+        &self,
+        entry: &Entry,
+        own: Option<&Entry>,
+    ) -> Result<(Option<Watch>, Outcome)> {
+        let place = Place::of(entry);
+        // Before the server knows of it: what it says at once is heard.
+        let registered = self.registered(place.dir, place.number);
+        let own = own.map(Place::of);
+        let watch = Message::from(Look::watch(&place, own.as_ref())).listening();
+        let mut outcomes = self.ask("watch of a key", watch).await?;
+        // From now on it is not in the queue's row.
+        if let Some(ticket) = key::ticket_in(&entry.key) {
+            self.statements.in_rows.moved(place.dir, ticket);
+        }
+        let (found, watched) = (outcomes.pop(), outcomes.pop());
+        let (found, watched) = found.zip(watched).ok_or_else(nonsense)?;
+        Ok((registered.on(self.session(), entry, &watched)?, found))
+    }
+
     /// Lets a join come after this client's earlier releases from its queues, if these go by other
     /// connections: for half the time of a request, as a user's transaction may delay them for
     /// longer. The release of a message is under way until the value is dropped.

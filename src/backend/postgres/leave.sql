@@ -127,28 +127,38 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Watches an entry, which stays as it is until the transaction's end: its deletion then finds this
--- watch. Part 1 is the entry, with how long its session has left.
-CREATE FUNCTION distlock.watch(who bigint, dir text, entry bigint)
+-- watch. Part 1 is the entry, with how long its session has left. Part 2 is what there is of it and
+-- of the entry `own`.
+CREATE FUNCTION distlock.watch(who bigint, dir text, entry bigint, own bigint)
 RETURNS TABLE (part integer, a text, b text, c text, d text, e text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    is_there boolean;
 BEGIN
     RETURN QUERY SELECT * FROM distlock.clock();
     PERFORM distlock.require(who, true);
-    -- Else it is in `entries`, or gone: it does not come back.
-    IF EXISTS (SELECT FROM distlock.queues WHERE queue = dir AND number = entry
+    PERFORM distlock.unflushed();
+    UPDATE distlock.entries SET watched = true WHERE queue = dir AND number = entry;
+    is_there := FOUND;
+    -- Else it is in the queue's row, or gone: it does not come back.
+    IF NOT is_there AND EXISTS (SELECT FROM distlock.queues WHERE queue = dir AND number = entry
         AND session IS NOT NULL)
     THEN
         PERFORM distlock.crowd(dir);
+        UPDATE distlock.entries SET watched = true WHERE queue = dir AND number = entry;
+        is_there := FOUND;
     END IF;
-    PERFORM distlock.unflushed();
-    UPDATE distlock.entries SET watched = true WHERE queue = dir AND number = entry;
-    IF FOUND THEN
+    IF is_there THEN
         INSERT INTO distlock.watches (queue, number, session) VALUES (dir, entry, who)
             ON CONFLICT DO NOTHING;
         RETURN QUERY SELECT 1, o.number::text, to_hex(o.session), o.ticket::text, o.label,
             distlock.remaining(s.expires, s.ttl)::text FROM distlock.entries AS o
             JOIN distlock.sessions AS s ON s.id = o.session
             WHERE o.queue = dir AND o.number = entry;
+    END IF;
+    IF own IS NOT NULL THEN
+        RETURN QUERY SELECT 2, o.a, o.b, o.c, o.d, o.e
+            FROM distlock.find(dir, ARRAY[own, entry]) AS o;
     END IF;
 END $$;
 

@@ -4,6 +4,7 @@
 use super::{
     listening,
     literal::{bytes, text},
+    looks::Look,
     turns::Rank,
 };
 use crate::backend::sql::{
@@ -40,8 +41,9 @@ enum Form {
     /// A call of one of the functions of `queue.sql`, whose plans the server keeps; and how many
     /// parts its reply has after that of the clock.
     Call(String, usize),
-    /// A statement that each connection has prepared: see `alone.rs`.
+    /// Statements that each connection has prepared: see `alone.rs` and `looks.rs`.
     Step(Step),
+    Look(Look),
 }
 
 /// What a request may conclude of sessions.
@@ -89,6 +91,12 @@ impl From<String> for Message {
 impl From<Step> for Message {
     fn from(step: Step) -> Self {
         Self::new(Form::Step(step))
+    }
+}
+
+impl From<Look> for Message {
+    fn from(look: Look) -> Self {
+        Self::new(Form::Look(look))
     }
 }
 
@@ -152,6 +160,13 @@ impl Message {
         }
     }
 
+    pub(super) fn look(&self) -> Option<&Look> {
+        match &self.form {
+            Form::Look(look) => Some(look),
+            _ => None,
+        }
+    }
+
     /// The ticket of the entry that is to leave.
     pub(super) fn leaves_with(&self) -> Option<&str> {
         match &self.form {
@@ -175,6 +190,7 @@ impl Message {
             // Its rows tell by themselves what they are.
             Form::Call(call, _) => return (listen + call, 1),
             Form::Step(step) => return (call(step, session), 1),
+            Form::Look(look) => return (listen + &look.call(session), 1),
         };
         let (mut text, mut count) = (format!("{CLOCK};\n"), 1);
         if let Some(evidence) = evidence {
@@ -197,6 +213,7 @@ impl Message {
             Form::Statements(_) => return outcomes,
             Form::Call(_, count) => *count,
             Form::Step(step) => parts_of(step),
+            Form::Look(look) => look.parts(),
         };
         parts(outcomes.iter().flat_map(Outcome::rows), count)
     }

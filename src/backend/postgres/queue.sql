@@ -1,13 +1,14 @@
 -- Each function that a client calls returns rows of text. Those of part 0 are what the server's
 -- clock shows, where its log on the disk ends, and what the connection is called.
-CREATE FUNCTION distlock.clock(OUT part integer, OUT a text, OUT b text, OUT c text, OUT d text,
-    OUT e text) LANGUAGE plpgsql AS $$
-BEGIN
-    part := 0;
-    a := (extract(epoch FROM now()) * 1000000)::bigint;
-    b := pg_current_wal_flush_lsn() - '0/0';
-    c := current_setting('distlock.connection', true);
-END $$;
+--
+-- Its query becomes part of the one that calls it, as it is STABLE and in SQL
+-- (https://wiki.postgresql.org/wiki/Inlining_of_SQL_functions).
+CREATE FUNCTION distlock.clock() RETURNS TABLE (part integer, a text, b text, c text, d text,
+    e text) LANGUAGE sql STABLE AS $$
+    SELECT 0, ((extract(epoch FROM now()) * 1000000)::bigint)::text,
+        ((pg_current_wal_flush_lsn() - '0/0')::bigint)::text,
+        current_setting('distlock.connection', true), NULL::text, NULL::text;
+$$;
 
 -- Fails if the session was removed, or is being removed. `writes`: it stays until the transaction's
 -- end. A session that is over by the clock and still there may be renewed.
@@ -150,7 +151,9 @@ BEGIN
                 WHERE queue = dir RETURNING number INTO mine;
             q.session := who;
         ELSIF mine IS NULL AND NOT (if_free AND (occupied OR quarantined)) THEN
-            PERFORM distlock.crowd(dir);
+            IF NOT q.crowded THEN
+                PERFORM distlock.crowd(dir);
+            END IF;
             q.session := NULL;
             IF quarantined THEN
                 INSERT INTO distlock.entries

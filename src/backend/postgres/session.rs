@@ -116,6 +116,7 @@ impl Task {
             pooled: link.pooled.clone(),
             by_pool: link.by_pool.clone(),
             kept: link.kept.clone(),
+            looks: link.looks.clone(),
             batches: link.batches.clone(),
             listening: Arc::default(),
             crowded: Arc::default(),

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use super::{
     in_rows::InRows,
     literal::{bytes, text},
+    looks::Look,
     message::{BEAT, LEFT, Message},
 };
 use crate::backend::{
@@ -101,9 +102,7 @@ impl Statements for PostgresStatements {
     }
 
     fn present(&self, own: &Place<'_>, ahead: &Place<'_>) -> Message {
-        let (dir, session) = (text(own.dir), self.session);
-        let call = format!("present({session}, {dir}, {}, {})", own.number, ahead.number);
-        Message::call(&call, 1)
+        Look::at_both(own, ahead).into()
     }
 
     /// All entries of the session, and the queues that they are in.
@@ -251,12 +250,6 @@ fn ids(sessions: &[i64]) -> String {
 
 /// The columns that make an entry's key: see `key.rs`.
 const NAME: &str = "number, to_hex(session), ticket, label";
-
-/// Watches an entry: its only part is that entry, and how many milliseconds its session has left.
-pub(super) fn watch(session: i64, entry: &Place<'_>) -> Message {
-    Message::call(&format!("watch({session}, {}, {})", text(entry.dir), entry.number), 1)
-        .listening()
-}
 
 /// Ends a watch on an entry, or with the number 0 on a queue.
 pub(super) fn unwatch(session: i64, dir: &str, number: u64) -> String {

@@ -25,6 +25,8 @@ pub(crate) struct Request<M> {
     pub(crate) message: M,
     pub(super) stage: Arc<Stage>,
     pub(super) reply: oneshot::Sender<Result<Vec<Outcome>, Verdict>>,
+    /// It is one of those under way, until it is dropped.
+    pub(super) _counted: Option<Arc<()>>,
 }
 
 impl<M> Request<M> {

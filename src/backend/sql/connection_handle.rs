@@ -3,7 +3,12 @@
 //!
 //! Callers may drop what they wait for at any moment, or leave it unpolled; the task never does.
 
-use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    pin::pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -16,7 +21,8 @@ use crate::{
     runtime::{
         backoff,
         clock::{Instant, sleep, timeout},
-        executor::spawn_beside,
+        executor::Executor,
+        inline::Inline,
     },
 };
 
@@ -28,6 +34,8 @@ const TIMES: u32 = 8;
 pub(crate) struct ConnectionHandle<M> {
     orders: mpsc::UnboundedSender<Order<M>>,
     patience: Duration,
+    /// With many requests under way, the library's thread sends them together.
+    requests: Weak<()>,
 }
 
 #[derive(Debug)]
@@ -87,8 +95,11 @@ impl<M: Clone + Send + 'static> ConnectionHandle<M> {
         patience: Duration,
     ) -> Self {
         let (orders, inbox) = mpsc::unbounded_channel();
-        spawn_beside(run(served, link, Inbox { orders: inbox, waiting: VecDeque::new() }));
-        Self { orders, patience }
+        // What a caller asks for is written by its own thread.
+        let inline = Inline::new(Executor::here());
+        let requests = inline.requests();
+        inline.spawn(run(served, link, Inbox { orders: inbox, waiting: VecDeque::new() }));
+        Self { orders, patience, requests }
     }
 
     /// Asks for one transaction.
@@ -112,7 +123,8 @@ impl<M: Clone + Send + 'static> ConnectionHandle<M> {
     async fn ask_once(&self, operation: &'static str, message: M) -> Result<Vec<Outcome>, Verdict> {
         let (reply, answer) = oneshot::channel();
         let stage = Arc::<Stage>::default();
-        let request = Request { operation, message, stage: Arc::clone(&stage), reply };
+        let _counted = self.requests.upgrade();
+        let request = Request { operation, message, stage: Arc::clone(&stage), reply, _counted };
         // Should the task be gone, the reply is dropped, which is noticed below.
         drop(self.orders.send(Order::Ask(request)));
         // What is sent is given its time by the task: this is for what is not.
@@ -142,7 +154,8 @@ impl<M: Clone + Send + 'static> ConnectionHandle<M> {
 
 impl<M> Clone for ConnectionHandle<M> {
     fn clone(&self) -> Self {
-        Self { orders: self.orders.clone(), patience: self.patience }
+        let (orders, requests) = (self.orders.clone(), Weak::clone(&self.requests));
+        Self { orders, patience: self.patience, requests }
     }
 }
 

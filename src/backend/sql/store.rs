@@ -9,13 +9,13 @@ use super::{
     key::{self, Place},
     outcome::{Outcome, Row},
     statements::Statements,
-    told::{joined, last, nonsense, standing, why_not_yet},
+    told::{self, joined, last, nonsense, standing, why_not_yet},
 };
 use crate::{
     backend::{
-        Ask, Entry, Fate, Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore,
+        Ask, Entry, Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore,
         LossListener, Present, Queue, Result, SequencePoint, Specifics, Standing, StoreError,
-        Ticket, Watch,
+        Ticket, Watch, Watched, contract::store::watch_and_look,
     },
     lost::LostReason,
     runtime::random,
@@ -138,12 +138,7 @@ impl<D: Dialect> LockStore for SqlStore<D> {
         let place = Place::of(entry);
         let outcomes =
             self.ask(READ, |statements| statements.present(&place, &Place::of(ahead))).await?;
-        let rows = last(&outcomes)?.rows().iter();
-        let found: Vec<_> = rows.filter_map(|row| key::entry(place.dir, row)).collect();
-        let is_there = |entry: &Entry| {
-            found.iter().any(|found| found.key == entry.key && found.revision == entry.revision)
-        };
-        Ok(Present { own: is_there(entry), ahead: Fate::of(is_there(ahead)) })
+        Ok(told::present(entry, ahead, last(&outcomes)?.rows()))
     }
 
     async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
@@ -184,6 +179,21 @@ impl<D: Dialect> LockStore for SqlStore<D> {
 
 #[async_trait]
 impl<D: Dialect> Specifics for SqlStore<D> {
+    async fn watch_ahead(
+        &self,
+        ahead: &Entry,
+        _: Option<SequencePoint>,
+        own: Option<&Entry>,
+    ) -> Result<Watched> {
+        match own {
+            Some(own) if D::WATCHES_AND_LOOKS => self.dialect.watch_ahead(ahead, own).await,
+            own => {
+                let look = own.map(|own| self.present(own, ahead));
+                watch_and_look(self.watch(ahead, true), look).await
+            }
+        }
+    }
+
     fn on_loss(&self, listener: LossListener) {
         self.dialect.on_loss(listener);
     }

@@ -3,12 +3,12 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::{
-    key,
+    key::{self, Place},
     outcome::{Outcome, Row},
 };
 use crate::backend::{
-    Detail, Entry, Joined, Listing, Member, Predecessor, Queue, Result, SequencePoint, Standing,
-    StoreError, Watch, error::SEEMS_DEAD,
+    Detail, Entry, Fate, Joined, Listing, Member, Predecessor, Present, Queue, Result,
+    SequencePoint, Standing, StoreError, Watch, error::SEEMS_DEAD,
 };
 
 /// An answer that cannot be read: what was asked may have been done.
@@ -48,6 +48,16 @@ pub(crate) fn joined(queue: &Queue, told: &Outcome) -> Result<Option<Joined>> {
     let alone = told.first().is_some_and(|row| !row.flag(4));
     let at = SequencePoint(entry.revision);
     Ok(Some(Joined::Queued { entry, standing, at, alive: None, alone }))
+}
+
+/// What there is of two entries of a queue, by the rows of those that are there.
+pub(crate) fn present(own: &Entry, ahead: &Entry, rows: &[Row]) -> Present {
+    let dir = Place::of(own).dir;
+    let found: Vec<_> = rows.iter().filter_map(|row| key::entry(dir, row)).collect();
+    let is_there = |entry: &Entry| {
+        found.iter().any(|found| found.key == entry.key && found.revision == entry.revision)
+    };
+    Present { own: is_there(own), ahead: Fate::of(is_there(ahead)) }
 }
 
 /// All that is in a queue: a row for each who stands there, and one for each note left for all,

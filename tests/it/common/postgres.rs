@@ -162,7 +162,8 @@ impl<const WAY: u8> Harness for Server<WAY> {
                  OR query LIKE 'SELECT * FROM distlock.%' \
                  OR query LIKE 'WITH taken AS%' \
                  OR query LIKE 'WITH held AS%' \
-                 OR query LIKE 'SELECT part, a, b, c FROM distlock.%' \
+                 OR query LIKE 'UPDATE distlock.queues SET number%' \
+                 OR query LIKE 'SELECT part, a, b, c%FROM distlock.%' \
                  OR query LIKE 'SELECT encode(value%' \
                  OR query LIKE 'DELETE FROM distlock.watches%' \
                  OR query LIKE 'SELECT queue, number FROM distlock.watches%' \
