@@ -17,10 +17,11 @@ use crate::{
     link::{Process, Program, Together},
     long,
     machine::Machine,
-    measures::{Key, Row, Seen, rate, row},
+    measures::{Key, PAIR_CPU, Row, Seen, rate, row},
     recipe, report,
     slice::{Slice, Stamp, gaps},
     task::{Names, Pairs, Primitive, Role, Subject, Task, Work},
+    usage::cpu_of_group,
     workload::Workload,
 };
 
@@ -202,7 +203,16 @@ impl<'a> Conductor<'a> {
                     }
                     None => Program::Build(&ours),
                 };
-                timeout(patience, measure(task, &place.servers, *processes, program)).await??
+                let server = self.bench.processes.get(&case.backend);
+                let server = server.copied().filter(|_| case.workload != Workload::W7);
+                let before = server.map(cpu_of_group).transpose()?;
+                let (slice, counted) =
+                    timeout(patience, measure(task, &place.servers, *processes, program)).await??;
+                if let (Some(server), Some(before), 1..) = (server, before, slice.all_pairs) {
+                    let spent = (cpu_of_group(server)? - before) as f64 / 1e3;
+                    seen.other(PAIR_CPU, spent / slice.all_pairs as f64);
+                }
+                (slice, counted)
             }
             Kind::Fleet(fleet) => {
                 let task = self.named(task(Work::Fleet(fleet.clone())));

@@ -66,6 +66,8 @@ pub(crate) const LOAD: &str = "requests a second";
 pub(crate) const ASKED: &str = "requests per hand-over";
 /// Of the server's processes.
 pub(crate) const SERVER_CPU: &str = "server cpu us per hand-over";
+/// Of all that the server does for a pair.
+pub(crate) const PAIR_CPU: &str = "server cpu us per pair";
 
 type Times = fn(&Slice) -> &Vec<u64>;
 

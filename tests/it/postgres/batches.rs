@@ -25,7 +25,10 @@ async fn requests(database: &Own) -> i64 {
     let calls = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
                  WHERE toplevel AND dbid = (SELECT oid FROM pg_database \
                  WHERE datname = current_database()) AND (query LIKE 'WITH taken AS%' \
-                 OR query LIKE 'UPDATE distlock.queues SET number%' OR query LIKE 'WITH held AS%' OR query LIKE '%distlock.join_batch(%' \
+                 OR query LIKE 'UPDATE distlock.queues SET number%' \
+                 OR query LIKE 'WITH held AS%' \
+                 OR query LIKE 'SELECT part, a, b, c, d, e FROM distlock.%' \
+                 OR query LIKE '%distlock.join_batch(%' \
                  OR query LIKE '%distlock.leave_batch(%')";
     database.ask(calls).await[0].parse().expect("a number")
 }
