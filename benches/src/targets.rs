@@ -9,8 +9,9 @@ use crate::{
     backend::Backend,
     case::Variant,
     measures::{
-        BYTES, CPU, EVENTS, GAP, GAP_TRIPS, JOIN_STATEMENTS, JOINED, KEEPALIVES, Key, LOCK_TRIPS,
-        OF_FLOOR, PER_SECOND, REQUESTS, RSS, RSS_LOCK, Row, STRANGER, UNLOCK_TRIPS,
+        BYTES, CPU, EVENTS, GAP, GAP_TRIPS, HANDED, JOIN_STATEMENTS, JOINED, KEEPALIVES, Key,
+        LOCK_TRIPS, OF_FLOOR, PAIR_CPU, PER_SECOND, REQUESTS, RSS, RSS_LOCK, Row, STRANGER,
+        UNLOCK_TRIPS,
     },
     statistics::round,
     task::Subject,

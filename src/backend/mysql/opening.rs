@@ -171,7 +171,7 @@ pub(super) fn open(session: i64, microseconds: u128) -> Message {
 /// The name of the lock that the client has that tidies: the server's own, and none on a row.
 const TIDYING: &str = "CONCAT('distlock ', SHA1(DATABASE()))";
 
-/// Removes rows of queues that were not used for a minute: of the next 1,000 of `distlock_alone`,
+/// Removes rows of queues that were not used for 20 s: of the next 1,000 of `distlock_alone`,
 /// and up to 1,000 of `distlock_queues`, and no other row is locked. No later entry has the number
 /// that one of them had: the floor rises in the same transaction, and a join reads it once its
 /// queue's row is there again.
@@ -184,7 +184,7 @@ pub(super) fn tidy() -> Message {
                 AND NOT EXISTS (SELECT 1 FROM distlock_entries AS e WHERE e.queue = i.queue)";
     Message::transaction(vec![
         // Before the epoch nothing was used.
-        format!("SET @distlock_before = IF(GET_LOCK({TIDYING}, 0), {NOW} - 60000000, 0)"),
+        format!("SET @distlock_before = IF(GET_LOCK({TIDYING}, 0), {NOW} - 20000000, 0)"),
         "SELECT tidied, floor INTO @distlock_after, @distlock_floor FROM distlock_schema \
          WHERE id = 1"
             .to_owned(),

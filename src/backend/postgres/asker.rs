@@ -1,6 +1,12 @@
 //! What is done with one request, or with calls that are sent together.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use super::{
     alone::Statements,
@@ -11,8 +17,7 @@ use super::{
     listening::{self, Listening},
     looks::Looks,
     message::{Evidence, Message},
-    pooled::{self, Pooled},
-    statements,
+    pooled::Pooled,
     turns::{Rank, Turn, Turns},
 };
 use crate::{
@@ -42,7 +47,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
 /// How long the first of these attempts waits on the server if the entry is not in the queue's row:
 /// others' requests about it, such as a watch, are done by then.
-const FIRST_PATIENCE: Duration = Duration::from_millis(10);
+pub(super) const FIRST_PATIENCE: Duration = Duration::from_millis(10);
 
 /// Asks the server, on one connection.
 #[derive(Clone)]
@@ -63,6 +68,8 @@ pub(super) struct Asker {
     pub(super) listening: Arc<Listening>,
     pub(super) crowded: Arc<NotedQueues>,
     pub(super) turns: Turns,
+    /// Rows of queues are being removed.
+    pub(super) tidying: Arc<AtomicBool>,
 }
 
 /// What is asked for next.
@@ -74,6 +81,8 @@ pub(super) enum What {
     Alone(Request<Message>),
     /// One that found the queue's row locked by a user's transaction, which has checked the entry.
     Checked(Request<Message>, Retry),
+    /// To go on with it after a pause.
+    Tidy(Message, Duration),
     /// Nothing is watched any more.
     Unlisten,
     /// Which watched entries have ended, where the server cannot notify the session.
@@ -109,7 +118,14 @@ impl Asker {
     pub(super) async fn ask(self, what: What) -> Ended {
         match what {
             What::One(Requested::Order(Order::Ask(request))) => self.one(request).await,
+            What::One(Requested::Order(Order::Do(message))) if message.tidies => {
+                match self.tidying.swap(true, Ordering::Relaxed) {
+                    true => Done::Answered.into(),
+                    false => self.tidy(message, Duration::ZERO).await,
+                }
+            }
             What::One(Requested::Order(Order::Do(message))) => self.have_done(&message).await,
+            What::Tidy(message, pause) => self.tidy(message, pause).await,
             What::One(Requested::Ping) => self.have_done(&PING.to_owned().into()).await,
             What::One(Requested::Expiries(sessions)) => self.expiries(sessions).await.into(),
             What::Calls(kind, requests) => {
@@ -244,42 +260,9 @@ impl Asker {
         None
     }
 
-    async fn expiries(&self, sessions: Vec<i64>) -> Done {
-        let _turn = self.turn(true, Rank::Background).await;
-        match self.send(&statements::expiries(&sessions), FIRST_PATIENCE, None).await {
-            Ok(Ok(Some(outcomes))) => Done::expiries(&outcomes, session_of),
-            // Undone for others' sake, perhaps: they are looked for again soon.
-            Ok(_) => Done::Expiries(sessions.into_iter().map(|id| (id, Duration::ZERO)).collect()),
-            Err(_) => Done::Useless,
-        }
-    }
-
-    async fn poll(&self, asked: Vec<watched::What>) -> Ended {
-        let _turn = self.turn(true, Rank::Background).await;
-        match self.send(&pooled::watches(self.session), FIRST_PATIENCE, None).await {
-            Ok(Ok(Some(outcomes))) => {
-                let polled = Some(pooled::gone(asked, outcomes.last()));
-                Ended { polled, ..Done::Answered.into() }
-            }
-            Ok(Err(error)) if is_useless(&error) => Done::Useless.into(),
-            Ok(_) => Ended { polled: Some(Vec::new()), ..Done::Answered.into() },
-            Err(_) => Done::Useless.into(),
-        }
-    }
-
-    /// Whatever the answer is.
-    async fn have_done(&self, message: &Message) -> Ended {
-        let _turn = self.turn(true, message.rank()).await;
-        match self.send(message, FIRST_PATIENCE, None).await {
-            Ok(Err(error)) if is_useless(&error) => Done::Useless.into(),
-            Ok(_) => Done::Answered.into(),
-            Err(_) => Done::Useless.into(),
-        }
-    }
-
     /// `None`: a user's transaction keeps the entry that was to leave, and was waited for, for so
     /// long. An error is the connection's end.
-    async fn send(
+    pub(super) async fn send(
         &self,
         message: &Message,
         patience: Duration,
@@ -386,6 +369,6 @@ impl Asker {
     }
 }
 
-fn session_of(row: &Row) -> Option<i64> {
+pub(super) fn session_of(row: &Row) -> Option<i64> {
     row.number(0)
 }

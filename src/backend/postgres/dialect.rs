@@ -81,7 +81,7 @@ impl Dialect for Session {
     }
 
     fn renewed(&self) {
-        self.connection.order(opening::tidy(self.connection.patience()).into());
+        self.connection.order(opening::tidy(self.connection.patience()));
     }
 
     async fn durability(&self) -> Result<Durability> {

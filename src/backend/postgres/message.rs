@@ -32,6 +32,8 @@ pub(super) struct Message {
     /// It never waits for the user's pool.
     own: bool,
     renews: bool,
+    /// Its last outcome tells whether to ask again.
+    pub(super) tidies: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -110,6 +112,7 @@ impl Message {
             joins: Vec::new(),
             own: false,
             renews: false,
+            tidies: false,
         }
     }
 
@@ -143,8 +146,16 @@ impl Message {
         Self { renews: true, ..self }
     }
 
+    pub(super) fn tidying(self) -> Self {
+        Self { tidies: true, ..self }
+    }
+
     pub(super) fn rank(&self) -> Rank {
-        if self.renews { Rank::Renewal } else { Rank::Call }
+        match self {
+            Self { renews: true, .. } => Rank::Renewal,
+            Self { tidies: true, .. } => Rank::Background,
+            _ => Rank::Call,
+        }
     }
 
     /// Whether it goes by the user's pool if there is one. A watch does not: the connection that is

@@ -13,4 +13,5 @@ DROP TABLE distlock.watches, distlock.entries, distlock.queues, distlock.session
 DROP TRIGGER changed ON distlock.data;
 DROP FUNCTION distlock.entry_changed(), distlock.data_changed(), distlock.tell(text, bigint, text),
     distlock.enter(bigint, boolean), distlock.recognize(text), distlock.still(text);
-ALTER TABLE distlock.schema ADD COLUMN tidied text NOT NULL DEFAULT '';
+ALTER TABLE distlock.schema ADD COLUMN tidied text NOT NULL DEFAULT '',
+    ADD COLUMN tidied_at timestamptz NOT NULL DEFAULT '-infinity';

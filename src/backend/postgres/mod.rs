@@ -6,6 +6,7 @@
 
 mod alone;
 mod asker;
+mod background;
 mod batch;
 #[cfg(feature = "bb8-postgres-0_9")]
 mod bb8;
@@ -104,7 +105,7 @@ impl Backend for Postgres {
         if let Some(observation) = observation {
             session.connection.order(observation.into());
         }
-        session.connection.order(opening::tidy(self.connector.remote.request_timeout).into());
+        session.connection.order(opening::tidy(self.connector.remote.request_timeout));
         let facts = Facts {
             joins_late: true,
             // A deletion returns the last number that is in the queue then.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     literal::text,
-    message::{BEAT, CLOCK},
+    message::{BEAT, CLOCK, Message},
 };
 use crate::backend::Ticket;
 
@@ -121,9 +121,8 @@ pub(super) fn open(session: i64, milliseconds: u128, server: &str, set_back: boo
 
 /// Removes some rows of queues that nobody has used for a while. Nothing depends on it, and
 /// requests wait behind it.
-pub(super) fn tidy(patience: Duration) -> String {
-    format!(
-        "SET LOCAL statement_timeout = {};\nSELECT distlock.tidy()",
-        (patience / 8).min(Duration::from_millis(200)).as_millis().max(1)
-    )
+pub(super) fn tidy(patience: Duration) -> Message {
+    let milliseconds = (patience / 8).min(Duration::from_millis(200)).as_millis().max(1);
+    let tidy = format!("SET LOCAL statement_timeout = {milliseconds};\nSELECT distlock.tidy()");
+    Message::from(tidy).tidying()
 }

@@ -7,8 +7,8 @@ use crate::runtime::{clock::Instant, mutex::Mutex};
 /// How many are remembered. It is a hint: a request that goes by it finds out for itself.
 const REMEMBERED: usize = 10_000;
 
-/// A queue's row is there for a minute after somebody has joined: see `distlock.tidy`.
-const ROW: Duration = Duration::from_secs(55);
+/// A queue's row is there for 20 s after somebody has joined: see `distlock.tidy`.
+const ROW: Duration = Duration::from_secs(18);
 
 /// Who holds a lock for longer than this is asked to wait by others, perhaps, and one request of
 /// more would keep them waiting.

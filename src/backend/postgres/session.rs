@@ -121,6 +121,7 @@ impl Task {
             listening: Arc::default(),
             crowded: Arc::default(),
             turns: Turns::default(),
+            tidying: Arc::default(),
         };
         let ask = |what| asker.clone().ask(what);
         let mut quiet_until = Instant::now() + ping_after();

@@ -12,6 +12,7 @@ mod secured;
 mod settings;
 mod snapshots;
 mod tables;
+mod tidying;
 mod transactions;
 #[cfg(unix)]
 mod urls;

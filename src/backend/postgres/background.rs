@@ -1,0 +1,70 @@
+//! Requests that no caller waits for.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use super::{
+    asker::{Asker, Ended, FIRST_PATIENCE, What, session_of},
+    error::is_useless,
+    message::Message,
+    pooled, statements,
+    turns::Rank,
+};
+use crate::{
+    backend::sql::{outcome::Outcome, requested::Done, watched},
+    runtime::clock::{Instant, sleep},
+};
+
+impl Asker {
+    pub(super) async fn expiries(&self, sessions: Vec<i64>) -> Done {
+        let _turn = self.turn(true, Rank::Background).await;
+        match self.send(&statements::expiries(&sessions), FIRST_PATIENCE, None).await {
+            Ok(Ok(Some(outcomes))) => Done::expiries(&outcomes, session_of),
+            // Undone for others' sake, perhaps: they are looked for again soon.
+            Ok(_) => Done::Expiries(sessions.into_iter().map(|id| (id, Duration::ZERO)).collect()),
+            Err(_) => Done::Useless,
+        }
+    }
+
+    pub(super) async fn poll(&self, asked: Vec<watched::What>) -> Ended {
+        let _turn = self.turn(true, Rank::Background).await;
+        match self.send(&pooled::watches(self.session), FIRST_PATIENCE, None).await {
+            Ok(Ok(Some(outcomes))) => {
+                let polled = Some(pooled::gone(asked, outcomes.last()));
+                Ended { polled, ..Done::Answered.into() }
+            }
+            Ok(Err(error)) if is_useless(&error) => Done::Useless.into(),
+            Ok(_) => Ended { polled: Some(Vec::new()), ..Done::Answered.into() },
+            Err(_) => Done::Useless.into(),
+        }
+    }
+
+    /// Leaves the connection to others for as long as each step takes.
+    pub(super) async fn tidy(&self, message: Message, pause: Duration) -> Ended {
+        sleep(pause).await;
+        let _turn = self.turn(true, message.rank()).await;
+        let began = Instant::now();
+        let sent = self.send(&message, FIRST_PATIENCE, None).await;
+        if let Ok(Ok(Some(outcomes))) = &sent
+            && outcomes.last().and_then(Outcome::first).is_some_and(|row| row.flag(0))
+        {
+            let rest = vec![What::Tidy(message, began.elapsed())];
+            return Ended { rest, ..Done::Answered.into() };
+        }
+        self.tidying.store(false, Ordering::Relaxed);
+        match sent {
+            Ok(Err(error)) if is_useless(&error) => Done::Useless.into(),
+            Ok(_) => Done::Answered.into(),
+            Err(_) => Done::Useless.into(),
+        }
+    }
+
+    /// Whatever the answer is.
+    pub(super) async fn have_done(&self, message: &Message) -> Ended {
+        let _turn = self.turn(true, message.rank()).await;
+        match self.send(message, FIRST_PATIENCE, None).await {
+            Ok(Err(error)) if is_useless(&error) => Done::Useless.into(),
+            Ok(_) => Done::Answered.into(),
+            Err(_) => Done::Useless.into(),
+        }
+    }
+}
