@@ -1,6 +1,7 @@
 //! Measures distlock beside the two writes that any lock needs, and beside its peers, all in one
 //! run.
 
+mod aged;
 mod apart;
 mod args;
 mod backend;
@@ -84,6 +85,7 @@ fn run() -> Result<bool> {
             match (&bench.beside, bench.capacity) {
                 (Some(old), _) => runtime.block_on(beside::compare(&bench, old)),
                 (_, Some(capacity)) => runtime.block_on(capacity::look(&bench, capacity)),
+                _ if bench.names > 0 => runtime.block_on(aged::look(&bench, bench.names)),
                 _ if !bench.idle.is_empty() => runtime.block_on(idle::look(&bench, &bench.idle)),
                 _ => runtime.block_on(conduct::bench(&bench)),
             }
