@@ -27,6 +27,8 @@ pub(crate) struct Bench {
     pub(crate) capacity: Option<Capacity>,
     /// How many idle clients there are to be beside two that take turns.
     pub(crate) idle: Vec<usize>,
+    /// URLs of one store, to be compared.
+    pub(crate) ways: Vec<String>,
     /// How many names were used once, on a database that has seen much. 0: nothing of that.
     pub(crate) names: u64,
     /// The container with the peers that are programs of other languages.
@@ -103,6 +105,9 @@ N sessions cost the server that is this process; see docker/capacity.
 With --idle N,..., it only tells how long two clients take to hand a lock over
 beside so many idle clients.
 
+With --way URL, once for each, it only tells how quick one task's pairs are by each of
+several ways to a store, such as a pooler.
+
 With --aged N, it only tells what renewals and a lock cost on a database with an open
 snapshot, after many of them, and what N names cost that were used once.
 ";
@@ -143,6 +148,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
                     bench.idle.push(count.parse().map_err(|_| "not a number of clients")?);
                 }
             }
+            Arg::Long("way") => bench.ways.push(parser.value()?.string()?),
             Arg::Long("aged") => bench.names = parser.value()?.parse()?,
             Arg::Long("peers") => bench.peers = Some(parser.value()?.string()?),
             Arg::Long("sessions") => sessions = Some(parser.value()?.parse()?),

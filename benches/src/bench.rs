@@ -50,6 +50,7 @@ mod telemetry;
 mod tries;
 mod turns;
 mod usage;
+mod ways;
 mod workload;
 
 use std::{process::ExitCode, time::Duration};
@@ -85,6 +86,7 @@ fn run() -> Result<bool> {
             match (&bench.beside, bench.capacity) {
                 (Some(old), _) => runtime.block_on(beside::compare(&bench, old)),
                 (_, Some(capacity)) => runtime.block_on(capacity::look(&bench, capacity)),
+                _ if !bench.ways.is_empty() => runtime.block_on(ways::look(&bench.ways)),
                 _ if bench.names > 0 => runtime.block_on(aged::look(&bench, bench.names)),
                 _ if !bench.idle.is_empty() => runtime.block_on(idle::look(&bench, &bench.idle)),
                 _ => runtime.block_on(conduct::bench(&bench)),
