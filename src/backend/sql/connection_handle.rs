@@ -231,3 +231,52 @@ async fn run<S: Served>(mut served: S, link: S::Link, mut inbox: Inbox<S::Messag
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc as std_mpsc, thread::ThreadId};
+
+    use super::*;
+    use crate::runtime::Runtime;
+
+    /// Tells which thread has taken a request, and answers it.
+    struct Telling(std_mpsc::Sender<ThreadId>);
+
+    impl Served for Telling {
+        type Message = ();
+        type Link = ();
+
+        async fn connect(&self) -> Result<()> {
+            Ok(())
+        }
+
+        async fn serve(&mut self, (): (), inbox: &mut Inbox<()>) -> Over {
+            while let Some(order) = inbox.next().await {
+                let Order::Ask(request) = order else { continue };
+                let _ = self.0.send(std::thread::current().id());
+                request.answer(Ok(Vec::new()));
+            }
+            Over::Closed
+        }
+
+        fn lost(&self, _: bool) {}
+    }
+
+    #[tokio::test]
+    async fn request_is_sent_by_its_callers_thread() {
+        let (sender, receiver) = std_mpsc::channel();
+        let (runtime, patience) = (Runtime::own().unwrap(), Duration::from_secs(20));
+        let asked = runtime.within(async {
+            let handle = ConnectionHandle::start(Telling(sender), (), patience);
+            // The task has begun by then.
+            tokio::task::yield_now().await;
+            for _ in 0..3 {
+                handle.ask("test", ()).await.unwrap();
+            }
+            Ok(())
+        });
+        asked.await.unwrap();
+        let by: Vec<_> = receiver.try_iter().collect();
+        assert_eq!(by, [std::thread::current().id(); 3]);
+    }
+}
