@@ -39,9 +39,12 @@ async fn tidying_locks_what_it_removes_and_little_else() {
     let log = "CREATE TABLE locked (id BIGINT AUTO_INCREMENT PRIMARY KEY, locks BIGINT, \
                number BIGINT)";
     database.ask(log).await;
+    // Of every hundredth row, the last one of each request among them: to ask for each takes longer
+    // than a request may, on a busy machine.
     let log = "CREATE TRIGGER logs BEFORE DELETE ON distlock_queues FOR EACH ROW \
-               INSERT INTO locked (locks, number) SELECT trx_rows_locked, OLD.number \
-               FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = CONNECTION_ID()";
+               IF OLD.number MOD 100 = 0 THEN INSERT INTO locked (locks, number) \
+               SELECT trx_rows_locked, OLD.number FROM information_schema.innodb_trx \
+               WHERE trx_mysql_thread_id = CONNECTION_ID(); END IF";
     database.ask(log).await;
     let client = database.client().await;
     eventually(SOON, "all are removed", async || idle(&database).await == 0).await;
@@ -51,7 +54,7 @@ async fn tidying_locks_what_it_removes_and_little_else() {
     // The row and its place in two indexes; what is deleted is marked in each.
     assert!(most < 8 * 1000, "{most} locks");
     // Those that were idle for the longest time go first, whose numbers none has again.
-    let late = "SELECT id FROM locked WHERE (id - 1) DIV 1000 <> (number - 1) DIV 1000";
+    let late = "SELECT id FROM locked WHERE (id - 1) DIV 10 <> (number - 1) DIV 1000";
     assert!(database.ask(late).await.is_empty());
     let floor = database.ask("SELECT floor FROM distlock_schema").await;
     assert_eq!(floor, [IDLE.to_string()]);

@@ -23,6 +23,9 @@ pub(crate) async fn a_join_whose_reply_is_lost_leaves_one_key(t: &Case<dyn Serve
     let proxies = t.proxies().await;
     let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     for _ in 0..3 {
+        // What the opening of a session leaves for later has been replied to: nothing is ahead of
+        // the join on the connection.
+        take_turn(&client, "before").await;
         let ahead = other.mutex("join").lock().await.expect("granted");
         proxies.set(&Mode::BlackholeToClient);
         let waiter = t.enqueue(&client, "join").await;
@@ -39,9 +42,8 @@ pub(crate) async fn a_join_whose_reply_is_late_leaves_one_key(t: &Case<dyn Serve
     let proxies = t.proxies().await;
     let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     let ahead = other.mutex("join").lock().await.expect("granted");
-    // What the opening of a session leaves for later has been replied to: nothing is ahead of the
-    // join on the connection.
-    client.mutex("before").lock().await.expect("granted").unlock().await.expect("released");
+    // As above.
+    take_turn(&client, "before").await;
     proxies.set(&Mode::BlackholeToClient);
     let waiter = t.enqueue(&client, "join").await;
     // More than two request timeouts: it has asked again.
