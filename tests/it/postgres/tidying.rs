@@ -29,8 +29,8 @@ async fn queues(database: &Own) -> Vec<String> {
     database.ask("SELECT queue FROM distlock.queues ORDER BY queue").await
 }
 
-/// Two clients that begin at once remove all of them at the speed of the server, and what somebody
-/// uses stays.
+/// Two clients that begin at once remove all of them without waiting for a renewal, and leave the
+/// rows that are in use.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_that_were_used_once_cost_no_row() {
     let database = with_idle_queues().await;
