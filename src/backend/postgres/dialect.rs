@@ -31,8 +31,6 @@ use crate::{
 impl Dialect for Session {
     type Statements = PostgresStatements;
 
-    const WATCHES_AND_LOOKS: bool = true;
-
     fn statements(&self) -> &PostgresStatements {
         &self.statements
     }
@@ -93,14 +91,14 @@ impl Dialect for Session {
         self.watch_beside(entry, None).await.map(|(watch, _)| watch)
     }
 
-    async fn watch_ahead(&self, ahead: &Entry, own: &Entry) -> Result<Watched> {
+    async fn watch_ahead(&self, ahead: &Entry, own: &Entry) -> Result<Option<Watched>> {
         let (watch, found) = self.watch_beside(ahead, Some(own)).await?;
         let present = present(own, ahead, found.rows());
-        Ok(match watch {
+        Ok(Some(match watch {
             Some(watch) if present.own => Watched::Begun(watch),
             None if present.ahead == Fate::There => Watched::Gone,
             _ => Watched::Over(present),
-        })
+        }))
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 
-use super::{outcome::Outcome, statements::Statements, told::nonsense};
+use super::{outcome::Outcome, statements::Statements};
 use crate::backend::{
     Ask, Durability, Entry, Joined, Joiner, Listing, LossListener, Queue, Result, Ticket, Watch,
     Watched,
@@ -24,9 +24,6 @@ pub(crate) type MessageOf<D> = <<D as Dialect>::Statements as Statements>::Messa
 #[async_trait]
 pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     type Statements: Statements;
-
-    /// Has [`watch_ahead`](Self::watch_ahead).
-    const WATCHES_AND_LOOKS: bool = false;
 
     fn statements(&self) -> &Self::Statements;
 
@@ -75,9 +72,10 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     /// A watch on an entry; `None` if it is not there.
     async fn watch(&self, entry: &Entry) -> Result<Option<Watch>>;
 
-    /// A watch on the entry ahead of an own one, or what there is of both, in one request.
-    async fn watch_ahead(&self, _ahead: &Entry, _own: &Entry) -> Result<Watched> {
-        Err(nonsense())
+    /// A watch on the entry ahead of an own one, or what there is of both, in one request. `None`:
+    /// that takes two.
+    async fn watch_ahead(&self, _ahead: &Entry, _own: &Entry) -> Result<Option<Watched>> {
+        Ok(None)
     }
 
     /// All that is in a queue, with a watch on it that begins before, if it is wanted.

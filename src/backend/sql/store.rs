@@ -185,13 +185,13 @@ impl<D: Dialect> Specifics for SqlStore<D> {
         _: Option<SequencePoint>,
         own: Option<&Entry>,
     ) -> Result<Watched> {
-        match own {
-            Some(own) if D::WATCHES_AND_LOOKS => self.dialect.watch_ahead(ahead, own).await,
-            own => {
-                let look = own.map(|own| self.present(own, ahead));
-                watch_and_look(self.watch(ahead, true), look).await
-            }
+        if let Some(own) = own
+            && let Some(watched) = self.dialect.watch_ahead(ahead, own).await?
+        {
+            return Ok(watched);
         }
+        let look = own.map(|own| self.present(own, ahead));
+        watch_and_look(self.watch(ahead, true), look).await
     }
 
     fn on_loss(&self, listener: LossListener) {
