@@ -16,7 +16,7 @@ use std::{
     collections::VecDeque,
     future::Future,
     mem,
-    sync::{Arc, Weak},
+    sync::Arc,
 };
 
 use async_task::{Builder, Runnable};
@@ -101,7 +101,7 @@ impl Inline {
 
     /// What a request keeps, upgraded, while it waits for its reply.
     #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
-    pub(crate) fn requests(&self) -> Weak<()> {
+    pub(crate) fn requests(&self) -> std::sync::Weak<()> {
         Arc::downgrade(&self.0.requests)
     }
 
