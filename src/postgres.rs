@@ -132,7 +132,7 @@ fn parameters(parameters: &[SqlParameter]) -> Vec<&(dyn ToSql + Sync)> {
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA distlock TO writer;
-/// GRANT EXECUTE ON FUNCTION distlock.unlock(text, bigint), distlock.tell(text, bigint, text)
+/// GRANT EXECUTE ON FUNCTION distlock.unlock(text, bigint), distlock.notify(text, bigint, text)
 ///     TO writer;
 /// GRANT SELECT ON distlock.sessions TO writer;
 /// GRANT SELECT, UPDATE (session, crowded) ON distlock.queues TO writer;

@@ -177,15 +177,15 @@ impl<'a> Batch<'a> {
                 came.insert(place(step.dir(), step.ticket()), self.reply(step, number));
             }
             // A successor was asked for.
-            ([step @ Step::Leave { .. }], [done, told]) if done.count > 0 => {
+            ([step @ Step::Leave { .. }], [done, reply]) if done.count > 0 => {
                 let cells =
                     |row: &Row| (0..2).map(|cell| row.text(cell).map(str::to_owned)).collect();
-                let told = told.rows().iter().map(|row| Row::new(cells(row)));
-                let outcomes = vec![Outcome::new(Vec::new(), 1), Outcome::new(told.collect(), 1)];
+                let reply = reply.rows().iter().map(|row| Row::new(cells(row)));
+                let outcomes = vec![Outcome::new(Vec::new(), 1), Outcome::new(reply.collect(), 1)];
                 came.insert(place(step.dir(), step.ticket()), outcomes);
             }
-            (steps @ ([_, _, ..] | [Step::Join { .. }]), [_, .., told]) => {
-                for row in told.rows() {
+            (steps @ ([_, _, ..] | [Step::Join { .. }]), [_, .., reply]) => {
+                for row in reply.rows() {
                     let ticket = row.text(1);
                     let step = steps.iter().find(|step| Some(step.ticket()) == ticket);
                     if let Some(step) = step {
@@ -215,8 +215,8 @@ impl<'a> Batch<'a> {
             }
             Step::Leave { number: known, .. } => {
                 let number = number.map(str::to_owned).or(known.map(|number| number.to_string()));
-                let told = Row::new(vec![number, text("0")]);
-                vec![Outcome::new(Vec::new(), 1), Outcome::new(vec![told], 1)]
+                let reply = Row::new(vec![number, text("0")]);
+                vec![Outcome::new(Vec::new(), 1), Outcome::new(vec![reply], 1)]
             }
         }
     }
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn one_step_is_told_by_its_own_statement() {
+    fn one_step_has_a_statement_of_its_own() {
         for (step, drawn, number) in
             [(join("/a", "1"), Some("12"), 12), (leave("/a", "1"), None, 8)]
         {

@@ -249,7 +249,7 @@ impl Borrowing {
                 return;
             }
         };
-        if sent.refused.as_ref().is_some_and(|(told, _)| is_useless(told)) {
+        if sent.refused.as_ref().is_some_and(|(refusal, _)| is_useless(refusal)) {
             self.see_where_it_is();
         }
         if together {

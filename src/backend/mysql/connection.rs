@@ -15,7 +15,7 @@ use super::{
     error::refused,
     lent,
     message::{CALLED, IS_THERE, Message},
-    opening::{self, HELLO_BARE, HELLO_TELLS},
+    opening::{self, HELLO_BARE, HELLO_SETTINGS},
     schema,
     sent::Sent,
     watches::Watches,
@@ -100,8 +100,8 @@ impl Connector {
     ) -> Result<Link> {
         let connect = |endpoint| async move {
             let mut link = self.connect_to(endpoint, ttl).await?;
-            let told = link.first(&schema::version()).await?;
-            link.recognize(told.last()).await?;
+            let reply = link.first(&schema::version()).await?;
+            link.recognize(reply.last()).await?;
             self.locate(&mut link).await?;
             if let Some(tickets) = released.list().filter(|_| link.server != server) {
                 link.first(&opening::delete(session, &tickets)).await?;
@@ -118,9 +118,9 @@ impl Connector {
         }
         // The beat comes with the clock.
         let message = by_pool::read(link.clustered);
-        let (outcomes, told) = link.first_of_all(&message).await?;
+        let (outcomes, reply) = link.first_of_all(&message).await?;
         self.read_beat(&outcomes);
-        let row = told.first().and_then(Outcome::first);
+        let row = reply.first().and_then(Outcome::first);
         let read = row.and_then(|row| Some((row.text(0)?, row.text(1)?, row.number(2)?)));
         let Some((server, database, epoch)) = read else {
             return Err(not_primary(&link.endpoint, "does not report which server it is"));
@@ -159,10 +159,10 @@ impl Connector {
     }
 
     /// One of this client's sessions has done something to an entry, or in a queue.
-    pub(super) fn tell(&self, dir: &str, number: u64) {
+    pub(super) fn notify(&self, dir: &str, number: u64) {
         let sessions: Vec<_> = self.sessions.lock().iter().filter_map(Weak::upgrade).collect();
         for watches in sessions {
-            watches.tell(dir, number);
+            watches.notify(dir, number);
         }
     }
 
@@ -189,11 +189,11 @@ impl Connector {
             bare: false,
             destination: Destination::default(),
         };
-        let told = link.first(&opening::hello(name, self.remote.request_timeout, ttl * 2)).await?;
+        let reply = link.first(&opening::hello(name, self.remote.request_timeout, ttl * 2)).await?;
         link.name = Some(name);
         let reading = |what| not_primary(endpoint, &format!("is read-only ({what})"));
-        let settings = told.get(HELLO_TELLS).map(Outcome::rows).unwrap_or_default();
-        let bare = told.get(HELLO_BARE).and_then(Outcome::first);
+        let settings = reply.get(HELLO_SETTINGS).map(Outcome::rows).unwrap_or_default();
+        let bare = reply.get(HELLO_BARE).and_then(Outcome::first);
         let bare = bare.ok_or_else(|| reading("it does not tell what it is".to_owned()))?;
         for setting in settings {
             let (name, value) = (setting.text(0).unwrap_or_default(), setting.text(1));
@@ -202,7 +202,7 @@ impl Connector {
             }
         }
         link.bare = bare.flag(0);
-        let names = names(told.get(opening::HELLO_SERVER).unwrap_or_default());
+        let names = names(reply.get(opening::HELLO_SERVER).unwrap_or_default());
         (link.server, link.clustered) = names;
         if link.clustered {
             link.first(&opening::wait_for_others()).await?;
@@ -220,8 +220,8 @@ impl Connector {
         message: &Message,
     ) -> io::Result<Sent> {
         let sent = clock::now();
-        let belief = self.clock.belief(sent).filter(|_| message.sweeps);
-        let batch = message.batch(session, belief.as_ref(), link.clustered);
+        let clock_trust = self.clock.clock_trust(sent).filter(|_| message.sweeps);
+        let batch = message.batch(session, clock_trust.as_ref(), link.clustered);
         let Answer { mut outcomes, refused } =
             timeout(self.remote.request_timeout, link.driver.ask(&batch.text)).await??;
         if !message.bare {
@@ -232,10 +232,11 @@ impl Connector {
             self.clock.read(&outcomes, sent);
             self.read_beat(&outcomes);
         }
-        if let Some(belief) = belief.as_ref().filter(|_| outcomes.len() >= batch.before) {
-            self.clock.acted_on(belief);
+        if let Some(clock_trust) = clock_trust.as_ref().filter(|_| outcomes.len() >= batch.before) {
+            self.clock.acted_on(clock_trust);
         }
-        let refused = refused.map(|told| (told, batch.doubt(outcomes.len(), message.transaction)));
+        let refused =
+            refused.map(|refusal| (refusal, batch.doubt(outcomes.len(), message.transaction)));
         if refused.is_some() && message.transaction {
             // What was done of it, and what is locked by it.
             timeout(self.remote.request_timeout, link.driver.ask("ROLLBACK")).await??;
@@ -258,13 +259,13 @@ impl Link {
     async fn first_of_all(&mut self, message: &Message) -> Result<(Vec<Outcome>, Vec<Outcome>)> {
         let batch = message.batch(0, None, false);
         let broken = |error| StoreError::Unavailable(format!("{}: {error}", self.endpoint).into());
-        let Answer { mut outcomes, refused: told } =
+        let Answer { mut outcomes, refused: refusal } =
             self.driver.ask(&batch.text).await.map_err(broken)?;
         if !self.is_own(&outcomes) {
             return Err(StoreError::Unavailable(format!("{}: {POOLED}", self.endpoint).into()));
         }
-        match told {
-            Some(told) => Err(refused(&self.endpoint, &Refusal::Told(told))),
+        match refusal {
+            Some(refusal) => Err(refused(&self.endpoint, &Refusal::Server(refusal))),
             None => {
                 let own = outcomes.split_off(batch.before.min(outcomes.len()));
                 Ok((outcomes, own))
@@ -283,7 +284,7 @@ impl Link {
     /// The tables, of which this was told, learn which server it is, and the connection learns
     /// their epoch.
     pub(super) async fn recognize(&mut self, tables: Option<&Outcome>) -> Result<()> {
-        let known = tables.and_then(|told| told.first()?.text(schema::SERVER));
+        let known = tables.and_then(|reply| reply.first()?.text(schema::SERVER));
         if known != Some(&self.server) {
             let recognize = opening::recognize(&self.server);
             self.first(&recognize).await?;
@@ -301,9 +302,9 @@ impl Link {
 /// written to: a cluster (Galera) decides by a majority, and is one whichever of its servers
 /// answers. MariaDB has no `server_uuid`, and its `server_uid` changes with the machine's network
 /// card: a container that is started again may have another one.
-fn names(told: &[Outcome]) -> (String, bool) {
+fn names(reply: &[Outcome]) -> (String, bool) {
     let value = |name: &str| {
-        let mut rows = told.iter().flat_map(Outcome::rows);
+        let mut rows = reply.iter().flat_map(Outcome::rows);
         let row = rows.find(|row| row.text(0) == Some(name))?;
         row.text(1).filter(|value| value.contains(|letter| !"0-".contains(letter)))
     };
@@ -323,16 +324,16 @@ mod tests {
 
     #[test]
     fn a_server_and_a_cluster_have_names() {
-        for (told, name) in [
+        for (reply, name) in [
             (&[("server_id", "1"), ("port", "3306"), ("hostname", "h")][..], "h/3306/1"),
             (&[("server_id", "7"), ("server_uuid", "0-f"), ("hostname", "h")], "0-f/7"),
             (&[("hostname", "a"), ("wsrep_cluster_state_uuid", "")], "a"),
             (&[("hostname", "a"), ("wsrep_cluster_state_uuid", "00-00")], "a"),
             (&[("hostname", "a"), ("wsrep_cluster_state_uuid", "0c-0")], "cluster 0c-0"),
         ] {
-            let told: Vec<_> =
-                told.iter().map(|(name, value)| Outcome::of_one(&[name, value])).collect();
-            assert_eq!(names(&told), (name.to_owned(), name.contains("cluster")));
+            let reply: Vec<_> =
+                reply.iter().map(|(name, value)| Outcome::of_one(&[name, value])).collect();
+            assert_eq!(names(&reply), (name.to_owned(), name.contains("cluster")));
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::backend::{
         dialect::{Dialect, READ},
         key::{Place, ticket_in},
         outcome::Outcome,
-        told::{last, listing, nonsense},
+        replies::{last, listing, nonsense},
         watched::What,
     },
 };
@@ -44,8 +44,8 @@ impl Dialect for Session {
         }
     }
 
-    fn tell(&self, dir: &str, number: u64) {
-        self.connector.tell(dir, number);
+    fn notify(&self, dir: &str, number: u64) {
+        self.connector.notify(dir, number);
     }
 
     fn renewed(&self) {

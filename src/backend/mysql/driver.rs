@@ -13,7 +13,7 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-use super::sent::Told;
+use super::sent::ServerError;
 use crate::backend::{
     certificates,
     credentials::Credentials,
@@ -42,7 +42,7 @@ pub(super) struct Login<'a> {
 /// Why there is no connection.
 pub(super) enum Refusal {
     /// So says the server.
-    Told(Told),
+    Server(ServerError),
     /// The server can't do what is needed.
     Unable(&'static str),
     Broken(io::Error),
@@ -54,7 +54,7 @@ pub(super) struct Answer {
     /// Of its statements, in order.
     pub(super) outcomes: Vec<Outcome>,
     /// Of the statement after those: no later one was run.
-    pub(super) refused: Option<Told>,
+    pub(super) refused: Option<ServerError>,
 }
 
 /// A connection that the server has let in. Not to be used any more after one of its futures was
@@ -102,7 +102,7 @@ pub(super) async fn ask(connection: &mut Conn, text: &str) -> io::Result<Answer>
     let mut outcomes = Vec::new();
     let refused = match read(connection, text, &mut outcomes).await {
         Ok(()) => None,
-        Err(error) => Some(told(error)?),
+        Err(error) => Some(server_error(error)?),
     };
     Ok(Answer { outcomes, refused })
 }
@@ -200,10 +200,10 @@ fn row(cells: Cells) -> Row {
 }
 
 /// What the server has told; any other error is the connection's end.
-pub(super) fn told(error: mysql_async::Error) -> io::Result<Told> {
+pub(super) fn server_error(error: mysql_async::Error) -> io::Result<ServerError> {
     match error {
         mysql_async::Error::Server(error) => {
-            Ok(Told { code: error.code, state: error.state, message: error.message })
+            Ok(ServerError { code: error.code, state: error.state, message: error.message })
         }
         mysql_async::Error::Io(IoError::Io(error)) => Err(error),
         mysql_async::Error::Io(IoError::Tls(error)) => Err(io::Error::other(error)),
@@ -222,7 +222,7 @@ fn refusal(error: mysql_async::Error) -> Refusal {
             | DriverError::MysqlOldPasswordDisabled
             | DriverError::CleartextPluginDisabled,
         ) => Refusal::Unable(UNKNOWN_WAY),
-        other => told(other).map_or_else(Refusal::Broken, Refusal::Told),
+        other => server_error(other).map_or_else(Refusal::Broken, Refusal::Server),
     }
 }
 
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn what_a_packet_is_about_is_not_shown() {
         let error = DriverError::UnexpectedPacket { payload: b"s3cret".to_vec() };
-        let error = told(error.into()).unwrap_err();
+        let error = server_error(error.into()).unwrap_err();
         let bytes = format!("{:?}", b"s3cret");
         for shown in [format!("{error}"), format!("{error:?}")] {
             assert!(!shown.contains(&bytes) && !shown.contains("s3cret"), "{shown}");

@@ -89,7 +89,7 @@ mod tests {
         let flush = ("innodb_flush_log_at_trx_commit", "1");
         let none = ("Slaves_connected", "0");
         let options = |options| ("wsrep_provider_options", options);
-        for (told, exclusive, reasons) in [
+        for (settings, exclusive, reasons) in [
             (&[flush, ("innodb_doublewrite", "ON"), ("wsrep_cluster_size", "0")][..], true, 0),
             (&[flush, ("Slaves_connected", "0"), ("log_bin", "ON"), ("sync_binlog", "1")], true, 0),
             (&[flush, none, ("log_bin", "ON"), ("sync_binlog", "0")], false, 1),
@@ -113,11 +113,11 @@ mod tests {
             (&[flush, ("group_replication_group_name", "a")], false, 1),
         ] {
             let rows: Vec<_> =
-                told.iter().map(|(name, value)| Outcome::of_one(&[name, value])).collect();
+                settings.iter().map(|(name, value)| Outcome::of_one(&[name, value])).collect();
             let durability = read(&rows);
-            assert_eq!(durability.exclusive, exclusive, "{told:?}");
-            assert_eq!(durability.reasons.len(), reasons, "{told:?}");
-            assert_eq!(durability.after_loss == AfterLoss::Waits, exclusive, "{told:?}");
+            assert_eq!(durability.exclusive, exclusive, "{settings:?}");
+            assert_eq!(durability.reasons.len(), reasons, "{settings:?}");
+            assert_eq!(durability.after_loss == AfterLoss::Waits, exclusive, "{settings:?}");
         }
     }
 }

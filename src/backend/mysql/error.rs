@@ -1,6 +1,6 @@
 //! What an error of the server means for the request that met it.
 
-use super::{driver::Refusal, message::Doubt, pool::PoolError, sent::Told};
+use super::{driver::Refusal, message::Doubt, pool::PoolError, sent::ServerError};
 use crate::backend::{StoreError, certificates, sql::asking::Verdict};
 
 /// What the server calls its errors, of <https://mariadb.com/kb/en/mariadb-error-codes/> and
@@ -41,7 +41,7 @@ mod code {
 
 /// The error in words, with the server that it came from, and without what it is about: what a
 /// server tells of a statement that it does not understand repeats a part of it.
-pub(super) fn words(endpoint: &str, told: &Told) -> String {
+pub(super) fn words(endpoint: &str, refused: &ServerError) -> String {
     let known = [
         &code::AGAIN[..],
         &code::DENIED,
@@ -50,15 +50,15 @@ pub(super) fn words(endpoint: &str, told: &Told) -> String {
         &code::FULL,
         &code::SHORT,
     ];
-    let (code, state) = (told.code, &told.state);
+    let (code, state) = (refused.code, &refused.state);
     match code {
         // The value stands in it.
         1062 => format!("{endpoint}: an entry is there already (1062)"),
         _ if code::READ_ONLY.contains(&code) => {
-            format!("{endpoint} is read-only: {} ({code})", told.message)
+            format!("{endpoint} is read-only: {} ({code})", refused.message)
         }
         _ if known.iter().any(|known| known.contains(&code)) || code == 1146 => {
-            format!("{endpoint}: {} ({code})", told.message)
+            format!("{endpoint}: {} ({code})", refused.message)
         }
         _ => format!("{endpoint}: error {code} ({state})"),
     }
@@ -68,11 +68,11 @@ pub(super) fn words(endpoint: &str, told: &Told) -> String {
 pub(super) fn triage(
     operation: &'static str,
     endpoint: &str,
-    told: &Told,
+    refused: &ServerError,
     doubt: Doubt,
 ) -> Verdict {
-    let (code, words) = (told.code, words(endpoint, told));
-    if code::AGAIN.contains(&code) || told.state == "40001" {
+    let (code, words) = (refused.code, words(endpoint, refused));
+    if code::AGAIN.contains(&code) || refused.state == "40001" {
         return Verdict::Again(words);
     }
     Verdict::Failed(match code {
@@ -92,10 +92,10 @@ pub(super) fn triage(
 /// While a connection is made: nothing was asked yet.
 pub(super) fn refused(endpoint: &str, refusal: &Refusal) -> StoreError {
     match refusal {
-        Refusal::Told(told) if code::DENIED.contains(&told.code) => {
-            StoreError::Denied(words(endpoint, told).into())
+        Refusal::Server(refused) if code::DENIED.contains(&refused.code) => {
+            StoreError::Denied(words(endpoint, refused).into())
         }
-        Refusal::Told(told) => StoreError::Unavailable(words(endpoint, told).into()),
+        Refusal::Server(refused) => StoreError::Unavailable(words(endpoint, refused).into()),
         Refusal::Unable(reason) => StoreError::Denied(format!("{endpoint}: {reason}").into()),
         Refusal::Broken(error) => match certificates::explain(error) {
             Some(fault) => StoreError::Denied(format!("{endpoint}: {fault}").into()),
@@ -105,8 +105,8 @@ pub(super) fn refused(endpoint: &str, refusal: &Refusal) -> StoreError {
 }
 
 /// A server that answers questions alone, or that its cluster has lost.
-pub(super) fn is_useless(told: &Told) -> bool {
-    code::READ_ONLY.contains(&told.code) || told.code == code::PARTED
+pub(super) fn is_useless(refused: &ServerError) -> bool {
+    code::READ_ONLY.contains(&refused.code) || refused.code == code::PARTED
 }
 
 /// The pool lent no connection, so that nothing was sent.
@@ -120,32 +120,32 @@ pub(super) fn pool_refused(error: &PoolError) -> StoreError {
 }
 
 /// Nothing was done, as a transaction is open.
-pub(super) fn is_in_transaction(told: &Told) -> bool {
-    told.code == code::IN_TRANSACTION
+pub(super) fn is_in_transaction(refused: &ServerError) -> bool {
+    refused.code == code::IN_TRANSACTION
 }
 
-pub(super) fn is_denied(told: &Told) -> bool {
-    code::DENIED.contains(&told.code)
+pub(super) fn is_denied(refused: &ServerError) -> bool {
+    code::DENIED.contains(&refused.code)
 }
 
 /// What the check of a connection of the pool says if that leads to another server or database.
-pub(super) fn is_elsewhere(told: &Told) -> bool {
-    code::ELSEWHERE.contains(&told.code)
+pub(super) fn is_elsewhere(refused: &ServerError) -> bool {
+    code::ELSEWHERE.contains(&refused.code)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(code: u16, state: &str) -> Told {
-        Told { code, state: state.into(), message: "s3cret".into() }
+    fn refused(code: u16, state: &str) -> ServerError {
+        ServerError { code, state: state.into(), message: "s3cret".into() }
     }
 
     #[test]
     fn what_the_server_has_undone_is_asked_again() {
         for (code, state) in [(1213, "40001"), (1205, "HY000"), (1020, "HY000"), (9999, "40001")] {
             for doubt in [Doubt::Nothing, Doubt::Ended, Doubt::Done] {
-                let verdict = triage("x", "h", &told(code, state), doubt);
+                let verdict = triage("x", "h", &refused(code, state), doubt);
                 assert!(matches!(verdict, Verdict::Again(_)), "{code}: {verdict:?}");
             }
         }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_was_refused_at_its_end_is_in_doubt() {
-        let sort = |code, doubt| match triage("x", "h", &told(code, "70100"), doubt) {
+        let sort = |code, doubt| match triage("x", "h", &refused(code, "70100"), doubt) {
             Verdict::Failed(StoreError::Unknown(_)) => "unknown",
             Verdict::Failed(StoreError::Unavailable(_)) => "not done",
             Verdict::Failed(StoreError::Fatal { .. }) => "never",
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn what_a_statement_is_about_is_not_shown() {
         for code in [1062, 1064, 1406] {
-            let Verdict::Again(shown) = triage("x", "h", &told(code, "40001"), Doubt::Nothing)
+            let Verdict::Again(shown) = triage("x", "h", &refused(code, "40001"), Doubt::Nothing)
             else {
                 panic!("{code}")
             };

@@ -93,20 +93,20 @@ pub(super) fn at_once(session: i64, step: &Step, number: i64, successor: Option<
         false => format!("DELETE FROM distlock_entries WHERE {own}"),
     };
     let Some(successor) = successor else { return Message::bare(vec![leave]) };
-    let told = format!(
+    let reply = format!(
         "SELECT GREATEST(COALESCE((SELECT number FROM distlock_queues WHERE queue = {dir}), 0), \
          {number}), EXISTS (SELECT 1 FROM distlock_entries WHERE queue = {dir} \
          AND number = {successor} AND session = {session})"
     );
-    Message::bare(vec![leave, told]).whole()
+    Message::bare(vec![leave, reply]).whole()
 }
 
 /// How many entries have left, and what the last statement tells. `None`: a transaction of a user's
 /// keeps the entry.
 pub(super) fn read(number: Option<i64>, outcomes: &[Outcome]) -> Option<Vec<Outcome>> {
     let Where { alone, entries } = Where::of(number);
-    let (told, done) = outcomes.split_last()?;
-    let row = told.first()?;
+    let (reply, done) = outcomes.split_last()?;
+    let row = reply.first()?;
     if row.flag(2) {
         return None;
     }
@@ -123,7 +123,7 @@ pub(super) fn read(number: Option<i64>, outcomes: &[Outcome]) -> Option<Vec<Outc
 mod tests {
     use super::*;
 
-    fn told(kept: &str) -> Outcome {
+    fn reply(kept: &str) -> Outcome {
         Outcome::of_one(&["9", "1", kept])
     }
 
@@ -134,21 +134,21 @@ mod tests {
     #[test]
     fn an_entry_has_left_that_was_in_either_table() {
         for (number, outcomes, left) in [
-            (Some(8), vec![done(1), done(1), told("0")], Some(1)),
-            (Some(8), vec![done(1), done(0), told("0")], Some(0)),
-            (Some(9), vec![done(1), done(1), told("0")], Some(1)),
-            (Some(9), vec![done(1), done(0), told("1")], None),
-            (None, vec![done(1), done(0), done(1), done(1), told("0")], Some(1)),
-            (None, vec![done(1), done(1), done(1), done(0), told("0")], Some(1)),
-            (None, vec![done(1), done(0), done(1), done(0), told("0")], Some(0)),
-            (None, vec![done(1), done(0), done(1), done(0), told("1")], None),
+            (Some(8), vec![done(1), done(1), reply("0")], Some(1)),
+            (Some(8), vec![done(1), done(0), reply("0")], Some(0)),
+            (Some(9), vec![done(1), done(1), reply("0")], Some(1)),
+            (Some(9), vec![done(1), done(0), reply("1")], None),
+            (None, vec![done(1), done(0), done(1), done(1), reply("0")], Some(1)),
+            (None, vec![done(1), done(1), done(1), done(0), reply("0")], Some(1)),
+            (None, vec![done(1), done(0), done(1), done(0), reply("0")], Some(0)),
+            (None, vec![done(1), done(0), done(1), done(0), reply("1")], None),
         ] {
             let read = read(number, &outcomes);
             let what = format!("{number:?} {outcomes:?}");
             assert_eq!(read.as_ref().map(|read| read[0].count), left, "{what}");
-            if let Some([_, told]) = read.as_deref() {
+            if let Some([_, reply]) = read.as_deref() {
                 assert_eq!(
-                    told.first().map(|row| (row.number(0), row.flag(1))),
+                    reply.first().map(|row| (row.number(0), row.flag(1))),
                     Some((Some(9), true))
                 );
             }

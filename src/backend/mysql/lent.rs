@@ -10,7 +10,7 @@ use super::{
     error::{self, is_in_transaction, pool_refused},
     message::{CALLED, Doubt, IS_THERE, Message},
     pool::{PoolConnection, StatementResult, UserPool},
-    sent::{Sent, Told},
+    sent::{Sent, ServerError},
 };
 use crate::{
     backend::{
@@ -117,7 +117,7 @@ impl Lent {
 #[derive(Debug)]
 struct Reply {
     outcomes: Vec<Outcome>,
-    refused: Option<Told>,
+    refused: Option<ServerError>,
     /// The server has confirmed the commit.
     committed: bool,
     /// It repeats the name of the request.
@@ -141,8 +141,8 @@ impl Reply {
         for result in results {
             match result.into_result() {
                 Ok(outcome) => outcomes.push(outcome),
-                Err(told) => {
-                    refused = Some(told);
+                Err(refusal) => {
+                    refused = Some(refusal);
                     break;
                 }
             }
@@ -156,7 +156,7 @@ impl Reply {
     fn leaves(&self, own: usize) -> Leaves {
         match (&self.refused, self.outcomes.len()) {
             (None, done) if self.is_own && done == BEFORE + own + AFTER => Leaves::Nothing,
-            (Some(told), 0) if is_in_transaction(told) => Leaves::Nothing,
+            (Some(refusal), 0) if is_in_transaction(refusal) => Leaves::Nothing,
             // Otherwise `SET TRANSACTION` is still to apply to a transaction.
             (Some(_), done) if done >= CHECK && !self.committed => Leaves::Changes,
             _ => Leaves::Doubt,
@@ -167,16 +167,16 @@ impl Reply {
         let done = self.outcomes.len();
         let own = message.statements().len();
         let refused = match self.refused.take().filter(|_| !self.committed) {
-            Some(told) if done == 0 && is_in_transaction(&told) => {
+            Some(refusal) if done == 0 && is_in_transaction(&refusal) => {
                 return Err(Failure::InTransaction);
             }
-            Some(told) if done == CHECK && error::is_elsewhere(&told) => {
+            Some(refusal) if done == CHECK && error::is_elsewhere(&refusal) => {
                 let words = format!("{PLACE}: it leads to another server or database");
                 return Err(Failure::Elsewhere(words));
             }
-            Some(told) => {
+            Some(refusal) => {
                 let doubt = if done == BEFORE + own { Doubt::Done } else { Doubt::Nothing };
-                Some((told, doubt))
+                Some((refusal, doubt))
             }
             None => None,
         };
@@ -207,8 +207,8 @@ pub(super) async fn verify(
     let message = Message::plain(Vec::new());
     let (words, elsewhere) = match lent.run(0, destination, beat, &message).await {
         Ok(Sent { refused: None, .. }) => return Ok(()),
-        Ok(Sent { refused: Some((told, _)), .. }) => {
-            (error::words(PLACE, &told), error::is_denied(&told))
+        Ok(Sent { refused: Some((refusal, _)), .. }) => {
+            (error::words(PLACE, &refusal), error::is_denied(&refusal))
         }
         Err(Failure::Elsewhere(words)) => (words, !before),
         Err(Failure::Unknown(words)) => (words, false),

@@ -12,7 +12,7 @@ use super::{
 use crate::backend::sql::{
     key,
     outcome::{Outcome, Row},
-    told::left,
+    replies::left,
     watched::What,
 };
 

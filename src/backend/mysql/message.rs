@@ -1,7 +1,9 @@
 //! One request, and what goes before it: the server's clock is read, and dead sessions are put
 //! away.
 
-use crate::backend::sql::{beats::is_over, outcome::Outcome, server_clock::Belief, step::Step};
+use crate::backend::sql::{
+    clock_readings::is_over, outcome::Outcome, server_clock::ClockTrust, step::Step,
+};
 
 /// How many sessions one request puts away.
 const SWEPT: u32 = 100;
@@ -103,7 +105,12 @@ impl Message {
 
     /// As it is sent; a session that is to sweep has this to go by. `clocks`: there are several
     /// servers that write, each with a clock of its own.
-    pub(super) fn batch(&self, session: i64, belief: Option<&Belief>, clocks: bool) -> Batch {
+    pub(super) fn batch(
+        &self,
+        session: i64,
+        clock_trust: Option<&ClockTrust>,
+        clocks: bool,
+    ) -> Batch {
         let is_there = match self.looks_for_session {
             false => String::new(),
             true => format!(", {}", is_there(session)),
@@ -112,14 +119,14 @@ impl Message {
             false => vec![format!("SELECT {NOW}, {BEAT}, {CONNECTION}{is_there}")],
             true => Vec::new(),
         };
-        if let Some(belief) = belief {
-            if belief.clips {
+        if let Some(clock_trust) = clock_trust {
+            if clock_trust.clips {
                 all.push(clip(clocks));
             }
             if clocks {
                 all.push(adopt(session));
             }
-            all.push(sweep(session, belief, clocks));
+            all.push(sweep(session, clock_trust, clocks));
         }
         if self.transaction {
             all.push("START TRANSACTION".to_owned());
@@ -221,7 +228,7 @@ fn clip(clocks: bool) -> String {
 /// And its row was not written while the clock was wrong.
 ///
 /// Its entries go with it. One that a transaction of a user's keeps keeps all of them.
-fn sweep(session: i64, belief: &Belief, clocks: bool) -> String {
+fn sweep(session: i64, clock_trust: &ClockTrust, clocks: bool) -> String {
     let own = own(clocks);
     format!(
         "DELETE s FROM (SELECT id FROM distlock_sessions \
@@ -232,10 +239,10 @@ fn sweep(session: i64, belief: &Belief, clocks: bool) -> String {
          STRAIGHT_JOIN distlock_sessions AS s ON s.id = dead.id",
         alone = unlocked("distlock_alone"),
         entries = unlocked("distlock_entries"),
-        since = belief.since,
-        shows = belief.shows,
+        since = clock_trust.since,
+        shows = clock_trust.shows,
         over = is_over(
-            &belief.marks,
+            &clock_trust.marks,
             BEAT,
             "expires - ttl * 19 DIV 20",
             "<=",

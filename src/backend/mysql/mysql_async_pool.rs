@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 use mysql_async::{Conn, Error, Pool as MysqlAsync};
 
 use super::{
-    driver::{ask, told},
+    driver::{ask, server_error},
     pool::{Pool, PoolConnection, PoolError, PoolFuture, StatementResult},
 };
 
@@ -51,8 +51,8 @@ impl Drop for Lent {
 }
 
 fn failed(error: Error) -> PoolError {
-    match told(error) {
-        Ok(told) => PoolError::new(told.message).with_code(told.code),
+    match server_error(error) {
+        Ok(refused) => PoolError::new(refused.message).with_code(refused.code),
         Err(error) => PoolError::new(error),
     }
 }

@@ -59,7 +59,7 @@ pub(super) fn wait_for_others() -> Message {
 
 /// Where in the answer to [`hello`] it is told whether the server can be written to, whether there
 /// are no tables, and which server it is.
-pub(super) const HELLO_TELLS: usize = 3;
+pub(super) const HELLO_SETTINGS: usize = 3;
 pub(super) const HELLO_BARE: usize = 4;
 pub(super) const HELLO_SERVER: std::ops::Range<usize> = 5..7;
 

@@ -4,7 +4,7 @@
 
 use std::{error::Error, fmt, pin::Pin, sync::Arc};
 
-use super::sent::Told;
+use super::sent::ServerError;
 use crate::{
     backend::sql::{
         lending::Lingers,
@@ -105,7 +105,7 @@ pub trait PoolConnection: Send {
 
 /// The result of one statement that a [`PoolConnection`] has run.
 #[derive(Debug)]
-pub struct StatementResult(Result<Outcome, Told>);
+pub struct StatementResult(Result<Outcome, ServerError>);
 
 impl StatementResult {
     /// Takes the rows, with each column as the server's text or `None` for NULL, and the number of
@@ -121,7 +121,7 @@ impl StatementResult {
     /// SQLSTATE and its text.
     #[must_use]
     pub fn refused(code: u16, sqlstate: impl Into<String>, message: impl Into<String>) -> Self {
-        Self(Err(Told { code, state: sqlstate.into(), message: message.into() }))
+        Self(Err(ServerError { code, state: sqlstate.into(), message: message.into() }))
     }
 
     #[cfg(feature = "mysql_async-0_37")]
@@ -130,11 +130,11 @@ impl StatementResult {
     }
 
     #[cfg(feature = "mysql_async-0_37")]
-    pub(super) fn of_refused(told: Told) -> Self {
-        Self(Err(told))
+    pub(super) fn of_refused(refused: ServerError) -> Self {
+        Self(Err(refused))
     }
 
-    pub(super) fn into_result(self) -> Result<Outcome, Told> {
+    pub(super) fn into_result(self) -> Result<Outcome, ServerError> {
         self.0
     }
 }

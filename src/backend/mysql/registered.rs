@@ -18,7 +18,7 @@ impl Registered {
     }
 
     pub(super) fn until(mut self, event: Event) -> Watch {
-        Box::pin(async move { self.waiting.news().await.map(|()| event) })
+        Box::pin(async move { self.waiting.changed().await.map(|()| event) })
     }
 }
 

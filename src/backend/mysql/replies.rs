@@ -47,7 +47,7 @@ impl Replies {
         sent: Sent,
     ) -> Option<Request<Message>> {
         let answer = match sent.refused {
-            Some((told, doubt)) => Err(triage(request.operation, endpoint, &told, doubt)),
+            Some((refused, doubt)) => Err(triage(request.operation, endpoint, &refused, doubt)),
             None if sent.is_gone => Err(gone()),
             None => match self.read(&request, sent.outcomes) {
                 Some(outcomes) => Ok(outcomes),
@@ -101,8 +101,8 @@ impl Replies {
                     self.known.done_at_once(&request.message);
                     request.answer(Ok(outcomes));
                 }
-                (None, Some((told, doubt))) => {
-                    let verdict = triage(request.operation, endpoint, told, *doubt);
+                (None, Some((refused, doubt))) => {
+                    let verdict = triage(request.operation, endpoint, refused, *doubt);
                     match verdict {
                         // The session's row may have been removed: see which it is.
                         Verdict::Again(_) => left.push(request),

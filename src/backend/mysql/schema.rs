@@ -38,16 +38,16 @@ pub(super) fn version() -> Message {
 }
 
 /// The version that the reply names.
-pub(super) fn found(told: &Outcome) -> Option<i64> {
-    told.first()?.number(0)
+pub(super) fn found(reply: &Outcome) -> Option<i64> {
+    reply.first()?.number(0)
 }
 
 /// Which of its columns tells that.
 pub(super) const SERVER: usize = 1;
 
 /// Whether this build can work with the tables.
-pub(super) fn check(told: Option<&Outcome>) -> Result<()> {
-    schema::check("`distlock_…`", VERSION, told)
+pub(super) fn check(reply: Option<&Outcome>) -> Result<()> {
+    schema::check("`distlock_…`", VERSION, reply)
 }
 
 #[cfg(test)]
@@ -56,11 +56,11 @@ mod tests {
 
     #[test]
     fn other_versions_are_refused_by_name() {
-        let told = |version: &str| Outcome::of_one(&[version]);
-        check(Some(&told("2"))).unwrap();
+        let reply = |version: &str| Outcome::of_one(&[version]);
+        check(Some(&reply("2"))).unwrap();
         for (outcome, found) in [
-            (Some(told("1")), "version 1"),
-            (Some(told("3")), "version 3"),
+            (Some(reply("1")), "version 1"),
+            (Some(reply("3")), "version 3"),
             (None, "version unknown"),
         ] {
             let error = check(outcome.as_ref()).unwrap_err();

@@ -9,12 +9,12 @@ pub(super) struct Sent {
     /// The session was put away, if the message asks for that.
     pub(super) is_gone: bool,
     /// What the server has refused, and what may have been done all the same.
-    pub(super) refused: Option<(Told, Doubt)>,
+    pub(super) refused: Option<(ServerError, Doubt)>,
 }
 
 /// An error in the server's words.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ServerError {
     pub(super) code: u16,
     /// The SQLSTATE.
     pub(super) state: String,

@@ -263,12 +263,12 @@ impl Task {
         let sent = match self.connector.ask(link, self.session, &message).await {
             Ok(sent) => sent,
             Err(error) => {
-                let told = failure(&link.endpoint, &error);
-                request.answer(Err(Verdict::Failed(StoreError::Unknown(told.into()))));
+                let reason = failure(&link.endpoint, &error);
+                request.answer(Err(Verdict::Failed(StoreError::Unknown(reason.into()))));
                 return Some(over(&error));
             }
         };
-        let useless = sent.refused.as_ref().is_some_and(|(told, _)| is_useless(told));
+        let useless = sent.refused.as_ref().is_some_and(|(refusal, _)| is_useless(refusal));
         if let Some(request) = self.replies.answer(&link.endpoint, request, sent) {
             self.later.again(request, waited);
         }
@@ -291,9 +291,9 @@ impl Task {
         let sent = match self.connector.ask(link, self.session, &message).await {
             Ok(sent) => sent,
             Err(error) => {
-                let told: Arc<str> = failure(&link.endpoint, &error).into();
+                let reason: Arc<str> = failure(&link.endpoint, &error).into();
                 for request in together {
-                    let error = StoreError::Unknown((&*told).into());
+                    let error = StoreError::Unknown((&*reason).into());
                     request.answer(Err(Verdict::Failed(error)));
                 }
                 return Some(over(&error));
@@ -302,15 +302,15 @@ impl Task {
         let came = self.replies.came(&together, false, &sent);
         let left = self.replies.answer_all(&link.endpoint, together, came, &sent);
         left.into_iter().for_each(|request| self.later.now(request));
-        let useless = sent.refused.as_ref().is_some_and(|(told, _)| is_useless(told));
+        let useless = sent.refused.as_ref().is_some_and(|(refusal, _)| is_useless(refusal));
         useless.then_some(Over::Useless)
     }
 
     async fn look(&self, link: &mut Link, due: Due) -> Option<Over> {
         let message = looks::look(self.session, &due.what, !due.own.is_empty());
         // A clock that was set back makes sessions seem to live on and on.
-        let belief = self.connector.clock.belief(clock::now());
-        let sweeps = due.sweeps || belief.is_some_and(|belief| belief.clips);
+        let clock_trust = self.connector.clock.clock_trust(clock::now());
+        let sweeps = due.sweeps || clock_trust.is_some_and(|clock_trust| clock_trust.clips);
         let message = if sweeps { message.sweeping() } else { message };
         let sent = match self.send(link, &message).await {
             Ok(sent) => sent,

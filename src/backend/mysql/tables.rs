@@ -12,7 +12,7 @@ use crate::backend::{Result, StoreError, sql::outcome::Outcome};
 pub(super) async fn prepare(link: &mut Link) -> Result<()> {
     let known = match link.bare {
         true => None,
-        false => told(link).await?,
+        false => read_version(link).await?,
     };
     // Without a row they are being made at this moment, or were left half made.
     let known = match known.as_ref().and_then(found) {
@@ -47,11 +47,11 @@ async fn make(link: &mut Link) -> Result<Option<Outcome>> {
         } // else another client has made the same change at the same moment
     }
     link.first(&Message::plain(vec![row])).await?;
-    let known = told(link).await?;
+    let known = read_version(link).await?;
     match known.as_ref().and_then(found) {
         Some(FORMER) => {
             link.first(&opening::take_over()).await?;
-            told(link).await
+            read_version(link).await
         }
         _ => Ok(known),
     }
@@ -75,6 +75,6 @@ async fn columns(link: &mut Link) -> Result<Vec<(&'static str, &'static str)>> {
     Ok(names.filter(|(table, column)| is_there(table, column)).collect())
 }
 
-async fn told(link: &mut Link) -> Result<Option<Outcome>> {
+async fn read_version(link: &mut Link) -> Result<Option<Outcome>> {
     Ok(link.first(&schema::version()).await?.pop())
 }

@@ -154,9 +154,9 @@ impl Watches {
     }
 
     /// Something has happened to an entry, or in a queue.
-    pub(super) fn tell(&self, dir: &str, number: u64) {
+    pub(super) fn notify(&self, dir: &str, number: u64) {
         let watched = self.state.lock().watched.take(dir, number);
-        watched.into_iter().for_each(WatchedEntry::tell);
+        watched.into_iter().for_each(WatchedEntry::notify);
     }
 
     /// The connection is gone.
@@ -222,7 +222,7 @@ impl Watches {
             .filter_map(|watched_entry| Some(watched_entry.known.as_ref()?.due))
             .min();
         drop(state);
-        news.into_iter().for_each(WatchedEntry::tell);
+        news.into_iter().for_each(WatchedEntry::notify);
     }
 
     /// The same of own entries, of which it was asked nothing but their keys.
@@ -260,20 +260,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_wait_are_told_of_their_own_key() {
+    async fn waiters_are_notified_of_their_own_key() {
         let watches = Watches::new(1);
         let [mut one, mut again, mut queue, mut other] =
             [("/a", 1), ("/a", 1), ("/a", 0), ("/b", 1)]
                 .map(|(dir, number)| waits(&watches, dir, number));
-        watches.tell("/a", 0);
-        queue.news().await.unwrap();
+        watches.notify("/a", 0);
+        queue.changed().await.unwrap();
         let mut queue = waits(&watches, "/a", 0);
-        watches.tell("/a", 1);
+        watches.notify("/a", 1);
         for waiting in [&mut one, &mut again, &mut queue] {
-            waiting.news().await.unwrap();
+            waiting.changed().await.unwrap();
         }
         watches.lose();
-        other.news().await.unwrap_err();
+        other.changed().await.unwrap_err();
     }
 
     #[tokio::test(start_paused = true)]
@@ -291,9 +291,9 @@ mod tests {
         let shown = shown.map(|(what, is)| (what.clone(), seen(is, 0)));
         watches.saw(&what, shown.into());
         for waiting in &mut waiting[1..] {
-            waiting.news().await.unwrap();
+            waiting.changed().await.unwrap();
         }
-        assert!(waiting[0].told.has_changed().is_ok_and(|changed| !changed));
+        assert!(waiting[0].notification.has_changed().is_ok_and(|changed| !changed));
         assert!(watches.due().is_some(), "it is looked at again");
         watches.leave(&waiting[0]);
         tokio::time::sleep_until(watches.due().unwrap()).await;

@@ -3,10 +3,11 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use super::{
-    asker::{Asker, Ended, FIRST_PATIENCE, What, session_of},
     error::is_useless,
     message::Message,
-    pooled, statements,
+    pooled,
+    requester::{Ended, FIRST_PATIENCE, Requester, What, session_of},
+    statements,
     turns::Rank,
 };
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
     runtime::clock::{Instant, sleep},
 };
 
-impl Asker {
+impl Requester {
     pub(super) async fn expiries(&self, sessions: Vec<i64>) -> Done {
         let _turn = self.turn(true, Rank::Background).await;
         match self.send(&statements::expiries(&sessions), FIRST_PATIENCE, None).await {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::{
-    asker::{Asker, Ended, What},
     batch::{Batch, Came},
     error::{Failure, triage},
     lent::Lent,
     message::Message,
+    requester::{Ended, Requester, What},
     turns::Rank,
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
     runtime::clock,
 };
 
-impl Asker {
+impl Requester {
     /// Sends them as a batch. What the batch has not done, each call requests by itself, and only
     /// that reply counts. So do all calls of a batch that has failed, for whatever reason: what is
     /// joined or left twice is joined or left once. The exception is a batch that went through the

@@ -151,8 +151,8 @@ impl Connector {
     /// the server says unasked is not heard.
     pub(super) fn check(&self, name: i64, outcomes: &[Outcome]) -> Result<()> {
         let row = outcomes.first().and_then(Outcome::first);
-        let told = row.and_then(|row| row.number(CONNECTION));
-        if outcomes.is_empty() || told == Some(name) {
+        let reply = row.and_then(|row| row.number(CONNECTION));
+        if outcomes.is_empty() || reply == Some(name) {
             self.read_log(outcomes);
             return Ok(());
         }
@@ -226,17 +226,17 @@ impl Connector {
             true => not_primary(endpoint, "is a standby or read-only"),
             false => refused(endpoint, &error),
         })?;
-        let told = hello.last().and_then(Outcome::first);
-        let told = told.ok_or_else(|| not_primary(endpoint, "does not tell what it is"))?;
-        if told.flag(0) {
+        let reply = hello.last().and_then(Outcome::first);
+        let reply = reply.ok_or_else(|| not_primary(endpoint, "does not tell what it is"))?;
+        if reply.flag(0) {
             return Err(not_primary(endpoint, "is a standby (pg_is_in_recovery)"));
         }
-        if told.flag(1) {
+        if reply.flag(1) {
             return Err(not_primary(endpoint, "is read-only (transaction_read_only)"));
         }
-        link.bare = told.flag(2);
-        told.text(opening::HELLO_SERVER).unwrap_or_default().clone_into(&mut link.server);
-        link.flushed = told.number(opening::HELLO_FLUSHED).unwrap_or(0);
+        link.bare = reply.flag(2);
+        reply.text(opening::HELLO_SERVER).unwrap_or_default().clone_into(&mut link.server);
+        link.flushed = reply.number(opening::HELLO_FLUSHED).unwrap_or(0);
         link.set_back = link.seen.is_set_back(&link.server, link.flushed);
         // What it has shown meanwhile is not known, and it may be another one's.
         self.clock.forget();

@@ -69,9 +69,13 @@ mod tests {
             (["t", "f", "on", "f", "0"], false, AfterLoss::Forgets, 1),
             (["f", "f", "on", "f", "3"], false, AfterLoss::Forgets, 3),
         ] {
-            let told = read(Outcome::of_one(&row).first().unwrap());
-            assert_eq!((told.exclusive, told.after_loss), (exclusive, after_loss), "{row:?}");
-            assert_eq!(told.reasons.len(), reasons, "{row:?}");
+            let durability = read(Outcome::of_one(&row).first().unwrap());
+            assert_eq!(
+                (durability.exclusive, durability.after_loss),
+                (exclusive, after_loss),
+                "{row:?}"
+            );
+            assert_eq!(durability.reasons.len(), reasons, "{row:?}");
         }
     }
 }

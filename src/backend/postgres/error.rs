@@ -66,8 +66,8 @@ fn chain(error: &PoolError) -> String {
 /// The error in words, with the server that it came from, and without what it is about: a value may
 /// be in a detail.
 pub(super) fn words(endpoint: &str, error: &Error) -> String {
-    if let Some(told) = error.as_db_error() {
-        return format!("{endpoint}: {} ({})", told.message(), told.code().code());
+    if let Some(refusal) = error.as_db_error() {
+        return format!("{endpoint}: {} ({})", refusal.message(), refusal.code().code());
     }
     if let Some(fault) = certificates::explain(error) {
         return format!("{endpoint}: {fault}");
@@ -81,9 +81,11 @@ pub(super) fn words(endpoint: &str, error: &Error) -> String {
 /// Sorts the error of a request that was sent, by what is known of it. The codes are those of
 /// <https://www.postgresql.org/docs/17/errcodes-appendix.html>.
 pub(super) fn triage(operation: &'static str, endpoint: &str, error: &Failure) -> Verdict {
-    let told = error.words(endpoint);
+    let reason = error.words(endpoint);
     // Not the server's word: the connection has ended, or makes no sense.
-    let Some(code) = error.code() else { return Verdict::Failed(StoreError::Unknown(told.into())) };
+    let Some(code) = error.code() else {
+        return Verdict::Failed(StoreError::Unknown(reason.into()));
+    };
     if code == SESSION_ENDED {
         return Verdict::Failed(StoreError::SessionGone(LostReason::SessionExpired));
     }
@@ -98,43 +100,45 @@ pub(super) fn triage(operation: &'static str, endpoint: &str, error: &Failure) -
     .iter()
     .any(|state| error.is(state))
     {
-        return Verdict::Again(told);
+        return Verdict::Again(reason);
     }
     Verdict::Failed(match code.get(..2).unwrap_or_default() {
         // Who one is, and what one may.
-        "28" => StoreError::Denied(told.into()),
-        _ if error.is(&SqlState::INSUFFICIENT_PRIVILEGE) => StoreError::Denied(told.into()),
+        "28" => StoreError::Denied(reason.into()),
+        _ if error.is(&SqlState::INSUFFICIENT_PRIVILEGE) => StoreError::Denied(reason.into()),
         // Full: what frees room is let through.
-        _ if error.is(&SqlState::DISK_FULL) => StoreError::Fatal { operation, source: told.into() },
+        _ if error.is(&SqlState::DISK_FULL) => {
+            StoreError::Fatal { operation, source: reason.into() }
+        }
         // Too little of something, too late, or not to be written to any more: the transaction was
         // undone.
-        "53" | "55" | "25" => StoreError::Unavailable(told.into()),
-        _ if code == OTHER_SERVER => StoreError::Unavailable(told.into()),
+        "53" | "55" | "25" => StoreError::Unavailable(reason.into()),
+        _ if code == OTHER_SERVER => StoreError::Unavailable(reason.into()),
         _ if error.is(&SqlState::QUERY_CANCELED) || error.is(&SqlState::CANNOT_CONNECT_NOW) => {
-            StoreError::Unavailable(told.into())
+            StoreError::Unavailable(reason.into())
         }
         // The server goes down, or an operator ends the connection: perhaps while the commit, which
         // is made, waits for a standby
         // (<https://www.postgresql.org/docs/17/warm-standby.html#SYNCHRONOUS-REPLICATION>).
-        "57" | "08" | "58" | "XX" => StoreError::Unknown(told.into()),
-        _ => StoreError::Fatal { operation, source: told.into() },
+        "57" | "08" | "58" | "XX" => StoreError::Unknown(reason.into()),
+        _ => StoreError::Fatal { operation, source: reason.into() },
     })
 }
 
 /// The same while a connection is made: nothing was asked yet.
 pub(super) fn refused(endpoint: &str, error: &Error) -> StoreError {
-    let told = words(endpoint, error);
+    let reason = words(endpoint, error);
     match error.code() {
-        Some(code) if code.code().starts_with("28") => StoreError::Denied(told.into()),
+        Some(code) if code.code().starts_with("28") => StoreError::Denied(reason.into()),
         // The database, or the right to use it.
         Some(code)
             if *code == SqlState::INVALID_CATALOG_NAME
                 || *code == SqlState::INSUFFICIENT_PRIVILEGE =>
         {
-            StoreError::Denied(told.into())
+            StoreError::Denied(reason.into())
         }
-        None if certificates::explain(error).is_some() => StoreError::Denied(told.into()),
-        _ => StoreError::Unavailable(told.into()),
+        None if certificates::explain(error).is_some() => StoreError::Denied(reason.into()),
+        _ => StoreError::Unavailable(reason.into()),
     }
 }
 

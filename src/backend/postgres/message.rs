@@ -8,9 +8,9 @@ use super::{
     turns::Rank,
 };
 use crate::backend::sql::{
-    beats::is_over,
+    clock_readings::is_over,
     outcome::{Outcome, Row},
-    server_clock::Belief,
+    server_clock::ClockTrust,
     step::Step,
 };
 
@@ -51,7 +51,7 @@ enum Form {
 /// What a request may conclude of sessions.
 #[derive(Debug)]
 pub(super) struct Evidence {
-    pub(super) belief: Belief,
+    pub(super) clock_trust: ClockTrust,
     /// A condition: see `observed.rs`.
     pub(super) dead: String,
 }
@@ -125,7 +125,7 @@ impl Message {
         Self::new(Form::Call(format!("SELECT * FROM distlock.{call}"), parts))
     }
 
-    pub(super) fn telling_expiries(self) -> Self {
+    pub(super) fn with_expiries(self) -> Self {
         Self { tells_expiries: true, ..self }
     }
 
@@ -205,7 +205,7 @@ impl Message {
         };
         let (mut text, mut count) = (format!("{CLOCK};\n"), 1);
         if let Some(evidence) = evidence {
-            if evidence.belief.clips {
+            if evidence.clock_trust.clips {
                 text += CLIP;
                 count += 1;
             }
@@ -278,7 +278,7 @@ const CLIP: &str = "UPDATE distlock.sessions SET expires = now() + ttl WHERE id 
 /// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
 /// And its row was not written while the clock was wrong. Or other processes of this host have seen
 /// for as long that it was not renewed.
-fn sweep(session: i64, Evidence { belief, dead }: &Evidence) -> String {
+fn sweep(session: i64, Evidence { clock_trust, dead }: &Evidence) -> String {
     let at = |micros| format!("timestamptz 'epoch' + {micros} * interval '1 microsecond'");
     format!(
         "SELECT distlock.remove(ARRAY(SELECT id FROM distlock.sessions \
@@ -286,10 +286,10 @@ fn sweep(session: i64, Evidence { belief, dead }: &Evidence) -> String {
          AND now() - ({shows}) < 0.15 * ttl \
          AND (now() - ({since}) > 1.1 * ttl AND {over} OR {dead}) \
          ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED));\n",
-        since = at(belief.since),
-        shows = at(belief.shows),
+        since = at(clock_trust.since),
+        shows = at(clock_trust.shows),
         // What is renewed right after a mark, on a server that logs nothing else, has its beat.
-        over = is_over(&belief.marks, BEAT, "expires - 0.95 * ttl", "<", at, |micros| {
+        over = is_over(&clock_trust.marks, BEAT, "expires - 0.95 * ttl", "<", at, |micros| {
             format!("{micros} * interval '1 microsecond'")
         })
     )

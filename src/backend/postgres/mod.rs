@@ -5,7 +5,6 @@
 //! themselves is not nothing.
 
 mod alone;
-mod asker;
 mod background;
 mod batch;
 #[cfg(feature = "bb8-postgres-0_9")]
@@ -34,6 +33,7 @@ mod other;
 pub(crate) mod pool;
 mod pooled;
 mod quiet_queues;
+mod requester;
 pub(crate) mod schema;
 mod session;
 mod socket;

@@ -19,7 +19,7 @@ macro_rules! version_2 {
             include_str!("sessions.sql"),
             include_str!("unlock.sql"),
             include_str!("pooled.sql"),
-            include_str!("tell.sql"),
+            include_str!("notify.sql"),
         )
     };
 }
@@ -92,8 +92,8 @@ fn refill() -> String {
 }
 
 /// Whether this build can work with the tables.
-pub(super) fn check(told: Option<&Outcome>) -> Result<()> {
-    schema::check("in the schema `distlock`", VERSION, told)
+pub(super) fn check(reply: Option<&Outcome>) -> Result<()> {
+    schema::check("in the schema `distlock`", VERSION, reply)
 }
 
 #[cfg(test)]
@@ -102,11 +102,11 @@ mod tests {
 
     #[test]
     fn other_versions_are_refused_by_name() {
-        let told = |version: &str| Outcome::of_one(&[version]);
-        check(Some(&told("2"))).unwrap();
+        let reply = |version: &str| Outcome::of_one(&[version]);
+        check(Some(&reply("2"))).unwrap();
         for (outcome, found) in [
-            (Some(told("1")), "version 1"),
-            (Some(told("3")), "version 3"),
+            (Some(reply("1")), "version 1"),
+            (Some(reply("3")), "version 3"),
             (None, "version unknown"),
         ] {
             let error = check(outcome.as_ref()).unwrap_err();

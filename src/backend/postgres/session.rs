@@ -11,13 +11,13 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio_postgres::AsyncMessage;
 
 use super::{
-    asker::{Asker, Ended, What},
     connection::{Connector, Link},
     lane::Lane,
     leaving::Leaving,
     listening::LINGERS,
     message::Message,
     pooled::Polling,
+    requester::{Ended, Requester, What},
     statements::PostgresStatements,
     turns::Turns,
 };
@@ -106,7 +106,7 @@ impl Task {
         lanes: &mut Lanes,
     ) -> Over {
         let mut under_way = FuturesUnordered::new();
-        let asker = Asker {
+        let requester = Requester {
             client: Arc::clone(&link.client),
             endpoint: link.endpoint.as_str().into(),
             server: link.server.as_str().into(),
@@ -123,7 +123,7 @@ impl Task {
             turns: Turns::default(),
             tidying: Arc::default(),
         };
-        let ask = |what| asker.clone().ask(what);
+        let ask = |what| requester.clone().ask(what);
         let mut quiet_until = Instant::now() + ping_after();
         let mut unwatched = None;
         let mut polling = Polling::default();
@@ -135,7 +135,7 @@ impl Task {
                     under_way.push(ask(What::One(Requested::Order(order))));
                 }
             }
-            for request in lanes.crowded(|dir| asker.crowded.contains(dir)) {
+            for request in lanes.crowded(|dir| requester.crowded.contains(dir)) {
                 under_way.push(ask(What::One(Requested::Order(Order::Ask(request)))));
             }
             lanes.next(|kind, calls| under_way.push(ask(What::Calls(kind, calls))));
@@ -143,20 +143,20 @@ impl Task {
             let due = watches.due();
             let is_awaited = watches.is_awaited();
             let ping = is_awaited.then_some(quiet_until);
-            let unlisten = match asker.listening.is_on() && !is_awaited {
+            let unlisten = match requester.listening.is_on() && !is_awaited {
                 true => Some(*unwatched.get_or_insert_with(|| Instant::now() + LINGERS)),
                 false => None,
             };
             if unlisten.is_none() {
                 unwatched = None;
             }
-            let poll = asker.pooled.as_ref().and_then(|_| polling.due(is_awaited));
+            let poll = requester.pooled.as_ref().and_then(|_| polling.due(is_awaited));
             tokio::select! {
                 biased;
                 heard = link.heard() => match heard {
-                    Some(Ok(AsyncMessage::Notification(told))) => watches.tell(told.payload()),
+                    Some(Ok(AsyncMessage::Notification(sent))) => watches.notify_payload(sent.payload()),
                     // What is answered next was not confirmed.
-                    Some(Ok(AsyncMessage::Notice(told))) if gave_up(&told) => return Over::Lost,
+                    Some(Ok(AsyncMessage::Notice(notice))) if gave_up(&notice) => return Over::Lost,
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => return Over::Lost,
                 },
@@ -184,7 +184,7 @@ impl Task {
                     }
                     None => return Over::Closed,
                 },
-                () = watches.changed.notified() => if asker.pooled.is_some() {
+                () = watches.changed.notified() => if requester.pooled.is_some() {
                     polling.begin(watches.waits_for_others());
                 },
                 () = until(poll) => {
@@ -267,6 +267,6 @@ fn ping_after() -> Duration {
 /// An operator has had the server give up waiting for its standbys: it goes on as if they had
 /// confirmed what was written
 /// (<https://github.com/postgres/postgres/blob/REL_17_STABLE/src/backend/replication/syncrep.c>).
-fn gave_up(told: &tokio_postgres::error::DbError) -> bool {
-    told.routine() == Some("SyncRepWaitForLSN")
+fn gave_up(notice: &tokio_postgres::error::DbError) -> bool {
+    notice.routine() == Some("SyncRepWaitForLSN")
 }

@@ -64,7 +64,7 @@ impl Statements for PostgresStatements {
              AND expires <= now() + ttl;\n",
             ids(others)
         );
-        Message::from(ask + &renew).telling_expiries().by_own_connection().renewing()
+        Message::from(ask + &renew).with_expiries().by_own_connection().renewing()
     }
 
     fn close(&self) -> Message {
@@ -269,7 +269,7 @@ pub(super) fn sweep() -> Message {
 pub(super) fn expiries(sessions: &[i64]) -> Message {
     let ids = ids(sessions);
     Message::sweeping(format!("SELECT id, {LEFT} FROM distlock.sessions AS s WHERE id IN ({ids})"))
-        .telling_expiries()
+        .with_expiries()
 }
 
 /// All that is in a queue, in its order, and the notes: one statement, so that it is of one moment.

@@ -7,7 +7,7 @@ use crate::{
         Result, StoreError,
         sql::{
             outcome::{Outcome, Row, hexadecimal},
-            told::nonsense,
+            replies::nonsense,
         },
     },
     lost::LostReason,

@@ -68,7 +68,7 @@ impl Asker {
                 if let (Message::Call(Call { ends: Some(ends), .. }), Ok(_)) =
                     (&request.message, &answer)
                 {
-                    self.shared.watches.tell(ends);
+                    self.shared.watches.notify_payload(ends);
                 }
                 let (answer, done) = match answer {
                     Ok(outcomes) if tells => {
@@ -132,20 +132,21 @@ impl Asker {
     async fn call(&self, operation: &'static str, call: &Call) -> Result<Vec<Outcome>, Silence> {
         let Shared { connector, session, writes, .. } = &*self.shared;
         let (sent, known) = (clock::now(), writes.load(Ordering::Acquire));
-        let belief = connector.clock.belief(&self.server, sent).filter(|_| call.sweeps);
+        let clock_trust = connector.clock.clock_trust(&self.server, sent).filter(|_| call.sweeps);
         let acks = connector.acks().filter(|_| call.acks != Acks::Nothing);
         let confirms = acks.is_some() && call.acks == Acks::Read;
         let confirm = confirms.then(|| message::confirm(&self.server));
         let confirm = confirm.iter().map(|call| (call, None));
-        let calls = [(call, belief.as_ref())].into_iter().chain(confirm);
-        let calls: Vec<_> =
-            calls.map(|(call, belief)| (call, call.arguments(*session, belief))).collect();
+        let calls = [(call, clock_trust.as_ref())].into_iter().chain(confirm);
+        let calls: Vec<_> = calls
+            .map(|(call, clock_trust)| (call, call.arguments(*session, clock_trust)))
+            .collect();
         let wait = acks.map(|acks| wait(acks, connector.remote.request_timeout));
         let asked = run(self.connection.clone(), &connector.keys, &calls, wait);
         let mut answers = self.answered(operation, asked).await?.into_iter();
         let outcomes = self.read(operation, answers.next(), sent, known)?;
-        if let Some(belief) = &belief {
-            connector.clock.acted_on(&self.server, belief);
+        if let Some(clock_trust) = &clock_trust {
+            connector.clock.acted_on(&self.server, clock_trust);
         }
         if confirms {
             let confirmed = self.read(operation, answers.next(), sent, known);

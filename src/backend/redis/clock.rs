@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::{
     backend::sql::{
         outcome::Outcome,
-        server_clock::{Belief, ServerClock},
+        server_clock::{ClockTrust, ServerClock},
     },
     runtime::{clock, mutex::Mutex},
 };
@@ -56,14 +56,14 @@ impl WatchedClock {
     }
 
     /// What a request to this server may conclude.
-    pub(super) fn belief(&self, server: &str, now: Duration) -> Option<Belief> {
+    pub(super) fn clock_trust(&self, server: &str, now: Duration) -> Option<ClockTrust> {
         let is_same = self.watched.lock().server == server;
-        self.clock.belief(now).filter(|_| is_same)
+        self.clock.clock_trust(now).filter(|_| is_same)
     }
 
-    pub(super) fn acted_on(&self, server: &str, belief: &Belief) {
+    pub(super) fn acted_on(&self, server: &str, clock_trust: &ClockTrust) {
         if self.watched.lock().server == server {
-            self.clock.acted_on(belief);
+            self.clock.acted_on(clock_trust);
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::backend::{
         key::Place,
         outcome::Outcome,
         registered::Registered,
-        told::{last, listing, nonsense},
+        replies::{last, listing, nonsense},
         watches::ASKED_ON_THE_WAY,
     },
 };

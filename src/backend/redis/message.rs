@@ -13,7 +13,7 @@ use super::{
 use crate::backend::{
     Joiner, Ticket, Write,
     bridge::Bridge,
-    sql::{key::Place, server_clock::Belief, statements::Statements},
+    sql::{key::Place, server_clock::ClockTrust, statements::Statements},
 };
 
 /// One request.
@@ -131,9 +131,9 @@ impl Call {
     }
 
     /// All arguments, of a session that has this to go by.
-    pub(super) fn arguments(&self, session: i64, belief: Option<&Belief>) -> Vec<Vec<u8>> {
-        let belief = belief.map(Belief::words).unwrap_or_default();
-        let mut all = vec![format!("{session:x}").into_bytes(), belief.into_bytes()];
+    pub(super) fn arguments(&self, session: i64, clock_trust: Option<&ClockTrust>) -> Vec<Vec<u8>> {
+        let clock_trust = clock_trust.map(ClockTrust::words).unwrap_or_default();
+        let mut all = vec![format!("{session:x}").into_bytes(), clock_trust.into_bytes()];
         all.extend_from_slice(&self.arguments);
         all
     }

@@ -13,7 +13,7 @@ use crate::{
     backend::{
         Event, Result, StoreError, Watch,
         sql::{
-            connection_handle::ConnectionHandle, dialect::READ, outcome::Outcome, told::last,
+            connection_handle::ConnectionHandle, dialect::READ, outcome::Outcome, replies::last,
             watched::until,
         },
     },

@@ -109,10 +109,10 @@ impl<M: Clone + Send + 'static> ConnectionHandle<M> {
             match self.ask_once(operation, message.clone()).await {
                 Ok(outcomes) => return Ok(outcomes),
                 Err(Verdict::Failed(error)) => return Err(error),
-                Err(Verdict::Again(told))
+                Err(Verdict::Again(reason))
                     if tries + 1 == TIMES || began.elapsed() > self.patience =>
                 {
-                    return Err(StoreError::Unavailable(told.into()));
+                    return Err(StoreError::Unavailable(reason.into()));
                 }
                 Err(Verdict::Again(_)) => sleep(backoff(tries) / 4).await,
             }

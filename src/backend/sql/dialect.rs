@@ -39,7 +39,7 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
 
     /// This session has done something to an entry, or with the number 0 in a queue: those of this
     /// client who wait for it need not look. Nothing to do where the server tells them.
-    fn tell(&self, _dir: &str, _number: u64) {}
+    fn notify(&self, _dir: &str, _number: u64) {}
 
     /// Each of these joiners has joined its queue, or has not. `None`: that is not known.
     fn has_joined(&self, _joiners: &[Joiner<'_>], _joined: Option<&[Option<Joined>]>) {}

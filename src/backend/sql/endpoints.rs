@@ -14,8 +14,8 @@ use crate::{
 
 /// This one cannot be written to.
 pub(crate) fn not_primary(endpoint: &str, what: &str) -> StoreError {
-    let told = format!("{endpoint} {what}: locks are kept by the primary, name that");
-    StoreError::Unavailable(told.into())
+    let reason = format!("{endpoint} {what}: locks are kept by the primary, name that");
+    StoreError::Unavailable(reason.into())
 }
 
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use async_trait::async_trait;
 use super::{
     dialect::{Dialect, READ},
     key::{self, Place},
+    replies::{last, nonsense},
     statements::Statements,
     store::SqlStore,
-    told::{last, nonsense},
 };
 use crate::backend::{
     Durability, Entry, Extras, Joined, Joiner, Result, Rewrite, Rewritten, StoreError, Write,
@@ -26,12 +26,12 @@ impl<D: Dialect> Extras for SqlStore<D> {
         let place = Place::of(entry);
         let outcomes =
             self.ask(WRITE, |statements| statements.rewrite(&place, value, version)).await?;
-        let [.., written, told] = outcomes.as_slice() else { return Err(nonsense()) };
-        let Some(row) = told.first() else { return Ok(Rewritten::Gone) };
+        let [.., written, reply] = outcomes.as_slice() else { return Err(nonsense()) };
+        let Some(row) = reply.first() else { return Ok(Rewritten::Gone) };
         let now = row.number(0).and_then(|version| u64::try_from(version).ok());
         let now = now.ok_or_else(nonsense)?;
         if written.count > 0 {
-            self.dialect.tell(place.dir, 0);
+            self.dialect.notify(place.dir, 0);
         }
         Ok(if written.count > 0 { Rewritten::Done(now) } else { Rewritten::Not(now) })
     }
@@ -43,7 +43,7 @@ impl<D: Dialect> Extras for SqlStore<D> {
             self.ask(WRITE, |statements| statements.relabel(&place, label, value)).await?;
         let key = key::key(to, self.dialect.session());
         let there = last(&outcomes)?.count > 0;
-        self.dialect.tell(place.dir, place.number);
+        self.dialect.notify(place.dir, place.number);
         Ok(there.then(|| Entry { key: key.into(), ..entry.clone() }))
     }
 
@@ -54,7 +54,7 @@ impl<D: Dialect> Extras for SqlStore<D> {
                 let held = outcomes.get(1).ok_or_else(nonsense)?;
                 for write in writes {
                     let (Write::Put { key, .. } | Write::Delete { key }) = write;
-                    self.dialect.tell(key::dir_of(key), 0);
+                    self.dialect.notify(key::dir_of(key), 0);
                 }
                 let wanted = u64::try_from(guards.len().max(1)).unwrap_or(u64::MAX);
                 Ok(held.count >= wanted)

@@ -2,7 +2,7 @@
 //! to one server at a time and ends by that server's clock, and answers that are rows of text.
 
 pub(crate) mod asking;
-pub(crate) mod beats;
+pub(crate) mod clock_readings;
 pub(crate) mod connection_handle;
 pub(crate) mod dialect;
 pub(crate) mod endpoints;
@@ -17,6 +17,7 @@ pub(crate) mod outcome;
 pub(crate) mod registered;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod released;
+pub(crate) mod replies;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod requested;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -26,7 +27,6 @@ pub(crate) mod statements;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod step;
 pub(crate) mod store;
-pub(crate) mod told;
 pub(crate) mod watched;
 #[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) mod watches;

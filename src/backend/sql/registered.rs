@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     key,
     outcome::{Outcome, Row},
-    told::{left, nonsense},
+    replies::{left, nonsense},
     watched::{Waiting, What},
     watches::Watches,
 };
@@ -43,13 +43,13 @@ impl Registered {
         mut self,
         session: i64,
         entry: &Entry,
-        told: &Outcome,
+        reply: &Outcome,
     ) -> Result<Option<Watch>> {
         let is_it =
             |row: &&Row| key::entry(&self.what.0, row).is_some_and(|found| found.key == entry.key);
-        let Some(row) = told.first().filter(is_it) else {
+        let Some(row) = reply.first().filter(is_it) else {
             // What has its number and another name is watched in vain.
-            self.known = told.first().is_some();
+            self.known = reply.first().is_some();
             return Ok(None);
         };
         if let Some(owner) = key::session_of(&entry.key).filter(|owner| *owner != session) {
@@ -70,7 +70,7 @@ impl Registered {
     }
 
     fn until(mut self, event: Event) -> Watch {
-        Box::pin(async move { self.waiting.news().await.map(|()| event) })
+        Box::pin(async move { self.waiting.changed().await.map(|()| event) })
     }
 }
 

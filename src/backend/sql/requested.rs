@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     connection_handle::Order,
     outcome::{Outcome, Row},
-    told::left,
+    replies::left,
 };
 
 pub(crate) enum Requested<M> {

@@ -4,8 +4,8 @@ use super::outcome::Outcome;
 use crate::backend::{Result, StoreError};
 
 /// Whether a build that knows this version can work with these tables, of which this was told.
-pub(crate) fn check(tables: &str, known: i64, told: Option<&Outcome>) -> Result<()> {
-    let found = told.and_then(|outcome| outcome.first()?.number(0));
+pub(crate) fn check(tables: &str, known: i64, reply: Option<&Outcome>) -> Result<()> {
+    let found = reply.and_then(|outcome| outcome.first()?.number(0));
     if found == Some(known) {
         return Ok(());
     }

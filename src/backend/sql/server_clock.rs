@@ -8,12 +8,12 @@
 //!
 //! That a clock goes right whenever it is read does not show that it has gone right in between: who
 //! is cut off does not see it jump and jump back. A session that was renewed meanwhile seems over,
-//! and is not: see `beats.rs`.
+//! and is not: see `clock_readings.rs`.
 
 use std::time::Duration;
 
 use super::{
-    beats::{Beats, Mark},
+    clock_readings::{ClockReadings, Mark},
     outcome::Outcome,
 };
 use crate::runtime::{clock, mutex::Mutex};
@@ -26,7 +26,7 @@ const APART: i64 = 50;
 type Micros = i64;
 
 #[derive(Debug, Default)]
-pub(crate) struct ServerClock(Mutex<Option<Seen>>, Mutex<Beats>);
+pub(crate) struct ServerClock(Mutex<Option<Seen>>, Mutex<ClockReadings>);
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -42,7 +42,7 @@ struct Seen {
 
 /// What a request may conclude from the server's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Belief {
+pub(crate) struct ClockTrust {
     /// It has not been set since it showed this.
     pub(crate) since: Micros,
     /// What it shows as the request is sent, at least.
@@ -57,15 +57,15 @@ impl ServerClock {
     /// The first of these outcomes tells what the clock showed to a request that was sent then, and
     /// how far the beats were.
     pub(crate) fn read(&self, outcomes: &[Outcome], sent: Duration) {
-        let (told, answered) = (outcomes.first().and_then(Outcome::first), clock::now());
-        let Some((row, shows)) = told.and_then(|row| Some((row, row.number(0)?))) else { return };
+        let (reply, answered) = (outcomes.first().and_then(Outcome::first), clock::now());
+        let Some((row, shows)) = reply.and_then(|row| Some((row, row.number(0)?))) else { return };
         let goes_on = self.saw(shows, sent, answered);
-        let mut beats = self.1.lock();
+        let mut readings = self.1.lock();
         if !goes_on {
-            beats.forget();
+            readings.forget();
         }
         if let Some(beat) = row.number(1) {
-            beats.saw(beat, shows, micros(answered));
+            readings.saw(beat, shows, micros(answered));
         }
     }
 
@@ -96,17 +96,17 @@ impl ServerClock {
     }
 
     /// What a request may conclude that is sent now. `None`: nothing, the clock was never read.
-    pub(crate) fn belief(&self, now: Duration) -> Option<Belief> {
+    pub(crate) fn clock_trust(&self, now: Duration) -> Option<ClockTrust> {
         let (seen, now) = ((*self.0.lock())?, micros(now));
         let shows = now + seen.apart_at(now)[0];
         let marks = self.1.lock().marks(now);
-        Some(Belief { since: seen.since, shows, clips: !seen.clipped, marks })
+        Some(ClockTrust { since: seen.since, shows, clips: !seen.clipped, marks })
     }
 
     /// A request has been answered that had this to go by.
-    pub(crate) fn acted_on(&self, belief: &Belief) {
+    pub(crate) fn acted_on(&self, clock_trust: &ClockTrust) {
         if let Some(seen) = &mut *self.0.lock() {
-            seen.clipped |= seen.since == belief.since && belief.clips;
+            seen.clipped |= seen.since == clock_trust.since && clock_trust.clips;
         }
     }
 }
@@ -119,7 +119,7 @@ impl Seen {
 }
 
 #[cfg(feature = "redis")]
-impl Belief {
+impl ClockTrust {
     /// As the scripts of Redis read it: since when, what it shows, whether sessions may seem to
     /// live for ever, and the marks.
     pub(crate) fn words(&self) -> String {
@@ -147,22 +147,22 @@ mod tests {
     }
 
     /// Since when it goes as ours does, and what it shows now, in milliseconds.
-    fn belief(clock: &ServerClock, now: u64) -> (i64, i64) {
-        let belief = clock.belief(Duration::from_millis(now)).unwrap();
-        (belief.since / 1000, belief.shows / 1000)
+    fn clock_trust(clock: &ServerClock, now: u64) -> (i64, i64) {
+        let clock_trust = clock.clock_trust(Duration::from_millis(now)).unwrap();
+        (clock_trust.since / 1000, clock_trust.shows / 1000)
     }
 
     #[test]
     fn a_clock_that_goes_as_ours_is_believed() {
         let clock = ServerClock::default();
-        assert_eq!(clock.belief(Duration::ZERO), None);
+        assert_eq!(clock.clock_trust(Duration::ZERO), None);
         saw(&clock, 5000, 1000);
-        assert_eq!(belief(&clock, 1010), (5000, 5000));
-        assert_eq!(belief(&clock, 2010), (5000, 5980), "a second later, by some 20 ms less");
+        assert_eq!(clock_trust(&clock, 1010), (5000, 5000));
+        assert_eq!(clock_trust(&clock, 2010), (5000, 5980), "a second later, by some 20 ms less");
         for second in 1..100_u64 {
             saw(&clock, 5005 + i64::try_from(second).unwrap() * 1000, 1000 + second * 1000);
         }
-        assert_eq!(belief(&clock, 100_010).0, 5000);
+        assert_eq!(clock_trust(&clock, 100_010).0, 5000);
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
             saw(&clock, 5000, 1000);
             saw(&clock, 6000, 2000);
             saw(&clock, 7000 + jump, 3000);
-            assert_eq!(belief(&clock, 3010), (7000 + jump, 7000 + jump), "{jump}");
+            assert_eq!(clock_trust(&clock, 3010), (7000 + jump, 7000 + jump), "{jump}");
         }
     }
 
@@ -180,23 +180,23 @@ mod tests {
     fn a_slow_answer_proves_little() {
         let clock = ServerClock::default();
         clock.saw(5_000_000, Duration::from_secs(1), Duration::from_secs(3));
-        assert_eq!(belief(&clock, 3000), (5000, 5000));
+        assert_eq!(clock_trust(&clock, 3000), (5000, 5000));
         // Somewhere between the two.
         saw(&clock, 6500, 3000);
-        assert_eq!(belief(&clock, 3010), (5000, 6500));
+        assert_eq!(clock_trust(&clock, 3010), (5000, 6500));
     }
 
     #[test]
     fn an_act_counts_for_what_it_went_by() {
         let clock = ServerClock::default();
         saw(&clock, 5000, 1000);
-        let first = clock.belief(Duration::from_secs(2)).unwrap();
+        let first = clock.clock_trust(Duration::from_secs(2)).unwrap();
         assert!(first.clips);
         saw(&clock, 9000, 2000);
         clock.acted_on(&first);
-        let second = clock.belief(Duration::from_secs(3)).unwrap();
+        let second = clock.clock_trust(Duration::from_secs(3)).unwrap();
         assert!(second.clips, "the clock was set in between");
         clock.acted_on(&second);
-        assert!(!clock.belief(Duration::from_secs(3)).unwrap().clips);
+        assert!(!clock.clock_trust(Duration::from_secs(3)).unwrap().clips);
     }
 }

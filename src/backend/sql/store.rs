@@ -8,8 +8,8 @@ use super::{
     dialect::{Dialect, JOIN, LEAVE, MessageOf, READ},
     key::{self, Place},
     outcome::{Outcome, Row},
+    replies::{self, joined, last, nonsense, standing, why_not_yet},
     statements::Statements,
-    told::{self, joined, last, nonsense, standing, why_not_yet},
 };
 use crate::{
     backend::{
@@ -80,7 +80,7 @@ impl<D: Dialect> SqlStore<D> {
             return Err(StoreError::NotYet(why_not.into()));
         }
         for (joiner, _) in joiners.iter().zip(&joined).filter(|(_, joined)| joined.is_some()) {
-            self.dialect.tell(joiner.queue.dir(), 0);
+            self.dialect.notify(joiner.queue.dir(), 0);
         }
         Ok(joined)
     }
@@ -129,8 +129,8 @@ impl<D: Dialect> LockStore for SqlStore<D> {
     async fn standing(&self, entry: &Entry) -> Result<Standing> {
         let place = Place::of(entry);
         let outcomes = self.ask(READ, |statements| statements.standing(&place)).await?;
-        let told = standing(place.dir, last(&outcomes)?.rows())?;
-        let own = told.filter(|(own, _)| own.key == entry.key && own.revision == entry.revision);
+        let found = standing(place.dir, last(&outcomes)?.rows())?;
+        let own = found.filter(|(own, _)| own.key == entry.key && own.revision == entry.revision);
         Ok(own.map_or(Standing::Evicted, |(_, standing)| standing))
     }
 
@@ -138,7 +138,7 @@ impl<D: Dialect> LockStore for SqlStore<D> {
         let place = Place::of(entry);
         let outcomes =
             self.ask(READ, |statements| statements.present(&place, &Place::of(ahead))).await?;
-        Ok(told::present(entry, ahead, last(&outcomes)?.rows()))
+        Ok(replies::present(entry, ahead, last(&outcomes)?.rows()))
     }
 
     async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
@@ -154,9 +154,9 @@ impl<D: Dialect> LockStore for SqlStore<D> {
         let successor = leave.successor.map(|successor| successor.revision);
         let leaving = |statements: &D::Statements| statements.leave(joiner, number, successor);
         let outcomes = self.ask(LEAVE, leaving).await?;
-        let [.., deleted, told] = outcomes.as_slice() else { return Err(nonsense()) };
-        let row = told.first().ok_or_else(nonsense)?;
-        self.dialect.tell(joiner.queue.dir(), number.unwrap_or(0));
+        let [.., deleted, reply] = outcomes.as_slice() else { return Err(nonsense()) };
+        let row = reply.first().ok_or_else(nonsense)?;
+        self.dialect.notify(joiner.queue.dir(), number.unwrap_or(0));
         self.dialect.has_left(joiner, deleted.count > 0);
         self.dialect.released(joiner.queue.dir(), joiner.ticket);
         // Those who have joined up to that number were there as the key was deleted.
@@ -203,7 +203,7 @@ impl<D: Dialect> Specifics for SqlStore<D> {
     }
 
     fn was_released(&self, queue: &Queue, ticket: Ticket, entry: &Entry) {
-        self.dialect.tell(queue.dir(), entry.revision);
+        self.dialect.notify(queue.dir(), entry.revision);
         self.dialect.has_left(Joiner { queue, ticket }, true);
         self.dialect.released(queue.dir(), ticket);
     }

@@ -19,14 +19,14 @@ pub(crate) struct Watched<T>(pub(crate) HashMap<What, WatchedEntry<T>>);
 
 #[derive(Debug)]
 pub(crate) struct WatchedEntry<T> {
-    told: watch::Sender<Told>,
+    notification: watch::Sender<Notification>,
     pub(crate) known: T,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    Nothing,
-    News,
+pub(crate) enum Notification {
+    Pending,
+    Changed,
     /// The connection is gone, and what came meanwhile will not be told.
     Lost,
 }
@@ -35,16 +35,17 @@ pub(crate) enum Told {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     what: What,
-    pub(crate) told: watch::Receiver<Told>,
+    pub(crate) notification: watch::Receiver<Notification>,
 }
 
 impl Waiting {
     /// Returns when something may have happened.
-    pub(crate) async fn news(&mut self) -> Result<()> {
+    pub(crate) async fn changed(&mut self) -> Result<()> {
         // The sender goes after it has spoken.
-        let told = self.told.wait_for(|told| *told != Told::Nothing).await;
-        match told.map(|told| *told) {
-            Ok(Told::News) => Ok(()),
+        let notification =
+            self.notification.wait_for(|notification| *notification != Notification::Pending).await;
+        match notification.map(|notification| *notification) {
+            Ok(Notification::Changed) => Ok(()),
             _ => Err(StoreError::Unavailable("the connection was lost".into())),
         }
     }
@@ -54,18 +55,18 @@ impl<T: Default> Watched<T> {
     /// Begins to listen.
     pub(crate) fn wait(&mut self, what: What) -> Waiting {
         let watched_entry = self.0.entry(what.clone()).or_insert_with(|| WatchedEntry {
-            told: watch::Sender::new(Told::Nothing),
+            notification: watch::Sender::new(Notification::Pending),
             known: T::default(),
         });
-        Waiting { told: watched_entry.told.subscribe(), what }
+        Waiting { notification: watched_entry.notification.subscribe(), what }
     }
 
     /// One less waits. Tells whether it was the last one.
     pub(crate) fn leave(&mut self, waiting: &Waiting) -> bool {
         let Some(watched_entry) = self.0.get(&waiting.what) else { return false };
-        let own = watched_entry.told.subscribe().same_channel(&waiting.told);
+        let own = watched_entry.notification.subscribe().same_channel(&waiting.notification);
         // The one that leaves is counted still.
-        let last = own && watched_entry.told.receiver_count() == 1;
+        let last = own && watched_entry.notification.receiver_count() == 1;
         if last {
             self.0.remove(&waiting.what);
         }
@@ -83,14 +84,14 @@ impl<T: Default> Watched<T> {
     /// The connection is gone.
     pub(crate) fn lose(self) {
         for watched_entry in self.0.into_values() {
-            watched_entry.told.send_replace(Told::Lost);
+            watched_entry.notification.send_replace(Notification::Lost);
         }
     }
 }
 
 impl<T> WatchedEntry<T> {
-    pub(crate) fn tell(self) {
-        self.told.send_replace(Told::News);
+    pub(crate) fn notify(self) {
+        self.notification.send_replace(Notification::Changed);
     }
 }
 

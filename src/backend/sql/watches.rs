@@ -64,15 +64,15 @@ impl Watches {
 
     /// Something has happened, in the server's words: to a key and its number, or in a queue, after
     /// whose slash nothing stands, with the number 0.
-    pub(crate) fn tell(&self, told: &str) {
-        let (key, number) = told.rsplit_once(' ').unwrap_or((told, ""));
+    pub(crate) fn notify_payload(&self, payload: &str) {
+        let (key, number) = payload.rsplit_once(' ').unwrap_or((payload, ""));
         self.notify(dir_of(key), number.parse().unwrap_or(0));
     }
 
     /// The same of an entry with this number, or with 0 of a queue.
     pub(crate) fn notify(&self, dir: &str, number: u64) {
         let watched = self.state.lock().watched.take(dir, number);
-        watched.into_iter().for_each(WatchedEntry::tell);
+        watched.into_iter().for_each(WatchedEntry::notify);
     }
 
     /// Whether anything is waited for that is another session's to end.
@@ -159,20 +159,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_wait_are_told_of_their_own_key() {
+    async fn waiters_are_notified_of_their_own_key() {
         let watches = Watches::default();
         let [mut one, mut again, mut queue, mut other] =
             [("/a", 1), ("/a", 1), ("/a", 0), ("/b", 1)]
                 .map(|(dir, number)| waits(&watches, dir, number));
-        watches.tell("/a/ 0");
-        queue.news().await.unwrap();
+        watches.notify_payload("/a/ 0");
+        queue.changed().await.unwrap();
         let mut queue = waits(&watches, "/a", 0);
-        watches.tell("/a/1f-x.r 1");
+        watches.notify_payload("/a/1f-x.r 1");
         for waiting in [&mut one, &mut again, &mut queue] {
-            waiting.news().await.unwrap();
+            waiting.changed().await.unwrap();
         }
         watches.lose();
-        other.news().await.unwrap_err();
+        other.changed().await.unwrap_err();
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         let [one, again] = [waits(&watches, "/a", 1), waits(&watches, "/a", 1)];
         assert!(!is_last(&watches, &one));
         drop(one);
-        watches.tell("/a/1f-x 1");
+        watches.notify_payload("/a/1f-x 1");
         // Another one since, which the first has nothing to do with.
         let later = waits(&watches, "/a", 1);
         assert!(!is_last(&watches, &again));

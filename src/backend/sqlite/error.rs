@@ -10,7 +10,7 @@ pub(super) enum Failure {
     /// SQLite says so.
     Sql(Error),
     /// So say the tables.
-    Told(StoreError),
+    Store(StoreError),
 }
 
 impl From<Error> for Failure {
@@ -21,7 +21,7 @@ impl From<Error> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Self::Told(error)
+        Self::Store(error)
     }
 }
 

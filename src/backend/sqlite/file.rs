@@ -93,10 +93,10 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
     match fs::metadata(folder) {
         // It may come, or come back.
         Err(error) => {
-            let told = format!("{}: its directory: {error}", path.display()).into();
+            let reason = format!("{}: its directory: {error}", path.display()).into();
             return Err(match error.kind() {
-                ErrorKind::PermissionDenied => StoreError::Denied(told),
-                _ => StoreError::Unavailable(told),
+                ErrorKind::PermissionDenied => StoreError::Denied(reason),
+                _ => StoreError::Unavailable(reason),
             });
         }
         Ok(found) if !found.is_dir() => return refused("what it is in is no directory".into()),
@@ -154,17 +154,17 @@ mod tests {
     fn what_cannot_be_shared_is_refused() {
         let folder = std::env::temp_dir().join(format!("distlock-file-{}", std::process::id()));
         fs::create_dir_all(folder.join("sub")).unwrap();
-        let told = |path: &Path| check(path).unwrap_err().reason();
-        assert!(told(&folder.join("none/a")).contains("its directory"));
-        assert!(told(&folder).contains("no file"));
-        assert!(told(Path::new("/proc/self/none/a")).contains("its directory"));
+        let reason = |path: &Path| check(path).unwrap_err().reason();
+        assert!(reason(&folder.join("none/a")).contains("its directory"));
+        assert!(reason(&folder).contains("no file"));
+        assert!(reason(Path::new("/proc/self/none/a")).contains("its directory"));
         let (one, other) = (folder.join("one"), folder.join("other"));
         fs::write(&one, "").unwrap();
         check(&one).unwrap();
         let found = find(&one);
         assert_ne!((found, find(&other)), (None, found));
         fs::hard_link(&one, &other).unwrap();
-        assert!(told(&one).contains("other names"));
+        assert!(reason(&one).contains("other names"));
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -26,7 +26,7 @@ pub(super) trait Job: Send {
 
     /// The transaction is over. With an error nothing of it was done, or perhaps: as the error
     /// says.
-    fn tell(self: Box<Self>, committed: Result<(), &Arc<StoreError>>);
+    fn reply(self: Box<Self>, committed: Result<(), &Arc<StoreError>>);
 }
 
 /// What a request does.
@@ -89,7 +89,7 @@ impl<T: Send> Job for Request<T> {
         }
         match work(tables) {
             Ok(answer) => self.answer = Some(Ok(answer)),
-            Err(Failure::Told(told)) => self.answer = Some(Err(told)),
+            Err(Failure::Store(error)) => self.answer = Some(Err(error)),
             Err(Failure::Sql(failed)) => {
                 self.answer = Some(Err(error::undone(self.operation, &failed)));
                 return Err(failed);
@@ -98,7 +98,7 @@ impl<T: Send> Job for Request<T> {
         Ok(())
     }
 
-    fn tell(self: Box<Self>, committed: Result<(), &Arc<StoreError>>) {
+    fn reply(self: Box<Self>, committed: Result<(), &Arc<StoreError>>) {
         let Self { stage, answer, reply, .. } = *self;
         let answer = match (answer, committed) {
             (Some(Err(error)), _) => Err(error),

@@ -126,7 +126,7 @@ mod tests {
         let (sql, block) = (Statements::new(&connection), Block::default());
         let unflushed = tables(&sql, &block, Access::Writes);
         assert!(unflushed.are_left(0).unwrap() && !unflushed.are_left(1).unwrap());
-        assert!(matches!(unflushed.draw(), Err(Failure::Told(StoreError::Fatal { .. }))));
+        assert!(matches!(unflushed.draw(), Err(Failure::Store(StoreError::Fatal { .. }))));
         draw(&sql, &block, 1);
         assert!(unflushed.are_left(999).unwrap() && !unflushed.are_left(1000).unwrap());
         let drawn: Vec<_> = (0..999).map(|_| unflushed.draw().unwrap()).collect();
@@ -170,7 +170,7 @@ mod tests {
         sql.run("UPDATE distlock_meta SET version = version + 1", []).unwrap();
         for access in [Access::Writes, Access::Flushes] {
             let drawn = tables(&sql, &block, access).draw();
-            let Err(Failure::Told(error)) = drawn else { panic!("{drawn:?}") };
+            let Err(Failure::Store(error)) = drawn else { panic!("{drawn:?}") };
             assert!(error.reason().contains("version 2"), "{}", error.reason());
         }
         assert_eq!(tables(&sql, &block, Access::Reads).drawn().unwrap(), 2);

@@ -84,8 +84,8 @@ impl OpenFile {
         files.retain(|_, open| open.strong_count() > 0);
         let (jobs, inbox) = mpsc::channel();
         let sign = Arc::<Sign>::default();
-        let (at, told) = (path.clone(), Arc::clone(&sign));
-        spawn_thread("distlock-sqlite", move || serve(at, patience, inbox, told))
+        let (at, shared) = (path.clone(), Arc::clone(&sign));
+        spawn_thread("distlock-sqlite", move || serve(at, patience, inbox, shared))
             .map_err(|error| StoreError::Unavailable(error.into()))?;
         let open = Arc::new(Self { jobs, sign });
         files.insert(path, Arc::downgrade(&open));
@@ -168,7 +168,7 @@ fn open(path: &Path, patience: Duration) -> Result<(Connection, Identity, String
                 let error = undone(OPENING, &error);
                 return Err(named(path, error));
             }
-            Err(Failure::Told(error)) => return Err(named(path, error)),
+            Err(Failure::Store(error)) => return Err(named(path, error)),
         }
         std::thread::sleep(OCCUPIED);
     }
@@ -196,8 +196,8 @@ fn connect(path: &Path) -> Result<(Connection, Identity), Failure> {
     connection.busy_timeout(OCCUPIED)?;
     let mode: String = connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0))?;
     if mode != "wal" {
-        let told = format!("its journal is of the kind `{mode}`, and cannot be a WAL");
-        return Err(StoreError::Fatal { operation: OPENING, source: told.into() }.into());
+        let reason = format!("its journal is of the kind `{mode}`, and cannot be a WAL");
+        return Err(StoreError::Fatal { operation: OPENING, source: reason.into() }.into());
     }
     // So are the tables made. Each later transaction says whether it is flushed (`Kind::access`).
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -211,8 +211,8 @@ fn connect(path: &Path) -> Result<(Connection, Identity), Failure> {
             Ok((connection, found))
         }
         _ => {
-            let told = "the file was replaced while it was opened";
-            Err(StoreError::Unavailable(told.into()).into())
+            let reason = "the file was replaced while it was opened";
+            Err(StoreError::Unavailable(reason.into()).into())
         }
     }
 }

@@ -114,8 +114,8 @@ impl Tables<'_, '_> {
 
     pub(super) fn standing(&self, own: &Entry) -> Result<Standing, Failure> {
         let Place { dir, number } = Place::of(own);
-        let told = self.place(dir, number)?.filter(|(found, _)| found.key == own.key);
-        Ok(told.map_or(Standing::Evicted, |(_, standing)| standing))
+        let place = self.place(dir, number)?.filter(|(found, _)| found.key == own.key);
+        Ok(place.map_or(Standing::Evicted, |(_, standing)| standing))
     }
 
     pub(super) fn present(&self, own: &Entry, ahead: &Entry) -> Result<Present, Failure> {

@@ -84,8 +84,8 @@ impl Counters {
         requests.flushes += u64::from(access == Access::Flushes);
     }
 
-    /// So many waiters.
-    pub(super) fn told(&self, waiters: u64) {
+    /// So many waiters were notified.
+    pub(super) fn notified(&self, waiters: u64) {
         self.0.lock().events += waiters;
     }
 

@@ -98,7 +98,7 @@ mod tests {
             make(&mut connection).unwrap();
         }
         connection.execute("UPDATE distlock_meta SET version = 2", []).unwrap();
-        let Err(Failure::Told(error)) = make(&mut connection) else { panic!("it was taken") };
+        let Err(Failure::Store(error)) = make(&mut connection) else { panic!("it was taken") };
         assert!(error.reason().contains("version 2"), "{}", error.reason());
         connection.execute("DELETE FROM distlock_meta", []).unwrap();
         assert!(make(&mut connection).is_err());

@@ -109,11 +109,11 @@ impl LockStore for SqliteStore {
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>> {
         let entry = entry.clone();
-        let told = self.within("watch of a key", Kind::Look, move |tables, _| {
+        let watch = self.within("watch of a key", Kind::Look, move |tables, _| {
             let there = tables.is_there(&entry)?.is_some();
             Ok(there.then(|| tables.wait(What::Entry(entry))))
         });
-        Ok(told.await?.map(|told| Box::pin(news(told)) as Watch))
+        Ok(watch.await?.map(|watch| Box::pin(event(watch)) as Watch))
     }
 
     async fn leave(&self, joiner: Joiner<'_>, leave: LeaveRequest<'_>) -> Result<LeaveOutcome> {
@@ -141,17 +141,17 @@ impl LockStore for SqliteStore {
         let read = self.within(READ, Kind::Look, move |tables, session| {
             let members = tables.members(session, &dir, ask.values)?;
             let notes = tables.notes(&dir)?;
-            let told = match ask.watch {
+            let watch = match ask.watch {
                 false => None,
                 true => {
                     let (look, _) = tables.look(&dir)?;
                     Some(tables.wait(What::Queue(dir, look)))
                 }
             };
-            Ok((members, notes, told))
+            Ok((members, notes, watch))
         });
-        let (members, notes, told) = read.await?;
-        let watch = told.map(|told| Box::pin(news(told)) as Watch);
+        let (members, notes, watch) = read.await?;
+        let watch = watch.map(|watch| Box::pin(event(watch)) as Watch);
         Ok(Listing { members, notes, watch, seem_dead: Vec::new() })
     }
 }
@@ -166,7 +166,7 @@ impl Specifics for SqliteStore {
     }
 }
 
-/// What those who wait are told.
-async fn news(told: tokio::sync::oneshot::Receiver<Result<Event>>) -> Result<Event> {
-    told.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the file is closed".into())))
+/// The event that a waiter is notified of.
+async fn event(watch: tokio::sync::oneshot::Receiver<Result<Event>>) -> Result<Event> {
+    watch.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the file is closed".into())))
 }

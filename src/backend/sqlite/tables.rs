@@ -142,7 +142,7 @@ mod tests {
     }
 
     fn is_gone(result: Result<(), Failure>) -> bool {
-        matches!(result, Err(Failure::Told(StoreError::SessionGone(_))))
+        matches!(result, Err(Failure::Store(StoreError::SessionGone(_))))
     }
 
     #[test]

@@ -22,5 +22,5 @@ pub(super) struct Look(pub(super) [i64; 4]);
 #[derive(Debug)]
 pub(super) struct WatchedEntry {
     pub(super) what: What,
-    pub(super) news: oneshot::Sender<Result<Event>>,
+    pub(super) event: oneshot::Sender<Result<Event>>,
 }

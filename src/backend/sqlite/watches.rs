@@ -44,9 +44,9 @@ impl Default for Watches {
 impl Tables<'_, '_> {
     /// Begins to wait, as of this transaction. What happens later is told.
     pub(super) fn wait(&self, what: What) -> oneshot::Receiver<Result<Event, StoreError>> {
-        let (news, told) = oneshot::channel();
-        self.watched.borrow_mut().push(WatchedEntry { what, news });
-        told
+        let (event, receiver) = oneshot::channel();
+        self.watched.borrow_mut().push(WatchedEntry { what, event });
+        receiver
     }
 
     /// How the queue looks; and when the first of its sessions ends.
@@ -76,7 +76,7 @@ impl Watches {
 
     /// When to look whether the file was written to; `None`: nobody waits.
     pub(super) fn pause(&mut self) -> Option<Duration> {
-        self.watched.retain(|watched_entry| !watched_entry.news.is_closed());
+        self.watched.retain(|watched_entry| !watched_entry.event.is_closed());
         if self.watched.is_empty() {
             return None;
         }
@@ -93,17 +93,17 @@ impl Watches {
     pub(super) fn look(&mut self, tables: &Tables<'_, '_>) -> Result<u64> {
         let mut due: Option<i64> = None;
         let mut live = |expires: i64| due = Some(due.map_or(expires, |due| due.min(expires)));
-        let mut told = Vec::new();
+        let mut changed = Vec::new();
         for (at, watched_entry) in self.watched.iter().enumerate() {
             match &watched_entry.what {
                 What::Entry(entry) => match tables.is_there(entry)? {
                     Some(expires) => live(expires + 1),
-                    None => told.push((at, Event::Deleted)),
+                    None => changed.push((at, Event::Deleted)),
                 },
                 What::Queue(dir, before) => {
                     let (look, expires) = tables.look(dir)?;
                     if look != *before {
-                        told.push((at, Event::Touched));
+                        changed.push((at, Event::Touched));
                     } else if let Some(expires) = expires {
                         live(expires + 1);
                     }
@@ -112,10 +112,10 @@ impl Watches {
         }
         self.due = due;
         self.news = clock::now();
-        let count = told.len() as u64;
-        for (at, event) in told.into_iter().rev() {
+        let count = changed.len() as u64;
+        for (at, event) in changed.into_iter().rev() {
             // It may have gone.
-            let _ = self.watched.swap_remove(at).news.send(Ok(event));
+            let _ = self.watched.swap_remove(at).event.send(Ok(event));
         }
         Ok(count)
     }
@@ -124,7 +124,7 @@ impl Watches {
     pub(super) fn lose(&mut self, why: impl Fn() -> StoreError) {
         self.due = None;
         for watched_entry in self.watched.drain(..) {
-            let _ = watched_entry.news.send(Err(why()));
+            let _ = watched_entry.event.send(Err(why()));
         }
     }
 }

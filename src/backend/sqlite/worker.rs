@@ -122,8 +122,8 @@ impl<'c> Worker<'c> {
             }
             None if !replaced => {
                 self.sign.missing.lock().0.get_or_insert_with(clock::now);
-                let told = format!("{}: there is no file any more", self.path.display());
-                Err(Arc::new(StoreError::Unavailable(told.into())))
+                let reason = format!("{}: there is no file any more", self.path.display());
+                Err(Arc::new(StoreError::Unavailable(reason.into())))
             }
             _ => {
                 self.sign.replaced.send_replace(true);
@@ -160,7 +160,7 @@ impl<'c> Worker<'c> {
             Err(_) => self.undo(),
         }
         for job in jobs {
-            job.tell(done.as_ref().copied());
+            job.reply(done.as_ref().copied());
         }
         done.is_ok() && changed
     }
@@ -174,8 +174,9 @@ impl<'c> Worker<'c> {
                 Err(error) if is_busy(&error) => {}
                 Err(error) => return Err(Arc::new(undone(WRITING, &error))),
             }
-            let told = Arc::new(StoreError::Unavailable("somebody else writes to the file".into()));
-            refuse(jobs.extract_if(.., |job| job.is_over()), &told);
+            let reason =
+                Arc::new(StoreError::Unavailable("somebody else writes to the file".into()));
+            refuse(jobs.extract_if(.., |job| job.is_over()), &reason);
             if jobs.is_empty() {
                 return Ok(());
             }
@@ -253,13 +254,13 @@ impl<'c> Worker<'c> {
         let looked = self.try_look(due);
         self.undo();
         match looked {
-            Ok(told) => {
+            Ok(waiters) => {
                 self.version = version;
-                self.sign.counters.told(told);
+                self.sign.counters.notified(waiters);
             }
             Err(Failure::Sql(error)) if is_busy(&error) => {}
             Err(Failure::Sql(error)) => self.watches.lose(|| undone(LOOKING, &error)),
-            Err(Failure::Told(error)) => {
+            Err(Failure::Store(error)) => {
                 let error = Arc::new(error);
                 self.watches.lose(|| StoreError::again(&error));
             }
@@ -282,7 +283,7 @@ impl<'c> Worker<'c> {
 }
 
 pub(super) fn refuse(jobs: impl IntoIterator<Item = Box<dyn Job>>, error: &Arc<StoreError>) {
-    jobs.into_iter().for_each(|job| job.tell(Err(error)));
+    jobs.into_iter().for_each(|job| job.reply(Err(error)));
 }
 
 /// Does what is asked within one transaction; an error of one undoes that one alone, unless SQLite
@@ -294,12 +295,12 @@ fn run(
 ) -> Result<(), Arc<StoreError>> {
     let lost = |error: &Error| Arc::new(undone(WRITING, error));
     for job in jobs {
-        let told = tables.watched.borrow().len();
+        let watched = tables.watched.borrow().len();
         tables.sql.run("SAVEPOINT one", []).map_err(|error| lost(&error))?;
         counters.asked(job.kind());
         let ran = job.run(tables);
         if let Err(error) = ran {
-            tables.watched.borrow_mut().truncate(told);
+            tables.watched.borrow_mut().truncate(watched);
             tables.block.forget();
             if tables.sql.is_idle() {
                 return Err(lost(&error));

@@ -148,7 +148,7 @@ async fn rights_that_the_docs_name_will_do() {
         .ask(&format!(
             "CREATE ROLE {role}; GRANT USAGE ON SCHEMA distlock TO {role}; \
              GRANT EXECUTE ON FUNCTION distlock.unlock(text, bigint), \
-             distlock.tell(text, bigint, text) TO {role}; \
+             distlock.notify(text, bigint, text) TO {role}; \
              GRANT SELECT ON distlock.sessions TO {role}; \
              GRANT SELECT, UPDATE (session, crowded) ON distlock.queues TO {role}; \
              GRANT SELECT, DELETE ON distlock.entries, distlock.watches TO {role}"

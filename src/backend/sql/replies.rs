@@ -43,9 +43,9 @@ pub(crate) fn standing(dir: &str, rows: &[Row]) -> Result<Option<(Entry, Standin
 }
 
 /// The same of one who has just joined, and whether it is alone: in the column behind its key.
-pub(crate) fn joined(queue: &Queue, told: &Outcome) -> Result<Option<Joined>> {
-    let Some((entry, standing)) = standing(queue.dir(), told.rows())? else { return Ok(None) };
-    let alone = told.first().is_some_and(|row| !row.flag(4));
+pub(crate) fn joined(queue: &Queue, reply: &Outcome) -> Result<Option<Joined>> {
+    let Some((entry, standing)) = standing(queue.dir(), reply.rows())? else { return Ok(None) };
+    let alone = reply.first().is_some_and(|row| !row.flag(4));
     let at = SequencePoint(entry.revision);
     Ok(Some(Joined::Queued { entry, standing, at, alive: None, alone }))
 }
@@ -86,8 +86,8 @@ pub(crate) fn listing(
 /// Why one who only tries is not told yet that somebody has the lock: in the first column whether
 /// all who are there are over by the clock, in the second whether nothing is granted, and nobody is
 /// known to be there.
-pub(crate) fn why_not_yet(told: &Outcome) -> Option<&'static str> {
-    let row = told.first()?;
+pub(crate) fn why_not_yet(reply: &Outcome) -> Option<&'static str> {
+    let row = reply.first()?;
     if row.flag(1) {
         return Some(
             "it is another database server than before, or an emptied one, which may not know all \
@@ -134,9 +134,9 @@ mod tests {
             (vec![own.clone(), ahead, others.clone()], 6, false),
             (vec![own.clone(), others], 0, false),
         ] {
-            let (_, told) = standing("/ns/a", &rows).unwrap().unwrap();
-            let Standing::Behind(told) = told else { panic!("nobody is ahead") };
-            assert_eq!((told.entry.revision, told.first, told.seen), (number, first, true));
+            let (_, reply) = standing("/ns/a", &rows).unwrap().unwrap();
+            let Standing::Behind(reply) = reply else { panic!("nobody is ahead") };
+            assert_eq!((reply.entry.revision, reply.first, reply.seen), (number, first, true));
         }
         assert_eq!(standing("/ns/a", &[own]).unwrap().unwrap().1, Standing::First);
     }

@@ -1,6 +1,6 @@
 -- Notifies the sessions that watch an entry, or with the number 0 its queue. Without a word they
 -- find out by their recheck.
-CREATE FUNCTION distlock.tell(dir text, entry bigint, what text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION distlock.notify(dir text, entry bigint, what text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     watch distlock.watches;
 BEGIN
@@ -16,7 +16,7 @@ END $$;
 -- The end of an entry that is watched, or of the key that its label makes.
 CREATE FUNCTION distlock.entry_ended() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM distlock.tell(OLD.queue, OLD.number, OLD.queue || '/' || to_hex(OLD.session) || '-'
+    PERFORM distlock.notify(OLD.queue, OLD.number, OLD.queue || '/' || to_hex(OLD.session) || '-'
         || OLD.ticket || CASE OLD.label WHEN '' THEN '' ELSE '.' || OLD.label END);
     RETURN NULL;
 END $$;
@@ -24,7 +24,7 @@ END $$;
 -- Anything else, of which those are notified who watch the queue.
 CREATE FUNCTION distlock.queue_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM distlock.tell(NEW.queue, 0, NEW.queue || '/');
+    PERFORM distlock.notify(NEW.queue, 0, NEW.queue || '/');
     RETURN NULL;
 END $$;
 
@@ -51,7 +51,7 @@ DECLARE
     dir text := coalesce(NEW.dir, OLD.dir);
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(7234316, hashtext(dir) & 63);
-    PERFORM distlock.tell(dir, 0, dir || '/');
+    PERFORM distlock.notify(dir, 0, dir || '/');
     RETURN NULL;
 END $$;
 

@@ -51,7 +51,7 @@ pub(super) const FIRST_PATIENCE: Duration = Duration::from_millis(10);
 
 /// Asks the server, on one connection.
 #[derive(Clone)]
-pub(super) struct Asker {
+pub(super) struct Requester {
     pub(super) client: Arc<tokio_postgres::Client>,
     pub(super) endpoint: Arc<str>,
     /// Which one it is.
@@ -113,7 +113,7 @@ pub(super) struct Retry {
     until: Instant,
 }
 
-impl Asker {
+impl Requester {
     /// Sent as this is first polled.
     pub(super) async fn ask(self, what: What) -> Ended {
         match what {
@@ -269,9 +269,9 @@ impl Asker {
         lent: Option<Lent>,
     ) -> Result<Result<Option<Vec<Outcome>>, Failure>> {
         let (sent, clock) = (clock::now(), &self.connector.clock);
-        let belief = clock.belief(sent).filter(|_| message.sweeps);
+        let clock_trust = clock.clock_trust(sent).filter(|_| message.sweeps);
         let dead = || self.connector.host.knows_dead(&self.server);
-        let evidence = belief.map(|belief| Evidence { belief, dead: dead() });
+        let evidence = clock_trust.map(|clock_trust| Evidence { clock_trust, dead: dead() });
         let listens =
             if message.listens && self.pooled.is_none() { self.listening.begin() } else { None };
         let step = message.step().zip(self.kept.as_ref()).filter(|_| lent.is_none());
@@ -308,8 +308,8 @@ impl Asker {
         if let Some(begun) = listens {
             self.listening.begun(begun);
         }
-        if let Some(Evidence { belief, .. }) = &evidence {
-            clock.acted_on(belief);
+        if let Some(Evidence { clock_trust, .. }) = &evidence {
+            clock.acted_on(clock_trust);
         }
         outcomes.drain(..before.min(outcomes.len()));
         if let (Some(Step::Join { dir, .. }), None) = (message.step(), step) {

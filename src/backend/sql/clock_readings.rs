@@ -32,7 +32,7 @@ const LONG: Micros = 60_000_000;
 
 /// What has been read of them.
 #[derive(Debug, Default)]
-pub(crate) struct Beats {
+pub(crate) struct ClockReadings {
     /// The last one is the newest.
     read: Vec<Read>,
 }
@@ -60,7 +60,7 @@ impl Mark {
     }
 }
 
-impl Beats {
+impl ClockReadings {
     /// The clock was set, or it is another server's.
     pub(crate) fn forget(&mut self) {
         self.read.clear();
@@ -158,8 +158,8 @@ mod tests {
     const SECOND: Micros = 1_000_000;
 
     /// One that reads ten a second, each with the time in milliseconds for its beat.
-    fn reader(until: Micros) -> Beats {
-        let mut beats = Beats::default();
+    fn reader(until: Micros) -> ClockReadings {
+        let mut beats = ClockReadings::default();
         for at in (1..until / 100_000).map(|tenth| tenth * 100_000) {
             beats.saw(at / 1000, at * 2, at);
         }
@@ -218,13 +218,13 @@ mod tests {
 
     #[test]
     fn a_row_is_compared_with_what_was_read_before_it_was_written() {
-        let told = |marks: &[Mark]| {
+        let condition = |marks: &[Mark]| {
             is_over(marks, "n", "r", "<=", |shows| format!("s{shows}"), |lasts| format!("l{lasts}"))
         };
-        assert_eq!(told(&[]), "TRUE");
+        assert_eq!(condition(&[]), "TRUE");
         let marks = [Mark { age: 100, shows: 7, beat: 70 }, Mark { age: 200, shows: 6, beat: 60 }];
         assert_eq!(
-            told(&marks),
+            condition(&marks),
             "(r >= CASE WHEN beat >= 70 THEN s7 WHEN beat >= 60 THEN s6 ELSE r END \
              OR beat <= 70 AND ttl <= l95 OR beat <= 60 AND ttl <= l190 OR beat > n)"
         );
