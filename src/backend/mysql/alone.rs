@@ -10,6 +10,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{
+    ending::is_there,
     join::Joining,
     leave,
     literal::{bytes, text},
@@ -151,12 +152,13 @@ impl<'a> Batch<'a> {
         format!(
             "UPDATE distlock_alone SET number = {number}, session = {}, \
              ticket = {}, label = {}, value = {}, version = 1, since = {NOW}, turn = {turn} \
-             WHERE ({}) AND session IS NULL AND epoch = {EPOCH}",
+             WHERE ({}) AND session IS NULL AND epoch = {EPOCH} AND {}",
             self.session,
             each(&|step| text(step.ticket())),
             each(&|step| text(step.label())),
             each(&|step| bytes(step.value())),
-            rows.join(" OR ")
+            rows.join(" OR "),
+            is_there(self.session)
         )
     }
 

@@ -9,8 +9,9 @@
 use std::time::Duration;
 
 use super::{
+    ending::is_there,
     literal::text,
-    message::{BEAT, CONNECTION, EPOCH, Message, NOW, is_there},
+    message::{BEAT, CONNECTION, EPOCH, Message, NOW},
 };
 
 /// What requests on a session's own connection rely on, which another program may have set

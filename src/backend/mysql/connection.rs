@@ -242,10 +242,11 @@ impl Connector {
             timeout(self.remote.request_timeout, link.driver.ask("ROLLBACK")).await??;
         }
         let is_there = outcomes.first().and_then(Outcome::first).map(|row| row.flag(IS_THERE));
+        let leaves_more = batch.leaves_more(&outcomes);
         outcomes.drain(..batch.before.min(outcomes.len()));
         outcomes.truncate(batch.own);
         let is_gone = message.is_gone(is_there, &outcomes);
-        Ok(Sent { outcomes, is_gone, refused })
+        Ok(Sent { outcomes, is_gone, leaves_more, refused })
     }
 }
 

@@ -1,9 +1,10 @@
 //! Joining queues, with others in them or not.
 
 use super::{
+    ending::{is_there, quarantined},
     literal::{bytes, text},
     message::{Message, NOW},
-    opening::{QUARANTINE, QUARANTINED, quarantined},
+    opening::{QUARANTINE, QUARANTINED},
     places::{NAME, next, next_of_entries, row_of},
 };
 use crate::{
@@ -113,7 +114,7 @@ impl<'a> Joining<'a> {
              LEFT JOIN distlock_alone AS o ON o.queue = a.name WHERE {only_if} AND {} \
              ON DUPLICATE KEY UPDATE version = 1, {}",
             next("GREATEST(q.number, s.floor, COALESCE(o.number, 0))"),
-            self.is_there(),
+            is_there(self.session),
             taken.collect::<Vec<_>>().join(", "),
         )
     }
@@ -146,10 +147,6 @@ impl<'a> Joining<'a> {
              AND session IS NOT NULL {alone}) AND NOT {}",
             quarantined()
         )
-    }
-
-    fn is_there(&self) -> String {
-        format!("EXISTS (SELECT 1 FROM distlock_sessions WHERE id = {})", self.session)
     }
 
     /// Locks the queues' rows, so that numbers are in the order of the commits. (Those of
@@ -187,7 +184,7 @@ impl<'a> Joining<'a> {
         };
         let only_if_new = format!(
             "WHERE {} AND {} AND {} AND {only_if}",
-            self.is_there(),
+            is_there(self.session),
             own("distlock_entries"),
             own("distlock_alone")
         );

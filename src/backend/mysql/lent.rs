@@ -189,7 +189,8 @@ impl Reply {
         self.outcomes.drain(..BEFORE.min(done));
         self.outcomes.truncate(own);
         let is_gone = message.is_gone(is_there, &self.outcomes);
-        Ok(Sent { outcomes: self.outcomes, is_gone: is_gone && refused.is_none(), refused })
+        let is_gone = is_gone && refused.is_none();
+        Ok(Sent { outcomes: self.outcomes, is_gone, leaves_more: false, refused })
     }
 }
 

@@ -1,12 +1,9 @@
-//! One request, and what goes before it: the server's clock is read, and dead sessions are put
-//! away.
+//! One request, and what goes before it: the server's clock is read, and dead sessions are ended.
 
-use crate::backend::sql::{
-    clock_readings::is_over, outcome::Outcome, server_clock::ClockTrust, step::Step,
-};
+use std::ops::Range;
 
-/// How many sessions one request puts away.
-const SWEPT: u32 = 100;
+use super::ending::{self, is_there};
+use crate::backend::sql::{outcome::Outcome, server_clock::ClockTrust, step::Step, watched::What};
 
 /// What is asked of the server in one request: some statements, in one transaction or each by
 /// itself.
@@ -16,8 +13,10 @@ pub(super) struct Message {
     pub(super) transaction: bool,
     /// Nothing is asked but these statements.
     pub(super) bare: bool,
-    /// Sessions that are over are put away before.
+    /// Sessions that are over are ended before.
     pub(super) sweeps: bool,
+    /// Of these, what dead sessions have left is removed first.
+    first: Vec<What>,
     /// Its first statement finds no row if the session was put away; then the others do nothing.
     pub(super) enters: bool,
     /// Whether the session is there is read with the clock.
@@ -71,6 +70,10 @@ impl Message {
         Self { sweeps: true, ..self }
     }
 
+    pub(super) fn sweeping_first(self, first: &[What]) -> Self {
+        Self { sweeps: true, first: first.to_vec(), ..self }
+    }
+
     pub(super) fn tidying(self) -> Self {
         Self { tidies: true, ..self }
     }
@@ -119,14 +122,10 @@ impl Message {
             false => vec![format!("SELECT {NOW}, {BEAT}, {CONNECTION}{is_there}")],
             true => Vec::new(),
         };
+        let mut removals = 0..0;
         if let Some(clock_trust) = clock_trust {
-            if clock_trust.clips {
-                all.push(clip(clocks));
-            }
-            if clocks {
-                all.push(adopt(session));
-            }
-            all.push(sweep(session, clock_trust, clocks));
+            all.extend(ending::sweep(session, clock_trust, clocks, &self.first));
+            removals = all.len().saturating_sub(ending::REMOVALS)..all.len();
         }
         if self.transaction {
             all.push("START TRANSACTION".to_owned());
@@ -136,7 +135,13 @@ impl Message {
         if self.transaction {
             all.push("COMMIT".to_owned());
         }
-        Batch { text: all.join(";\n"), before, own: self.statements.len(), all: all.len() }
+        Batch {
+            text: all.join(";\n"),
+            before,
+            removals,
+            own: self.statements.len(),
+            all: all.len(),
+        }
     }
 }
 
@@ -147,11 +152,19 @@ pub(super) struct Batch {
     /// So many outcomes come before the message's own, of which there are so many.
     pub(super) before: usize,
     pub(super) own: usize,
+    /// The outcomes that tell how much was removed of what ended sessions have left.
+    removals: Range<usize>,
     /// How many statements there are.
     all: usize,
 }
 
 impl Batch {
+    /// Whether there may be more to remove than one request does.
+    pub(super) fn leaves_more(&self, outcomes: &[Outcome]) -> bool {
+        let removals = outcomes.get(self.removals.clone()).unwrap_or_default();
+        removals.iter().any(|outcome| outcome.count >= ending::ROWS)
+    }
+
     /// What is to be thought of a statement that was refused after so many outcomes.
     pub(super) fn doubt(&self, outcomes: usize, transaction: bool) -> Doubt {
         match transaction {
@@ -194,88 +207,14 @@ pub(super) const CALLED: usize = 2;
 /// Which column has whether the session is there, if that is asked.
 pub(super) const IS_THERE: usize = 3;
 
-/// Whether a session was not put away.
-pub(super) fn is_there(session: i64) -> String {
-    format!("EXISTS (SELECT 1 FROM distlock_sessions WHERE id = {session})")
-}
-
 /// The server whose clock it is, as the tables name it.
 pub(super) const CLOCK: &str = "CONCAT(@@hostname, ':', @@port)";
 
-/// Of what this server has written last, where there are several clocks.
-fn own(clocks: bool) -> String {
-    if clocks { format!("AND clock = {CLOCK} ") } else { String::new() }
-}
-
-/// Nobody lives for longer than that. The clock has been set back, otherwise. A query with a limit
-/// is not merged into the statement around it, which could not read what it writes then.
-fn clip(clocks: bool) -> String {
-    let own = own(clocks);
-    format!(
-        "UPDATE (SELECT id FROM distlock_sessions WHERE expires > {NOW} + ttl {own}\
-         LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS late \
-         STRAIGHT_JOIN distlock_sessions AS s ON s.id = late.id \
-         SET s.expires = {NOW} + s.ttl"
-    )
-}
-
-/// Puts away the sessions that are over, and their entries by that. It waits for nobody: a session
-/// that a request is under way for is left to the next one.
-///
-/// A holder gives up 0.9 TTL after it has sent a keepalive. It is put away 1.1 TTL after the server
-/// has counted that one, by a clock that has not been set since then, or for as long: all but what
-/// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
-/// And its row was not written while the clock was wrong.
-///
-/// Its entries go with it. One that a transaction of a user's keeps keeps all of them.
-fn sweep(session: i64, clock_trust: &ClockTrust, clocks: bool) -> String {
-    let own = own(clocks);
-    format!(
-        "DELETE s FROM (SELECT id FROM distlock_sessions \
-         WHERE expires < {NOW} AND expires < {NOW} - ttl DIV 10 AND id <> {session} \
-         AND {NOW} - {since} > ttl + ttl DIV 10 AND {NOW} - {shows} < ttl * 3 DIV 20 \
-         AND {over} {own}AND {alone} AND {entries} \
-         LIMIT {SWEPT} FOR UPDATE SKIP LOCKED) AS dead \
-         STRAIGHT_JOIN distlock_sessions AS s ON s.id = dead.id",
-        alone = unlocked("distlock_alone"),
-        entries = unlocked("distlock_entries"),
-        since = clock_trust.since,
-        shows = clock_trust.shows,
-        over = is_over(
-            &clock_trust.marks,
-            BEAT,
-            "expires - ttl * 19 DIV 20",
-            "<=",
-            |shows| shows.to_string(),
-            |lasts| lasts.to_string()
-        )
-    )
-}
-
-/// Locks the session's entries in this table, unless another transaction has locked one of them.
-fn unlocked(table: &str) -> String {
-    let count = format!("SELECT COUNT(*) FROM {table} WHERE session = id");
-    format!("({count}) = ({count} FOR UPDATE SKIP LOCKED)")
-}
-
-/// What another server's clock says is nothing to this one's. Sessions that would be over by this
-/// one, or live for too long, have a whole time more by it, unless they are renewed by that one.
-fn adopt(session: i64) -> String {
-    format!(
-        "UPDATE (SELECT id FROM distlock_sessions \
-         WHERE (expires < {NOW} - ttl DIV 10 OR expires > {NOW} + ttl + ttl DIV 10) \
-         AND clock <> {CLOCK} AND id <> {session} \
-         LIMIT {SWEPT} FOR UPDATE SKIP LOCKED) AS theirs \
-         STRAIGHT_JOIN distlock_sessions AS s ON s.id = theirs.id \
-         SET s.expires = {NOW} + s.ttl, s.clock = {CLOCK}, s.beat = {BEAT}"
-    )
-}
-
 /// How many milliseconds it takes, at least, until a session `s` is put away that is not renewed.
 /// Or how long to wait if it is not yet, because what is believed of the clock is too young.
-pub(super) const LEFT: &str = "GREATEST(LEAST(s.expires - \
+pub(super) const LEFT: &str = "IF(s.expires = 0, 0, GREATEST(LEAST(s.expires - \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), s.ttl) + s.ttl DIV 10, \
-    s.ttl DIV 50) DIV 1000";
+    s.ttl DIV 50) DIV 1000)";
 
 #[cfg(test)]
 mod tests {

@@ -12,6 +12,7 @@ mod connection;
 mod dialect;
 mod driver;
 mod durability;
+mod ending;
 mod error;
 mod join;
 mod known_queues;

@@ -2,6 +2,7 @@
 //! one it is, and what follows if it is another one than before.
 
 use super::{
+    ending::ENDED,
     literal::text,
     message::{BEAT, CLOCK, CONNECTION, EPOCH, Message, NOW},
 };
@@ -69,11 +70,6 @@ pub(super) const QUARANTINE: i64 = 0;
 /// What its entries say of themselves.
 pub(super) const QUARANTINED: &[u8] = b"distlock: the database has failed over, or was restored";
 
-/// Whether nothing is granted.
-pub(super) fn quarantined() -> String {
-    format!("EXISTS (SELECT 1 FROM distlock_sessions WHERE id = {QUARANTINE})")
-}
-
 /// Tells tables which server it is that have known another one. It may be a replica that was
 /// promoted, or a backup, and lack what was confirmed last: sessions that were renewed, holders,
 /// numbers that were given. So all sessions live for a whole time more, numbers begin far above all
@@ -95,7 +91,7 @@ pub(super) fn recognize(server: &str) -> Message {
         "SET @distlock_other = ROW_COUNT()".to_owned(),
         format!(
             "UPDATE distlock_sessions SET expires = {NOW} + ttl, clock = {CLOCK}, beat = {BEAT} \
-             WHERE @distlock_other > 0"
+             WHERE @distlock_other > 0 AND NOT {ENDED}"
         ),
         quarantine(),
         // Those that it does not know are over by then.

@@ -1,6 +1,7 @@
 -- Whose entries are here until when, in microseconds since 1970, by the clock of this server: in a
 -- cluster several write here. And a number that rose whenever one was renewed there, which tells the
--- same in the order of events. In version 1 the column `clock` was called `server`.
+-- same in the order of events. In version 1 the column `clock` was called `server`. A session with 0
+-- in `expires` has ended, and its entries are being removed.
 CREATE TABLE IF NOT EXISTS distlock_sessions (
     id BIGINT NOT NULL PRIMARY KEY,
     ttl BIGINT NOT NULL,

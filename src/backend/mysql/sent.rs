@@ -8,6 +8,8 @@ pub(super) struct Sent {
     pub(super) outcomes: Vec<Outcome>,
     /// The session was put away, if the message asks for that.
     pub(super) is_gone: bool,
+    /// Ended sessions have left more than one request removes.
+    pub(super) leaves_more: bool,
     /// What the server has refused, and what may have been done all the same.
     pub(super) refused: Option<(ServerError, Doubt)>,
 }

@@ -78,6 +78,7 @@ impl Session {
             destination: Arc::clone(&destination),
             later: Later::default(),
             swept: Instant::now(),
+            removes: false,
         };
         let patience = connector.remote.request_timeout;
         let connection = ConnectionHandle::start(task, link, patience);
@@ -107,6 +108,8 @@ struct Task {
     later: Later<Request<Message>>,
     /// When that was done last.
     swept: Instant,
+    /// Ended sessions have left more than one request removes.
+    removes: bool,
 }
 
 impl Served for Task {
@@ -162,6 +165,8 @@ impl Task {
                 self.answer(link, request, waited).await
             } else if let Some(order) = inbox.waiting.pop_front() {
                 self.follow(link, order, inbox).await
+            } else if self.removes {
+                self.send(link, &Message::default().sweeping()).await.err()
             } else {
                 self.rest(inbox).await
             };
@@ -268,6 +273,7 @@ impl Task {
                 return Some(over(&error));
             }
         };
+        self.removes |= sent.leaves_more;
         let useless = sent.refused.as_ref().is_some_and(|(refusal, _)| is_useless(refusal));
         if let Some(request) = self.replies.answer(&link.endpoint, request, sent) {
             self.later.again(request, waited);
@@ -306,12 +312,12 @@ impl Task {
         useless.then_some(Over::Useless)
     }
 
-    async fn look(&self, link: &mut Link, due: Due) -> Option<Over> {
+    async fn look(&mut self, link: &mut Link, due: Due) -> Option<Over> {
         let message = looks::look(self.session, &due.what, !due.own.is_empty());
         // A clock that was set back makes sessions seem to live on and on.
         let clock_trust = self.connector.clock.clock_trust(clock::now());
         let sweeps = due.sweeps || clock_trust.is_some_and(|clock_trust| clock_trust.clips);
-        let message = if sweeps { message.sweeping() } else { message };
+        let message = if sweeps { message.sweeping_first(&due.what) } else { message };
         let sent = match self.send(link, &message).await {
             Ok(sent) => sent,
             Err(over) => return Some(over),
@@ -329,8 +335,11 @@ impl Task {
         None
     }
 
-    async fn send(&self, link: &mut Link, message: &Message) -> Result<Sent, Over> {
-        self.connector.ask(link, self.session, message).await.map_err(|error| over(&error))
+    async fn send(&mut self, link: &mut Link, message: &Message) -> Result<Sent, Over> {
+        let sent = self.connector.ask(link, self.session, message).await;
+        let sent = sent.map_err(|error| over(&error))?;
+        self.removes = sent.leaves_more || self.removes && !message.sweeps;
+        Ok(sent)
     }
 }
 

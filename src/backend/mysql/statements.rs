@@ -19,6 +19,7 @@
 
 use super::{
     durability,
+    ending::{self, ENDED},
     join::Joining,
     leave,
     literal::{bytes, text},
@@ -45,15 +46,14 @@ impl Statements for MysqlStatements {
     fn keep_alive(&self, _: &[i64]) -> Message {
         let renew = format!(
             "UPDATE distlock_sessions SET expires = {NOW} + ttl, clock = {CLOCK}, beat = {BEAT} \
-             WHERE id = {}",
+             WHERE id = {} AND NOT {ENDED}",
             self.session
         );
         Message::plain(vec![renew]).urgent()
     }
 
     fn close(&self) -> Message {
-        let close = format!("DELETE FROM distlock_sessions WHERE id = {}", self.session);
-        Message::plain(vec![close]).by_own_connection()
+        Message::transaction(ending::close(self.session)).by_own_connection()
     }
 
     fn join(&self, turn: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
@@ -148,7 +148,8 @@ impl Statements for MysqlStatements {
                 (table, format!("session = {session} AND ({})", places.join(" OR ")))
             })
             .collect();
-        let session_is_there = format!("FROM distlock_sessions WHERE id = {session}");
+        let session_is_there =
+            format!("FROM distlock_sessions WHERE id = {session} AND NOT {ENDED}");
         let count =
             |(table, own): &(&str, String)| format!("(SELECT COUNT(*) FROM {table} WHERE {own})");
         let held = match tables.as_slice() {
@@ -226,9 +227,11 @@ impl Statements for MysqlStatements {
     }
 }
 
-/// No row: the session was put away. Nobody puts it away before the transaction's end.
+/// No row: the session has ended. It does not end before the transaction does.
 fn enter(session: i64) -> String {
-    format!("SELECT id FROM distlock_sessions WHERE id = {session} LOCK IN SHARE MODE")
+    format!(
+        "SELECT id FROM distlock_sessions WHERE id = {session} AND NOT {ENDED} LOCK IN SHARE MODE"
+    )
 }
 
 /// An entry of the session's own.

@@ -120,10 +120,10 @@ END $$;
 
 -- How many milliseconds it takes, at least, until a session is removed that is not renewed. Or how
 -- long to wait if it is not yet, because what is believed of the clock is too young.
-CREATE FUNCTION distlock.remaining(expires timestamptz, ttl interval) RETURNS bigint
+CREATE FUNCTION distlock.remaining(s distlock.sessions) RETURNS bigint
 LANGUAGE sql STABLE AS $$
-    SELECT (extract(epoch FROM greatest(
-        least(expires - now(), ttl) + 0.1 * ttl, 0.02 * ttl)) * 1000)::bigint;
+    SELECT CASE WHEN s.ended THEN 0 ELSE (extract(epoch FROM greatest(
+        least(s.expires - now(), s.ttl) + 0.1 * s.ttl, 0.02 * s.ttl)) * 1000)::bigint END;
 $$;
 
 -- Watches an entry, which stays as it is until the transaction's end: its deletion then finds this
@@ -152,7 +152,7 @@ BEGIN
         INSERT INTO distlock.watches (queue, number, session) VALUES (dir, entry, who)
             ON CONFLICT DO NOTHING;
         RETURN QUERY SELECT 1, o.number::text, to_hex(o.session), o.ticket::text, o.label,
-            distlock.remaining(s.expires, s.ttl)::text FROM distlock.entries AS o
+            distlock.remaining(s)::text FROM distlock.entries AS o
             JOIN distlock.sessions AS s ON s.id = o.session
             WHERE o.queue = dir AND o.number = entry;
     END IF;

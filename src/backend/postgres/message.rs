@@ -277,14 +277,15 @@ const CLIP: &str = "UPDATE distlock.sessions SET expires = now() + ttl WHERE id 
 /// has counted that one, by a clock that has not been set since then, or for as long: all but what
 /// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
 /// And its row was not written while the clock was wrong. Or other processes of this host have seen
-/// for as long that it was not renewed.
+/// for as long that it was not renewed. Of one that has ended, what is left is removed.
 fn sweep(session: i64, Evidence { clock_trust, dead }: &Evidence) -> String {
     let at = |micros| format!("timestamptz 'epoch' + {micros} * interval '1 microsecond'");
     format!(
         "SELECT distlock.remove(ARRAY(SELECT id FROM distlock.sessions \
-         WHERE expires < now() AND expires < now() - 0.1 * ttl AND id <> {session} \
+         WHERE id <> {session} \
+         AND (ended OR expires < now() AND expires < now() - 0.1 * ttl \
          AND now() - ({shows}) < 0.15 * ttl \
-         AND (now() - ({since}) > 1.1 * ttl AND {over} OR {dead}) \
+         AND (now() - ({since}) > 1.1 * ttl AND {over} OR {dead})) \
          ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED));\n",
         since = at(clock_trust.since),
         shows = at(clock_trust.shows),
@@ -297,5 +298,6 @@ fn sweep(session: i64, Evidence { clock_trust, dead }: &Evidence) -> String {
 
 /// How many milliseconds it takes, at least, until a session `s` is removed that is not renewed.
 /// Or how long to wait if it is not yet, because what is believed of the clock is too young.
-pub(super) const LEFT: &str = "(extract(epoch FROM greatest(\
-                    least(s.expires - now(), s.ttl) + 0.1 * s.ttl, 0.02 * s.ttl)) * 1000)::bigint";
+pub(super) const LEFT: &str = "CASE WHEN s.ended THEN 0 ELSE (extract(epoch FROM greatest(\
+                    least(s.expires - now(), s.ttl) + 0.1 * s.ttl, 0.02 * s.ttl)) * 1000)::bigint \
+                    END";

@@ -12,8 +12,9 @@ END $$;
 CREATE TRIGGER ended BEFORE DELETE ON distlock.sessions
     FOR EACH ROW EXECUTE FUNCTION distlock.session_ended();
 
--- Removes sessions whose rows this transaction has locked. Some thousand entries are deleted at a
--- time, so that it ends in time however many there are: with the last of them goes the session.
+-- Ends sessions whose rows this transaction has locked, and removes them with what is theirs. Some
+-- thousand entries are deleted at a time, so that it ends in time however many there are: those
+-- that are watched first, and with the last of them the session.
 CREATE FUNCTION distlock.remove(ids bigint[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     chosen tid[];
@@ -23,7 +24,9 @@ BEGIN
         RETURN 0;
     END IF;
     UPDATE distlock.sessions SET ended = true WHERE id = ANY (ids) AND NOT ended;
-    chosen := ARRAY(SELECT ctid FROM distlock.entries WHERE session = ANY (ids) LIMIT 5000);
+    chosen := ARRAY(SELECT e.ctid FROM distlock.watches AS w JOIN distlock.entries AS e
+            ON e.queue = w.queue AND e.number = w.number WHERE e.session = ANY (ids) LIMIT 1000)
+        || ARRAY(SELECT ctid FROM distlock.entries WHERE session = ANY (ids) LIMIT 4000);
     PERFORM FROM distlock.queues WHERE queue IN (SELECT queue FROM distlock.entries
         WHERE ctid = ANY (chosen) AND moved) ORDER BY queue FOR UPDATE;
     DELETE FROM distlock.entries WHERE ctid = ANY (chosen) AND session = ANY (ids);

@@ -68,7 +68,7 @@ impl Statements for PostgresStatements {
     }
 
     fn close(&self) -> Message {
-        let close = format!("DELETE FROM distlock.sessions WHERE id = {}", self.session);
+        let close = format!("SELECT distlock.remove(ARRAY[{}]::bigint[])", self.session);
         Message::from(close).by_own_connection()
     }
 

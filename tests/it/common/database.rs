@@ -44,4 +44,10 @@ pub(crate) struct Dialect {
     /// A name that does harm if its quotes get out.
     pub(crate) name: &'static str,
     pub(crate) change: Change,
+    /// Begins session 7, which is never renewed and has a TTL of 2 s.
+    pub(crate) dead: fn() -> String,
+    /// Gives the session so many locks: the first half are alone in their queues.
+    pub(crate) hold: fn(session: &str, locks: usize) -> String,
+    /// What there is of the session and of its locks: a row for each.
+    pub(crate) of_session: fn(session: &str) -> String,
 }

@@ -53,6 +53,36 @@ static DIALECT: Dialect = Dialect {
                   UNION ALL SELECT CONCAT(queue, number, label) FROM distlock_alone \
                   WHERE session IS NOT NULL ORDER BY entry",
     },
+    dead: || {
+        format!(
+            "INSERT INTO distlock_sessions (id, ttl, expires, clock) \
+             VALUES (7, 2000000, {NOW} + 2000000, CONCAT(@@hostname, ':', @@port))"
+        )
+    },
+    hold: |session, locks| {
+        let half = locks / 2;
+        let (queue, rest) =
+            ("CONCAT('/distlock/crowd-', seq)", format!("seq_{}_to_{locks}", half + 1));
+        let entry = format!("{session}, UUID(), '', '', 1, {NOW}");
+        format!(
+            "INSERT INTO distlock_alone \
+             (queue, epoch, number, session, ticket, label, value, version, since) \
+             SELECT {queue}, (SELECT epoch FROM distlock_schema), 2 * seq, {entry} \
+             FROM seq_1_to_{half}; \
+             INSERT INTO distlock_queues SELECT {queue}, 2 * seq + 1, 0, {NOW} FROM {rest}; \
+             INSERT INTO distlock_entries \
+             (queue, number, session, ticket, label, value, version, since) \
+             SELECT {queue}, 2 * seq + 1, {entry} FROM {rest}"
+        )
+    },
+    of_session: |session| {
+        let locks = |table| format!("SELECT number FROM {table} WHERE session = {session}");
+        format!(
+            "SELECT id FROM distlock_sessions WHERE id = {session} UNION ALL {} UNION ALL {}",
+            locks("distlock_alone"),
+            locks("distlock_entries")
+        )
+    },
 };
 
 impl Database for Own {
@@ -104,6 +134,8 @@ database_cases! { Own,
     tables::a_later_build_takes_the_tables_from_clients_that_are_connected,
     tables::tokens_rise_over_the_end_of_a_queue,
     tables::names_with_quotes_are_names,
+    crowded_sessions::locks_of_a_dead_client_are_free_however_many,
+    crowded_sessions::locks_of_a_closed_client_are_free_however_many,
 }
 
 /// What is printed for operators is what a client makes.

@@ -38,6 +38,27 @@ static DIALECT: Dialect = Dialect {
         },
         entries: "SELECT queue || number || label FROM distlock.entries ORDER BY number",
     },
+    dead: || {
+        "INSERT INTO distlock.sessions (id, ttl, expires) VALUES (7, '2 s', now() + '2 s')".into()
+    },
+    hold: |session, locks| {
+        let half = locks / 2;
+        let entry = format!("nextval('distlock.numbers'), {session}, gen_random_uuid(), '', ''");
+        format!(
+            "INSERT INTO distlock.queues (queue, number, session, ticket, label, value) \
+             SELECT '/distlock/crowd-' || n, {entry} FROM generate_series(1, {half}) AS n; \
+             INSERT INTO distlock.queues (queue, crowded) \
+             SELECT '/distlock/crowd-' || n, true FROM generate_series({half} + 1, {locks}) AS n; \
+             INSERT INTO distlock.entries (queue, number, session, ticket, label, value) \
+             SELECT '/distlock/crowd-' || n, {entry} FROM generate_series({half} + 1, {locks}) AS n"
+        )
+    },
+    of_session: |session| {
+        format!(
+            "SELECT id FROM distlock.sessions WHERE id = {session} UNION ALL \
+             SELECT number FROM distlock.entries WHERE session = {session}"
+        )
+    },
 };
 
 impl Database for Own {
@@ -77,6 +98,8 @@ database_cases! { Own,
     tables::a_later_build_takes_the_tables_from_clients_that_are_connected,
     tables::tokens_rise_over_the_end_of_a_queue,
     tables::names_with_quotes_are_names,
+    crowded_sessions::locks_of_a_dead_client_are_free_however_many,
+    crowded_sessions::locks_of_a_closed_client_are_free_however_many,
 }
 
 /// What is printed for operators is what a client makes.

@@ -11,6 +11,8 @@ pub(crate) mod checked;
 pub(crate) mod clocked;
 pub(crate) mod closing;
 pub(crate) mod costs;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod crowded_sessions;
 pub(crate) mod election;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "redlock"))]
 pub(crate) mod encrypted;

@@ -1,0 +1,184 @@
+//! Ends the sessions that are over, and removes what is theirs: so many rows at a time that no
+//! request takes long, however many there are. The rows are removed before their session.
+//!
+//! No statement waits for another transaction. A session that is locked by a request of its own is
+//! left to the next sweep. An entry that a user's transaction has checked stays, and the session's
+//! row with it, until that transaction has ended.
+
+use super::{
+    literal::text,
+    message::{BEAT, CLOCK, NOW},
+    opening::QUARANTINE,
+    places::table_of,
+};
+use crate::backend::sql::{clock_readings::is_over, server_clock::ClockTrust, watched::What};
+
+/// How many sessions one request ends.
+const SESSIONS: u32 = 100;
+
+/// How many rows of each table one request removes. That takes MariaDB some 0.2 s.
+pub(super) const ROWS: u64 = 1_000;
+
+/// What a session's row says from its end on, until its entries are removed.
+pub(super) const ENDED: &str = "expires = 0";
+
+/// Whether a session has not ended.
+pub(super) fn is_there(session: i64) -> String {
+    format!("EXISTS (SELECT 1 FROM distlock_sessions WHERE id = {session} AND NOT {ENDED})")
+}
+
+/// Ends a session of which nothing else is asked any more.
+pub(super) fn close(session: i64) -> Vec<String> {
+    let mut statements = vec![format!("UPDATE distlock_sessions SET {ENDED} WHERE id = {session}")];
+    statements.extend(remove(&format!("s.id = {session}")));
+    statements
+}
+
+/// What a request that is to sweep does before its own statements. `first`: the entries that matter
+/// to this session go before all others.
+pub(super) fn sweep(
+    session: i64,
+    clock_trust: &ClockTrust,
+    clocks: bool,
+    first: &[What],
+) -> Vec<String> {
+    let mut statements = Vec::new();
+    if clock_trust.clips {
+        statements.push(clip(clocks));
+    }
+    if clocks {
+        statements.push(adopt(session));
+    }
+    statements.push(end(session, clock_trust, clocks));
+    statements.extend(remove_first(first));
+    statements.extend(remove("TRUE"));
+    statements
+}
+
+/// Removes those of these entries whose sessions have ended. It locks no session, so that it does
+/// not pass over one of which another client removes entries. The quarantine may begin again.
+fn remove_first(first: &[What]) -> Vec<String> {
+    let ended = format!(
+        "EXISTS (SELECT 1 FROM distlock_sessions AS s WHERE s.id = o.session AND s.{ENDED} \
+         AND s.id <> {QUARANTINE})"
+    );
+    let chosen = |table| {
+        let places = first.iter().filter(|(_, number)| *number > 0 && table_of(*number) == table);
+        let places: Vec<_> = places
+            .map(|(dir, number)| format!("(o.queue = {} AND o.number = {number})", text(dir)))
+            .collect();
+        let places = (!places.is_empty()).then(|| places.join(" OR "))?;
+        Some(format!(
+            "SELECT o.queue, o.number FROM {table} AS o WHERE ({places}) AND {ended} \
+             LIMIT {ROWS} FOR UPDATE SKIP LOCKED"
+        ))
+    };
+    let deleted = chosen("distlock_entries").map(|chosen| delete(&chosen));
+    let emptied = chosen("distlock_alone").map(|chosen| empty(&chosen));
+    deleted.into_iter().chain(emptied).collect()
+}
+
+/// Deletes these rows, which are locked.
+fn delete(chosen: &str) -> String {
+    format!(
+        "DELETE e FROM ({chosen}) AS dead STRAIGHT_JOIN distlock_entries AS e \
+         ON e.queue = dead.queue AND e.number = dead.number"
+    )
+}
+
+/// Takes the entries out of these rows, which are locked.
+fn empty(chosen: &str) -> String {
+    format!(
+        "UPDATE ({chosen}) AS dead STRAIGHT_JOIN distlock_alone AS a ON a.queue = dead.queue \
+         SET a.session = NULL"
+    )
+}
+
+/// How many of the last statements of [`sweep`] tell by their counts whether there is more to do.
+pub(super) const REMOVALS: usize = 3;
+
+/// Removes what ended sessions have left, and those that have left nothing.
+fn remove(which: &str) -> [String; REMOVALS] {
+    // In this order a session is found by `expires`, and its entries by `session`.
+    let rows = |table| {
+        format!(
+            "SELECT o.queue, o.number FROM distlock_sessions AS s \
+             STRAIGHT_JOIN {table} AS o ON o.session = s.id WHERE s.{ENDED} AND {which} \
+             LIMIT {ROWS} FOR UPDATE SKIP LOCKED"
+        )
+    };
+    [
+        delete(&rows("distlock_entries")),
+        empty(&rows("distlock_alone")),
+        format!(
+            "DELETE s FROM (SELECT id FROM distlock_sessions AS s WHERE {ENDED} AND {which} \
+             AND NOT EXISTS (SELECT 1 FROM distlock_entries WHERE session = s.id) \
+             AND NOT EXISTS (SELECT 1 FROM distlock_alone WHERE session = s.id) \
+             LIMIT {SESSIONS} FOR UPDATE SKIP LOCKED) AS dead \
+             STRAIGHT_JOIN distlock_sessions AS s ON s.id = dead.id"
+        ),
+    ]
+}
+
+/// Of what this server has written last, where there are several clocks.
+fn own(clocks: bool) -> String {
+    if clocks { format!("AND clock = {CLOCK} ") } else { String::new() }
+}
+
+/// Nobody lives for longer than that. The clock has been set back, otherwise. A query with a limit
+/// is not merged into the statement around it, which could not read what it writes then.
+fn clip(clocks: bool) -> String {
+    let own = own(clocks);
+    format!(
+        "UPDATE (SELECT id FROM distlock_sessions WHERE expires > {NOW} + ttl {own}\
+         LIMIT 1000000 FOR UPDATE SKIP LOCKED) AS late \
+         STRAIGHT_JOIN distlock_sessions AS s ON s.id = late.id \
+         SET s.expires = {NOW} + s.ttl"
+    )
+}
+
+/// Ends the sessions that are over.
+///
+/// A holder gives up 0.9 TTL after it has sent a keepalive. Its session ends 1.1 TTL after the
+/// server has counted that one, by a clock that has not been set since then, or for as long: all
+/// but what this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks
+/// differ. And its row was not written while the clock was wrong.
+fn end(session: i64, clock_trust: &ClockTrust, clocks: bool) -> String {
+    let own = own(clocks);
+    format!(
+        "UPDATE (SELECT id FROM distlock_sessions \
+         WHERE expires < {NOW} AND expires < {NOW} - ttl DIV 10 AND id <> {session} \
+         AND NOT {ENDED} \
+         AND {NOW} - {since} > ttl + ttl DIV 10 AND {NOW} - {shows} < ttl * 3 DIV 20 \
+         AND {over} {own}LIMIT {SESSIONS} FOR UPDATE SKIP LOCKED) AS dead \
+         STRAIGHT_JOIN distlock_sessions AS s ON s.id = dead.id SET s.{ENDED}",
+        since = clock_trust.since,
+        shows = clock_trust.shows,
+        over = is_over(
+            &clock_trust.marks,
+            BEAT,
+            "expires - ttl * 19 DIV 20",
+            "<=",
+            |shows| shows.to_string(),
+            |lasts| lasts.to_string()
+        )
+    )
+}
+
+/// What another server's clock says is nothing to this one's. Sessions that would be over by this
+/// one, or live for too long, have a whole time more by it, unless they are renewed by that one.
+fn adopt(session: i64) -> String {
+    format!(
+        "UPDATE (SELECT id FROM distlock_sessions \
+         WHERE (expires < {NOW} - ttl DIV 10 OR expires > {NOW} + ttl + ttl DIV 10) \
+         AND NOT {ENDED} AND clock <> {CLOCK} AND id <> {session} \
+         LIMIT {SESSIONS} FOR UPDATE SKIP LOCKED) AS theirs \
+         STRAIGHT_JOIN distlock_sessions AS s ON s.id = theirs.id \
+         SET s.expires = {NOW} + s.ttl, s.clock = {CLOCK}, s.beat = {BEAT}"
+    )
+}
+
+/// Whether nothing is granted.
+pub(super) fn quarantined() -> String {
+    is_there(QUARANTINE)
+}

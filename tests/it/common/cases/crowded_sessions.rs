@@ -1,0 +1,57 @@
+//! Sessions with more locks than a store removes within the time of a request.
+
+use std::time::Duration;
+
+use crate::common::{
+    SOON, Waiter, clients::connect, close, database::Tables, eventually, locked, release, take_turn,
+};
+
+const LOCKS: usize = 200_000;
+
+/// How long the store may take to remove all of them.
+const LONG: Duration = Duration::from_secs(120);
+
+/// A waiter is granted soon, and the other locks are removed without ending another session or
+/// keeping its calls waiting for long.
+async fn are_free(database: &impl Tables, session: &str) {
+    let ttl = Duration::from_secs(3);
+    let [waiting, working] =
+        [connect(database.url(), ttl).await, connect(database.url(), ttl).await];
+    let guard = locked(&working, "held").await;
+    // One that is alone in its queue, and one that is not.
+    for name in [LOCKS / 2, LOCKS] {
+        let granted = Waiter::of(&waiting, &format!("crowd-{name}")).granted().await;
+        take_turn(&working, "a").await;
+        release([granted]).await;
+    }
+    let rows = (database.dialect().of_session)(session);
+    let left = database.ask(&rows).await.len();
+    println!("{left} rows were left when both were granted");
+    eventually(LONG, "all are removed", async || {
+        take_turn(&working, "a").await;
+        database.ask(&rows).await.is_empty()
+    })
+    .await;
+    assert!(guard.is_valid(), "its session was renewed meanwhile");
+    release([guard]).await;
+    close([waiting, working]).await;
+}
+
+pub(crate) async fn locks_of_a_dead_client_are_free_however_many(database: &impl Tables) {
+    // It makes the tables.
+    close([database.client().await]).await;
+    let dialect = database.dialect();
+    database.ask(&(dialect.dead)()).await;
+    database.ask(&(dialect.hold)("7", LOCKS)).await;
+    are_free(database, "7").await;
+}
+
+/// They are free before the TTL is over.
+pub(crate) async fn locks_of_a_closed_client_are_free_however_many(database: &impl Tables) {
+    let client = connect(database.url(), Duration::from_secs(3600)).await;
+    let dialect = database.dialect();
+    let session = database.ask(&format!("SELECT id FROM {}sessions", dialect.prefix)).await;
+    database.ask(&(dialect.hold)(&session[0], LOCKS)).await;
+    close([client]).await;
+    are_free(database, &session[0]).await;
+}
