@@ -63,7 +63,7 @@ impl Bench {
 
 pub(crate) enum Command {
     /// All that there is to measure.
-    Bench(Bench),
+    Bench(Box<Bench>),
     /// Only the pictures of what was measured before.
     Draw(PathBuf),
     /// Only what lies between the servers of a cluster, before these addresses.
@@ -190,7 +190,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
     {
         return Err("no servers".into());
     }
-    Ok(Command::Bench(bench))
+    Ok(Command::Bench(Box::new(bench)))
 }
 
 fn addresses(parser: &mut Parser) -> Result<Vec<String>, lexopt::Error> {

@@ -33,8 +33,9 @@ const KEPT: i32 = -2;
 /// waits for the row decides by its newest version, and draws its number then. The session's row is
 /// not locked: an entry whose session is not there is gone.
 const TAKE: &str = "UPDATE distlock.queues SET number = nextval('distlock.numbers'), \
-                    session = $2, ticket = $3::text::uuid, label = $4, value = $5, since = now() \
-                    WHERE queue = $1 AND session IS NULL AND NOT crowded \
+                    session = $2, ticket = $3::text::uuid, label = $4, value = $5, since = now(), \
+                    page = distlock.page(ctid), moves = distlock.moves(ctid, page, moves) \
+                    WHERE queue = $1 AND session IS NULL AND NOT crowded AND moves < 400 \
                     AND EXISTS (SELECT FROM distlock.sessions WHERE id = $2 AND NOT ended) \
                     AND NOT EXISTS (SELECT FROM distlock.sessions WHERE id = 0)";
 

@@ -11,7 +11,7 @@ use super::{
     turns::Rank,
 };
 use crate::{
-    backend::sql::{outcome::Outcome, requested::Done, watched},
+    backend::sql::{requested::Done, watched},
     runtime::clock::{Instant, sleep},
 };
 
@@ -46,7 +46,7 @@ impl Requester {
         let began = Instant::now();
         let sent = self.send(&message, FIRST_PATIENCE, None).await;
         if let Ok(Ok(Some(outcomes))) = &sent
-            && outcomes.last().and_then(Outcome::first).is_some_and(|row| row.flag(0))
+            && outcomes.last().is_some_and(|more| more.rows().iter().any(|row| row.flag(0)))
         {
             let rest = vec![What::Tidy(message, began.elapsed())];
             return Ended { rest, ..Done::Answered.into() };

@@ -28,10 +28,12 @@ BEGIN
             WHERE q.session IS NULL AND NOT q.crowded
             AND EXISTS (SELECT FROM distlock.sessions WHERE id = who AND NOT ended)
             AND NOT EXISTS (SELECT FROM distlock.sessions WHERE id = 0)
+            AND moves < 400
             FOR NO KEY UPDATE OF q SKIP LOCKED),
         taken AS (
             UPDATE distlock.queues AS q SET number = nextval('distlock.numbers'), session = who,
-            ticket = tick, label = lab, value = val, since = now()
+            ticket = tick, label = lab, value = val, since = now(),
+            page = distlock.page(q.ctid), moves = distlock.moves(q.ctid, page, moves)
             FROM free WHERE q.queue = dir
             RETURNING at, q.number,
                 EXISTS (SELECT FROM distlock.data AS o WHERE o.dir = q.queue) AS notes)

@@ -65,7 +65,9 @@ BEGIN
         IF NOT FOUND THEN
             PERFORM distlock.require(who, false);
         END IF;
-        others := (SELECT max(number) FROM distlock.entries WHERE queue = dir);
+        others := (SELECT max(number) FROM distlock.entries AS e WHERE queue = dir
+            AND e.number >= coalesce((SELECT lowest FROM distlock.queues AS q
+                WHERE q.queue = dir), 0));
         IF others IS NULL THEN
             others := (SELECT number FROM distlock.queues WHERE queue = dir);
             PERFORM distlock.thin(dir);
@@ -85,12 +87,18 @@ END $$;
 -- Lets the next one who joins have its entry in the queue's row, if nobody is in the queue and
 -- nobody joins at this moment. What this transaction does grants to nobody, then.
 CREATE FUNCTION distlock.thin(dir text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    q distlock.queues;
 BEGIN
-    PERFORM FROM distlock.queues WHERE queue = dir AND crowded FOR NO KEY UPDATE SKIP LOCKED;
-    IF FOUND AND NOT EXISTS (SELECT FROM distlock.entries WHERE queue = dir)
+    SELECT * INTO q FROM distlock.queues WHERE queue = dir AND crowded
+        FOR NO KEY UPDATE SKIP LOCKED;
+    IF FOUND AND NOT EXISTS (
+            SELECT FROM distlock.entries WHERE queue = dir AND number >= q.lowest)
         AND NOT EXISTS (SELECT FROM distlock.watches WHERE queue = dir AND number = 0)
     THEN
-        UPDATE distlock.queues SET crowded = false WHERE queue = dir;
+        IF NOT distlock.wanders(q.moves, q.since) THEN
+            UPDATE distlock.queues SET crowded = false WHERE queue = dir;
+        END IF;
         PERFORM distlock.unflushed();
     END IF;
 END $$;
@@ -164,6 +172,8 @@ END $$;
 
 -- Watches a queue. Until the transaction's end nobody joins it, and nobody leaves.
 CREATE FUNCTION distlock.watch_queue(who bigint, dir text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    lowest bigint;
 BEGIN
     PERFORM distlock.crowd(dir);
     PERFORM distlock.still(dir);
@@ -171,6 +181,8 @@ BEGIN
         ON CONFLICT DO NOTHING;
     -- An entry that is being deleted has looked for watches already, and does not find this one: it
     -- is waited for. The update waits for the others.
-    PERFORM FROM distlock.entries WHERE queue = dir AND watched FOR KEY SHARE;
-    UPDATE distlock.entries SET watched = true WHERE queue = dir AND NOT watched;
+    lowest := (SELECT q.lowest FROM distlock.queues AS q WHERE queue = dir);
+    PERFORM FROM distlock.entries WHERE queue = dir AND number >= lowest AND watched FOR KEY SHARE;
+    UPDATE distlock.entries SET watched = true
+        WHERE queue = dir AND number >= lowest AND NOT watched;
 END $$;

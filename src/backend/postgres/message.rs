@@ -17,6 +17,10 @@ use crate::backend::sql::{
 /// How many sessions one request removes.
 const SWEPT: u32 = 100;
 
+/// How many of their entries: some wait for them, or nobody does.
+pub(super) const REMOVED: u32 = 5_000;
+const REMOVED_AT_EASE: u32 = 1_000;
+
 /// What is asked of the server in one transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
@@ -32,7 +36,7 @@ pub(super) struct Message {
     /// It never waits for the user's pool.
     own: bool,
     renews: bool,
-    /// Its last outcome tells whether to ask again.
+    /// The rows of its last outcome tell whether to ask again.
     pub(super) tidies: bool,
 }
 
@@ -147,7 +151,7 @@ impl Message {
     }
 
     pub(super) fn tidying(self) -> Self {
-        Self { tidies: true, ..self }
+        Self { tidies: true, sweeps: true, ..self }
     }
 
     pub(super) fn rank(&self) -> Rank {
@@ -209,12 +213,18 @@ impl Message {
                 text += CLIP;
                 count += 1;
             }
-            text += &sweep(session, evidence);
-            count += 1;
+            if !self.tidies {
+                text += &sweep(session, evidence);
+                count += 1;
+            }
         }
         count += usize::from(!listen.is_empty());
         text += &listen;
         text += sql;
+        if let Some(evidence) = evidence.filter(|_| self.tidies) {
+            text += " UNION ALL SELECT ";
+            text += &tidy(session, evidence);
+        }
         (text, count)
     }
 
@@ -270,23 +280,40 @@ const CLIP: &str = "UPDATE distlock.sessions SET expires = now() + ttl WHERE id 
                     ARRAY(SELECT id FROM distlock.sessions WHERE expires > now() + ttl \
                     ORDER BY id FOR UPDATE SKIP LOCKED));\n";
 
-/// Removes the sessions that are over, and their entries with them. It waits for nobody: a session
-/// that a request is under way for is left to the next one.
+/// Removes the sessions that are over, and their entries with them.
+fn sweep(session: i64, evidence: &Evidence) -> String {
+    format!("SELECT distlock.remove({}, {REMOVED});\n", over(session, evidence))
+}
+
+/// The same in the background, once in each of the times after which queues are looked for that are
+/// not used. In between what is left of ended sessions is removed. Whether there is more.
+fn tidy(session: i64, evidence: &Evidence) -> String {
+    format!(
+        "distlock.remove(CASE WHEN EXISTS (SELECT FROM distlock.schema \
+         WHERE tidied_at NOT BETWEEN now() - interval '15 seconds' AND now()) THEN {} \
+         ELSE ARRAY(SELECT id FROM distlock.sessions WHERE ended AND id <> {session} \
+         ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED) END, {REMOVED_AT_EASE})",
+        over(session, evidence)
+    )
+}
+
+/// The sessions that are over, which are locked. It waits for nobody: a session that a request is
+/// under way for is left to the next one.
 ///
-/// A holder gives up 0.9 TTL after it has sent a keepalive. It is removed 1.1 TTL after the server
-/// has counted that one, by a clock that has not been set since then, or for as long: all but what
-/// this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ.
-/// And its row was not written while the clock was wrong. Or other processes of this host have seen
-/// for as long that it was not renewed. Of one that has ended, what is left is removed.
-fn sweep(session: i64, Evidence { clock_trust, dead }: &Evidence) -> String {
+/// A holder gives up 0.9 TTL after it has sent a keepalive. It is over 1.1 TTL after the server has
+/// counted that one, by a clock that has not been set since then, or for as long: all but what this
+/// request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ. And its
+/// row was not written while the clock was wrong. Or other processes of this host have seen for as
+/// long that it was not renewed.
+fn over(session: i64, Evidence { clock_trust, dead }: &Evidence) -> String {
     let at = |micros| format!("timestamptz 'epoch' + {micros} * interval '1 microsecond'");
     format!(
-        "SELECT distlock.remove(ARRAY(SELECT id FROM distlock.sessions \
+        "ARRAY(SELECT id FROM distlock.sessions \
          WHERE id <> {session} \
          AND (ended OR expires < now() AND expires < now() - 0.1 * ttl \
          AND now() - ({shows}) < 0.15 * ttl \
          AND (now() - ({since}) > 1.1 * ttl AND {over} OR {dead})) \
-         ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED));\n",
+         ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED)",
         since = at(clock_trust.since),
         shows = at(clock_trust.shows),
         // What is renewed right after a mark, on a server that logs nothing else, has its beat.

@@ -5,6 +5,13 @@
 -- then nothing is granted. See docs/backends.md, "Another version of the tables".
 LOCK TABLE distlock.sessions, distlock.queues, distlock.entries, distlock.watches
     IN ACCESS EXCLUSIVE MODE;
+-- Its first builds made this table without a key, and rows of such a table that is published cannot
+-- be changed (https://www.postgresql.org/docs/17/logical-replication-publication.html).
+IF NOT EXISTS (
+    SELECT FROM pg_index WHERE indrelid = 'distlock.schema'::regclass AND indisprimary)
+THEN
+    ALTER TABLE distlock.schema ADD PRIMARY KEY (version);
+END IF;
 UPDATE distlock.schema SET version = 2,
     floor = greatest(floor, (SELECT max(number) FROM distlock.queues),
         (SELECT max(number) FROM distlock.entries)),

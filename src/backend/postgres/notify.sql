@@ -1,6 +1,7 @@
 -- Notifies the sessions that watch an entry, or with the number 0 its queue. Without a word they
 -- find out by their recheck.
-CREATE FUNCTION distlock.notify(dir text, entry bigint, what text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION distlock.notify(dir text, entry bigint, what text) RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
     watch distlock.watches;
 BEGIN

@@ -43,6 +43,25 @@ BEGIN
     END IF;
 END $$;
 
+-- The page of a row's version. Its query becomes part of the one that calls it, as do the next two.
+CREATE FUNCTION distlock.page(version tid) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT ((version::text::point)[0])::bigint;
+$$;
+
+-- What `moves` of a queue's row will be, by the version that is changed: more by 100 if it is on
+-- another page than the one before, and less by 1 if not.
+CREATE FUNCTION distlock.moves(version tid, page bigint, moves integer) RETURNS integer
+LANGUAGE sql STABLE AS $$
+    SELECT CASE distlock.page(version) WHEN page THEN greatest(moves - 1, 0) ELSE moves + 100 END;
+$$;
+
+-- Whether a new entry has to have a row of its own. After some minutes that is tried again: the
+-- transaction with the old snapshot may have ended.
+CREATE FUNCTION distlock.wanders(moves integer, since timestamptz) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT moves >= 400 AND since > now() - interval '5 minutes';
+$$;
+
 -- The queue's row, which this transaction locks. An entry in it whose session is not there is gone.
 CREATE FUNCTION distlock.lock_queue(dir text) RETURNS distlock.queues LANGUAGE plpgsql AS $$
 DECLARE
@@ -71,8 +90,10 @@ BEGIN
     INSERT INTO distlock.entries (queue, number, session, ticket, label, value, since, moved)
         SELECT dir, q.number, id, q.ticket, q.label, q.value, q.since, true
             FROM distlock.sessions WHERE id = q.session AND NOT ended FOR KEY SHARE;
+    -- All numbers that come are higher than the last one in this row.
     IF NOT q.crowded THEN
-        UPDATE distlock.queues SET session = NULL, crowded = true WHERE queue = dir;
+        UPDATE distlock.queues SET session = NULL, crowded = true,
+            lowest = coalesce(number, lowest) WHERE queue = dir;
     END IF;
 END $$;
 
@@ -97,6 +118,7 @@ CREATE FUNCTION distlock.ahead(dir text, entry bigint, others boolean) RETURNS T
     a text, b text, c text, d text, e text) LANGUAGE sql STABLE AS $$
     SELECT 1, number::text, to_hex(session), ticket::text, label, others::text
         FROM distlock.entries AS o WHERE queue = dir AND o.number <= entry
+        AND o.number >= coalesce((SELECT lowest FROM distlock.queues AS q WHERE q.queue = dir), 0)
         ORDER BY o.number DESC LIMIT 3;
 $$;
 
@@ -124,6 +146,7 @@ DECLARE
     quarantined boolean;
     occupied boolean;
     mine bigint;
+    head bigint;
     alive boolean;
     notes boolean;
     notified boolean := false;
@@ -137,7 +160,9 @@ BEGIN
     ELSE
         occupied := q.session IS NOT NULL;
         IF q.crowded THEN
-            occupied := EXISTS (SELECT FROM distlock.entries WHERE queue = dir);
+            head := (SELECT number FROM distlock.entries WHERE queue = dir AND number >= q.lowest
+                ORDER BY number LIMIT 1);
+            occupied := head IS NOT NULL;
             notified := EXISTS (SELECT FROM distlock.watches WHERE queue = dir AND number = 0);
         END IF;
         IF occupied THEN
@@ -145,14 +170,20 @@ BEGIN
                 WHERE session = who AND ticket = tick AND queue = dir;
         END IF;
         quarantined := EXISTS (SELECT FROM distlock.sessions WHERE id = 0);
-        IF mine IS NULL AND NOT occupied AND NOT quarantined AND NOT notified THEN
+        IF mine IS NULL AND NOT occupied AND NOT quarantined AND NOT notified
+            AND NOT distlock.wanders(q.moves, q.since)
+        THEN
             UPDATE distlock.queues SET crowded = false, number = nextval('distlock.numbers'),
-                session = who, ticket = tick, label = lab, value = val, since = now()
+                session = who, ticket = tick, label = lab, value = val, since = now(),
+                page = distlock.page(ctid),
+                moves = CASE WHEN moves >= 400 THEN 200
+                    ELSE distlock.moves(ctid, page, moves) END
                 WHERE queue = dir RETURNING number INTO mine;
             q.session := who;
         ELSIF mine IS NULL AND NOT (if_free AND (occupied OR quarantined)) THEN
             IF NOT q.crowded THEN
                 PERFORM distlock.crowd(dir);
+                q.lowest := coalesce(q.number, q.lowest);
             END IF;
             q.session := NULL;
             IF quarantined THEN
@@ -166,6 +197,14 @@ BEGIN
             INSERT INTO distlock.entries (queue, number, session, ticket, label, value, watched)
                 VALUES (dir, nextval('distlock.numbers'), who, tick, lab, val, notified)
                 RETURNING number INTO mine;
+            head := coalesce(head, CASE WHEN NOT quarantined THEN mine END);
+            -- Not each time, as versions of this row have to stay, too.
+            IF q.crowded AND head > q.lowest + 1000 THEN
+                UPDATE distlock.queues SET lowest = head WHERE queue = dir;
+            ELSIF mine < q.lowest THEN
+                -- An operator has set the sequence back.
+                UPDATE distlock.queues SET lowest = 0 WHERE queue = dir;
+            END IF;
         ELSE
             q.session := NULL;
         END IF;
@@ -175,7 +214,8 @@ BEGIN
         RETURN NEXT;
     ELSIF mine IS NOT NULL THEN
         notes := notes
-            OR EXISTS (SELECT FROM distlock.entries WHERE queue = dir AND number <> mine);
+            OR EXISTS (SELECT FROM distlock.entries WHERE queue = dir AND number >= q.lowest
+                AND number <> mine);
         RETURN QUERY SELECT * FROM distlock.ahead(dir, mine, notes);
     END IF;
     IF mine IS NULL THEN

@@ -12,28 +12,29 @@ END $$;
 CREATE TRIGGER ended BEFORE DELETE ON distlock.sessions
     FOR EACH ROW EXECUTE FUNCTION distlock.session_ended();
 
--- Ends sessions whose rows this transaction has locked, and removes them with what is theirs. Some
--- thousand entries are deleted at a time, so that it ends in time however many there are: those
--- that are watched first, and with the last of them the session.
-CREATE FUNCTION distlock.remove(ids bigint[]) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Ends sessions whose rows this transaction has locked, and removes them with what is theirs. So
+-- many entries are deleted at most, so that it ends in time however many there are: those that are
+-- watched first, and with the last of them the session. Returns whether some are left.
+CREATE FUNCTION distlock.remove(ids bigint[], most integer) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     chosen tid[];
-    removed bigint;
+    removed integer;
 BEGIN
     IF cardinality(ids) = 0 THEN
-        RETURN 0;
+        RETURN false;
     END IF;
     UPDATE distlock.sessions SET ended = true WHERE id = ANY (ids) AND NOT ended;
     chosen := ARRAY(SELECT e.ctid FROM distlock.watches AS w JOIN distlock.entries AS e
-            ON e.queue = w.queue AND e.number = w.number WHERE e.session = ANY (ids) LIMIT 1000)
-        || ARRAY(SELECT ctid FROM distlock.entries WHERE session = ANY (ids) LIMIT 4000);
+            ON e.queue = w.queue AND e.number = w.number WHERE e.session = ANY (ids) LIMIT most);
+    chosen := chosen || ARRAY(SELECT ctid FROM distlock.entries WHERE session = ANY (ids)
+        LIMIT most - cardinality(chosen));
     PERFORM FROM distlock.queues WHERE queue IN (SELECT queue FROM distlock.entries
         WHERE ctid = ANY (chosen) AND moved) ORDER BY queue FOR UPDATE;
     DELETE FROM distlock.entries WHERE ctid = ANY (chosen) AND session = ANY (ids);
     DELETE FROM distlock.sessions AS s WHERE id = ANY (ids)
         AND NOT EXISTS (SELECT FROM distlock.entries WHERE session = s.id);
     GET DIAGNOSTICS removed = ROW_COUNT;
-    RETURN removed;
+    RETURN removed < cardinality(ids);
 END $$;
 
 -- Returns a row if an entry is there whose session is not over by the server's clock as it is now,
@@ -95,11 +96,12 @@ BEGIN
     -- they are locked.
     DELETE FROM distlock.queues AS q WHERE queue = ANY (ARRAY(
             SELECT queue FROM distlock.queues WHERE queue > after AND queue <= last
-            AND since < now() - interval '20 seconds'
+            AND since < now() - interval '20 seconds' AND NOT distlock.wanders(moves, since)
             AND (session IS NULL OR NOT EXISTS (
                 SELECT FROM distlock.sessions WHERE id = queues.session))
             ORDER BY queue FOR UPDATE SKIP LOCKED))
-        AND NOT EXISTS (SELECT FROM distlock.entries AS e WHERE e.queue = q.queue)
+        AND NOT EXISTS (SELECT FROM distlock.entries AS e
+            WHERE e.queue = q.queue AND e.number >= q.lowest)
         AND NOT EXISTS (SELECT FROM distlock.watches AS w WHERE w.queue = q.queue);
     IF seen < 1000 THEN
         last := '';

@@ -21,7 +21,7 @@ use super::{
     in_rows::InRows,
     literal::{bytes, text},
     looks::Look,
-    message::{BEAT, LEFT, Message},
+    message::{BEAT, LEFT, Message, REMOVED},
 };
 use crate::backend::{
     Joiner, Write,
@@ -68,7 +68,7 @@ impl Statements for PostgresStatements {
     }
 
     fn close(&self) -> Message {
-        let close = format!("SELECT distlock.remove(ARRAY[{}]::bigint[])", self.session);
+        let close = format!("SELECT distlock.remove(ARRAY[{}]::bigint[], {REMOVED})", self.session);
         Message::from(close).by_own_connection()
     }
 

@@ -3,8 +3,8 @@
 CREATE SEQUENCE distlock.numbers;
 
 -- Whose entries are here until when, by this server's clock; and where the server's log went on
--- when that was written, which tells the same in the order of events. There is no index but the
--- key, so that a renewal leaves nothing in an index
+-- when that was written, which tells the same in the order of events. No index has a column that a
+-- renewal changes, so that it leaves nothing in an index
 -- (https://www.postgresql.org/docs/17/storage-hot.html). `ended`: it is being removed, and is not
 -- renewed any more.
 CREATE TABLE distlock.sessions (
@@ -14,11 +14,18 @@ CREATE TABLE distlock.sessions (
     beat bigint NOT NULL DEFAULT 0,
     ended boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
+CREATE INDEX sessions_ended ON distlock.sessions (id) WHERE ended;
 
 -- One row for each queue, which a join locks. **An entry that is alone in its queue is stored in
 -- this row**, if `session` is not null: then a lock and an unlock update one row by its key, and no
 -- index. Whatever needs more of an entry than that moves it to `entries` first: see
 -- `distlock.crowd`. `crowded`: there may be entries, or watches on the queue.
+--
+-- While a transaction with an old snapshot is open, such as a dump, nothing that was deleted or
+-- changed since can be removed, and each search passes it. So no search begins below `lowest`,
+-- which is at most the number of the first entry. And an entry is stored in a row of its own if
+-- `page` has changed often: the newest version of this row was on that page when the last entry
+-- came, and leaves it when there is no room for more versions. See `distlock.moves`.
 CREATE TABLE distlock.queues (
     queue text COLLATE "C" PRIMARY KEY,
     crowded boolean NOT NULL DEFAULT false,
@@ -28,6 +35,9 @@ CREATE TABLE distlock.queues (
     label text,
     value bytea,
     since timestamptz NOT NULL DEFAULT now(),
+    lowest bigint NOT NULL DEFAULT 0,
+    page bigint NOT NULL DEFAULT 0,
+    moves integer NOT NULL DEFAULT 0,
     CHECK (NOT (crowded AND session IS NOT NULL))
 ) WITH (fillfactor = 50);
 
@@ -88,6 +98,7 @@ CREATE UNLOGGED TABLE distlock.runs (
 CREATE VIEW distlock.members AS
     SELECT e.queue, e.number, e.session, e.ticket, e.label, e.value, e.version, e.since
         FROM distlock.entries AS e JOIN distlock.sessions AS s ON s.id = e.session
+        JOIN distlock.queues AS q ON q.queue = e.queue AND e.number >= q.lowest
     UNION ALL
     SELECT q.queue, q.number, q.session, q.ticket, q.label, q.value, 1, q.since
         FROM distlock.queues AS q JOIN distlock.sessions AS s ON s.id = q.session;

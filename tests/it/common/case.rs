@@ -95,7 +95,8 @@ impl<S: Harness + ?Sized> Case<S> {
 
     /// A client that soon gives up a request, by way of a link.
     pub(crate) async fn hasty_client_by(&self, link: &dyn Link) -> Client {
-        let builder = self.builder_for(&link.url());
+        // A server that has too much to do may need more than that once.
+        let builder = self.builder_for(&link.url()).connect_timeout(SOON * 3);
         self.connect(builder.request_timeout(Duration::from_millis(500))).await
     }
 

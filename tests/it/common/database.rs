@@ -37,6 +37,8 @@ pub(crate) struct Dialect {
     pub(crate) prefix: &'static str,
     /// The tables that are empty once all clients are closed.
     pub(crate) empty: &'static [&'static str],
+    /// The tables that have a row for each queue that is used.
+    pub(crate) queues: &'static [&'static str],
     /// Lets all queues have been unused for two days.
     pub(crate) age: &'static str,
     /// The values that were written under locks.
@@ -44,6 +46,8 @@ pub(crate) struct Dialect {
     /// A name that does harm if its quotes get out.
     pub(crate) name: &'static str,
     pub(crate) change: Change,
+    /// Queues with the numbers from the one to the other have just been used.
+    pub(crate) use_queues: fn(usize, usize) -> String,
     /// Begins session 7, which is never renewed and has a TTL of 2 s.
     pub(crate) dead: fn() -> String,
     /// Gives the session so many locks: the first half are alone in their queues.

@@ -29,6 +29,7 @@ static DIALECT: Dialect = Dialect {
     version: 2,
     prefix: "distlock_",
     empty: &["sessions", "entries"],
+    queues: &["queues", "alone"],
     age: "UPDATE distlock_queues SET used = used - 172800000000; \
           UPDATE distlock_alone SET since = since - 172800000000",
     values: "SELECT value FROM distlock_data",
@@ -52,6 +53,12 @@ static DIALECT: Dialect = Dialect {
         entries: "SELECT CONCAT(queue, number, label) AS entry FROM distlock_entries \
                   UNION ALL SELECT CONCAT(queue, number, label) FROM distlock_alone \
                   WHERE session IS NOT NULL ORDER BY entry",
+    },
+    use_queues: |first, last| {
+        format!(
+            "INSERT INTO distlock_alone (queue, epoch, number, version, since) \
+             SELECT CONCAT('/of late/', seq), 1, 2 * seq, 1, {NOW} FROM seq_{first}_to_{last}"
+        )
     },
     dead: || {
         format!(
@@ -133,6 +140,8 @@ database_cases! { Own,
     tables::tables_of_another_version_are_refused_by_name,
     tables::a_later_build_takes_the_tables_from_clients_that_are_connected,
     tables::tokens_rise_over_the_end_of_a_queue,
+    tables::client_that_stays_removes_idle_queues,
+    tables::queues_of_late_keep_no_client_from_connecting,
     tables::names_with_quotes_are_names,
     crowded_sessions::locks_of_a_dead_client_are_free_however_many,
     crowded_sessions::locks_of_a_closed_client_are_free_however_many,

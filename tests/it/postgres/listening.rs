@@ -156,7 +156,7 @@ async fn whatever_deletes_a_moved_entry_locks_the_queue_first() {
     for deletion in [
         "DELETE FROM distlock.sessions WHERE id IN (SELECT session FROM distlock.entries \
          WHERE moved)",
-        "SELECT distlock.remove(ARRAY[session]) FROM distlock.entries WHERE moved",
+        "SELECT distlock.remove(ARRAY[session], 9) FROM distlock.entries WHERE moved",
         "SELECT distlock.release(session, ARRAY[queue], ARRAY[ticket]) FROM distlock.entries \
          WHERE moved",
         "SELECT distlock.leave(session, queue, ticket, label, number, NULL) \

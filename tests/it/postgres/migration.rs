@@ -90,6 +90,21 @@ async fn tables_of_version_1_are_taken_from_its_clients() {
     database.end().await;
 }
 
+/// The first builds made a table without a key. One that is published without a key cannot be
+/// changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_version_1_without_a_key_are_taken_over_although_they_are_published() {
+    let (database, former) = of_version_1().await;
+    ask(&former, "ALTER TABLE distlock.schema DROP CONSTRAINT schema_pkey").await;
+    database.ask("CREATE PUBLICATION everything FOR ALL TABLES").await;
+    let client = database.client().await;
+    let guard = within(SOON + TTL, "it is granted", client.mutex("a").lock()).await;
+    guard.expect("granted").unlock().await.expect("released");
+    assert_eq!(database.ask("SELECT version FROM distlock.schema").await, ["2"]);
+    close([client]).await;
+    database.end().await;
+}
+
 /// A transaction that has checked a guard of version 1 writes under it until it ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_of_version_1_wait_for_transactions_that_have_checked() {

@@ -1,13 +1,20 @@
-//! A check in a transaction of a user's whose snapshot is older than the release of the lock.
+//! Snapshots that are older than what happens to a lock: of a transaction that checks it or releases
+//! it, and of one that has nothing to do with it.
 
+use futures_util::future::join_all;
 use tokio_postgres::error::SqlState;
 
-use crate::common::{
-    Harness, SOON, Waiter, beside_others, locked,
-    postgres::{Postgres, ask, dial},
-    queue_of,
-    sql::{filled, written},
-    within,
+use crate::{
+    common::{
+        Harness, SOON, Waiter, beside_others, close,
+        database::{Database, Tables},
+        locked,
+        postgres::{Postgres, ask, dial},
+        queue_of, release_both,
+        sql::{filled, written},
+        take_turn, within,
+    },
+    postgres::tables::Own,
 };
 
 /// Wherever the lock's entry was stored when the snapshot was taken, and when it was released.
@@ -80,4 +87,84 @@ async fn release_by_an_old_snapshot_fails() {
         }
     })
     .await;
+}
+
+/// A transaction that keeps whatever is deleted from now on, as a dump does.
+async fn snapshot(url: &str) -> tokio_postgres::Client {
+    let own = dial(url, None).await;
+    ask(&own, "BEGIN ISOLATION LEVEL REPEATABLE READ").await;
+    ask(&own, "SELECT count(*) FROM distlock.queues").await;
+    own
+}
+
+/// How many pages of tables and indexes this reads.
+async fn pages(database: &Own, query: &str) -> usize {
+    let explained = format!("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT TEXT) {query}");
+    let text = database.ask(&explained).await.join("\n");
+    let (_, hits) = text.split_once("shared hit=").expect("it reads something");
+    hits.split(|letter: char| !letter.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+/// Two clients hand a lock over again and again. What has left is not passed by each search.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn searches_stay_short_while_a_snapshot_is_open() {
+    let database = Own::new().await;
+    let clients = [database.client().await, database.client().await];
+    take_turn(&clients[0], "a").await;
+    let own = snapshot(database.url()).await;
+    let takes = clients.iter().map(|client| async {
+        for _ in 0..2_000 {
+            take_turn(client, "a").await;
+        }
+    });
+    join_all(takes).await;
+    let guard = locked(&clients[0], "a").await;
+    let waiter = Waiter::of(&clients[1], "a");
+    queue_of(&clients[0], "a", 2).await;
+    let dead = "SELECT count(*) FROM distlock.entries WHERE queue LIKE '%/a'";
+    let ahead = "SELECT * FROM distlock.ahead('/distlock/a', 1 << 40, true)";
+    let [all, some] = [pages(&database, dead).await, pages(&database, ahead).await];
+    println!("{some} of {all} pages");
+    assert!(some * 3 < all, "{some} of {all} pages");
+    release_both(guard, waiter).await;
+    ask(&own, "ROLLBACK").await;
+    close(clients).await;
+    database.end().await;
+}
+
+/// One client takes a lock again and again that nobody else wants.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_of_a_queue_is_not_rewritten_forever_while_a_snapshot_is_open() {
+    let database = Own::new().await;
+    let client = database.client().await;
+    take_turn(&client, "a").await;
+    let version = "SELECT ctid FROM distlock.queues WHERE queue = '/distlock/a'";
+    let own = snapshot(database.url()).await;
+    let written = async |turns: usize| {
+        let (mut versions, mut last) = (0, String::new());
+        for _ in 0..turns {
+            take_turn(&client, "a").await;
+            let now = database.ask(version).await.remove(0);
+            versions += usize::from(now != last);
+            last = now;
+        }
+        versions
+    };
+    let first = written(1_000).await;
+    let next = written(500).await;
+    println!("{first} versions in 1000 turns, {next} in the next 500");
+    // The one that is read first, and one each thousand numbers.
+    assert!(next <= 2, "{next} versions");
+    // Once that has ended, and a while has passed, it is stored in the queue's row again.
+    ask(&own, "ROLLBACK").await;
+    let late = "UPDATE distlock.queues SET since = now() - interval '6 min' \
+                WHERE queue = '/distlock/a'";
+    database.ask(late).await;
+    let before = database.ask(version).await;
+    take_turn(&client, "a").await;
+    assert_ne!(database.ask(version).await, before);
+    let crowded = "SELECT crowded FROM distlock.queues WHERE queue = '/distlock/a'";
+    assert_eq!(database.ask(crowded).await, ["f"]);
+    close([client]).await;
+    database.end().await;
 }

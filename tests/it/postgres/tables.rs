@@ -23,7 +23,9 @@ static DIALECT: Dialect = Dialect {
     version: 2,
     prefix: "distlock.",
     empty: &["sessions", "entries", "watches"],
-    age: "UPDATE distlock.queues SET since = now() - interval '2 days'",
+    queues: &["queues"],
+    age: "UPDATE distlock.queues SET since = now() - interval '2 days'; \
+          UPDATE distlock.schema SET tidied_at = now() - interval '2 days'",
     values: "SELECT convert_from(value, 'UTF8') FROM distlock.data",
     name: "'; DROP SCHEMA distlock; --\\",
     change: Change {
@@ -37,6 +39,12 @@ static DIALECT: Dialect = Dialect {
             format!("{lives} AND id = {session}")
         },
         entries: "SELECT queue || number || label FROM distlock.entries ORDER BY number",
+    },
+    use_queues: |first, last| {
+        format!(
+            "INSERT INTO distlock.queues (queue, number) \
+             SELECT '/of late/' || n, n FROM generate_series({first}, {last}) AS n"
+        )
     },
     dead: || {
         "INSERT INTO distlock.sessions (id, ttl, expires) VALUES (7, '2 s', now() + '2 s')".into()
@@ -97,6 +105,8 @@ database_cases! { Own,
     tables::tables_of_another_version_are_refused_by_name,
     tables::a_later_build_takes_the_tables_from_clients_that_are_connected,
     tables::tokens_rise_over_the_end_of_a_queue,
+    tables::client_that_stays_removes_idle_queues,
+    tables::queues_of_late_keep_no_client_from_connecting,
     tables::names_with_quotes_are_names,
     crowded_sessions::locks_of_a_dead_client_are_free_however_many,
     crowded_sessions::locks_of_a_closed_client_are_free_however_many,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{
-    SOON, Waiter, clients::connect, close, database::Tables, eventually, locked, release, take_turn,
+    Waiter, clients::connect, close, database::Tables, eventually, locked, release, take_turn,
 };
 
 const LOCKS: usize = 200_000;

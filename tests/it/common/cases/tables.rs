@@ -1,10 +1,13 @@
 //! The tables, and the databases that they are in.
 
+use std::time::Duration;
+
 use distlock::{Client, Error};
 use futures_util::future::join_all;
 
 use crate::common::{
-    SOON, Waiter, close, database::Tables, eventually, reason, release_both, take_turn,
+    SOON, Waiter, clients::connect, close, database::Tables, eventually, locked, reason, release,
+    release_both, take_turn,
 };
 
 pub(crate) async fn the_first_to_come_makes_the_tables(database: &impl Tables) {
@@ -60,6 +63,50 @@ pub(crate) async fn tokens_rise_over_the_end_of_a_queue(database: &impl Tables) 
         close([other]).await;
     }
     close([client]).await;
+}
+
+/// Nobody else comes: what the client removed as it connected is not all.
+pub(crate) async fn client_that_stays_removes_idle_queues(database: &impl Tables) {
+    let client = connect(database.url(), Duration::from_secs(3)).await;
+    let guard = locked(&client, "held").await;
+    for name in 0..20 {
+        take_turn(&client, &name.to_string()).await;
+    }
+    let dialect = database.dialect();
+    let rows = async || {
+        let mut rows = 0;
+        for table in dialect.queues {
+            rows +=
+                database.ask(&format!("SELECT queue FROM {}{table}", dialect.prefix)).await.len();
+        }
+        rows
+    };
+    assert!(rows().await > 20);
+    database.ask(dialect.age).await;
+    eventually(Duration::from_secs(60), "idle queues are removed", async || rows().await < 3).await;
+    assert!(guard.is_valid());
+    release([guard]).await;
+    close([client]).await;
+}
+
+/// Rows that were used of late stay, and are not read when a session begins. Clients that connect at
+/// once, or come back after the server was lost, find as many.
+pub(crate) async fn queues_of_late_keep_no_client_from_connecting(database: &impl Tables) {
+    close([database.client().await]).await;
+    let dialect = database.dialect();
+    for last in (1..=10).map(|part| part * 50_000) {
+        database.ask(&(dialect.use_queues)(last - 49_999, last)).await;
+    }
+    let (few, many) = (Duration::from_secs(1), Duration::from_secs(3));
+    for clients in [1, 4] {
+        let connecting = (0..clients).map(|_| async {
+            let builder = Client::builder(database.url()).session_ttl(many);
+            let client = builder.request_timeout(few).connect().await.expect("connected");
+            take_turn(&client, "a").await;
+            client
+        });
+        close(join_all(connecting).await).await;
+    }
 }
 
 /// They are written so that nothing of them gets out of its quotes.
