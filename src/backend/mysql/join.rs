@@ -5,7 +5,7 @@ use super::{
     literal::{bytes, text},
     message::{Message, NOW},
     opening::{QUARANTINE, QUARANTINED},
-    places::{NAME, next, next_of_entries, row_of},
+    places::{NAME, ahead, lowest, next, next_of_entries, row_of},
 };
 use crate::{
     backend::{name::NOBODY, sql::step::Step},
@@ -77,12 +77,15 @@ impl<'a> Joining<'a> {
             self.lock(),
             format!(
                 "SELECT locked = there, held = 0 AND {}, \
-                 NOT EXISTS (SELECT 1 FROM distlock_data WHERE dir IN ({names})) \
-                 INTO @distlock_ready, @distlock_free, @distlock_bare \
+                 NOT EXISTS (SELECT 1 FROM distlock_data WHERE dir IN ({names})), \
+                 (SELECT MIN(number) FROM distlock_entries \
+                 WHERE queue IN ({names}) AND number >= {}) \
+                 INTO @distlock_ready, @distlock_free, @distlock_bare, @distlock_head \
                  FROM (SELECT COUNT(*) AS locked, COUNT(session) AS held FROM distlock_alone \
                  WHERE {changes} FOR UPDATE SKIP LOCKED) AS mine, \
                  (SELECT COUNT(*) AS there FROM distlock_alone WHERE {changes}) AS everyone",
-                self.nobody("AND epoch = 0")
+                self.nobody("AND epoch = 0"),
+                lowest(names)
             ),
         ];
         let can_open = "@distlock_free AND @distlock_bare";
@@ -142,9 +145,11 @@ impl<'a> Joining<'a> {
     fn nobody(&self, alone: &str) -> String {
         let names = &self.names;
         format!(
-            "NOT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({names})) \
+            "NOT EXISTS (SELECT 1 FROM distlock_entries WHERE queue IN ({names}) \
+             AND number >= {}) \
              AND NOT EXISTS (SELECT 1 FROM distlock_alone WHERE queue IN ({names}) \
              AND session IS NOT NULL {alone}) AND NOT {}",
+            lowest(names),
             quarantined()
         )
     }
@@ -175,6 +180,11 @@ impl<'a> Joining<'a> {
                 "FROM {table} JOIN distlock_queues AS q ON q.queue = a.name AND q.turn = {turn}"
             )
         };
+        // The number of an entry that leaves is not given again.
+        let lowest = match self.steps.len() {
+            1 => "lowest = COALESCE(@distlock_head, number),",
+            _ => "",
+        };
         // Asked again, it has joined already.
         let own = |table| {
             format!(
@@ -190,7 +200,7 @@ impl<'a> Joining<'a> {
         );
         [
             format!(
-                "UPDATE distlock_queues AS q SET number = {number} + 2 * {} \
+                "UPDATE distlock_queues AS q SET {lowest} number = {number} + 2 * {} \
                  WHERE queue IN ({names}) AND turn = {turn} AND {only_if}",
                 quarantined()
             ),
@@ -216,7 +226,9 @@ impl<'a> Joining<'a> {
         statements.extend(self.steps.iter().map(|step| joined(session, step)));
         if self.if_free {
             let in_them = |table| format!("SELECT session FROM {table} WHERE queue IN ({names})");
-            let (entries, alone) = (in_them("distlock_entries"), in_them("distlock_alone"));
+            let entries = in_them("distlock_entries");
+            let entries = format!("{entries} AND number >= {}", lowest(names));
+            let alone = in_them("distlock_alone");
             // It ends at the first one who lives: queues may be long.
             let lives = |of: &str| {
                 format!(
@@ -244,14 +256,15 @@ impl<'a> Joining<'a> {
 fn joined(session: i64, step: &Step) -> String {
     let (dir, ticket) = (text(step.dir()), text(step.ticket()));
     let own = format!("session = {session} AND ticket = {ticket}");
-    format!(
-        "SELECT {NAME}, TRUE FROM distlock_entries WHERE queue = {dir} AND number <= (\
-         SELECT own.number FROM distlock_entries AS own WHERE {own} AND own.queue = {dir}) \
-         UNION ALL SELECT {NAME}, epoch = 0 FROM distlock_alone WHERE queue = {dir} \
+    let last = format!(
+        "(SELECT own.number FROM distlock_entries AS own WHERE {own} AND own.queue = {dir})"
+    );
+    let alone = format!(
+        "SELECT {NAME}, epoch = 0 FROM distlock_alone WHERE queue = {dir} \
          AND session IS NOT NULL AND ({own} OR EXISTS (\
-         SELECT 1 FROM distlock_entries WHERE queue = {dir} AND {own})) \
-         ORDER BY number DESC LIMIT 3"
-    )
+         SELECT 1 FROM distlock_entries WHERE queue = {dir} AND {own}))"
+    );
+    ahead(&dir, &last, &format!("{NAME}, TRUE"), &alone)
 }
 
 /// Where in the reply to a request to join one queue [`joined`] is, from its end.

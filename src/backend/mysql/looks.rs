@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     literal::text,
     message::{LEFT, Message},
-    places::{NAME, is_alone, table_of},
+    places::{NAME, is_alone, lowest, table_of},
     statements::own_entries,
 };
 use crate::backend::sql::{
@@ -58,6 +58,7 @@ pub(super) fn listed(what: &What, list: String) -> Message {
 /// the number asked for, four that make the key or one that shows changes, time left, how many.
 fn one((dir, number): &What) -> String {
     let name = text(dir);
+    let lowest = lowest(&name);
     if *number > 0 {
         let alone = format!(
             "(SELECT COUNT(*) FROM distlock_alone WHERE queue = {name} AND session IS NOT NULL)"
@@ -66,7 +67,8 @@ fn one((dir, number): &What) -> String {
             true => "0".to_owned(),
             false => format!(
                 "(SELECT COUNT(*) FROM (SELECT 1 FROM distlock_entries \
-                 WHERE queue = {name} AND number < {number} LIMIT {FAR}) AS ahead) + {alone}"
+                 WHERE queue = {name} AND number < {number} AND number >= {lowest} \
+                 LIMIT {FAR}) AS ahead) + {alone}"
             ),
         };
         return format!(
@@ -76,10 +78,9 @@ fn one((dir, number): &What) -> String {
             table_of(*number)
         );
     }
-    let members = |table| {
+    let members = |table, which: &str| {
         format!(
-            "SELECT number, version, label, session FROM {table} WHERE queue = {name} \
-             AND session IS NOT NULL"
+            "SELECT number, version, label, session FROM {table} WHERE queue = {name} AND {which}"
         )
     };
     format!(
@@ -89,8 +90,8 @@ fn one((dir, number): &What) -> String {
          (SELECT CONCAT_WS(' ', COUNT(*), BIT_XOR(CRC32(CONCAT(name, x'00', value)))) \
          FROM distlock_data WHERE dir = {name}), '', '', MIN({LEFT}), COUNT(*) \
          FROM ({} UNION ALL {}) AS e JOIN distlock_sessions AS s ON s.id = e.session",
-        members("distlock_alone"),
-        members("distlock_entries")
+        members("distlock_alone", "session IS NOT NULL"),
+        members("distlock_entries", &format!("number >= {lowest}"))
     )
 }
 

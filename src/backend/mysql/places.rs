@@ -27,6 +27,24 @@ pub(super) fn next_of_entries(number: &str) -> String {
     format!("(1 + {number}) DIV 2 * 2 + 1")
 }
 
+/// Where a search for entries of these queues in `distlock_entries` begins: see `distlock_queues`.
+/// The server reads that first, and then searches a range of the table's key.
+pub(super) fn lowest(names: &str) -> String {
+    format!("(SELECT COALESCE(MIN(lowest), 0) FROM distlock_queues WHERE queue IN ({names}))")
+}
+
+/// An entry of this queue and the two ahead of it, nearest first, with these columns; `last` is the
+/// entry's number. One that is alone in its queue is in the rows that `alone` selects.
+pub(super) fn ahead(dir: &str, last: &str, columns: &str, alone: &str) -> String {
+    format!(
+        "SELECT {columns} FROM (SELECT number, session, ticket, label FROM distlock_entries \
+         WHERE queue = {dir} AND number >= {} AND number <= {last} \
+         ORDER BY number DESC LIMIT 3) AS ahead \
+         UNION ALL {alone} ORDER BY number DESC LIMIT 3",
+        lowest(dir)
+    )
+}
+
 /// A queue's row, as a range. InnoDB reads the last committed version of a row that is locked, and
 /// waits for it only if that one will do: but not of a row that is found by its whole key
 /// (<https://dev.mysql.com/doc/refman/8.4/en/innodb-transaction-isolation-levels.html>, on

@@ -17,9 +17,10 @@ pub(super) const FORMER: i64 = 1;
 
 /// What version 1 lacks: a column of a table, and how it comes. The last one is what no client of
 /// that version can do without.
-pub(super) const COLUMNS: [(&str, &str, &str); 3] = [
+pub(super) const COLUMNS: [(&str, &str, &str); 4] = [
     ("distlock_schema", "epoch", "ADD COLUMN epoch BIGINT NOT NULL DEFAULT 1"),
     ("distlock_schema", "tidied", "ADD COLUMN tidied VARBINARY(600) NOT NULL DEFAULT ''"),
+    ("distlock_queues", "lowest", "ADD COLUMN lowest BIGINT NOT NULL DEFAULT 0"),
     ("distlock_sessions", "clock", "CHANGE COLUMN server clock VARBINARY(300) NOT NULL"),
 ];
 

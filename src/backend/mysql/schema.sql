@@ -33,12 +33,15 @@ CREATE TABLE IF NOT EXISTS distlock_alone (
 ) ENGINE = InnoDB;
 
 -- One row for each queue, which a join locks that is not done by that UPDATE; with the last number
--- that such a join was given.
+-- that such a join was given. No entry in `distlock_entries` has a number below `lowest`: what was
+-- deleted there stays as long as a transaction with an old snapshot is open, such as a dump, and is
+-- not read.
 CREATE TABLE IF NOT EXISTS distlock_queues (
     queue VARBINARY(600) NOT NULL PRIMARY KEY,
     number BIGINT NOT NULL,
     turn BIGINT NOT NULL,
     used BIGINT NOT NULL,
+    lowest BIGINT NOT NULL DEFAULT 0,
     KEY used (used)
 ) ENGINE = InnoDB;
 

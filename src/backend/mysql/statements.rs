@@ -24,7 +24,7 @@ use super::{
     leave,
     literal::{bytes, text},
     message::{BEAT, CLOCK, LEFT, Message, NOW},
-    places::{NAME, is_alone, row_of, table_of},
+    places::{NAME, ahead, is_alone, lowest, row_of, table_of},
 };
 use crate::backend::{
     Joiner, Write,
@@ -65,12 +65,11 @@ impl Statements for MysqlStatements {
     /// Its last statement tells of the entry with this number and the two in front of it.
     fn standing(&self, own: &Place<'_>) -> Message {
         let (dir, number) = (text(own.dir), own.number);
-        Message::plain(vec![format!(
-            "SELECT {NAME} FROM distlock_entries WHERE queue = {dir} AND number <= {number} \
-             UNION ALL SELECT {NAME} FROM distlock_alone WHERE queue = {dir} \
-             AND number <= {number} AND session IS NOT NULL ORDER BY number DESC LIMIT 3"
-        )])
-        .of_session()
+        let alone = format!(
+            "SELECT {NAME} FROM distlock_alone WHERE queue = {dir} AND number <= {number} \
+             AND session IS NOT NULL"
+        );
+        Message::plain(vec![ahead(&dir, &number.to_string(), NAME, &alone)]).of_session()
     }
 
     fn present(&self, own: &Place<'_>, ahead: &Place<'_>) -> Message {
@@ -257,18 +256,19 @@ pub(super) fn list(dir: &str, values: bool) -> String {
         false => "NULL, NULL, NULL",
         true => "HEX(value), version, since DIV 1000",
     };
-    let members = |table| {
+    let members = |table, which: &str| {
         format!(
             "SELECT {NAME}, {LEFT}, {detail}, NULL, s.expires < {NOW} FROM {table} \
-             JOIN distlock_sessions AS s ON s.id = session WHERE queue = {name} UNION ALL "
+             JOIN distlock_sessions AS s ON s.id = session WHERE queue = {name} {which}UNION ALL "
         )
     };
+    let searched = format!("AND number >= {} ", lowest(&name));
     format!(
         "{}{}\
          SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, name, NULL FROM distlock_data \
          WHERE dir = {name} ORDER BY 1, 9",
-        members("distlock_alone"),
-        members("distlock_entries")
+        members("distlock_alone", ""),
+        members("distlock_entries", &searched)
     )
 }
 

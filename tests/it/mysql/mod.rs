@@ -6,6 +6,7 @@ mod migration;
 mod pool;
 mod secured;
 mod settings;
+mod snapshots;
 mod tables;
 mod tidying;
 mod transactions;

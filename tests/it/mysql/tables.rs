@@ -76,7 +76,8 @@ static DIALECT: Dialect = Dialect {
              (queue, epoch, number, session, ticket, label, value, version, since) \
              SELECT {queue}, (SELECT epoch FROM distlock_schema), 2 * seq, {entry} \
              FROM seq_1_to_{half}; \
-             INSERT INTO distlock_queues SELECT {queue}, 2 * seq + 1, 0, {NOW} FROM {rest}; \
+             INSERT INTO distlock_queues (queue, number, turn, used) \
+             SELECT {queue}, 2 * seq + 1, 0, {NOW} FROM {rest}; \
              INSERT INTO distlock_entries \
              (queue, number, session, ticket, label, value, version, since) \
              SELECT {queue}, 2 * seq + 1, {entry} FROM {rest}"

@@ -19,9 +19,8 @@ async fn with_idle_queues() -> Own {
     let database = Own::new().await;
     close([database.client().await]).await;
     let sql = format!(
-        "INSERT INTO distlock_queues SELECT CONCAT('/old/', seq), seq, 0, \
-         {NOW} - 172800000000 + seq \
-         FROM seq_1_to_{IDLE}"
+        "INSERT INTO distlock_queues (queue, number, turn, used) \
+         SELECT CONCAT('/old/', seq), seq, 0, {NOW} - 172800000000 + seq FROM seq_1_to_{IDLE}"
     );
     database.ask(&sql).await;
     database
