@@ -37,6 +37,9 @@ use crate::primitives::{
 /// a database of another kind. Roll back in any case: after an error the transaction may write
 /// without the lock.
 ///
+/// On PostgreSQL, do not call it inside a savepoint, such as a nested transaction: rolling the
+/// savepoint back releases the rows that keep the lock held.
+///
 /// # Examples
 ///
 /// `examples/drivers` has a whole program.

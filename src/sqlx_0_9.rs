@@ -38,6 +38,9 @@ use crate::primitives::{
 ///
 /// # Cancel safety
 ///
+/// On PostgreSQL, do not call it inside a savepoint, such as a nested transaction: rolling the
+/// savepoint back releases the rows that keep the lock held.
+///
 /// Dropped, it has asked or not: drop the transaction, too.
 ///
 /// # Examples

@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // a test fails by panicking
 
 mod cron;
+mod databases;
 mod faults;
 mod inspect;
 mod probe;

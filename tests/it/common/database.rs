@@ -50,6 +50,8 @@ pub(crate) struct Dialect {
     pub(crate) use_queues: fn(usize, usize) -> String,
     /// Begins session 7, which is never renewed and has a TTL of 2 s.
     pub(crate) dead: fn() -> String,
+    /// More locks than a server removes within the time of a request.
+    pub(crate) crowd: usize,
     /// Gives the session so many locks: the first half are alone in their queues.
     pub(crate) hold: fn(session: &str, locks: usize) -> String,
     /// What there is of the session and of its locks: a row for each.

@@ -66,6 +66,7 @@ static DIALECT: Dialect = Dialect {
              VALUES (7, 2000000, {NOW} + 2000000, CONCAT(@@hostname, ':', @@port))"
         )
     },
+    crowd: 60_000,
     hold: |session, locks| {
         let half = locks / 2;
         let (queue, rest) =

@@ -49,6 +49,7 @@ static DIALECT: Dialect = Dialect {
     dead: || {
         "INSERT INTO distlock.sessions (id, ttl, expires) VALUES (7, '2 s', now() + '2 s')".into()
     },
+    crowd: 200_000,
     hold: |session, locks| {
         let half = locks / 2;
         let entry = format!("nextval('distlock.numbers'), {session}, gen_random_uuid(), '', ''");

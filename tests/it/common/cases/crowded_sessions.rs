@@ -6,8 +6,6 @@ use crate::common::{
     Waiter, clients::connect, close, database::Tables, eventually, locked, release, take_turn,
 };
 
-const LOCKS: usize = 200_000;
-
 /// How long the store may take to remove all of them.
 const LONG: Duration = Duration::from_secs(120);
 
@@ -19,7 +17,8 @@ async fn are_free(database: &impl Tables, session: &str) {
         [connect(database.url(), ttl).await, connect(database.url(), ttl).await];
     let guard = locked(&working, "held").await;
     // One that is alone in its queue, and one that is not.
-    for name in [LOCKS / 2, LOCKS] {
+    let locks = database.dialect().crowd;
+    for name in [locks / 2, locks] {
         let granted = Waiter::of(&waiting, &format!("crowd-{name}")).granted().await;
         take_turn(&working, "a").await;
         release([granted]).await;
@@ -42,7 +41,7 @@ pub(crate) async fn locks_of_a_dead_client_are_free_however_many(database: &impl
     close([database.client().await]).await;
     let dialect = database.dialect();
     database.ask(&(dialect.dead)()).await;
-    database.ask(&(dialect.hold)("7", LOCKS)).await;
+    database.ask(&(dialect.hold)("7", dialect.crowd)).await;
     are_free(database, "7").await;
 }
 
@@ -51,7 +50,7 @@ pub(crate) async fn locks_of_a_closed_client_are_free_however_many(database: &im
     let client = connect(database.url(), Duration::from_secs(3600)).await;
     let dialect = database.dialect();
     let session = database.ask(&format!("SELECT id FROM {}sessions", dialect.prefix)).await;
-    database.ask(&(dialect.hold)(&session[0], LOCKS)).await;
+    database.ask(&(dialect.hold)(&session[0], dialect.crowd)).await;
     close([client]).await;
     are_free(database, &session[0]).await;
 }

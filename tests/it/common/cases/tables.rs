@@ -94,8 +94,9 @@ pub(crate) async fn client_that_stays_removes_idle_queues(database: &impl Tables
 pub(crate) async fn queues_of_late_keep_no_client_from_connecting(database: &impl Tables) {
     close([database.client().await]).await;
     let dialect = database.dialect();
-    for last in (1..=10).map(|part| part * 50_000) {
-        database.ask(&(dialect.use_queues)(last - 49_999, last)).await;
+    let part = dialect.crowd / 8;
+    for last in (1..=20).map(|number| number * part) {
+        database.ask(&(dialect.use_queues)(last - part + 1, last)).await;
     }
     let (few, many) = (Duration::from_secs(1), Duration::from_secs(3));
     for clients in [1, 4] {
