@@ -35,8 +35,8 @@ use crate::{
 ///
 /// Dropping the guard releases the lock in the background, from any thread, within a runtime or
 /// without one. A process that exits at once after that may leave the key behind. The lock is then
-/// free after the session's TTL, on PostgreSQL, MySQL and Redis up to a TTL later. To be sure, await
-/// [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
+/// free after the session's TTL, on PostgreSQL, MySQL and Redis up to a TTL later. To be sure,
+/// await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
 ///
 /// Bind it to a name. `let _ = mutex.lock().await?;` drops the guard in that statement, so that the
 /// lock is free at once, and the compiler is silent: `#![warn(let_underscore_drop)]` makes it warn.

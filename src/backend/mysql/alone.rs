@@ -14,8 +14,9 @@ use super::{
     join::Joining,
     leave,
     literal::{bytes, text},
-    message::{EPOCH, Message, NOW},
+    message::{EPOCH, Message},
     places::row_of,
+    time::NOW,
 };
 use crate::{
     backend::sql::{

@@ -11,7 +11,8 @@ use std::time::Duration;
 use super::{
     ending::is_there,
     literal::text,
-    message::{BEAT, CONNECTION, EPOCH, Message, NOW},
+    message::{CONNECTION, EPOCH, Message},
+    time::{BEAT, NOW},
 };
 
 /// What requests on a session's own connection rely on, which another program may have set

@@ -7,9 +7,8 @@
 
 use super::{
     literal::text,
-    message::{BEAT, CLOCK, NOW},
-    opening::QUARANTINE,
     places::table_of,
+    time::{BEAT, CLOCK, NOW},
 };
 use crate::backend::sql::{clock_readings::is_over, server_clock::ClockTrust, watched::What};
 
@@ -18,6 +17,9 @@ const SESSIONS: u32 = 100;
 
 /// How many rows of each table one request removes. That takes MariaDB some 0.2 s.
 pub(super) const ROWS: u64 = 1_000;
+
+/// The session that is in front of all who join while nothing is granted.
+pub(super) const QUARANTINE: i64 = 0;
 
 /// What a session's row says from its end on, until its entries are removed.
 pub(super) const ENDED: &str = "expires = 0";

@@ -1,11 +1,12 @@
 //! Joining queues, with others in them or not.
 
 use super::{
-    ending::{is_there, quarantined},
+    ending::{QUARANTINE, is_there, quarantined},
     literal::{bytes, text},
-    message::{Message, NOW},
-    opening::{QUARANTINE, QUARANTINED},
+    message::Message,
+    opening::QUARANTINED,
     places::{NAME, ahead, lowest, next, next_of_entries, row_of},
+    time::NOW,
 };
 use crate::{
     backend::{name::NOBODY, sql::step::Step},

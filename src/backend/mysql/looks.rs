@@ -5,9 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     literal::text,
-    message::{LEFT, Message},
+    message::Message,
     places::{NAME, is_alone, lowest, table_of},
     statements::own_entries,
+    time::LEFT,
 };
 use crate::backend::sql::{
     key,

@@ -35,6 +35,7 @@ mod sent;
 mod session;
 mod statements;
 mod tables;
+mod time;
 mod waiting;
 mod watches;
 

@@ -2,9 +2,10 @@
 //! one it is, and what follows if it is another one than before.
 
 use super::{
-    ending::ENDED,
+    ending::{ENDED, QUARANTINE},
     literal::text,
-    message::{BEAT, CLOCK, CONNECTION, EPOCH, Message, NOW},
+    message::{CONNECTION, EPOCH, Message},
+    time::{BEAT, CLOCK, NOW},
 };
 use crate::runtime::random;
 
@@ -63,9 +64,6 @@ pub(super) fn wait_for_others() -> Message {
 pub(super) const HELLO_SETTINGS: usize = 3;
 pub(super) const HELLO_BARE: usize = 4;
 pub(super) const HELLO_SERVER: std::ops::Range<usize> = 5..7;
-
-/// The session that stands in front of all who join while nothing is granted.
-pub(super) const QUARANTINE: i64 = 0;
 
 /// What its entries say of themselves.
 pub(super) const QUARANTINED: &[u8] = b"distlock: the database has failed over, or was restored";

@@ -23,8 +23,9 @@ use super::{
     join::Joining,
     leave,
     literal::{bytes, text},
-    message::{BEAT, CLOCK, LEFT, Message, NOW},
+    message::Message,
     places::{NAME, ahead, is_alone, lowest, row_of, table_of},
+    time::{BEAT, CLOCK, LEFT, NOW},
 };
 use crate::backend::{
     Joiner, Write,

@@ -154,7 +154,9 @@ impl Task {
             tokio::select! {
                 biased;
                 heard = link.heard() => match heard {
-                    Some(Ok(AsyncMessage::Notification(sent))) => watches.notify_payload(sent.payload()),
+                    Some(Ok(AsyncMessage::Notification(sent))) => {
+                        watches.notify_payload(sent.payload());
+                    }
                     // What is answered next was not confirmed.
                     Some(Ok(AsyncMessage::Notice(notice))) if gave_up(&notice) => return Over::Lost,
                     Some(Ok(_)) => {}

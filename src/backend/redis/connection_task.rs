@@ -81,7 +81,9 @@ impl Served for Task {
                 biased;
                 heard = link.heard() => match heard {
                     Some(push) => match payload(&push) {
-                        Some((channel, payload)) if channel == own_channel => watches.notify_payload(payload),
+                        Some((channel, payload)) if channel == own_channel => {
+                            watches.notify_payload(payload);
+                        }
                         Some((channel, _)) => self.shared.channels.tell(channel),
                         None => {}
                     },

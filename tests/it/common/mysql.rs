@@ -69,12 +69,15 @@ impl Digests {
     async fn find(url: &str) -> Self {
         let (server, _) = url.rsplit_once('/').expect("a database");
         let mut client = dial(&format!("{server}/mysql"), Some(OPERATOR)).await;
-        ask(&mut client, "CREATE TEMPORARY TABLE distlock_sessions (id BIGINT)").await;
+        ask(&mut client, "CREATE TEMPORARY TABLE distlock_sessions (id BIGINT, expires BIGINT)")
+            .await;
         let clock = format!("SELECT {NOW}, {BEAT}, @distlock_connection");
         let renew = format!(
             "UPDATE distlock_sessions SET expires = {NOW} + ttl, beat = {BEAT} WHERE id = 1"
         );
-        for is_there in [", EXISTS (SELECT 1 FROM distlock_sessions WHERE id = 1)", ""] {
+        let is_there =
+            ", EXISTS (SELECT 1 FROM distlock_sessions WHERE id = 1 AND NOT expires = 0)";
+        for is_there in [is_there, ""] {
             let request = format!("{clock}{is_there};\n{renew}");
             let failed = async { client.query_iter(&request).await?.drop_result().await };
             failed.await.expect_err("there is no such column");

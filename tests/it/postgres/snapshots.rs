@@ -1,5 +1,5 @@
-//! Snapshots that are older than what happens to a lock: of a transaction that checks it or releases
-//! it, and of one that has nothing to do with it.
+//! Snapshots that are older than what happens to a lock: of a transaction that checks it or
+//! releases it, and of one that has nothing to do with it.
 
 use futures_util::future::join_all;
 use tokio_postgres::error::SqlState;

@@ -89,8 +89,8 @@ pub(crate) async fn client_that_stays_removes_idle_queues(database: &impl Tables
     close([client]).await;
 }
 
-/// Rows that were used of late stay, and are not read when a session begins. Clients that connect at
-/// once, or come back after the server was lost, find as many.
+/// Rows that were used of late stay, and are not read when a session begins. Clients that connect
+/// at once, or come back after the server was lost, find as many.
 pub(crate) async fn queues_of_late_keep_no_client_from_connecting(database: &impl Tables) {
     close([database.client().await]).await;
     let dialect = database.dialect();
