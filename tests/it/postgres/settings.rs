@@ -12,7 +12,7 @@ use crate::{
         eventually, locked, locked_at_last,
         own::Server,
         postgres::{IMAGE, OPERATOR, Postgres, ask, dial},
-        queue_of, reason, release_both,
+        queue_of, reason, release, release_both,
         sql::{filled, written},
         take_turn, within,
     },
@@ -68,25 +68,34 @@ async fn full_notification_queue_does_not_stop_unlocking() {
     close(clients).await;
 }
 
-/// The transaction began while the session had time left.
+/// The transaction began while the session had time left. The entry is in the queue's row, or has
+/// a row of its own as another client waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn check_counts_by_the_clock_at_that_moment() {
     let database = Own::new().await;
-    let client = database.client().await;
-    let guard = client.mutex("a").lock().await.expect("granted");
-    let check = written(&guard.sql().expect("a check"));
-    let own = dial(database.url(), Some(OPERATOR)).await;
-    ask(&own, "BEGIN").await;
-    assert_eq!(ask(&own, "SELECT 1 WHERE now() = now()").await, ["1"]);
-    database
-        .ask("UPDATE distlock.sessions SET expires = clock_timestamp() + interval '100 ms'")
-        .await;
-    // It is renewed every 3 s or so.
-    sleep(Duration::from_millis(200)).await;
-    assert!(ask(&own, &check).await.is_empty(), "the session is over by the clock");
-    ask(&own, "ROLLBACK").await;
-    guard.unlock().await.expect("released");
-    client.close().await.expect("closed");
+    let [client, other] = [database.client().await, database.client().await];
+    for is_awaited in [false, true] {
+        let guard = locked(&client, "a").await;
+        let waiter = is_awaited.then(|| Waiter::of(&other, "a"));
+        if is_awaited {
+            queue_of(&client, "a", 2).await;
+        }
+        let check = written(&guard.sql().expect("a check"));
+        let own = dial(database.url(), Some(OPERATOR)).await;
+        ask(&own, "BEGIN").await;
+        assert_eq!(ask(&own, "SELECT 1 WHERE now() = now()").await, ["1"]);
+        let ends = "UPDATE distlock.sessions SET expires = clock_timestamp() + interval '100 ms'";
+        database.ask(ends).await;
+        // It is renewed every 3 s or so.
+        sleep(Duration::from_millis(200)).await;
+        assert!(ask(&own, &check).await.is_empty(), "the session is over by the clock");
+        ask(&own, "ROLLBACK").await;
+        release([guard]).await;
+        if let Some(waiter) = waiter {
+            waiter.served().await;
+        }
+    }
+    close([client, other]).await;
     database.end().await;
 }
 
@@ -98,7 +107,8 @@ async fn tables_without_rows_are_filled_again() {
     let guard = client.mutex("a").lock().await.expect("granted");
     let token = guard.fencing_token();
     guard.unlock().await.expect("released");
-    database.ask("TRUNCATE distlock.schema").await;
+    let dumped = "TRUNCATE distlock.schema; ALTER SEQUENCE distlock.numbers RESTART";
+    database.ask(dumped).await;
     let error = database.connect().await.expect_err("there are sessions");
     assert!(matches!(error, Error::Backend { .. }), "{error:?}");
     client.close().await.expect("closed");
