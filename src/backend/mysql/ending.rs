@@ -15,7 +15,7 @@ use crate::backend::sql::{clock_readings::is_over, server_clock::ClockTrust, wat
 /// How many sessions one request ends.
 const SESSIONS: u32 = 100;
 
-/// How many rows of each table one request removes. That takes MariaDB some 0.2 s.
+/// How many rows of each table one request removes.
 pub(super) const ROWS: u64 = 1_000;
 
 /// The session that is in front of all who join while nothing is granted.

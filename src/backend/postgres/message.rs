@@ -17,7 +17,7 @@ use crate::backend::sql::{
 /// How many sessions one request removes.
 const SWEPT: u32 = 100;
 
-/// How many of their entries: some wait for them, or nobody does.
+/// How many entries one request removes, and how many in the background.
 pub(super) const REMOVED: u32 = 5_000;
 const REMOVED_AT_EASE: u32 = 1_000;
 
@@ -297,8 +297,8 @@ fn tidy(session: i64, evidence: &Evidence) -> String {
     )
 }
 
-/// The sessions that are over, which are locked. It waits for nobody: a session that a request is
-/// under way for is left to the next one.
+/// The sessions that are over, which are locked. A session that another request has locked is
+/// skipped, and left to the next sweep.
 ///
 /// A holder gives up 0.9 TTL after it has sent a keepalive. It is over 1.1 TTL after the server has
 /// counted that one, by a clock that has not been set since then, or for as long: all but what this

@@ -201,9 +201,6 @@ BEGIN
             -- Not each time, as versions of this row have to stay, too.
             IF q.crowded AND head > q.lowest + 1000 THEN
                 UPDATE distlock.queues SET lowest = head WHERE queue = dir;
-            ELSIF mine < q.lowest THEN
-                -- An operator has set the sequence back.
-                UPDATE distlock.queues SET lowest = 0 WHERE queue = dir;
             END IF;
         ELSE
             q.session := NULL;
