@@ -29,8 +29,8 @@ pub(crate) struct Bridge {
     pub(crate) prefix: String,
 }
 
-/// What our own keys begin with.
-const OURS: &str = "{distlock}:";
+/// What our own keys begin with: those of version 1, and those of each namespace.
+const OURS: [&str; 2] = ["{distlock}:", "{distlock:"];
 
 #[cfg_attr(not(feature = "redis"), allow(dead_code))]
 impl Bridge {
@@ -48,10 +48,11 @@ impl Bridge {
 
     /// Refuses a name for which others would have to write to our own keys.
     pub(crate) fn check(&self, name: &str) -> Result<(), Error> {
-        if !self.key(name).starts_with(OURS) {
+        let key = self.key(name);
+        let Some(ours) = OURS.into_iter().find(|ours| key.starts_with(ours)) else {
             return Ok(());
-        }
-        let reason = format!("the keys that begin with {OURS} are distlock's own");
+        };
+        let reason = format!("the keys that begin with {ours} are distlock's own");
         Err(Error::InvalidName { name: name.chars().take(80).collect(), reason })
     }
 }
@@ -73,6 +74,7 @@ mod tests {
             ("", "{distlock}:queue", false),
             ("{distlock}", ":queue", false),
             ("{distlock}:gates:", "a", false),
+            ("{distlock:/ns}", ":queue", false),
         ] {
             let checked = bridge("plain", prefix).unwrap().check(name);
             assert_eq!(checked.is_ok(), fits, "{prefix} {name}");

@@ -46,6 +46,8 @@ pub(crate) struct Remote {
     /// The same on MySQL.
     #[cfg(feature = "mysql")]
     pub(crate) mysql_pool: Option<crate::backend::mysql::pool::UserPool>,
+    /// What the names of keys begin with, on Redis.
+    pub(crate) namespace: String,
     /// The endpoints are sentinels, which are asked for the primary of this name, on Redis.
     pub(crate) service: Option<String>,
 }

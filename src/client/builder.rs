@@ -338,6 +338,7 @@ impl Builder {
             pool: self.pool,
             #[cfg(feature = "mysql")]
             mysql_pool: self.mysql_pool,
+            namespace: namespace.clone(),
             service: url.service,
         };
         let backend = backend::of(url.scheme, remote)?;

@@ -2,6 +2,8 @@
 
 use redis::Value;
 
+use super::message::other_version;
+
 use crate::{
     backend::{
         Result, StoreError,
@@ -12,6 +14,9 @@ use crate::{
     },
     lost::LostReason,
 };
+
+/// The word of a script that has done as much as one script may, and has more to do.
+const MORE: &str = "more";
 
 /// It begins with what the clock shows, how far the beats are and how often the session has
 /// written, and whether it has now, and the highest number that was given; then a word, and an
@@ -53,10 +58,15 @@ impl Answer {
         told.then_some(self.writes)
     }
 
+    /// Whether the server has more of the same to do.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.word == MORE
+    }
+
     /// What was asked for, or why not.
     pub(super) fn outcomes(self, operation: &'static str) -> Result<Vec<Outcome>> {
         match self.word.as_str() {
-            "ok" => Ok(self.outcomes),
+            "ok" | MORE => Ok(self.outcomes),
             "gone" => Err(StoreError::SessionGone(LostReason::SessionExpired)),
             "gate" => Err(self.gate(operation)),
             "another" => {
@@ -64,11 +74,9 @@ impl Answer {
                 Err(StoreError::Unknown(told.into()))
             }
             other => {
-                let reason = format!(
-                    "what the server keeps in {{distlock}}:* is of {other}, and this build of \
-                     distlock knows version 1: use a build that knows those, or another database"
-                );
-                Err(StoreError::Fatal { operation, source: reason.into() })
+                let version = other.strip_prefix("version ").unwrap_or(other);
+                let source = other_version("{distlock:NAMESPACE}", version).into();
+                Err(StoreError::Fatal { operation, source })
             }
         }
     }
@@ -156,7 +164,8 @@ mod tests {
     fn refusals_are_told() {
         let told = |word| Answer::read(answer(word, Vec::new())).unwrap().outcomes("test");
         assert!(matches!(told("gone"), Err(StoreError::SessionGone(_))));
-        assert!(told("version 2").unwrap_err().reason().contains("of version 2"));
+        assert!(told("version 3").unwrap_err().reason().contains("of version 3"));
+        assert!(told("more").unwrap().is_empty());
         let gate = |wrong| {
             let row = Value::Array(vec![bulk("a"), bulk(wrong)]);
             let outcome = Value::Array(vec![Value::Int(1), row]);

@@ -81,13 +81,18 @@ enum Met {
 }
 
 /// So many servers are asked, each named by the one before it.
-const HOPS: usize = 4;
+pub(super) const HOPS: usize = 4;
 
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
         let endpoints = Endpoints::new(remote.endpoints.clone());
         let (clock, newest) = <_>::default();
-        Self { remote, endpoints, keys: Keys::new(), clock, newest }
+        let keys = Keys::of(&remote.namespace);
+        Self { remote, endpoints, keys, clock, newest }
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        &self.remote.namespace
     }
 
     /// Whom else its mutexes exclude.
@@ -149,7 +154,7 @@ impl Connector {
         let endpoint = link.endpoint.clone();
         let connection = link.connection.clone();
         let calls = [(call, call.arguments(session, None))];
-        let asked = run(connection, &self.keys, &calls, None);
+        let asked = run(connection, self.keys.all(), &calls, None);
         let asked = async { asked.await?.pop().unwrap_or(Ok(Value::Nil)) };
         let value = link.driven(asked).await.map_err(|error| refused(&endpoint, &error))?;
         Answer::read(value)
@@ -170,14 +175,8 @@ impl Connector {
             Some(service) => Some(self.primary_of(service, endpoint).await?),
         };
         for _ in 0..HOPS {
-            if let Some(address) = told.as_deref().filter(|address| !self.may_know_us(address)) {
-                return Err(StoreError::Denied(
-                    format!(
-                        "{endpoint} sends us to {address}, and anybody on the way there could read \
-                         the password: use TLS, or allow it by allow_plaintext_credentials"
-                    )
-                    .into(),
-                ));
+            if let Some(address) = &told {
+                self.check_address(endpoint, address)?;
             }
             let address = told.as_deref().unwrap_or(endpoint);
             match self.connect_to(address, session, used).await? {
@@ -188,12 +187,28 @@ impl Connector {
         Err(StoreError::Unavailable(format!("{endpoint} sends us around").into()))
     }
 
-    /// Whether user and password may be sent there.
-    fn may_know_us(&self, address: &str) -> bool {
-        self.remote.tls.is_some()
+    /// Whether user and password may be sent to this address, which an endpoint has named.
+    fn check_address(&self, endpoint: &str, address: &str) -> Result<()> {
+        let is_safe = self.remote.tls.is_some()
             || self.remote.credentials.is_none()
             || self.remote.allow_plaintext
-            || credentials::stays_here(address)
+            || credentials::stays_here(address);
+        if is_safe {
+            return Ok(());
+        }
+        Err(StoreError::Denied(
+            format!(
+                "{endpoint} sends us to {address}, and anybody on the way there could read the \
+                 password: use TLS, or allow it by allow_plaintext_credentials"
+            )
+            .into(),
+        ))
+    }
+
+    /// A connection to another server of the cluster, which an endpoint has named.
+    pub(super) async fn begin_at(&self, endpoint: &str, address: &str) -> Result<Link> {
+        self.check_address(endpoint, address)?;
+        self.begin(address, resp::as_ourselves(&self.remote, <_>::default())).await
     }
 
     async fn connect_to(&self, endpoint: &str, session: i64, used: Use) -> Result<Met> {
@@ -201,7 +216,7 @@ impl Connector {
         let info = RedisConnectionInfo::default().set_db(database.unwrap_or(0));
         let mut link = self.begin(endpoint, resp::as_ourselves(&self.remote, info)).await?;
         let connection = link.connection.clone();
-        let greeting = greet(connection.clone(), Keys::channel(session), used);
+        let greeting = greet(connection.clone(), self.keys.channel(session), used);
         let server = link.driven(greeting).await.map_err(|error| refused(endpoint, &error))?;
         server.check(endpoint, self.remote.allow_eviction)?;
         if self.bridge().is_some() {
@@ -303,7 +318,7 @@ pub(super) async fn ask_settings(mut connection: MultiplexedConnection) -> Redis
 /// forgotten a script, which it says before it does anything: what was behind it is asked again.
 pub(super) async fn run(
     mut connection: MultiplexedConnection,
-    keys: &Keys,
+    keys: &[String],
     calls: &[(&Call, Vec<Vec<u8>>)],
     then: Option<Cmd>,
 ) -> RedisResult<Vec<RedisResult<Value>>> {

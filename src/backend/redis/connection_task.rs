@@ -2,16 +2,18 @@
 //!
 //! Callers may drop what they wait for at any moment, or leave it unpolled.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use redis::{PushInfo, PushKind, Value};
 
 use super::{
-    asker::Asker,
     connection::{Link, Use},
     message::Message,
-    script::Keys,
+    requester::Requester,
     shared::Shared,
 };
 use crate::{
@@ -59,21 +61,24 @@ impl Served for Task {
     /// What is under way at its end is dropped: it is not known what became of it.
     async fn serve(&mut self, mut link: Link, inbox: &mut Inbox<Message>) -> Over {
         let mut under_way = FuturesUnordered::new();
-        let asker = Asker {
+        let requester = Requester {
             connection: link.connection.clone(),
             endpoint: link.endpoint.clone(),
             server: link.server.name.as_str().into(),
             shared: Arc::clone(&self.shared),
         };
-        let ask = |what| asker.clone().ask(what);
+        let ask = |what| requester.clone().ask(what);
         // Nobody waits any more for what was to be done on the last connection.
         let waiting = inbox.waiting.drain(..).filter(|order| matches!(order, Order::Ask(_)));
         waiting.for_each(|order| under_way.push(ask(Requested::Order(order))));
         let watches = Arc::clone(&self.shared.watches);
         let listens = self.used == Use::Requests;
-        let own_channel = Keys::channel(self.shared.session);
+        let own_channel = self.shared.connector.keys.channel(self.shared.session);
         let mut used = Instant::now();
         loop {
+            if listens && self.shared.unfinished.swap(false, Ordering::AcqRel) {
+                under_way.push(ask(Requested::Expiries(Vec::new())));
+            }
             let has_waiters = watches.is_awaited() || !self.shared.channels.is_empty();
             let is_idle = listens && under_way.is_empty() && has_waiters;
             let due = watches.due();

@@ -55,7 +55,14 @@ impl Dialect for Connections {
             _ => &self.requests,
         };
         let is_beat = matches!(&message, Message::Call(call) if call.beats);
+        let owner = match &message {
+            Message::Call(call) => call.owner.clone(),
+            _ => None,
+        };
         let outcomes = connection.ask(operation, message).await?;
+        if let Some(word) = owner {
+            self.calls.owner.sent(&word);
+        }
         if is_beat {
             gate::tell_losses(&self.shared.losses, &outcomes)?;
         }
@@ -68,6 +75,11 @@ impl Dialect for Connections {
 
     fn awaited(&self) -> Vec<i64> {
         self.shared.watches.next_due(ASKED_ON_THE_WAY)
+    }
+
+    async fn sweep(&self) -> Result<bool> {
+        self.requests.ask("end of sessions", message::sweep().into()).await?;
+        Ok(true)
     }
 
     async fn durability(&self) -> Result<Durability> {

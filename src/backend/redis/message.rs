@@ -4,9 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     gate::Gate,
+    owner::Owner,
     script::{
-        CLOSE, COMMIT, CONFIRM, EXPIRIES, GATE, HELLO, JOIN, KEEP_ALIVE, KEPT, LEAVE, LIST, OPEN,
-        OWN, PRESENT, QUEUES, READ, RELABEL, REWRITE, STANDING, Script, UNWATCH, WATCH,
+        ADOPT, CLOSE, COMMIT, CONFIRM, EXPIRIES, FORMER, GATE, HELLO, JOIN, KEEP_ALIVE, KEPT,
+        LEAVE, LIST, OPEN, OWN, PRESENT, QUEUES, READ, RELABEL, REWRITE, STANDING, Script, UNWATCH,
+        WATCH,
     },
     server::Identity,
 };
@@ -32,8 +34,12 @@ pub(super) enum Message {
 pub(super) struct Call {
     pub(super) script: &'static Script,
     arguments: Vec<Vec<u8>>,
-    /// Sessions that are over are put away before.
+    /// It ends sessions that are over, as far as the server's clock is trusted.
     pub(super) sweeps: bool,
+    /// What follows if the server has more of the same to do.
+    pub(super) continues: Continues,
+    /// The word for a value that is the session's owner.
+    pub(super) owner: Option<Vec<u8>>,
     /// It goes by the connection that nothing else waits on.
     pub(super) beats: bool,
     /// Its first outcome tells how long some sessions will live.
@@ -42,6 +48,17 @@ pub(super) struct Call {
     pub(super) ends: Option<String>,
     /// Where replicas are to have what counts.
     pub(super) acks: Acks,
+}
+
+/// What follows if the server says that it has more to do than one script may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Continues {
+    /// The session goes on with it when it has time.
+    Later,
+    /// The same request again.
+    Again,
+    /// The same request, for what comes after the last row.
+    AfterLast,
 }
 
 /// What replicas have to have before an answer counts.
@@ -110,6 +127,8 @@ macro_rules! call {
             acks: Acks::Nothing,
             tells_expiries: false,
             ends: None,
+            continues: Continues::Later,
+            owner: None,
         }
     };
 }
@@ -130,6 +149,29 @@ impl Call {
         Self { tells_expiries: true, ..self }
     }
 
+    fn continuing(self, continues: Continues) -> Self {
+        Self { continues, ..self }
+    }
+
+    fn with_owner(mut self, word: &[u8]) -> Self {
+        self.owner = word.starts_with(b"o").then(|| word.to_vec());
+        self
+    }
+
+    /// The same for what comes after this row, which is its last argument.
+    pub(super) fn after(&self, row: &str) -> Self {
+        let mut next = self.clone();
+        if let Some(last) = next.arguments.last_mut() {
+            *last = row.written();
+        }
+        next
+    }
+
+    /// Its own arguments, where there is no session.
+    pub(super) fn alone(&self) -> &[Vec<u8>] {
+        &self.arguments
+    }
+
     /// All arguments, of a session that has this to go by.
     pub(super) fn arguments(&self, session: i64, clock_trust: Option<&ClockTrust>) -> Vec<Vec<u8>> {
         let clock_trust = clock_trust.map(ClockTrust::words).unwrap_or_default();
@@ -145,11 +187,40 @@ impl From<Call> for Message {
     }
 }
 
-/// `newest`: the highest number that was told to this client.
-pub(super) fn open(microseconds: u64, server: &Identity, newest: u64) -> Call {
+/// `newest`: the highest number that this client has been given.
+pub(super) fn open(microseconds: u64, server: &Identity, newest: u64, former: Former) -> Call {
     let mut call = call!(OPEN, microseconds).with(Acks::Written);
-    call.arguments.extend(told(server, newest));
+    call.arguments.extend(reported(server, newest));
+    call.arguments.extend([former.newest.written(), former.lives.written()]);
     call
+}
+
+/// A look at the keys of version 1.
+pub(super) fn former_look(namespace: &str) -> Call {
+    call!(FORMER, namespace, "look")
+}
+
+/// Some data of version 1, after this key.
+pub(super) fn former_data(namespace: &str, after: &[u8]) -> Call {
+    call!(FORMER, namespace, "data", after)
+}
+
+/// The namespace has adopted all of it.
+pub(super) fn former_adopted(namespace: &str) -> Call {
+    call!(FORMER, namespace, "adopted")
+}
+
+/// Keys and values by turns.
+pub(super) fn adopt(page: Vec<Vec<u8>>) -> Call {
+    Call { arguments: page, ..call!(ADOPT) }
+}
+
+/// The keys are of a version that this build does not know.
+pub(super) fn other_version(tag: &str, version: &str) -> String {
+    format!(
+        "what the server keeps in {tag}:* is of version {version}, and this build of distlock \
+         knows version 2: use a build that knows that one, or another database"
+    )
 }
 
 /// What the session began with is on the server's disk.
@@ -158,10 +229,10 @@ pub(super) fn kept() -> Call {
 }
 
 pub(super) fn hello(server: &Identity, newest: u64) -> Call {
-    Call { arguments: told(server, newest).into(), ..call!(HELLO) }
+    Call { arguments: reported(server, newest).into(), ..call!(HELLO) }
 }
 
-fn told(server: &Identity, newest: u64) -> [Vec<u8>; 6] {
+fn reported(server: &Identity, newest: u64) -> [Vec<u8>; 6] {
     let Identity { name, keeps, promoted, runs, replicated } = server;
     let (name, runs) = (name.as_str().written(), micros(*runs).written());
     let [keeps, promoted, replicated] = [keeps, promoted, replicated].map(|flag| flag.written());
@@ -177,11 +248,21 @@ pub(super) fn confirm(server: &str) -> Call {
     call!(CONFIRM, server)
 }
 
+/// What a namespace continues from, which version 1 has left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Former {
+    /// The highest number.
+    pub(super) newest: u64,
+    /// For how long a session may live on, in microseconds.
+    pub(super) lives: u64,
+}
+
 /// What one session asks.
 #[derive(Debug)]
 pub(super) struct Calls {
     /// Whom else its mutexes exclude.
     pub(super) bridge: Option<Bridge>,
+    pub(super) owner: Owner,
 }
 
 impl Calls {
@@ -197,17 +278,19 @@ impl Statements for Calls {
     /// It asks after `others` on the way, that somebody waits for here: as long as these are
     /// renewed, nobody has to look for them.
     fn keep_alive(&self, others: &[i64]) -> Message {
-        let call = Call { beats: true, ..call!(KEEP_ALIVE).with(Acks::Written) };
+        let call = Call { beats: true, ..call!(KEEP_ALIVE).sweeping().with(Acks::Written) };
         call.telling_expiries(others).into()
     }
 
     fn close(&self) -> Message {
-        call!(CLOSE).into()
+        call!(CLOSE).continuing(Continues::Again).into()
     }
 
     fn join(&self, _: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
         let layout = self.bridge.as_ref().map(|bridge| bridge.layout.word());
-        let mut call = call!(JOIN, if_free, value, layout).sweeping().with(Acks::Read);
+        let word = self.owner.word(value);
+        let call = call!(JOIN, if_free, word.as_slice(), layout).with(Acks::Read);
+        let mut call = call.with_owner(&word);
         for Joiner { queue, ticket } in joiners {
             let gate = self.gate(queue.dir()).map(|gate| gate.key);
             call.arguments.extend([
@@ -221,14 +304,14 @@ impl Statements for Calls {
     }
 
     fn standing(&self, own: &Place<'_>) -> Message {
-        let mut call = call!(STANDING, own.dir, own.number).sweeping().with(Acks::Read);
+        let mut call = call!(STANDING, own.dir, own.number).with(Acks::Read);
         call.arguments.extend(Gate::arguments(self.gate(own.dir).as_ref()));
         call.into()
     }
 
     fn present(&self, own: &Place<'_>, ahead: &Place<'_>) -> Message {
         let call = call!(PRESENT, own.dir, own.number, ahead.number);
-        let mut call = call.sweeping().with(Acks::Read);
+        let mut call = call.with(Acks::Read);
         call.arguments.extend(Gate::arguments(self.gate(own.dir).as_ref()));
         call.into()
     }
@@ -240,7 +323,8 @@ impl Statements for Calls {
     fn leave(&self, of: Joiner<'_>, number: Option<u64>, successor: Option<u64>) -> Message {
         let (dir, label) = (of.queue.dir(), of.queue.label());
         let ends = number.map(|number| format!("{dir}/ {number}"));
-        Call { ends, ..call!(LEAVE, dir, of.ticket, label, number, successor) }.into()
+        let layout = self.bridge.as_ref().map(|bridge| bridge.layout.word());
+        Call { ends, ..call!(LEAVE, dir, of.ticket, label, number, successor, layout) }.into()
     }
 
     fn rewrite(&self, entry: &Place<'_>, value: &[u8], version: u64) -> Message {
@@ -248,7 +332,9 @@ impl Statements for Calls {
     }
 
     fn relabel(&self, entry: &Place<'_>, label: &str, value: &[u8]) -> Message {
-        call!(RELABEL, entry.dir, entry.number, label, value).into()
+        let word = self.owner.word(value);
+        let call = call!(RELABEL, entry.dir, entry.number, label, word.as_slice());
+        call.with_owner(&word).into()
     }
 
     fn commit(&self, guards: &[Place<'_>], writes: &[Write]) -> Message {
@@ -277,7 +363,7 @@ impl Statements for Calls {
     }
 
     fn queues(&self, namespace: &str) -> Message {
-        call!(QUEUES, namespace).sweeping().into()
+        call!(QUEUES, namespace, "").continuing(Continues::AfterLast).into()
     }
 }
 
@@ -286,7 +372,7 @@ pub(super) fn gate(dir: &str, gate: &Gate) -> Call {
 }
 
 pub(super) fn watch(entry: &Place<'_>) -> Call {
-    call!(WATCH, entry.dir, entry.number).sweeping()
+    call!(WATCH, entry.dir, entry.number)
 }
 
 pub(super) fn unwatch(dir: &str, number: u64) -> Call {
@@ -297,9 +383,13 @@ pub(super) fn expiries(sessions: &[i64]) -> Call {
     call!(EXPIRIES).sweeping().telling_expiries(sessions)
 }
 
-/// With a watch no session is put away first, which would change the queue.
+/// Ends the sessions that are over, and removes all that these have left.
+pub(super) fn sweep() -> Call {
+    expiries(&[]).continuing(Continues::Again)
+}
+
 pub(super) fn list(dir: &str, values: bool, watch: bool, gate: Option<&Gate>) -> Call {
-    let mut call = Call { sweeps: !watch, ..call!(LIST, dir, values, watch).with(Acks::Read) };
+    let mut call = call!(LIST, dir, values, watch).with(Acks::Read);
     call.arguments.extend(Gate::arguments(gate));
     call
 }

@@ -1,13 +1,12 @@
-//! Redis and Valkey: ten keys, all of one slot, that scripts alone write to. A call is one script,
-//! and so one transaction.
+//! Redis and Valkey: four keys for each namespace, of one slot, that scripts alone write to. A call
+//! is one script, and so one transaction.
 //!
 //! What is a key elsewhere, `{namespace}/{name}/{session in hex}-{ticket}` and `.{label}`, is a
-//! member of a sorted set here, `{namespace}/{name} {number}`; `scripts/lib.lua` lists all that
-//! there is. No key has a time to live: sessions end by the server's clock, and who looks ahead
-//! puts them away.
+//! member of a sorted set here, which begins with `{namespace}/{name} {number}`; `scripts/base.lua`
+//! lists all that there is. No key has a time to live while a session lives: sessions end by the
+//! server's clock, and their entries are removed by the requests of others.
 
 mod answer;
-mod asker;
 mod channels;
 mod clock;
 mod cluster;
@@ -15,9 +14,12 @@ mod connection;
 mod connection_task;
 mod dialect;
 mod error;
+mod former;
 mod gate;
 mod message;
 mod opening;
+mod owner;
+mod requester;
 mod script;
 mod sentinel;
 mod server;
@@ -112,15 +114,18 @@ impl Backend for Redis {
         };
         let (requests, beats) = (start(link, Use::Requests), start(beats, Use::Beats));
         let acks = acks.map(|link| start(link, Use::Acks));
-        let calls = Calls { bridge: connector.bridge().cloned() };
+        let calls = Calls { bridge: connector.bridge().cloned(), owner: <_>::default() };
         let connections = Connections { calls, shared, requests, beats, acks };
         let facts = Facts { joins_late: true, ticket_in: Some(key::ticket_in), ..Facts::new(ttl) };
         Ok((facts, Arc::new(SqlStore::new(connections, ttl))))
     }
 }
 
-/// The key of the queues, and the entry's member.
-pub(crate) fn held(entry: &Entry) -> (String, String) {
+/// The key of the queues, and the member that is there as long as the entry is.
+pub(crate) fn held(entry: &Entry) -> Option<(String, String)> {
     let Place { dir, number } = Place::of(entry);
-    (Keys::new().queue().to_owned(), format!("{dir} {number:016}"))
+    let parts = key::parts(&entry.key)?;
+    let (namespace, _) = dir.rsplit_once('/')?;
+    let member = format!("~{:x} e {} {dir} {number:016}", parts.session, parts.ticket);
+    Some((Keys::of(namespace).queue().to_owned(), member))
 }

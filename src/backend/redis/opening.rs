@@ -23,10 +23,12 @@ impl Connector {
         let (began, patience) = (clock::now(), self.remote.opening_timeout());
         let left = || patience.saturating_sub(clock::now().saturating_sub(began));
         self.clock.watch_within(ttl / 2);
-        let open =
-            message::open(message::micros(ttl), &link.server, self.newest.load(Ordering::Acquire));
+        let former = self.take_over(link).await?;
+        let newest = self.newest.load(Ordering::Acquire);
+        let open = message::open(message::micros(ttl), &link.server, newest, former);
+        let sent = clock::now();
         let begun = self.call(link, session, &open).await?;
-        self.clock.read(&link.server.name, &begun.clock, began);
+        self.clock.read(&link.server.name, &begun.clock, sent);
         let outcomes = begun.outcomes(OPENING)?;
         let unavailable = |told: String| StoreError::Unavailable(told.into());
         let endpoint = link.endpoint.clone();

@@ -9,7 +9,8 @@ use redis::Cmd;
 pub(super) struct Script {
     /// A server that is full runs it, too.
     frees: bool,
-    source: &'static str,
+    /// Its text, in parts.
+    parts: &'static [&'static str],
     made: OnceLock<Made>,
 }
 
@@ -19,18 +20,17 @@ struct Made {
     hash: String,
 }
 
-/// What all of them begin with.
-const LIBRARY: &str =
-    concat!(include_str!("scripts/lib.lua"), "\n", include_str!("scripts/gates.lua"));
-
-/// How many keys [`Keys`] has.
-const KEYS: usize = 10;
+macro_rules! text {
+    ($file:literal) => {
+        include_str!(concat!("scripts/", $file, ".lua"))
+    };
+}
 
 macro_rules! scripts {
-    ($($name:ident: $frees:literal, $file:literal;)*) => {
+    ($($name:ident: $frees:literal, [$($file:literal)*];)*) => {
         $(pub(super) static $name: Script = Script {
             frees: $frees,
-            source: include_str!(concat!("scripts/", $file, ".lua")),
+            parts: &[$(text!($file)),*],
             made: OnceLock::new(),
         };)*
 
@@ -41,83 +41,96 @@ macro_rules! scripts {
 }
 
 scripts! {
-    CLOSE: true, "close";
-    COMMIT: false, "commit";
-    CONFIRM: true, "confirm";
-    EXPIRIES: true, "expiries";
-    GATE: true, "gate";
-    HELLO: true, "hello";
-    JOIN: false, "join";
-    KEEP_ALIVE: true, "keep_alive";
-    KEPT: true, "kept";
-    LEAVE: true, "leave";
-    LIST: true, "list";
-    OPEN: false, "open";
-    OWN: true, "own";
-    PRESENT: true, "present";
-    QUEUES: true, "queues";
-    READ: true, "read";
-    RELABEL: true, "relabel";
-    REWRITE: false, "rewrite";
-    STANDING: true, "standing";
-    UNWATCH: true, "unwatch";
-    WATCH: true, "watch";
+    ADOPT: true, ["adopt"];
+    CLOSE: true, ["base" "entries" "sessions" "gates" "close"];
+    COMMIT: false, ["base" "entries" "sessions" "gates" "commit"];
+    CONFIRM: true, ["base" "confirm"];
+    EXPIRIES: true, ["base" "entries" "sessions" "gates" "expiries"];
+    FORMER: true, ["former"];
+    GATE: true, ["base" "entries" "sessions" "gates" "gate"];
+    HELLO: true, ["base" "entries" "sessions" "gates" "server" "hello"];
+    JOIN: false, ["join_first" "base" "entries" "sessions" "gates" "join"];
+    KEEP_ALIVE: true, ["base" "entries" "sessions" "gates" "keep_alive"];
+    KEPT: true, ["base" "kept"];
+    LEAVE: true, ["leave_first" "base" "entries" "sessions" "gates" "leave"];
+    LIST: true, ["base" "entries" "sessions" "gates" "list"];
+    OPEN: false, ["base" "entries" "sessions" "gates" "server" "open"];
+    OWN: true, ["base" "entries" "own"];
+    PRESENT: true, ["base" "entries" "sessions" "gates" "present"];
+    QUEUES: true, ["base" "queues"];
+    READ: true, ["base" "read"];
+    RELABEL: true, ["base" "entries" "relabel"];
+    REWRITE: false, ["base" "entries" "rewrite"];
+    STANDING: true, ["base" "entries" "sessions" "gates" "standing"];
+    UNWATCH: true, ["base" "entries" "unwatch"];
+    WATCH: true, ["base" "entries" "sessions" "watch"];
 }
 
 impl Script {
     fn made(&self) -> &Made {
         self.made.get_or_init(|| {
             let flags = if self.frees { " flags=allow-oom" } else { "" };
-            let code = format!("#!lua{flags}\n{LIBRARY}\n{}", self.source);
+            let code = format!("#!lua{flags}\n{}", self.parts.join("\n"));
             Made { hash: redis::Script::new(&code).get_hash().to_owned(), code }
         })
     }
 
     /// To be sent first.
-    pub(super) fn by_hash(&self, keys: &Keys, arguments: &[Vec<u8>]) -> Cmd {
+    pub(super) fn by_hash(&self, keys: &[String], arguments: &[Vec<u8>]) -> Cmd {
         call("EVALSHA", &self.made().hash, keys, arguments)
     }
 
     /// To be sent if the server does not know the hash.
-    pub(super) fn whole(&self, keys: &Keys, arguments: &[Vec<u8>]) -> Cmd {
+    pub(super) fn whole(&self, keys: &[String], arguments: &[Vec<u8>]) -> Cmd {
         call("EVAL", &self.made().code, keys, arguments)
     }
 }
 
-fn call(command: &str, script: &str, keys: &Keys, arguments: &[Vec<u8>]) -> Cmd {
+fn call(command: &str, script: &str, keys: &[String], arguments: &[Vec<u8>]) -> Cmd {
     let mut call = redis::cmd(command);
-    call.arg(script).arg(KEYS).arg(&keys.0[..]).arg(arguments);
+    call.arg(script).arg(keys.len()).arg(keys).arg(arguments);
     call
 }
 
-/// What is in the first braces of all keys, by which a cluster chooses their slot.
-const TAG: &str = "{distlock}:";
-
-/// The keys that all of it is kept in: of one slot, as a script may touch no others.
+/// The keys of a namespace: of one slot, as a script may touch no others, which a cluster chooses by
+/// what is in the first braces.
 #[derive(Clone, Debug)]
-pub(super) struct Keys([String; KEYS]);
+pub(super) struct Keys([String; 4]);
 
 impl Keys {
-    pub(super) fn new() -> Self {
-        let names = [
-            "meta", "sessions", "lives", "queue", "entries", "values", "own", "watches", "data",
-            "names",
-        ];
-        Self(names.map(|name| format!("{TAG}{name}")))
+    pub(super) fn of(namespace: &str) -> Self {
+        Self(["meta", "queue", "sessions", "data"].map(|name| key(namespace, name)))
+    }
+
+    pub(super) fn all(&self) -> &[String] {
+        &self.0
     }
 
     pub(super) fn meta(&self) -> &str {
         &self.0[0]
     }
 
-    /// Who stands in which queue.
+    /// The entries of all queues.
     pub(super) fn queue(&self) -> &str {
-        &self.0[3]
+        &self.0[1]
     }
 
-    /// Where a session is told of what it waits for.
-    pub(super) fn channel(session: i64) -> String {
-        format!("{TAG}{session:x}")
+    /// Where a session is notified of what it waits for.
+    pub(super) fn channel(&self, session: i64) -> String {
+        let meta = self.meta();
+        format!("{}{session:x}", meta.strip_suffix("meta").unwrap_or(meta))
+    }
+
+    /// Those of version 1, which all namespaces shared, as far as version 2 looks at them.
+    pub(super) fn former() -> [String; 5] {
+        ["meta", "sessions", "lives", "data", "names"].map(|name| key("", name))
+    }
+}
+
+fn key(namespace: &str, name: &str) -> String {
+    match namespace {
+        "" => format!("{{distlock}}:{name}"),
+        _ => format!("{{distlock:{namespace}}}:{name}"),
     }
 }
 
@@ -132,16 +145,14 @@ mod tests {
         hashes.dedup();
         assert_eq!(hashes.len(), ALL.len());
         assert!(ALL.iter().all(|script| script.made().code.starts_with("#!lua")));
-        // As many as the library takes.
-        let taken = (1..=KEYS).all(|key| LIBRARY.contains(&format!("= KEYS[{key}]")));
-        assert!(taken && !LIBRARY.contains(&format!("KEYS[{}]", KEYS + 1)));
     }
 
     #[test]
     fn keys_are_of_one_slot() {
-        let keys = Keys::new();
-        assert!(keys.0.iter().all(|key| key.starts_with("{distlock}:")));
-        assert_eq!(keys.queue(), "{distlock}:queue");
-        assert_eq!(Keys::channel(31), "{distlock}:1f");
+        let keys = Keys::of("/app/locks");
+        assert!(keys.all().iter().all(|key| key.starts_with("{distlock:/app/locks}:")));
+        assert_eq!(keys.queue(), "{distlock:/app/locks}:queue");
+        assert_eq!(keys.channel(31), "{distlock:/app/locks}:1f");
+        assert_eq!(Keys::former()[0], "{distlock}:meta");
     }
 }

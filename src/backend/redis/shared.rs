@@ -1,6 +1,9 @@
 //! What the connections of one session have in common.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64},
+};
 
 use super::{channels::Channels, connection::Connector};
 use crate::{
@@ -18,11 +21,13 @@ pub(super) struct Shared {
     pub(super) durability: Mutex<Option<Durability>>,
     pub(super) channels: Channels,
     pub(super) losses: Losses,
+    /// Ended sessions have left more than one request could remove.
+    pub(super) unfinished: AtomicBool,
 }
 
 impl Shared {
     pub(super) fn new(connector: Arc<Connector>, session: i64) -> Self {
-        let (watches, writes, durability, channels, losses) = <_>::default();
-        Self { connector, session, watches, writes, durability, channels, losses }
+        let (watches, writes, durability, channels, losses, unfinished) = <_>::default();
+        Self { connector, session, watches, writes, durability, channels, losses, unfinished }
     }
 }

@@ -49,9 +49,14 @@ impl Store {
                 Ok(children.iter().map(|child| format!("{path}/{child}")).collect())
             }
             Self::Redis(connection) => {
+                let namespace = path.rsplit_once('/').map_or(path, |(namespace, _)| namespace);
                 let mut range = redis::cmd("ZRANGEBYLEX");
-                range.arg("{distlock}:queue").arg(format!("[{path}")).arg(format!("({path}\u{7f}"));
-                Ok(range.query_async(&mut connection.clone()).await?)
+                range.arg(format!("{{distlock:{namespace}}}:queue"));
+                range.arg(format!("[{path}")).arg(format!("({path}\u{7f}"));
+                let mut found: Vec<String> = range.query_async(&mut connection.clone()).await?;
+                // Watches are no entries.
+                found.retain(|member| !member.contains(" ;"));
+                Ok(found)
             }
         }
     }

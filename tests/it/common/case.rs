@@ -32,7 +32,8 @@ impl<S: Harness> Case<S> {
     pub(crate) async fn new() -> Self {
         let namespace = format!("/t-{:016x}", fastrand::u64(..));
         let (clients, links) = (StdMutex::default(), StdMutex::default());
-        Self { namespace, clients, links, store: S::start().await }
+        let store = S::start_in(&namespace).await;
+        Self { namespace, clients, links, store }
     }
 
     /// The last act of every case.

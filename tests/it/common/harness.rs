@@ -21,6 +21,14 @@ pub(crate) trait Harness: AsSessions + Send + Sync + 'static {
     where
         Self: Sized;
 
+    /// For a case that has this namespace of the store.
+    async fn start_in(_namespace: &str) -> Self
+    where
+        Self: Sized,
+    {
+        Self::start().await
+    }
+
     fn url(&self) -> String;
 
     /// Whether all cases share one store, which counts the requests of all of them.
@@ -86,6 +94,11 @@ pub(crate) trait Harness: AsSessions + Send + Sync + 'static {
 
     /// What a guarded write has put there, as of now.
     async fn data(&self, key: &str) -> Option<Vec<u8>>;
+
+    /// Writes an empty value as a holder in another namespace can, which this guard is one of.
+    async fn put_beside(&self, guard: &LockGuard, key: &str) {
+        guard.put(key, "").await.expect("written");
+    }
 
     /// Deletes such data, and what the store has made to keep them in. Absent is fine.
     async fn erase(&self, key: &str);

@@ -197,7 +197,7 @@ async fn lock_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
 /// Takes its locks and writes under them: at once, and again when it has slept for longer than the
 /// store keeps them, before it looks at anything else.
 async fn write_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
-    let (client, mut raw) = (job.client(url).await, Raw::connect(url).await);
+    let (client, mut raw) = (job.client(url).await, Raw::connect(url, &job.namespace).await);
     let mut guards = Vec::new();
     for lock in 0..job.writes {
         guards.push(

@@ -18,7 +18,9 @@ pub(crate) enum Raw {
 }
 
 impl Raw {
-    pub(crate) async fn connect(url: &str) -> Self {
+    /// On Redis each namespace may be on another server.
+    #[cfg_attr(not(feature = "redis"), allow(unused_variables))]
+    pub(crate) async fn connect(url: &str, namespace: &str) -> Self {
         match Backend::split(url) {
             #[cfg(feature = "etcd")]
             Some((Backend::Etcd, servers)) => {
@@ -42,7 +44,7 @@ impl Raw {
             }
             #[cfg(feature = "redis")]
             None if url.starts_with("redis://") || url.starts_with("redis+sentinel://") => {
-                Self::Redis(super::redis::dial_any(url).await)
+                Self::Redis(super::redis::dial_any(url, namespace).await)
             }
             None if url.starts_with("sqlite://") => {
                 let file = url.trim_start_matches("sqlite://");

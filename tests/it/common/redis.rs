@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use distlock::AfterLoss;
+use distlock::{AfterLoss, LockGuard};
 use distlock_testkit::{
     framing::Framing,
     proxies::Proxies,
@@ -28,12 +28,13 @@ pub(crate) const PROGRAM: [&str; 4] =
 /// User and password of docker/'s operator.
 pub(crate) const OPERATOR: (&str, &str) = ("default", "root");
 
-/// What all scripts of the library's begin with.
-const LIBRARY: &str = concat!(
-    include_str!("../../../src/backend/redis/scripts/lib.lua"),
-    "\n",
+/// What scripts of the library's begin with.
+const LIBRARY: [&str; 4] = [
+    include_str!("../../../src/backend/redis/scripts/base.lua"),
+    include_str!("../../../src/backend/redis/scripts/entries.lua"),
+    include_str!("../../../src/backend/redis/scripts/sessions.lua"),
     include_str!("../../../src/backend/redis/scripts/gates.lua"),
-);
+];
 
 /// How Redis or Valkey is set up.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,7 @@ const KINDS: [Kind; 5] = [Kind::Redis, Kind::Valkey, Kind::Sentinel, Kind::Clust
 /// One of them, by its number.
 pub(crate) struct Server<const KIND: usize> {
     url: String,
+    namespace: String,
     single: Single,
     client: MultiplexedConnection,
     /// What its clients are sent, where sentinels publish what the server counts, too.
@@ -69,7 +71,7 @@ pub(crate) type Cluster = Server<3>;
 pub(crate) type Bridged = Server<4>;
 
 /// Which server to go to, of a URL that names others.
-async fn primary_of(kind: Kind, url: &str) -> String {
+async fn primary_of(kind: Kind, url: &str, namespace: &str) -> String {
     let (_, hosts) = url.rsplit_once('@').expect("a user");
     let first = hosts.split([',', '/', '?']).next().expect("a server");
     match kind {
@@ -85,7 +87,7 @@ async fn primary_of(kind: Kind, url: &str) -> String {
         }
         Kind::Cluster => {
             let mut client = dial(&format!("{LOGIN}{first}"), Some(OPERATOR)).await;
-            match cmd("EXISTS").arg(META).query_async::<u64>(&mut client).await {
+            match cmd("EXISTS").arg(meta(namespace)).query_async::<u64>(&mut client).await {
                 Ok(_) => first.to_owned(),
                 Err(moved) => {
                     let detail = moved.detail().expect("it is elsewhere");
@@ -105,14 +107,14 @@ async fn listen(server: &str) -> (MultiplexedConnection, Heard) {
     let client = redis::Client::open(url).expect("a URL");
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
     let mut client = connecting.await.expect("it is up");
-    client.psubscribe("{distlock}:*").await.expect("it listens");
+    client.psubscribe("{distlock:*").await.expect("it listens");
     (client, Mutex::new((0, heard)))
 }
 
 /// A connection to the server that has the keys, by a URL that may name others.
-pub(crate) async fn dial_any(url: &str) -> MultiplexedConnection {
+pub(crate) async fn dial_any(url: &str, namespace: &str) -> MultiplexedConnection {
     let kind = if url.starts_with("redis+") { Kind::Sentinel } else { Kind::Cluster };
-    let server = primary_of(kind, url).await;
+    let server = primary_of(kind, url, namespace).await;
     dial(&format!("{LOGIN}{server}"), None).await
 }
 
@@ -145,34 +147,46 @@ pub(crate) const SETTLE: &str = "local info = redis.call('INFO', 'server') \
     .. redis.call('INFO', 'replication') \
     local server = string.match(info, 'run_id:(%x+)') .. '/' \
     .. string.match(info, 'master_replid:(%x+)') \
-    redis.call('HSETNX', KEYS[1], 'version', '1') \
+    redis.call('HSETNX', KEYS[1], 'version', '2') \
     redis.call('HSETNX', KEYS[1], 'server', server) \
     redis.call('HSETNX', KEYS[1], 'keeps', '1') \
     return 'ready'";
-/// Its one key.
-pub(crate) const META: &str = "{distlock}:meta";
+/// Its one key, of the usual namespace.
+pub(crate) const META: &str = "{distlock:/distlock}:meta";
+/// The namespace of a client that names none.
+pub(crate) const USUAL: &str = "/distlock";
 
-pub(crate) async fn settle(client: &MultiplexedConnection) {
-    let reply: String = ask(client, cmd("EVAL").arg(SETTLE).arg(1).arg(META)).await;
+fn meta(namespace: &str) -> String {
+    format!("{{distlock:{namespace}}}:meta")
+}
+
+pub(crate) async fn settle(client: &MultiplexedConnection, namespace: &str) {
+    let reply: String = ask(client, cmd("EVAL").arg(SETTLE).arg(1).arg(meta(namespace))).await;
     assert_eq!(reply, "ready");
 }
 
-/// Runs some lines after the library's own.
+/// Runs some lines after the library's own, in the usual namespace.
 pub(crate) async fn run<T: FromRedisValue>(
     client: &MultiplexedConnection,
     lines: &str,
     arguments: &[&str],
 ) -> T {
-    let names = [
-        "meta", "sessions", "lives", "queue", "entries", "values", "own", "watches", "data",
-        "names",
-    ];
+    run_in(client, USUAL, lines, arguments).await
+}
+
+pub(crate) async fn run_in<T: FromRedisValue>(
+    client: &MultiplexedConnection,
+    namespace: &str,
+    lines: &str,
+    arguments: &[&str],
+) -> T {
+    let names = ["meta", "queue", "sessions", "data"];
     let mut call = cmd("EVAL");
-    call.arg(format!("{LIBRARY}\n{lines}")).arg(names.len());
+    call.arg(format!("{}\n{lines}", LIBRARY.join("\n"))).arg(names.len());
     for name in names {
-        call.arg(format!("{{distlock}}:{name}"));
+        call.arg(format!("{{distlock:{namespace}}}:{name}"));
     }
-    // No session, and nothing is put away.
+    // No session, and none ends.
     call.arg("none").arg("").arg(arguments);
     ask(client, &call).await
 }
@@ -192,13 +206,17 @@ pub(crate) fn calls(stats: &str, command: &str) -> u64 {
 
 impl<const KIND: usize> Server<KIND> {
     async fn run<T: FromRedisValue>(&self, lines: &str, arguments: &[&str]) -> T {
-        run(&self.client, lines, arguments).await
+        run_in(&self.client, &self.namespace, lines, arguments).await
     }
 }
 
 #[async_trait]
 impl<const KIND: usize> Harness for Server<KIND> {
     async fn start() -> Self {
+        Self::start_in(USUAL).await
+    }
+
+    async fn start_in(namespace: &str) -> Self {
         let kind = KINDS[KIND];
         let url = match kind {
             Kind::Redis | Kind::Bridged => redis_url(),
@@ -206,7 +224,7 @@ impl<const KIND: usize> Harness for Server<KIND> {
             Kind::Sentinel => redis_sentinel_url(),
             Kind::Cluster => redis_cluster_url(),
         };
-        let server = primary_of(kind, &url).await;
+        let server = primary_of(kind, &url, namespace).await;
         let query = match kind {
             // By way of proxies it is that server, whatever others would say.
             Kind::Sentinel => "?replicas=2".to_owned(),
@@ -225,8 +243,8 @@ impl<const KIND: usize> Harness for Server<KIND> {
             }
             _ => (dial(&format!("{LOGIN}{server}"), Some(OPERATOR)).await, None),
         };
-        settle(&client).await;
-        Self { url, single, client, heard }
+        settle(&client, namespace).await;
+        Self { url, namespace: namespace.to_owned(), single, client, heard }
     }
 
     fn url(&self) -> String {
@@ -252,12 +270,12 @@ impl<const KIND: usize> Harness for Server<KIND> {
         if KINDS[KIND] == Kind::Sentinel { 3 } else { 2 }
     }
 
-    /// Of sessions that live: the others are put away as soon as somebody asks for a lock.
+    /// Of sessions that live: what the others have left is removed while clients live.
     async fn keys(&self, namespace: &str) -> Vec<String> {
         let lines = "local found = {}
             for _, member in ipairs(starting(QUEUE, ARGV[3] .. '/')) do
-                local entry = entry_at(member)
-                if tonumber(redis.call('ZSCORE', SESSIONS, entry.session)) > now then
+                local entry = read_entry(member)
+                if entry and expiry_of(entry.session) > now then
                     found[#found + 1] = { entry.number, key_of(entry) }
                 end
             end
@@ -271,7 +289,7 @@ impl<const KIND: usize> Harness for Server<KIND> {
         let (dir, name) = key.rsplit_once('/').expect("a key");
         let ticket = &name[session_of(key).len() + 1..];
         let ticket = ticket.split('.').next().expect("a ticket");
-        let lines = "local entry = entry_at(own(ARGV[4], ARGV[3], ARGV[5]))
+        let lines = "local entry = own(ARGV[4], ARGV[3], ARGV[5])
             if key_of(entry) ~= ARGV[6] then return 0 end
             remove(entry)
             return 1";
@@ -281,12 +299,23 @@ impl<const KIND: usize> Harness for Server<KIND> {
     }
 
     async fn data(&self, key: &str) -> Option<Vec<u8>> {
-        ask(&self.client, cmd("HGET").arg("{distlock}:data").arg(key)).await
+        let data = format!("{{distlock:{}}}:data", self.namespace);
+        ask(&self.client, cmd("HGET").arg(data).arg(key)).await
+    }
+
+    /// Each namespace has data of its own, which the other one's holders cannot write.
+    async fn put_beside(&self, _: &LockGuard, key: &str) {
+        let lines = "local note, dir = note_of(ARGV[3])
+            redis.call('HSET', DATA, ARGV[3], '')
+            redis.call('ZADD', QUEUE, 0, note)
+            notify_queue(dir)
+            return 1";
+        let _: u64 = self.run(lines, &[key]).await;
     }
 
     async fn erase(&self, key: &str) {
         let lines = "redis.call('HDEL', DATA, ARGV[3])
-            redis.call('ZREM', NAMES, ARGV[3])
+            redis.call('ZREM', QUEUE, (note_of(ARGV[3])))
             return 1";
         let _: u64 = self.run(lines, &[key]).await;
     }
@@ -320,13 +349,12 @@ impl<const KIND: usize> Sessions for Server<KIND> {
     }
 
     async fn session_exists(&self, session: i64) -> bool {
-        let lines =
-            "return tonumber(redis.call('ZSCORE', SESSIONS, ARGV[3]) or 0) > now and 1 or 0";
+        let lines = "return expiry_of(ARGV[3]) > now and 1 or 0";
         self.run::<u64>(lines, &[&format!("{session:x}")]).await == 1
     }
 
     async fn end_session_of(&self, key: &str) {
-        let lines = "put_away(ARGV[3]) return 1";
+        let lines = "end_session(ARGV[3], life_of(ARGV[3])) clear(ARGV[3], 1000000) return 1";
         let _: u64 = self.run(lines, &[session_of(key)]).await;
     }
 }

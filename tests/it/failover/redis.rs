@@ -53,7 +53,7 @@ pub(crate) async fn started(arguments: &[&str]) -> Server {
 
 async fn begin_long_ago(server: &Server) {
     ask(server, &["FLUSHALL"]).await;
-    redis::settle(&redis::dial(&server.url(), Some(OPERATOR)).await).await;
+    redis::settle(&redis::dial(&server.url(), Some(OPERATOR)).await, redis::USUAL).await;
 }
 
 /// One that follows another one, and has all that it has.

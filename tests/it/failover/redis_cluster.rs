@@ -51,7 +51,7 @@ impl Cluster {
             ips[number] = server.own.ip().await;
             ids[number] = ask(server, &["CLUSTER", "MYID"]).await;
         }
-        let slot = ask(&servers[0], &["CLUSTER", "KEYSLOT", "{distlock}"]).await;
+        let slot = ask(&servers[0], &["CLUSTER", "KEYSLOT", "{distlock:/distlock}"]).await;
         ask(&servers[0], &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
         for ip in &ips[1..] {
             ask(&servers[0], &["CLUSTER", "MEET", ip, "6379"]).await;

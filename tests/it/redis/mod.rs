@@ -1,10 +1,12 @@
 //! Redis passes every case, and some of its own. Needs the server of `docker/up`.
 
 mod assumptions;
+mod bounded;
 mod bridge;
 mod bridged;
 mod clock;
 mod emptied;
+mod former;
 mod killed;
 #[cfg(feature = "tracing")]
 mod logged;

@@ -16,7 +16,7 @@ use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection};
 use crate::common::{
     Harness, SOON, connect, connected, eventually,
     own::TTL,
-    redis::{IMAGE, OPERATOR, PROGRAM, Redis, ask, dial, settle},
+    redis::{IMAGE, OPERATOR, PROGRAM, Redis, USUAL, ask, dial, settle},
 };
 
 /// Held by tests of servers that keep nothing: all clients log to one place.
@@ -61,7 +61,7 @@ impl Server {
     /// With options that the other one does not have.
     pub(crate) async fn with(options: &[&str]) -> Self {
         let server = Self::just_begun(options).await;
-        settle(&server.operator().await).await;
+        settle(&server.operator().await, USUAL).await;
         server
     }
 

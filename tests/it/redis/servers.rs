@@ -8,8 +8,11 @@ use tokio::time::sleep;
 
 use crate::{
     common::{
-        SOON, close, connect, connected, contended, locked, locked_at_last, own::TTL, promises,
-        reason, redis::run, release, release_both, take_turn, throughout, within,
+        SOON, close, connect, connected, contended, locked, locked_at_last,
+        own::TTL,
+        promises, reason,
+        redis::{META, run},
+        release, release_both, take_turn, throughout, within,
     },
     redis::own::Server,
 };
@@ -86,8 +89,16 @@ async fn holders_are_notified_that_everything_was_deleted() {
     assert!(!guard.is_valid());
     let next = locked(&client, "a").await;
     assert!(next.fencing_token() > token, "{:?}", next.fencing_token());
+    let token = next.fencing_token();
     next.unlock().await.expect("released");
     client.close().await.expect("closed");
+    let _: String = server.ask(&cmd("FLUSHALL")).await;
+    // It has seen no token: what it is given comes from the clock.
+    let stranger = server.client().await;
+    let later = locked(&stranger, "a").await;
+    assert!(later.fencing_token() > token, "{:?}", later.fencing_token());
+    later.unlock().await.expect("released");
+    stranger.close().await.expect("closed");
 }
 
 /// It looks like one that has lost the last write of the session.
@@ -164,17 +175,16 @@ async fn another_version_is_refused_by_name() {
     let client = server.client().await;
     let guard = client.mutex("a").lock().await.expect("granted");
     let change = async |version: u32| {
-        let _: u32 =
-            server.ask(cmd("HSET").arg("{distlock}:meta").arg("version").arg(version)).await;
+        let _: u32 = server.ask(cmd("HSET").arg(META).arg("version").arg(version)).await;
     };
-    change(2).await;
+    change(3).await;
     let error = server.builder().connect().await.expect_err("it does not know that");
     assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
-    assert!(reason(&error).contains("version 2"), "{error:?}");
+    assert!(reason(&error).contains("version 3"), "{error:?}");
     let error = client.mutex("b").try_lock().await.expect_err("it does not know that");
-    assert!(reason(&error).contains("version 2"), "{error:?}");
+    assert!(reason(&error).contains("version 3"), "{error:?}");
     within(TTL, "the holder is told", guard.lost()).await;
-    change(1).await;
+    change(2).await;
     let other = server.client().await;
     let next = within(TTL * 4, "its turn", other.mutex("a").lock()).await.expect("granted");
     next.unlock().await.expect("released");

@@ -19,6 +19,7 @@ use crate::{
     args::Run,
     checker,
     cluster::Cluster,
+    database,
     event::{self, Event, Journal, Promise},
     fault::Kind,
     fleet::Place,
@@ -41,7 +42,8 @@ pub(crate) fn torture(run: &Run) -> Result<Report> {
         PathBuf::from(target).join(format!("torture/{}-{}-{number:08x}", run.backend, run.seed));
     std::fs::create_dir_all(&folder)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let done = runtime.block_on(conduct(&mut run, &folder, &format!("/torture-{number:08x}")));
+    let namespace = database::namespace(run.backend.is_redis(), &format!("/torture-{number:08x}"));
+    let done = runtime.block_on(conduct(&mut run, &folder, &namespace));
     // Whatever is still under way here has nobody to wait for it.
     runtime.shutdown_background();
     done.map_err(|error| format!("{error} (the history is in {})", folder.display()))?;

@@ -1,4 +1,13 @@
-local refused = enter(true)
+-- Ends the session. It is sent again while it says that there is more of its entries.
+local refused = check()
 if refused then return refused end
-put_away(session)
-return answer('ok', { 1 })
+if known[5] then
+    local life = read_life(known[5])
+    count(life)
+    end_session(session, life)
+elseif not call('ZSCORE', SESSIONS, session) then
+    return reply('gone')
+end
+clear_ended(MOST, { session })
+expire_if_unused()
+return answer({ 1 })

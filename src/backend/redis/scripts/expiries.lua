@@ -1,4 +1,7 @@
--- How long these sessions have left; those that are over are put away first. ARGV: 3 and on.
+-- How long these sessions have left; those that are over end first. ARGV: 3 and on: sessions.
 local refused = check()
 if refused then return refused end
-return answer('ok', rows(left_of(3)))
+local asked = {}
+for at = 3, #ARGV do asked[#asked + 1] = ARGV[at] end
+sweep(read_trust(ARGV[2]), asked)
+return answer(rows(left_of_all(3)))

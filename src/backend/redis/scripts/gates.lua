@@ -1,5 +1,5 @@
 -- Gates. Where a client bridges to other libraries, who is first in a mutex' queue has to have
--- the key, too, that those take for the lock: the gate. `OWN` tells which entry has which gate (g);
+-- the key, too, that those take for the lock: the gate. `QUEUE` has which entry has which gate (g);
 -- and which one had it and lost it (l), until its holder has given it up. A gate is an entry's only
 -- while its key says so, and has the times to live that all of its kind have. The user may not have
 -- a right to it, any more: errors are looked at, as nothing is undone when a script ends by one.
@@ -12,10 +12,11 @@ local function mark(gate, entry)
 end
 
 local function gate_of(entry)
-    for _, told in ipairs(starting(OWN, entry.session .. ' g ' .. entry.member .. ' ')) do
-        local layout, key = string.match(told, '^%x+ g %S+ %d+ (%S+) (.*)$')
-        return { layout = layout, key = key, told = told }
-    end
+    local prefix = table.concat({ '~' .. entry.session, 'g', entry.dir, entry.number, '' }, ' ')
+    local member = starting(QUEUE, prefix, 1)[1]
+    if not member then return nil end
+    local layout, key = string.match(string.sub(member, #prefix + 1), '^(%S+) (.*)$')
+    return { layout = layout, key = key, member = member }
 end
 
 -- Whether somebody has it, be it ours or another's; or what is wrong.
@@ -47,7 +48,7 @@ end
 give_up = function(entry)
     local gate = gate_of(entry)
     if not gate then return end
-    redis.call('ZREM', OWN, gate.told)
+    call('ZREM', QUEUE, gate.member)
     if has(gate, entry) then
         redis.pcall('DEL', gate.key)
         wake(gate)
@@ -65,13 +66,13 @@ local function take(gate, entry, life)
     local value, done = mark(gate, entry)
     if gate.layout == 'redisson' then
         done = redis.pcall('HSET', gate.key, value, 1)
-        if done == 1 then redis.call('PEXPIRE', gate.key, gate_ttl(life)) end
+        if done == 1 then call('PEXPIRE', gate.key, gate_ttl(life)) end
     else
         done = redis.pcall('SET', gate.key, value, 'NX', 'PX', gate_ttl(life))
     end
     if type(done) == 'table' and done.err then return false, done.err end
-    redis.call('ZADD', OWN, 0, table.concat(
-        { entry.session, 'g', entry.member, gate.layout, gate.key }, ' '))
+    call('ZADD', QUEUE, 0, table.concat(
+        { '~' .. entry.session, 'g', entry.dir, entry.number, gate.layout, gate.key }, ' '))
     return true
 end
 
@@ -79,15 +80,9 @@ end
 -- with it what is held by it, and nothing else.
 local function lose(entry, gate, life)
     if written == 0 then count(life) end
-    redis.call('ZREM', OWN, gate.told)
-    redis.call('ZADD', OWN, 0, entry.session .. ' l ' .. entry.ticket .. ' ' .. key_of(entry))
+    call('ZREM', QUEUE, gate.member)
+    call('ZADD', QUEUE, 0, table.concat({ '~' .. session, 'l', entry.ticket, key_of(entry) }, ' '))
     remove(entry)
-end
-
-local function first_in(dir)
-    local found =
-        redis.call('ZRANGEBYLEX', QUEUE, '[' .. dir .. ' ', '(' .. dir .. '!', 'LIMIT', 0, 1)
-    return found[1] and entry_at(found[1])
 end
 
 -- Who has a gate stands before all of ours who don't.
@@ -106,15 +101,15 @@ end
 
 -- An entry and the two in front of it, the nearest first: of which the gate is one, if the entry
 -- has to have that. The first one takes it, if it is free; nobody else touches it.
-local function ahead(dir, member, gate, life)
+local function ahead(dir, number, gate, life)
     local rows, first = {}, nil
-    for _, found in ipairs(redis.call('ZREVRANGEBYLEX', QUEUE, '[' .. member, '[' .. dir .. ' ',
-        'LIMIT', 0, 3)) do
-        first = entry_at(found)
+    for _, found in ipairs(call('ZREVRANGEBYLEX', QUEUE, '(' .. dir .. ' ' .. number .. '!',
+        '[' .. dir .. ' 0', 'LIMIT', 0, 3)) do
+        first = read_entry(found)
         rows[#rows + 1] = row(first)
     end
     if not gate or not first or #rows == 3 then return rows end
-    if #rows == 1 and first.member == member then
+    if #rows == 1 and first.number == number then
         local had = gate_of(first)
         if had and not has(had, first) then
             lose(first, had, life)
@@ -134,4 +129,4 @@ local function gate_in(layout, key)
 end
 
 -- Something is wrong with a gate.
-local function shut_out(gate, wrong) return answer('gate', rows({ { gate.key, wrong } })) end
+local function shut_out(gate, wrong) return reply('gate', rows({ { gate.key, wrong } })) end

@@ -1,28 +1,27 @@
--- Joins all of these queues or none. ARGV: 3 whether only if nobody is in any of them, 4 value, 5
--- the layout of their gates, or nothing; then directory, ticket, label and gate, or nothing, of each.
--- Tells of each; and if 3, whether somebody is there and all of them are over by the clock, and
--- whether nothing is granted and nobody is known to be there.
+-- Joins all of these queues or none. ARGV: 3 whether only if nobody is in any of them, 4 value (see
+-- `keep_value`), 5 the layout of their gates, or nothing; then directory, ticket, label and gate,
+-- or nothing, of each. Its outcomes: what `ahead` finds of each; and if 3, whether somebody is
+-- there and all of them seem over, and whether nothing is granted and nobody is known to be there.
 local refused, life = enter(true)
 if refused then return refused end
 local if_free, value = ARGV[3] == '1', ARGV[4]
-local quarantined = redis.call('HEXISTS', LIVES, NOBODY) == 1
+local quarantined = known[4]
+keep_owner(value)
+-- How many entries a try looks at for one whose session lives.
+local LOOKS = 64
 
 -- Whether anybody is in a queue, and whether one of them lives. It ends at the first one who does:
 -- queues may be long.
 local function find(dir)
-    local offset, there = 0, false
-    while true do
-        local found = redis.call('ZRANGEBYLEX', QUEUE, '[' .. dir .. ' ', '(' .. dir .. '!',
-            'LIMIT', offset, 16)
-        for _, member in ipairs(found) do
-            there = true
-            local owner = entry_at(member).session
-            local expires = tonumber(redis.call('ZSCORE', SESSIONS, owner) or 0)
-            if owner ~= NOBODY and expires >= now then return true, true end
-        end
-        if #found < 16 then return there, false end
-        offset = offset + 16
+    local there, resumed = false, nil
+    for _, member in ipairs(call('ZRANGEBYLEX', QUEUE, '[' .. dir .. ' 0', '(' .. dir .. ' :',
+        'LIMIT', 0, LOOKS)) do
+        there, resumed = true, resumed or resumption()
+        local owner = read_entry(member).session
+        local other = owner ~= NOBODY and life_of(owner)
+        if other and ending(other, expiry_of(owner), resumed) >= now then return true, true end
     end
+    return there, false
 end
 
 local there, alive, shut = false, false, false
@@ -42,34 +41,32 @@ local outcomes, added = {}, {}
 for at = 6, #ARGV, 4 do
     local dir, ticket, label = ARGV[at], ARGV[at + 1], ARGV[at + 2]
     local gate = gate_in(ARGV[5], ARGV[at + 3])
-    local member = own(session, dir, ticket)
-    if not member and not (if_free and (there or quarantined or shut)) then
+    local entry = own(session, dir, ticket)
+    if not entry and not (if_free and (there or quarantined or shut)) then
         last = math.max(last + 1, math.floor(now / 1000) - EPOCH)
         if quarantined then
             add_entry(dir, last, NOBODY, ticket, 'nobody',
-                'distlock: the database has failed over, or was restored')
+                'vdistlock: the database has failed over, or was restored')
             last = last + 1
         end
-        add_entry(dir, last, session, ticket, label, value)
-        redis.call('HSET', META, 'last', text(last))
-        tell_queue(dir)
-        member = place(dir, last)
-        added[#added + 1] = member
+        entry = add_entry(dir, last, session, ticket, label, value)
+        call('HSET', META, 'last', text(last))
+        notify_queue(dir)
+        added[#added + 1] = entry
     end
     local found = {}
-    if member then
+    if entry then
         local wrong
-        found, wrong = ahead(dir, member, gate, life)
+        found, wrong = ahead(dir, entry.number, gate, life)
         if wrong then
             -- All or none.
-            for _, each in ipairs(added) do remove(entry_at(each)) end
+            for _, each in ipairs(added) do remove(each) end
             return shut_out(gate, wrong)
         end
     end
     if found[1] then
-        local others = redis.call('ZLEXCOUNT', QUEUE, '[' .. dir .. ' ', '(' .. dir .. '!') > 1
-            or redis.call('ZLEXCOUNT', NAMES, '[' .. dir .. '/', '(' .. dir .. '0') > 0
-        found[1][5] = others and 1 or 0
+        local others = call('ZLEXCOUNT', QUEUE, '[' .. dir .. ' /', '(' .. dir .. ' :')
+        found[1][5] = others > 1 and 1 or 0
     end
     outcomes[#outcomes + 1] = rows(found)
 end
@@ -78,4 +75,4 @@ if if_free then
         { there and not alive and 1 or 0, quarantined and not alive and 1 or 0 },
     })
 end
-return answer('ok', unpack(outcomes))
+return answer(unpack(outcomes))

@@ -1,4 +1,4 @@
--- All that is in a queue, in its order, and the notes. ARGV: 3 directory, 4 whether with values, 5
+-- What is in a queue, in its order, and the notes. ARGV: 3 directory, 4 whether with values, 5
 -- whether it is watched from now on, 6 and 7 its gate, or nothing.
 local refused = enter(ARGV[5] == '1')
 if refused then return refused end
@@ -10,24 +10,34 @@ if whose then
     found[1] = keeper(gate)
     found[1][5], found[1][6], found[1][7], found[1][8] = false, { whose }, '0', false
 end
-for _, member in ipairs(starting(QUEUE, dir .. ' ')) do
-    local entry = entry_at(member)
-    local told = row(entry)
-    told[5] = left(entry.session)
-    told[6], told[7], told[8], told[9] = false, false, false, false
-    local expires = tonumber(redis.call('ZSCORE', SESSIONS, entry.session) or 0)
-    told[10] = expires < now and '1' or '0'
+
+-- Of a session: how long it has left, whether it seems over, and its owner.
+local seen, resumed = {}, resumption()
+local function state_of(id)
+    if not seen[id] then
+        local life = life_of(id)
+        local expires = life and ending(life, expiry_of(id), resumed)
+        seen[id] = { left = life and left_of(life, expires) or '0',
+            over = (not life or expires < now) and '1' or '0',
+            owner = ARGV[4] == '1' and call('HGET', META, '@' .. id) or '' }
+    end
+    return seen[id]
+end
+
+for _, member in ipairs(call('ZRANGEBYLEX', QUEUE, '[' .. dir .. ' 0', '(' .. dir .. ' :')) do
+    local entry = read_entry(member)
+    local line, state = row(entry), state_of(entry.session)
+    line[5], line[6], line[7], line[8], line[9] = state.left, false, false, false, false
+    line[10] = state.over
     if ARGV[4] == '1' then
+        local version, value = value_of(entry, state.owner)
         -- What is in an array of its own may be of any bytes.
-        told[6] = { redis.call('HGET', VALUES, member) or '' }
-        told[7], told[8] = entry.version, entry.since
+        line[6], line[7], line[8] = { value }, version, entry.since
     end
-    found[#found + 1] = told
+    found[#found + 1] = line
 end
-for _, key in ipairs(starting(NAMES, dir .. '/')) do
-    local name = string.sub(key, #dir + 2)
-    if not string.find(name, '/', 1, true) then
-        found[#found + 1] = { false, false, false, false, false, false, false, false, name }
-    end
+for _, note in ipairs(starting(QUEUE, dir .. ' /')) do
+    local name = string.sub(note, #dir + 3)
+    found[#found + 1] = { false, false, false, false, false, false, false, false, name }
 end
-return answer('ok', rows(found))
+return answer(rows(found))

@@ -1,14 +1,18 @@
--- Begins a session on this server. ARGV: 3 TTL, 4 to 9 what `meet` takes. Returns 1 if the server
--- is not known to have saved that there are sessions with a TTL this long, 0 otherwise.
+-- Begins a session on this server. ARGV: 3 TTL, 4 to 9 what `meet` takes, 10 the highest number of
+-- version 1, 11 for how long a session of version 1 may live on, in microseconds. Its outcome: 1 if
+-- the server is not known to have saved that there are sessions with a TTL this long, 0 otherwise.
 local refused = check()
 if refused then return refused end
-redis.call('HSETNX', META, 'version', VERSION)
-meet(4)
-local life = { ttl = tonumber(ARGV[3]), writes = 0 }
-local told = redis.call('HMGET', META, 'longest', 'kept')
-if tonumber(told[1] or 0) < life.ttl then
-    redis.call('HSET', META, 'longest', text(life.ttl))
-    doubt(ARGV[4], life.ttl, tonumber(ARGV[7]))
+local ttl = tonumber(ARGV[3])
+if known[1] then
+    call('PERSIST', META)
+else
+    last = math.max(last, tonumber(ARGV[10]))
+    call('HSET', META, 'version', VERSION, 'last', text(last))
+    if tonumber(ARGV[11]) > 0 then grant_nothing(tonumber(ARGV[11])) end
 end
-renew(session, life)
-return answer('ok', { tonumber(told[2] or 0) < life.ttl and 1 or 0 })
+meet(4)
+doubt(ARGV[4], ttl, tonumber(ARGV[7]))
+begin(session, ttl)
+local kept = tonumber(call('HGET', META, 'kept') or 0)
+return answer({ kept < ttl and 1 or 0 })

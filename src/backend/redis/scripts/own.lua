@@ -2,12 +2,13 @@
 local refused = enter(false)
 if refused then return refused end
 local found = {}
-for _, member in ipairs(starting(OWN, session .. ' e ')) do
-    local entry = entry_at(string.match(member, '^%x+ e %S+ (.*)$'))
+for _, index in ipairs(starting(QUEUE, '~' .. session .. ' e ')) do
+    local dir, number = string.match(index, '^~%x+ e %S+ (%S+) (%d+)$')
+    local entry = entry_at(dir, number)
     if entry then
-        local told = row(entry)
-        told[5] = entry.dir
-        found[#found + 1] = told
+        local line = row(entry)
+        line[5] = entry.dir
+        found[#found + 1] = line
     end
 end
-return answer('ok', rows(found))
+return answer(rows(found))

@@ -4,12 +4,12 @@ local refused = enter(false)
 if refused then return refused end
 local found = {}
 for at = 4, 5 do
-    local entry = entry_at(place(ARGV[3], ARGV[at]))
+    local entry = entry_at(ARGV[3], padded(ARGV[at]))
     if entry then found[#found + 1] = row(entry) end
 end
 local gate = ARGV[5] == '0' and gate_in(ARGV[6], ARGV[7])
 if gate then
-    local own = entry_at(place(ARGV[3], ARGV[4]))
+    local own = entry_at(ARGV[3], padded(ARGV[4]))
     if is_shut(gate) and not (own and gate_of(own)) then found[#found + 1] = keeper(gate) end
 end
-return answer('ok', rows(found))
+return answer(rows(found))

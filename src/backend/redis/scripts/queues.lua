@@ -1,13 +1,18 @@
--- The queues whose directories begin with the namespace and a slash. ARGV: 3 the namespace.
+-- Some queues of the namespace. ARGV: 3 the namespace, 4 the queue after which to go on, or
+-- nothing. A word says that there may be more.
 local refused = enter(false)
 if refused then return refused end
+local MOST = 200
 local outcome, from = { 0 }, '[' .. ARGV[3] .. '/'
-while true do
+if ARGV[4] ~= '' then from = '[' .. ARGV[4] .. '!' end
+while #outcome <= MOST do
     -- `0` is the character after `/`.
-    local next = redis.call('ZRANGEBYLEX', QUEUE, from, '(' .. ARGV[3] .. '0', 'LIMIT', 0, 1)
-    if #next == 0 then return answer('ok', outcome) end
-    local dir = string.match(next[1], '^(.*) %d+$')
-    outcome[#outcome + 1] = { dir }
-    -- And `!` the one after the blank.
-    from = '[' .. dir .. '!'
+    local next = call('ZRANGEBYLEX', QUEUE, from, '(' .. ARGV[3] .. '0', 'LIMIT', 0, 1)
+    if #next == 0 then return answer(outcome) end
+    local dir, kind = string.match(next[1], '^(%S+) (.)')
+    if string.find(kind, '%d') then outcome[#outcome + 1] = { dir } end
+    -- Past the notes, or past the queue: `!` is the character after the blank.
+    from = kind == '/' and '[' .. dir .. ' 0' or '[' .. dir .. '!'
 end
+unfinished = true
+return answer(outcome)

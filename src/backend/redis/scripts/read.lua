@@ -1,6 +1,6 @@
 -- What was written to a key. ARGV: 3 the key.
 local refused = check()
 if refused then return refused end
-local value = redis.call('HGET', DATA, ARGV[3])
-if not value then return answer('ok', { 0 }) end
-return answer('ok', rows({ { { value } } }))
+local value = call('HGET', DATA, ARGV[3])
+if not value then return answer({ 0 }) end
+return answer(rows({ { { value } } }))

@@ -2,4 +2,4 @@
 local refused = enter(true)
 if refused then return refused end
 unwatch(ARGV[3], padded(ARGV[4]), session)
-return answer('ok')
+return answer()

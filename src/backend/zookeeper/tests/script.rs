@@ -121,6 +121,7 @@ impl Server {
             #[cfg(feature = "mysql")]
             mysql_pool: None,
             longest_ttl: Duration::from_secs(60),
+            namespace: "/distlock".to_owned(),
             service: None,
         };
         ZooKeeper::new(remote).unwrap()

@@ -37,7 +37,7 @@ pub(crate) async fn writes_of_a_stopped_holder_without_successor_are_refused(t: 
 /// With the driver that distlock has itself, and by the text alone.
 pub(crate) async fn every_guard_can_be_checked(t: &Case) {
     let client = t.client().await;
-    let mut own = Own { raw: Raw::connect(&t.store.url()).await, sql: sql(t).await };
+    let mut own = Own { raw: Raw::connect(&t.store.url(), &t.namespace).await, sql: sql(t).await };
     let key = t.data_key("checked");
     let mutex = client.mutex("it's \\ a").lock().await.expect("granted");
     let [one, two] = [client.rw_lock("b"), client.rw_lock("b")];
@@ -177,7 +177,7 @@ pub(crate) async fn guards_of_other_stores_are_refused_by_name(t: &Case) {
     let memory = Client::connect("memory://checked-elsewhere").await.expect("connected");
     let guard = memory.mutex("a").lock().await.expect("granted");
     assert!(guard.sql().is_none());
-    let (text, asked) = match Raw::connect(&t.store.url()).await {
+    let (text, asked) = match Raw::connect(&t.store.url(), &t.namespace).await {
         #[cfg(feature = "mysql")]
         Raw::Mysql(mut connection) => {
             let begun = connection.start_transaction(mysql_async::TxOpts::default()).await;

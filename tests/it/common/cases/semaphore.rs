@@ -190,7 +190,7 @@ pub(crate) async fn a_note_that_comes_late_changes_nothing(t: &Case) {
     // Of a namespace beside this one, or the library would not let it write there.
     let operator = t.connect(t.builder().namespace(format!("/operator{}", t.namespace))).await;
     let hand = operator.mutex("hand").lock().await.expect("granted");
-    hand.put(note(t, "limit=2+4+@1"), "").await.expect("written");
+    t.store.put_beside(&hand, &note(t, "limit=2+4+@1")).await;
     let held = [held, acquired(&two, 1, 2).await, acquired(&one, 1, 4).await];
     assert!(two.semaphore("permits", 3).try_acquire().await.expect("an answer").is_none());
     // The next change takes away both.
@@ -202,7 +202,7 @@ pub(crate) async fn a_note_that_comes_late_changes_nothing(t: &Case) {
     hand.unlock().await.expect("released");
     // What builds before this one have noted has no generation, and counts while it is alone.
     let hand = operator.mutex("hand").lock().await.expect("granted");
-    hand.put(note(t, "limit=1+9"), "").await.expect("written");
+    t.store.put_beside(&hand, &note(t, "limit=1+9")).await;
     acquired(&one, 4, 2).await.release().await.expect("released");
     eventually(SOON, "all are gone", async || {
         t.keys().await.iter().all(|key| key.contains("limit="))

@@ -217,7 +217,7 @@ pub(crate) async fn statement_of_an_evicted_holder_affects_no_row(t: &Case) {
 /// With the driver that distlock has itself.
 pub(crate) async fn each_driver_releases(t: &Case) {
     let client = t.client().await;
-    let (mut raw, key) = (Raw::connect(&t.store.url()).await, t.data_key("driven"));
+    let (mut raw, key) = (Raw::connect(&t.store.url(), &t.namespace).await, t.data_key("driven"));
     let release = unlocking(locked(&client, "it's \\ a").await).await;
     assert!(raw.put_and_unlock(&release, &key, "new").await);
     release.committed();

@@ -65,7 +65,7 @@ impl Next<'_, Failover> {
     // What a script does, on the server.
 
     /// The server is told that a client is here, and what it has released: `recognize` in
-    /// `lib.lua`.
+    /// `server.lua`.
     fn hello(&mut self, c: usize, s: usize) {
         let (ttl, given) = (self.ttl(c), self.state.given);
         let quarantine = self.on(Rule::Quarantine);

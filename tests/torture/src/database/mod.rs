@@ -32,6 +32,12 @@ use distlock_testkit::{Result, framing::Framing, store::Store};
 use self::{network::Network, server::Server, words::Words};
 use crate::fault::{Role, Trouble};
 
+/// The namespace of a run: each has another one, unless it has servers of its own, of which the
+/// operator's scripts on Redis know the keys of one.
+pub(crate) fn namespace(is_redis: bool, usual: &str) -> String {
+    if is_redis { redis::NAMESPACE.to_owned() } else { usual.to_owned() }
+}
+
 /// What there is of any database.
 #[derive(Debug)]
 pub(crate) struct Setup {

@@ -14,12 +14,19 @@ use super::{
 };
 use crate::fault::Trouble;
 
-/// What all scripts of distlock's begin with.
-const LIBRARY: &str = include_str!("../../../../src/backend/redis/scripts/lib.lua");
+/// What scripts of distlock's begin with.
+const LIBRARY: [&str; 4] = [
+    include_str!("../../../../src/backend/redis/scripts/base.lua"),
+    include_str!("../../../../src/backend/redis/scripts/entries.lua"),
+    include_str!("../../../../src/backend/redis/scripts/sessions.lua"),
+    include_str!("../../../../src/backend/redis/scripts/gates.lua"),
+];
 
 /// The keys that they are given.
-const KEYS: [&str; 10] =
-    ["meta", "sessions", "lives", "queue", "entries", "values", "own", "watches", "data", "names"];
+const KEYS: [&str; 4] = ["meta", "queue", "sessions", "data"];
+
+/// The namespace whose keys these are.
+pub(super) const NAMESPACE: &str = "/torture";
 
 pub(super) const PORT: u16 = 6379;
 
@@ -46,8 +53,10 @@ impl Words for Lines {
         format!(
             "local found = {{}}
             for _, member in ipairs(starting(QUEUE, '{namespace}/')) do
-                local entry = entry_at(member)
-                found[#found + 1] = {{ key_of(entry), text(tonumber(entry.number)) }}
+                local entry = read_entry(member)
+                if entry then
+                    found[#found + 1] = {{ key_of(entry), text(tonumber(entry.number)) }}
+                end
             end
             return found"
         )
@@ -55,20 +64,27 @@ impl Words for Lines {
 
     fn sessions(&self) -> String {
         "local found = {}
-        for _, id in ipairs(redis.call('ZRANGE', SESSIONS, 0, -1)) do found[#found + 1] = { id } end
+        for _, id in ipairs(call('ZRANGEBYSCORE', SESSIONS, 0, '+inf')) do
+            found[#found + 1] = { id }
+        end
         return found"
             .to_owned()
     }
 
     fn watches(&self) -> Option<String> {
-        Some("return { { redis.call('ZCARD', WATCHES) } }".to_owned())
+        let lines = "local count = 0
+            for _, member in ipairs(call('ZRANGEBYLEX', QUEUE, '[~', '+')) do
+                if string.find(member, '^~%x+ w ') then count = count + 1 end
+            end
+            return { { text(count) } }";
+        Some(lines.to_owned())
     }
 
     fn insert(&self, dir: &str, name: &str, text: &str) -> String {
         format!(
             "redis.call('HSET', DATA, '{dir}/{name}', '{text}')
-            redis.call('ZADD', NAMES, 0, '{dir}/{name}')
-            tell_queue('{dir}')
+            redis.call('ZADD', QUEUE, 0, (note_of('{dir}/{name}')))
+            notify_queue('{dir}')
             return {{}}"
         )
     }
@@ -78,7 +94,7 @@ impl Words for Lines {
         format!(
             "local value = redis.call('HGET', DATA, '{dir}/{name}')
             if not value then return {{}} end
-            local seen, changes = '{{distlock}}:torture-seen', '{{distlock}}:torture-changes'
+            local seen, changes = META .. '-seen', META .. '-changes'
             if redis.call('HGET', seen, '{dir}/{name}') ~= value then
                 redis.call('HSET', seen, '{dir}/{name}', value)
                 redis.call('HINCRBY', changes, '{dir}/{name}', 1)
@@ -90,8 +106,8 @@ impl Words for Lines {
     fn erase(&self, dir: &str, name: &str) -> String {
         format!(
             "redis.call('HDEL', DATA, '{dir}/{name}')
-            redis.call('ZREM', NAMES, '{dir}/{name}')
-            tell_queue('{dir}')
+            redis.call('ZREM', QUEUE, (note_of('{dir}/{name}')))
+            notify_queue('{dir}')
             return {{}}"
         )
     }
@@ -100,10 +116,13 @@ impl Words for Lines {
         found(
             key,
             &format!(
-                "entry.version = text(tonumber(entry.version) + 1)
-                keep_entry(entry)
-                redis.call('HSET', VALUES, entry.member, '{text}')
-                tell_queue(entry.dir)"
+                "local version = text(tonumber((value_of(entry, ''))) + 1)
+                redis.call('HSET', DATA, record_of(entry), version .. ' {text}')
+                if not has_record(entry) then
+                    forget_entry(entry)
+                    keep_entry(entry, true)
+                end
+                notify_queue(entry.dir)"
             ),
         )
     }
@@ -119,8 +138,7 @@ fn found(key: &str, lines: &str) -> String {
     let (session, rest) = name.split_once('-').unwrap_or((name, ""));
     let ticket = rest.split('.').next().unwrap_or_default();
     format!(
-        "local member = own('{session}', '{dir}', '{ticket}')
-        local entry = member and entry_at(member)
+        "local entry = own('{session}', '{dir}', '{ticket}')
         if not entry or key_of(entry) ~= '{key}' then return {{}} end
         {lines}
         return {{}}"
@@ -270,7 +288,7 @@ pub(super) async fn strike(server: &Server, trouble: Trouble, time: Duration) ->
 
 /// Some who listen are told more than the server keeps for one of them, which it ends then.
 async fn flood(server: &Server) -> Result<()> {
-    let channels = tell(server, &["PUBSUB", "CHANNELS", "{distlock}:*"]).await?;
+    let channels = tell(server, &["PUBSUB", "CHANNELS", "{distlock:*"]).await?;
     let channels: Vec<String> = from_redis_value(channels)?;
     for channel in channels.iter().filter(|_| fastrand::bool()) {
         tell(server, &["PUBLISH", channel, &"x".repeat(1 << 20)]).await?;
@@ -347,11 +365,11 @@ impl Database for Redis {
 impl Connection for MultiplexedConnection {
     async fn ask(&mut self, lines: &str) -> Result<Rows> {
         let mut call = cmd("EVAL");
-        call.arg(format!("{LIBRARY}\n{lines}")).arg(KEYS.len());
+        call.arg(format!("{}\n{lines}", LIBRARY.join("\n"))).arg(KEYS.len());
         for key in KEYS {
-            call.arg(format!("{{distlock}}:{key}"));
+            call.arg(format!("{{distlock:{NAMESPACE}}}:{key}"));
         }
-        // No session, and nothing is put away.
+        // No session, and none ends.
         Ok(call.arg("none").arg("").query_async(self).await?)
     }
 }

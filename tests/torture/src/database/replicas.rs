@@ -185,8 +185,7 @@ impl Confirmed {
 impl Connection for Confirmed {
     async fn ask(&mut self, lines: &str) -> Result<Rows> {
         // What is waited for is the last write of this connection.
-        let write =
-            if self.acks > 0 { "redis.call('INCR', '{distlock}:torture-asked')\n" } else { "" };
+        let write = if self.acks > 0 { "redis.call('INCR', META .. '-asked')\n" } else { "" };
         let told = self.operator.ask(&format!("{write}{lines}")).await?;
         if self.acks > 0 {
             let mut wait = cmd("WAIT");

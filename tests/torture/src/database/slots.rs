@@ -18,7 +18,7 @@ pub(super) const COUNT: usize = 5;
 const SLOTS: [(usize, [&str; 2]); 3] =
     [(0, ["0", "5460"]), (2, ["5461", "10922"]), (4, ["10923", "16383"])];
 
-const KEY: &str = "{distlock}:meta";
+const KEY: &str = "{distlock:/torture}:meta";
 
 /// One that takes longer has not got the locks.
 const PATIENCE: Duration = Duration::from_millis(200);

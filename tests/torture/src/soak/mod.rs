@@ -120,7 +120,8 @@ struct Subject {
 
 impl Subject {
     fn start(url: &str, leak: bool, others: HashSet<String>) -> Result<Self> {
-        let namespace = format!("/soak-{:08x}", fastrand::u32(..));
+        let usual = format!("/soak-{:08x}", fastrand::u32(..));
+        let namespace = crate::database::namespace(url.starts_with("redis"), &usual);
         let leak = if leak { "leak" } else { "no-leak" };
         let mut process = Child::start(Child::again()?.args(["--soaked", url, &namespace, leak]))?;
         let told = Arc::new(Told::default());

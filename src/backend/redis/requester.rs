@@ -11,7 +11,7 @@ use super::{
     answer::Answer,
     connection::{ask_settings, run, wait},
     error::{is_useless, triage, words},
-    message::{self, Acks, Call, Message},
+    message::{self, Acks, Call, Continues, Message},
     shared::Shared,
 };
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
 
 /// Asks the server.
 #[derive(Clone)]
-pub(super) struct Asker {
+pub(super) struct Requester {
     pub(super) connection: MultiplexedConnection,
     pub(super) endpoint: String,
     /// As it was when the connection was made.
@@ -54,7 +54,7 @@ impl Silence {
     }
 }
 
-impl Asker {
+impl Requester {
     /// One request, sent as this is first polled.
     pub(super) async fn ask(self, what: Requested<Message>) -> Done {
         match what {
@@ -130,6 +130,40 @@ impl Asker {
     /// Runs a script and, where replicas are to have what counts, asks for that behind it: all of
     /// it is sent at once.
     async fn call(&self, operation: &'static str, call: &Call) -> Result<Vec<Outcome>, Silence> {
+        let (mut outcomes, mut is_unfinished) = self.call_once(operation, call).await?;
+        match call.continues {
+            Continues::Later if is_unfinished => {
+                self.shared.unfinished.store(true, Ordering::Release);
+                // The other connection's task goes on with it.
+                self.shared.watches.changed.notify_one();
+            }
+            Continues::Later => {}
+            Continues::Again => {
+                while is_unfinished {
+                    (outcomes, is_unfinished) = self.call_once(operation, call).await?;
+                }
+            }
+            Continues::AfterLast => {
+                let mut rows = std::mem::take(&mut outcomes);
+                while let Some(last) = rows.last().and_then(|page| page.rows().last())
+                    && is_unfinished
+                {
+                    let next = call.after(last.text(0).unwrap_or_default());
+                    let (page, more) = self.call_once(operation, &next).await?;
+                    (is_unfinished, rows) = (more, merged(rows, page));
+                }
+                outcomes = rows;
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// The outcomes, and whether the server has more of the same to do.
+    async fn call_once(
+        &self,
+        operation: &'static str,
+        call: &Call,
+    ) -> Result<(Vec<Outcome>, bool), Silence> {
         let Shared { connector, session, writes, .. } = &*self.shared;
         let (sent, known) = (clock::now(), writes.load(Ordering::Acquire));
         let clock_trust = connector.clock.clock_trust(&self.server, sent).filter(|_| call.sweeps);
@@ -142,10 +176,10 @@ impl Asker {
             .map(|(call, clock_trust)| (call, call.arguments(*session, clock_trust)))
             .collect();
         let wait = acks.map(|acks| wait(acks, connector.remote.request_timeout));
-        let asked = run(self.connection.clone(), &connector.keys, &calls, wait);
+        let asked = run(self.connection.clone(), connector.keys.all(), &calls, wait);
         let mut answers = self.answered(operation, asked).await?.into_iter();
-        let outcomes = self.read(operation, answers.next(), sent, known)?;
-        if let Some(clock_trust) = &clock_trust {
+        let (outcomes, is_unfinished) = self.read(operation, answers.next(), sent, known)?;
+        if let Some(clock_trust) = clock_trust.as_ref().filter(|_| !is_unfinished) {
             connector.clock.acted_on(&self.server, clock_trust);
         }
         if confirms {
@@ -155,23 +189,24 @@ impl Asker {
         if let Some(acks) = acks {
             self.acknowledged(operation, answers.next(), acks)?;
         }
-        Ok(outcomes)
+        Ok((outcomes, is_unfinished))
     }
 
-    /// What a script has answered. With each answer the server's clock is read.
+    /// What a script has answered, and whether it has more to do. With each answer the server's
+    /// clock is read.
     fn read(
         &self,
         operation: &'static str,
         told: Option<RedisResult<Value>>,
         sent: Duration,
         known: u64,
-    ) -> Result<Vec<Outcome>, Silence> {
+    ) -> Result<(Vec<Outcome>, bool), Silence> {
         let Shared { connector, writes, .. } = &*self.shared;
         let told = told.unwrap_or(Ok(Value::Nil)).map_err(|error| self.silence(operation, &error));
         let answer = Answer::read(told?).map_err(|error| Silence::Refused(error, false))?;
         connector.clock.read(&self.server, &answer.clock, sent);
         connector.newest.fetch_max(answer.newest, Ordering::AcqRel);
-        let told = answer.writes(known);
+        let (told, is_unfinished) = (answer.writes(known), answer.is_unfinished());
         let outcomes = answer.outcomes(operation);
         let outcomes = outcomes.map_err(|error| Silence::Refused(error, false))?;
         let Some(told) = told else {
@@ -181,7 +216,7 @@ impl Asker {
             return Err(Silence::Refused(gone, false));
         };
         writes.fetch_max(told, Ordering::AcqRel);
-        Ok(outcomes)
+        Ok((outcomes, is_unfinished))
     }
 
     /// Whether as many replicas have it as have to. What fewer have may be undone, and did not
@@ -236,6 +271,14 @@ impl Asker {
             None => Silence::Over(told),
         }
     }
+}
+
+/// The rows of a page and of the next one, of a request with one outcome.
+fn merged(mut pages: Vec<Outcome>, next: Vec<Outcome>) -> Vec<Outcome> {
+    pages.extend(next);
+    let count = pages.iter().map(|page| page.count).sum();
+    let rows = pages.iter().flat_map(|page| page.rows().iter().cloned()).collect();
+    vec![Outcome::new(rows, count)]
 }
 
 fn session_of(row: &Row) -> Option<i64> {

@@ -1,0 +1,53 @@
+//! What stands with each of a session's entries for those who look at the queue: almost always who
+//! its owner is, which the server is sent once.
+
+use std::sync::OnceLock;
+
+/// The owner of a session's entries, once the server knows it.
+#[derive(Debug, Default)]
+pub(super) struct Owner(OnceLock<Vec<u8>>);
+
+impl Owner {
+    /// The word for a value, as `keep_value` in the scripts reads it.
+    pub(super) fn word(&self, value: &[u8]) -> Vec<u8> {
+        match (signed(value), self.0.get()) {
+            (Some(owner), Some(known)) if owner == known => Vec::new(),
+            (Some(owner), None) => [b"o", owner].concat(),
+            _ => [b"v", value].concat(),
+        }
+    }
+
+    /// The server has answered a request with this word.
+    pub(super) fn sent(&self, word: &[u8]) {
+        if let Some((b'o', owner)) = word.split_first() {
+            let _ = self.0.set(owner.to_vec());
+        }
+    }
+}
+
+/// The owner in a value that says besides only since when: see `signature.rs`.
+fn signed(value: &[u8]) -> Option<&[u8]> {
+    let at = value.iter().rposition(|byte| *byte == b'\n')?;
+    let (owner, since) = (&value[..at], &value[at + 1..]);
+    (!since.is_empty() && since.iter().all(u8::is_ascii_digit)).then_some(owner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_is_sent_until_the_server_has_answered() {
+        let owner = Owner::default();
+        let value = crate::backend::signature::write("a\nb");
+        for _ in 0..2 {
+            assert_eq!(owner.word(&value), b"oa\nb");
+        }
+        owner.sent(b"vx");
+        owner.sent(b"oa\nb");
+        assert!(owner.word(&value).is_empty());
+        for other in [&b"a"[..], b"", b"c\n17", b"a\nb\n", b"a\nb"] {
+            assert_eq!(owner.word(other), [b"v", other].concat());
+        }
+    }
+}

@@ -1,0 +1,74 @@
+-- The server: whether it is the one that wrote here last, and what it may have lost.
+
+-- Whether it is the same process as before, and has not been a replica since. Its history has
+-- another name after a backup, after its first replica came, and an hour after the last one went.
+local function is_same(known, server, promoted)
+    if known == server then return true end
+    local process = string.match(server, '^(%x+)/')
+    return known and not promoted and process and process == string.match(known, '^(%x+)/')
+end
+
+-- A promoted replica, or this server after a crash, may lack the last confirmed writes: renewals,
+-- holders, numbers. So each session gets a whole TTL more, numbers continue far above all known
+-- ones, and nothing is granted for the longest TTL of any session.
+-- `keeps`: by its settings the server loses nothing. This counts only if each client of the
+-- previous run found the same settings, because what a crash loses depends on the settings before
+-- it. And it counts only if there was never a replica: a replica that is restarted as a primary
+-- looks the same. `promoted`: the server was a replica, and does not report for how long it no
+-- longer is. `runs`: its uptime in whole seconds, expressed in microseconds. `replicated`: there
+-- are replicas.
+local function recognize(server, keeps, promoted, runs, replicated)
+    local found = call('HMGET', META, 'server', 'doubted', 'replicated', 'keeps')
+    local former, kept_all = found[1], found[4] == '1'
+    if replicated and not found[3] then call('HSET', META, 'replicated', '1') end
+    if is_same(former, server, promoted) then
+        if not keeps then call('HSET', META, 'keeps', '0') end
+        if former ~= server then
+            call('HSET', META, 'server', server)
+            if found[2] == former then call('HSET', META, 'doubted', server) end
+        end
+        return
+    end
+    call('HSET', META, 'server', server, 'keeps', keeps and '1' or '0')
+    if former and keeps and kept_all and not replicated and not found[3] then
+        if found[2] == former then call('HSET', META, 'doubted', server) end
+        return
+    end
+    -- There may have been sessions with a longer TTL than any that is known: see `doubt`.
+    call('HSET', META, 'doubted', server, 'since', promoted and text(runs) or '0', 'assured', '0')
+    if not former then return end
+    -- Above the numbers of the lost writes, which the last known one may be days older than.
+    last = math.max(last, math.floor(now / 1000) - EPOCH) + 100000000
+    beat = call('HINCRBY', META, 'beat', 1)
+    local before = longest()
+    call('HSET', META, 'last', text(last), 'resumed', text(now) .. ' ' .. text(beat),
+        'assured', text(before))
+    if before > 0 then grant_nothing(before) end
+    call('HDEL', META, 'kept')
+end
+
+-- What a client reports of the server, in its arguments from there on: which server it is, whether
+-- it keeps all writes, whether it was a replica, for how long it has been running, whether there
+-- are replicas; and the highest number that the client has seen: a server that lost it continues
+-- there.
+local function meet(from)
+    recognize(ARGV[from], ARGV[from + 1] == '1', ARGV[from + 2] == '1', tonumber(ARGV[from + 3]),
+        ARGV[from + 4] == '1')
+    local seen = tonumber(ARGV[from + 5])
+    if seen > last then
+        last = seen
+        call('HSET', META, 'last', text(last))
+    end
+end
+
+-- A session begins that is to live for longer than any that is known. On a server that is empty, or
+-- has lost something, there may have been another one that was to live for as long: it is over when
+-- that time has passed since the server was started, or since it was seen to be another one.
+local function doubt(server, ttl, runs)
+    local found = call('HMGET', META, 'doubted', 'since', 'assured')
+    if found[1] ~= server or tonumber(found[3] or 0) >= ttl then return end
+    call('HSET', META, 'assured', text(ttl))
+    -- Both are cut off to whole seconds.
+    local age = math.max(runs - tonumber(found[2]) - 1000000, 0)
+    if age < ttl then grant_nothing(ttl - age) end
+end

@@ -1,0 +1,241 @@
+-- Sessions, and how they end.
+
+-- How many entries and watches of ended sessions one script removes, and how many sessions that
+-- seem over it looks at.
+local MOST = 50
+
+local function renew(id, life)
+    beat = call('HINCRBY', META, 'beat', 1)
+    life.beat = beat
+    keep_life(id, life)
+    call('ZADD', SESSIONS, text(now + life.ttl), id)
+end
+
+local function life_of(id)
+    local found = call('HGET', META, id)
+    return found and read_life(found)
+end
+
+-- The longest TTL of a session.
+local function longest()
+    local found = call('ZRANGEBYSCORE', SESSIONS, '-inf', '(0', 'LIMIT', 0, 1)[1]
+    return found and tonumber(string.sub(found, 2)) or 0
+end
+
+local function begin(id, ttl)
+    local counted = 't' .. text(ttl)
+    call('HINCRBY', META, counted, 1)
+    call('ZADD', SESSIONS, text(-ttl), counted)
+    renew(id, { ttl = ttl, writes = 0 })
+end
+
+-- Of the sessions with this TTL one has ended. What is on the disk (`kept`) says nothing of a
+-- session with that TTL that begins later.
+local function forget_ttl(ttl)
+    local counted = 't' .. text(ttl)
+    if tonumber(call('HGET', META, counted) or 0) > 1 then
+        call('HINCRBY', META, counted, -1)
+        return
+    end
+    call('HDEL', META, counted)
+    call('ZREM', SESSIONS, counted)
+    local kept, most = tonumber(call('HGET', META, 'kept') or 0), longest()
+    if kept > most then call('HSET', META, 'kept', text(most)) end
+end
+
+-- Ends a session. Its entries keep their places until they are removed: see `clear`.
+local function end_session(id, life)
+    call('HDEL', META, id, '@' .. id)
+    call('ZADD', SESSIONS, 0, id)
+    if id ~= NOBODY then forget_ttl(life.ttl) end
+end
+
+-- An entry that goes gives up its gate: see gates.lua.
+local give_up
+
+local function remove(entry)
+    give_up(entry)
+    forget_entry(entry)
+    if has_record(entry) then call('HDEL', DATA, record_of(entry)) end
+    notify_entry(entry)
+end
+
+-- Removes what an ended session has left, at most so much. Tells how much more it may remove.
+local function clear(id, most)
+    for _, member in ipairs(starting(QUEUE, '~' .. id .. ' ', most)) do
+        most = most - 1
+        local kind, what = string.match(member, '^~%x+ (%a) (.*)$')
+        local dir, number
+        local entry
+        if kind == 'e' then
+            dir, number = string.match(what, '^%S+ (%S+) (%d+)$')
+            entry = entry_at(dir, number)
+            if entry then remove(entry) end
+        elseif kind == 'w' then
+            dir, number = string.match(what, '^(%S+) (%d+)$')
+            unwatch(dir, number, id)
+        end
+        if not entry then call('ZREM', QUEUE, member) end
+    end
+    if most > 0 then call('ZREM', SESSIONS, id) end
+    return most
+end
+
+-- Removes what ended sessions have left, as much as one script may, these ones' first.
+local function clear_ended(most, first)
+    for _, id in ipairs(first) do
+        if most > 0 then most = clear(id, most) end
+    end
+    while most > 0 do
+        local id = call('ZRANGEBYSCORE', SESSIONS, 0, 0, 'LIMIT', 0, 1)[1]
+        if not id then return end
+        most = clear(id, most)
+    end
+    unfinished = true
+end
+
+-- Since the last resumption each session has a whole TTL: see server.lua.
+local function resumption()
+    local time, drawn = string.match(call('HGET', META, 'resumed') or '0 0', '^(%d+) (%d+)$')
+    return { time = tonumber(time), beat = tonumber(drawn) }
+end
+
+-- When a session ends by the server's clock, and the beat of its last renewal.
+local function ending(life, expires, resumed)
+    if resumed.time > 0 and expires < resumed.time + life.ttl then
+        return resumed.time + life.ttl, math.max(life.beat, resumed.beat)
+    end
+    return expires, life.beat
+end
+
+-- Whether a session that seems over has ended.
+--
+-- A holder gives up 0.9 TTL after it has sent a keepalive. Its session ends 1.1 TTL after the
+-- server has counted that one, by a clock that has not been set since then, or for as long: all but
+-- what this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks
+-- differ. And it was not renewed while the clock was wrong: see `clock_readings.rs`.
+local function is_over(id, life, expires, trust)
+    local drawn
+    expires, drawn = ending(life, expires, trust.resumed)
+    if expires >= now - life.ttl * 0.1 or id == session
+        or now - trust.since <= life.ttl * 1.1 or now - trust.shows >= life.ttl * 0.15 then
+        return false
+    end
+    if #trust.marks == 0 then return true end
+    local renewed, since = expires - life.ttl * 0.95, nil
+    for _, mark in ipairs(trust.marks) do
+        if drawn > mark.beat then
+            since = mark.shows
+            break
+        end
+    end
+    if not since or renewed >= since then return true end
+    for _, mark in ipairs(trust.marks) do
+        if drawn <= mark.beat and life.ttl <= mark.age * 0.95 then return true end
+    end
+    return false
+end
+
+-- What the client knows of the server's clock; nothing if it does not trust it.
+local function read_trust(told)
+    if told == '' then return nil end
+    local words = string.gmatch(told, '%S+')
+    local trust = { since = tonumber(words()), shows = tonumber(words()), clips = words() == '1',
+        marks = {}, resumed = resumption() }
+    for word in words do
+        local age, shows, drawn = string.match(word, '^(%-?%d+):(%-?%d+):(%-?%d+)$')
+        trust.marks[#trust.marks + 1] =
+            { age = tonumber(age), shows = tonumber(shows), beat = tonumber(drawn) }
+    end
+    return trust
+end
+
+-- No session ends later than this, unless the clock has been set back: so few are read, if any. A
+-- session with a shorter TTL that seems to live longer is removed that much later.
+local function clip(trust)
+    local late = call('ZRANGEBYSCORE', SESSIONS, '(' .. text(now + longest()), '+inf', 'LIMIT', 0,
+        MOST)
+    for _, id in ipairs(late) do
+        local life = life_of(id)
+        if life then call('ZADD', SESSIONS, 'LT', text(now + life.ttl), id) end
+    end
+    if trust.resumed.time > now then
+        trust.resumed.time = now
+        call('HSET', META, 'resumed', text(now) .. ' ' .. text(trust.resumed.beat))
+    end
+    if #late == MOST then unfinished = true end
+end
+
+-- Ends the sessions that are over: of these ones, and of some that the clock shows as over.
+-- Removes what ended sessions have left.
+local function sweep(trust, asked)
+    local first = {}
+    local function look(id, expires)
+        if not expires then return end
+        expires = tonumber(expires)
+        local life = expires > 0 and life_of(id)
+        if life and is_over(id, life, expires, trust) then
+            end_session(id, life)
+            expires = 0
+        end
+        if expires == 0 then first[#first + 1] = id end
+    end
+    if trust then
+        if trust.clips then clip(trust) end
+        for _, id in ipairs(asked) do look(id, call('ZSCORE', SESSIONS, id)) end
+        local latest = '(' .. text(now)
+        local seem = call('ZCOUNT', SESSIONS, '(0', latest)
+        -- Some may seem over for long and not be: each script looks at others.
+        local from = seem > MOST and now % (seem - MOST + 1) or 0
+        local found = call('ZRANGEBYSCORE', SESSIONS, '(0', latest, 'WITHSCORES',
+            'LIMIT', from, MOST)
+        for at = 1, #found, 2 do look(found[at], found[at + 1]) end
+    end
+    clear_ended(MOST, first)
+end
+
+-- How many milliseconds it takes, at least, until a session ends that is not renewed. Or how long
+-- to wait if it has not ended yet, because the client has not watched the clock for long enough.
+local function left_of(life, expires)
+    local micros = math.max(math.min(expires - now, life.ttl) + life.ttl * 0.1, life.ttl * 0.02)
+    return text(math.floor(micros / 1000))
+end
+
+local function expiry_of(id) return tonumber(call('ZSCORE', SESSIONS, id) or 0) end
+
+local function left(id)
+    local life = life_of(id)
+    return life and left_of(life, ending(life, expiry_of(id), resumption())) or '0'
+end
+
+-- The same of each of the sessions from this argument on. `surely`: by a clock that was not set
+-- back.
+local function left_of_all(from, surely)
+    local found, resumed = {}, resumption()
+    for at = from, #ARGV do
+        local id, life = ARGV[at], life_of(ARGV[at])
+        local expires = life and ending(life, expiry_of(id), resumed)
+        if life and not (surely and expires > now + life.ttl) then
+            found[#found + 1] = { id, left_of(life, expires) }
+        elseif not life and not surely and call('ZSCORE', SESSIONS, id) then
+            -- It has ended, and the next request removes what it has left.
+            found[#found + 1] = { id, '0' }
+        end
+    end
+    return found
+end
+
+-- For so long at least NOBODY stands in front of all who join. It ends as any other session that is
+-- not renewed.
+local function grant_nothing(time)
+    if expiry_of(NOBODY) >= now + time then return end
+    local nobody = life_of(NOBODY) or { ttl = 1000000, writes = 0 }
+    nobody.ttl = math.max(nobody.ttl, time)
+    renew(NOBODY, nobody)
+end
+
+-- Once the last session has ended, the counter's key alone is left, and what belongs to no session.
+-- That key ends two days later: no TTL is longer than a day.
+local function expire_if_unused()
+    if call('ZCARD', SESSIONS) == 0 then call('PEXPIRE', META, 172800000) end
+end
