@@ -9,7 +9,8 @@
 use crate::primitives::guard::LockGuard;
 
 /// The key and the member of the sorted set of all queues' entries: `ZSCORE key member` is there
-/// only while the lock is held, whatever this process knows of it. `None` for a guard of another store.
+/// only while the lock is held, whatever this process knows of it. `None` for a guard of another
+/// store.
 ///
 /// With a bridge to other libraries' locks it says nothing of these: whether somebody else has
 /// taken the key that they lock by is not looked at.

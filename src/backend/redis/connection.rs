@@ -16,10 +16,11 @@ use tokio::sync::mpsc;
 
 use super::{
     answer::Answer,
+    call::{Asked, Call},
     clock::WatchedClock,
     cluster,
     error::refused,
-    message::{self, Call},
+    message,
     script::Keys,
     server::{CONNECTING, Identity, SETTINGS, Server},
 };
@@ -153,7 +154,7 @@ impl Connector {
     pub(super) async fn call(&self, link: &mut Link, session: i64, call: &Call) -> Result<Answer> {
         let endpoint = link.endpoint.clone();
         let connection = link.connection.clone();
-        let calls = [(call, call.arguments(session, None))];
+        let calls = [call.of(session, None)];
         let asked = run(connection, self.keys.all(), &calls, None);
         let asked = async { asked.await?.pop().unwrap_or(Ok(Value::Nil)) };
         let value = link.driven(asked).await.map_err(|error| refused(&endpoint, &error))?;
@@ -319,35 +320,50 @@ pub(super) async fn ask_settings(mut connection: MultiplexedConnection) -> Redis
 pub(super) async fn run(
     mut connection: MultiplexedConnection,
     keys: &[String],
-    calls: &[(&Call, Vec<Vec<u8>>)],
+    calls: &[Asked<'_>],
     then: Option<Cmd>,
 ) -> RedisResult<Vec<RedisResult<Value>>> {
+    let is_forgotten = |reply: &RedisResult<Value>| {
+        reply.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT"))
+    };
     let mut answers = Vec::new();
     let mut whole = false;
     loop {
-        let mut pipeline = redis::pipe();
-        pipeline.ignore_errors();
-        for (call, arguments) in &calls[answers.len()..] {
-            pipeline.add_command(match whole {
-                true => call.script.whole(keys, arguments),
-                false => call.script.by_hash(keys, arguments),
-            });
-        }
-        if let Some(then) = &then {
-            pipeline.add_command(then.clone());
-        }
-        let told: Vec<RedisResult<Value>> = pipeline.query_async(&mut connection).await?;
-        let is_forgotten = |told: &RedisResult<Value>| {
-            told.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT"))
+        let replies = match (&calls[answers.len()..], &then) {
+            ([call], None) => {
+                vec![alone(&mut connection, &call.command(keys, whole)).await?]
+            }
+            (calls, then) => {
+                let mut pipeline = redis::pipe();
+                pipeline.ignore_errors();
+                for call in calls {
+                    pipeline.add_command(call.command(keys, whole));
+                }
+                if let Some(then) = then {
+                    pipeline.add_command(then.clone());
+                }
+                pipeline.query_async(&mut connection).await?
+            }
         };
-        match told.iter().position(is_forgotten).filter(|_| !whole) {
-            Some(forgotten) => answers.extend(told.into_iter().take(forgotten)),
+        match replies.iter().position(is_forgotten).filter(|_| !whole) {
+            Some(forgotten) => answers.extend(replies.into_iter().take(forgotten)),
             None => {
-                answers.extend(told);
+                answers.extend(replies);
                 return Ok(answers);
             }
         }
         whole = true;
+    }
+}
+
+/// One command: an error that the server replies with is its reply.
+async fn alone(
+    connection: &mut MultiplexedConnection,
+    command: &Cmd,
+) -> RedisResult<RedisResult<Value>> {
+    match command.query_async(connection).await {
+        Err(error) if error.code().is_none() => Err(error),
+        reply => Ok(reply),
     }
 }
 

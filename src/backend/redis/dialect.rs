@@ -5,8 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
+    call::Acks,
     gate,
-    message::{self, Acks, Calls, Message},
+    message::{self, Calls, Message},
     shared::Shared,
     waiting,
 };

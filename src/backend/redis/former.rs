@@ -8,10 +8,11 @@
 use redis::{RedisResult, Value, from_redis_value};
 
 use super::{
+    call::Call,
     cluster,
     connection::{Connector, HOPS, Link, run},
     error::refused,
-    message::{self, Call, Former},
+    message::{self, Former},
     script::Keys,
     server::CONNECTING,
 };
@@ -82,7 +83,7 @@ impl Connector {
             let Some(last) = page.len().checked_sub(2).and_then(|at| page.get(at)) else { break };
             from.clone_from(last);
             let endpoint = link.endpoint.clone();
-            let adopted = ask(link, self.keys.all(), &message::adopt(page)).await;
+            let adopted = ask(link, self.keys.all(), &message::adopt(&page)).await;
             adopted.map_err(|error| refused(&endpoint, &error))?;
         }
         let at = keeper.unwrap_or(link);
@@ -97,7 +98,7 @@ async fn ask_former(link: &mut Link, call: &Call) -> RedisResult<Value> {
 }
 
 async fn ask(link: &mut Link, keys: &[String], call: &Call) -> RedisResult<Value> {
-    let calls = [(call, call.alone().to_vec())];
+    let calls = [call.of_no_session()];
     let asked = run(link.connection.clone(), keys, &calls, None);
     link.driven(async { asked.await?.pop().unwrap_or(Ok(Value::Nil)) }).await
 }

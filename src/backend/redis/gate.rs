@@ -36,9 +36,9 @@ impl Gate {
     }
 
     /// The two arguments that name it.
-    pub(super) fn arguments(gate: Option<&Self>) -> [Vec<u8>; 2] {
+    pub(super) fn arguments(gate: Option<&Self>) -> [&str; 2] {
         let (layout, key) = gate.map(|gate| (gate.layout.word(), gate.key.as_str())).unzip();
-        [layout, key].map(|text| text.unwrap_or_default().as_bytes().to_vec())
+        [layout, key].map(Option::unwrap_or_default)
     }
 
     /// Where it is told that the gate was given up.

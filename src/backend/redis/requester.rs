@@ -9,9 +9,10 @@ use redis::{RedisError, RedisResult, Value, aio::MultiplexedConnection, from_red
 
 use super::{
     answer::Answer,
+    call::{Acks, Call, Continues},
     connection::{ask_settings, run, wait},
     error::{is_useless, triage, words},
-    message::{self, Acks, Call, Continues, Message},
+    message::{self, Message},
     shared::Shared,
 };
 use crate::{
@@ -65,8 +66,8 @@ impl Requester {
                 let operation = request.operation;
                 let answer = self.send(operation, &request.message).await;
                 let tells = matches!(&request.message, Message::Call(call) if call.tells_expiries);
-                if let (Message::Call(Call { ends: Some(ends), .. }), Ok(_)) =
-                    (&request.message, &answer)
+                if let (Message::Call(call), Ok(_)) = (&request.message, &answer)
+                    && let Some(ends) = &call.ends
                 {
                     self.shared.watches.notify_payload(ends);
                 }
@@ -170,11 +171,8 @@ impl Requester {
         let acks = connector.acks().filter(|_| call.acks != Acks::Nothing);
         let confirms = acks.is_some() && call.acks == Acks::Read;
         let confirm = confirms.then(|| message::confirm(&self.server));
-        let confirm = confirm.iter().map(|call| (call, None));
-        let calls = [(call, clock_trust.as_ref())].into_iter().chain(confirm);
-        let calls: Vec<_> = calls
-            .map(|(call, clock_trust)| (call, call.arguments(*session, clock_trust)))
-            .collect();
+        let mut calls = vec![call.of(*session, clock_trust.as_ref())];
+        calls.extend(confirm.iter().map(|confirm| confirm.of(*session, None)));
         let wait = acks.map(|acks| wait(acks, connector.remote.request_timeout));
         let asked = run(self.connection.clone(), connector.keys.all(), &calls, wait);
         let mut answers = self.answered(operation, asked).await?.into_iter();

@@ -75,25 +75,19 @@ impl Script {
         })
     }
 
-    /// To be sent first.
-    pub(super) fn by_hash(&self, keys: &[String], arguments: &[Vec<u8>]) -> Cmd {
-        call("EVALSHA", &self.made().hash, keys, arguments)
-    }
-
-    /// To be sent if the server does not know the hash.
-    pub(super) fn whole(&self, keys: &[String], arguments: &[Vec<u8>]) -> Cmd {
-        call("EVAL", &self.made().code, keys, arguments)
+    /// The command that runs it on these keys, without its arguments: `whole` if the server does not
+    /// know the hash.
+    pub(super) fn command(&self, keys: &[String], whole: bool) -> Cmd {
+        let Made { code, hash } = self.made();
+        let (name, script) = if whole { ("EVAL", code) } else { ("EVALSHA", hash) };
+        let mut command = redis::cmd(name);
+        command.arg(script).arg(keys.len()).arg(keys);
+        command
     }
 }
 
-fn call(command: &str, script: &str, keys: &[String], arguments: &[Vec<u8>]) -> Cmd {
-    let mut call = redis::cmd(command);
-    call.arg(script).arg(keys.len()).arg(keys).arg(arguments);
-    call
-}
-
-/// The keys of a namespace: of one slot, as a script may touch no others, which a cluster chooses by
-/// what is in the first braces.
+/// The keys of a namespace: of one slot, as a script may touch no others, which a cluster chooses
+/// by what is in the first braces.
 #[derive(Clone, Debug)]
 pub(super) struct Keys([String; 4]);
 

@@ -22,7 +22,8 @@ async fn dead_session(server: &Server, ttl: Duration, locks: usize) {
     let lines = "begin('de', tonumber(ARGV[3]))
         for number = 1, tonumber(ARGV[4]) do
             last = last + 1
-            add_entry('/distlock/many-' .. text(number), last, 'de', 'ticket-' .. text(number), '', 'vx')
+            local dir, ticket = '/distlock/many-' .. text(number), 'ticket-' .. text(number)
+            add_entry(dir, last, 'de', ticket, '', 'vx')
         end
         call('HSET', META, 'last', text(last))
         return 1";
@@ -112,7 +113,7 @@ async fn what_nobody_uses_expires() {
     client.close().await.expect("closed");
 }
 
-/// A replica that only copies, as `redis-cli --rdb` is one, gives the server's history another name.
+/// A replica that only copies, as `redis-cli --rdb` does, gives the server's history another name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_keeps_nobody_waiting() {
     let server = Server::with(&["--appendfsync", "everysec"]).await;

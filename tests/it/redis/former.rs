@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distlock::Error;
-use redis::{Cmd, cmd};
+use redis::cmd;
 use tokio::time::Instant;
 
 use crate::{
@@ -25,13 +25,14 @@ async fn begins(server: &Server, session: &str, ttl: Duration) {
     let micros = u64::try_from(ttl.as_micros()).expect("a short time");
     let ends = shows(server).await + micros;
     let life = format!("{micros} 1 1");
-    let commands: [&mut Cmd; 3] = [
-        cmd("HSET").arg(FORMER).arg("version").arg(1).arg("longest").arg(86_400_000_000_u64),
-        cmd("ZADD").arg("{distlock}:sessions").arg(ends).arg(session),
-        cmd("HSET").arg("{distlock}:lives").arg(session).arg(life),
-    ];
-    for command in commands {
-        let _: u64 = server.ask(command).await;
+    let mut meta = cmd("HSET");
+    meta.arg(FORMER).arg("version").arg(1).arg("longest").arg(86_400_000_000_u64);
+    let mut sessions = cmd("ZADD");
+    sessions.arg("{distlock}:sessions").arg(ends).arg(session);
+    let mut lives = cmd("HSET");
+    lives.arg("{distlock}:lives").arg(session).arg(life);
+    for command in [meta, sessions, lives] {
+        let _: u64 = server.ask(&command).await;
     }
 }
 
@@ -84,8 +85,8 @@ async fn locks_of_a_dead_client_of_version_1_are_kept_for_its_ttl() {
     let over = shows(&server).await - 1;
     let _: u64 = server.ask(cmd("ZADD").arg("{distlock}:sessions").arg(over).arg("1f")).await;
     let seen = Instant::now();
-    let [first, second] =
-        [server.client().await, connected(server.builder().namespace("/b")).await];
+    let beside = async |namespace: &str| connected(server.builder().namespace(namespace)).await;
+    let [first, second] = [beside("/a").await, beside("/b").await];
     for client in [&first, &second] {
         let error = client.mutex("a").try_lock().await.expect_err("nobody knows");
         assert!(matches!(error, Error::NotYet { .. }), "{error:?}");
