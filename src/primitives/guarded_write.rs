@@ -190,7 +190,8 @@ impl LockGuard {
     /// control characters, outside of the client's namespace and of `/zookeeper`. There may be 1 to
     /// 64 writes of different keys, of at most 1,000,000 bytes with their keys. On ZooKeeper, a put
     /// creates the nodes above its own that are missing, and a node with others below it cannot be
-    /// deleted.
+    /// deleted. On Redis they are fields of one hash for each namespace, so that clients of another
+    /// namespace write to keys of their own.
     ///
     /// A [`ReadGuard`](crate::ReadGuard) can write as well, concurrently with other readers.
     ///

@@ -10,7 +10,7 @@
 use super::{Failure, Wait};
 use crate::{
     backend::{
-        self, Ask, Join, Listing, Member, Predecessor, Watch,
+        self, Ask, Join, Listing, Member, Nearest, Predecessor, Watch,
         error::{Result, SEEMS_DEAD, StoreError},
         name::Queue,
     },
@@ -23,6 +23,12 @@ pub(crate) trait Rule: Send + Sync {
     /// Decides about one that has these ahead, the first one first; `notes` are what was left for
     /// all that stand in the queue.
     fn judge(&self, ahead: &[Member], notes: &[Box<str>]) -> Admission;
+
+    /// What of those ahead decides, if that is one alone: all others, and the notes, make no
+    /// difference.
+    fn nearest(&self, _own: Option<u64>) -> Option<Nearest> {
+        None
+    }
 }
 
 /// Whether a key that joined is in.
@@ -81,7 +87,7 @@ impl Mode<'_> {
     /// Whether the rule would let one in that joined now. Busy as it is, nothing is written.
     pub(crate) async fn has_room(self, session: &Session, queue: &Queue) -> Result<bool, Failure> {
         let Self::Shared(rule) = self else { return Ok(true) };
-        let ask = Ask { fresh: true, ..Ask::default() };
+        let ask = Ask { fresh: true, nearest: rule.nearest(None), ..Ask::default() };
         let look = session.ask_briefly(|| session.store.list(queue, ask)).await;
         let listing = look.map_err(|error| Failure::before_joining(session, error))?;
         Ok(would_let_in(rule, &listing, session.shared.backend.name())?)
@@ -108,7 +114,8 @@ impl Mode<'_> {
             let standing = session.ask(|| session.store.standing(&own.entry)).await?;
             return Ok((standing.into(), None));
         };
-        let ask = Ask { watch, ..Ask::default() };
+        let nearest = rule.nearest(Some(own.entry.revision));
+        let ask = Ask { watch, nearest, ..Ask::default() };
         let listing = session.ask(|| session.store.list(queue, ask)).await?;
         Ok((stand(rule, own, &listing), listing.watch))
     }

@@ -27,7 +27,7 @@ impl From<Listing> for Snapshot {
 /// All who stand in a queue, the first one first, as it is now. Gives up after about twice the
 /// request timeout.
 pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Result<Listing> {
-    let ask = Ask { values, watch: false, fresh: true };
+    let ask = Ask { values, fresh: true, ..Ask::default() };
     let (mut stale, mut give_up) = (StaleSessions::default(), None);
     loop {
         let session = sessions.any().await?;

@@ -110,8 +110,9 @@ impl View {
             watches.first = store.watch(&touched, true).await?.map(|watch| (touched, watch));
         }
         loop {
-            let mut listing =
-                store.list(&self.queue, Ask { values: true, watch, fresh: true }).await?;
+            let mut listing = store
+                .list(&self.queue, Ask { values: true, watch, fresh: true, ..Ask::default() })
+                .await?;
             watches.list = listing.watch.take();
             let first = listing
                 .members

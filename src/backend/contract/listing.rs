@@ -14,6 +14,19 @@ pub(crate) struct Ask {
     /// What is true now, and not what a server that lags behind takes for it. Else it is at least
     /// as new as all that this session was told.
     pub(crate) fresh: bool,
+    /// A part that is enough: a store that finds it sooner may list that alone.
+    pub(crate) nearest: Option<Nearest>,
+}
+
+/// The nearest one ahead, and the entry that is behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "redis"), allow(dead_code))]
+pub(crate) struct Nearest {
+    /// The revision of the entry that is behind; `None`: one that would join now, for whom some of
+    /// the last ones are enough.
+    pub(crate) own: Option<u64>,
+    /// Entries that are labelled as readers' do not count.
+    pub(crate) passes_readers: bool,
 }
 
 /// What is in a queue.

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     future::poll_fn,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     task::Poll,
     time::Duration,
 };
@@ -46,6 +46,8 @@ pub(super) struct Connector {
     pub(super) clock: WatchedClock,
     /// The highest number of an entry that any answer has told.
     pub(super) newest: AtomicU64,
+    /// The keys of version 1 are marked.
+    pub(super) took_over: AtomicBool,
 }
 
 /// What a connection is for.
@@ -87,9 +89,9 @@ pub(super) const HOPS: usize = 4;
 impl Connector {
     pub(super) fn new(remote: Remote) -> Self {
         let endpoints = Endpoints::new(remote.endpoints.clone());
-        let (clock, newest) = <_>::default();
+        let (clock, newest, took_over) = <_>::default();
         let keys = Keys::of(&remote.namespace);
-        Self { remote, endpoints, keys, clock, newest }
+        Self { remote, endpoints, keys, clock, newest, took_over }
     }
 
     pub(super) fn namespace(&self) -> &str {

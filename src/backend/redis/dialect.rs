@@ -105,6 +105,10 @@ impl Dialect for Connections {
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
         let (dir, session) = (queue.dir(), self.session());
+        if let Some(nearest) = ask.nearest.filter(|_| !ask.watch && !ask.values) {
+            let outcomes = self.ask(READ, message::nearest(dir, nearest).into()).await?;
+            return listing(session, dir, last(&outcomes)?.rows(), false, None);
+        }
         let registered = ask.watch.then(|| self.registered(dir, 0));
         let gate = self.calls.gate(dir);
         let message = message::list(dir, ask.values, ask.watch, gate.as_ref());

@@ -5,6 +5,8 @@
 //! session of version 1 lives, no session begins; and nothing is granted until those that were not
 //! removed are over for certain.
 
+use std::sync::atomic::Ordering;
+
 use redis::{RedisResult, Value, from_redis_value};
 
 use super::{
@@ -44,9 +46,12 @@ fn read(reply: &[String], endpoint: &str) -> Result<(Former, bool)> {
 }
 
 impl Connector {
-    /// Marks the keys of version 1, and takes over what a namespace continues from. In a cluster
-    /// these keys may be on another server.
+    /// Before the client's first session: marks the keys of version 1, and takes over what a
+    /// namespace continues from. In a cluster these keys may be on another server.
     pub(super) async fn take_over(&self, link: &mut Link) -> Result<Former> {
+        if self.took_over.load(Ordering::Acquire) {
+            return Ok(Former::default());
+        }
         let mut elsewhere: Option<Link> = None;
         for _ in 0..HOPS {
             let keeper = elsewhere.as_mut().unwrap_or(&mut *link);

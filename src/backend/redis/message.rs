@@ -8,12 +8,13 @@ use super::{
     owner::Owner,
     script::{
         ADOPT, CLOSE, COMMIT, CONFIRM, EXPIRIES, FORMER, GATE, HELLO, JOIN, KEEP_ALIVE, KEPT,
-        LEAVE, LIST, OPEN, OWN, PRESENT, QUEUES, READ, RELABEL, REWRITE, STANDING, UNWATCH, WATCH,
+        LEAVE, LIST, NEAREST, OPEN, OWN, PRESENT, QUEUES, READ, RELABEL, REWRITE, STANDING,
+        UNWATCH, WATCH,
     },
     server::Identity,
 };
 use crate::backend::{
-    Joiner, Write,
+    Joiner, Nearest, Write,
     bridge::Bridge,
     sql::{key::Place, statements::Statements},
 };
@@ -236,4 +237,10 @@ pub(super) fn sweep() -> Call {
 pub(super) fn list(dir: &str, values: bool, watch: bool, gate: Option<&Gate>) -> Call {
     let call = Call::new(&LIST).arg(dir).arg(flag(values)).arg(flag(watch));
     call.args(Gate::arguments(gate)).with(Acks::Read)
+}
+
+/// Of those ahead the nearest that counts, and the entry that asks.
+pub(super) fn nearest(dir: &str, nearest: Nearest) -> Call {
+    let own = nearest.own.map(|own| own.to_string()).unwrap_or_default();
+    Call::new(&NEAREST).arg(dir).arg(own).arg(flag(nearest.passes_readers)).with(Acks::Read)
 }

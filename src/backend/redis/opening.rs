@@ -30,6 +30,9 @@ impl Connector {
         let begun = self.call(link, session, &open).await?;
         self.clock.read(&link.server.name, &begun.clock, sent);
         let outcomes = begun.outcomes(OPENING)?;
+        // The namespace is of version 2, and has all that it continues from.
+        self.took_over.store(true, Ordering::Release);
+        self.newest.fetch_max(former.newest, Ordering::AcqRel);
         let unavailable = |told: String| StoreError::Unavailable(told.into());
         let endpoint = link.endpoint.clone();
         if let Some(acks) = self.acks() {

@@ -54,6 +54,7 @@ scripts! {
     KEPT: true, ["base" "kept"];
     LEAVE: true, ["leave_first" "base" "entries" "sessions" "gates" "leave"];
     LIST: true, ["base" "entries" "sessions" "gates" "list"];
+    NEAREST: true, ["base" "entries" "sessions" "nearest"];
     OPEN: false, ["base" "entries" "sessions" "gates" "server" "open"];
     OWN: true, ["base" "entries" "own"];
     PRESENT: true, ["base" "entries" "sessions" "gates" "present"];
@@ -75,8 +76,8 @@ impl Script {
         })
     }
 
-    /// The command that runs it on these keys, without its arguments: `whole` if the server does not
-    /// know the hash.
+    /// The command that runs it on these keys, without its arguments: `whole` if the server does
+    /// not know the hash.
     pub(super) fn command(&self, keys: &[String], whole: bool) -> Cmd {
         let Made { code, hash } = self.made();
         let (name, script) = if whole { ("EVAL", code) } else { ("EVALSHA", hash) };

@@ -338,7 +338,7 @@ impl LockStore for ZooKeeperStore {
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
         match ask {
-            Ask { values: false, watch: false, fresh: false } => self.listed(queue.dir()).await,
+            Ask { values: false, watch: false, fresh: false, .. } => self.listed(queue.dir()).await,
             ask => self.listing(queue.dir(), ask).await,
         }
     }

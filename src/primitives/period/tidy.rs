@@ -41,7 +41,7 @@ pub(super) fn now_and_then(session: &Arc<Session>, queue: &Queue) {
 
 /// The names of all locks of which something is noted.
 async fn noted(session: &Session, namespace: &str) -> Result<Vec<String>, StoreError> {
-    let ask = Ask { values: false, watch: false, fresh: false };
+    let ask = Ask::default();
     let notes = session.store.list(&Queue::periods(namespace), ask).await?.notes;
     Ok(notes.iter().filter_map(|note| Queue::name_in(note)).collect())
 }

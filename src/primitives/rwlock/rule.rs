@@ -1,7 +1,7 @@
 //! Who may be in together: readers, or one writer.
 
 use crate::{
-    backend::Member,
+    backend::{Member, Nearest},
     queue::mode::{Admission, Rule},
 };
 
@@ -18,6 +18,10 @@ impl Rule for Reader {
         let writer = ahead.iter().rev().find(|member| member.label.as_deref() != Some(READER));
         writer.map_or(Admission::In, Admission::behind)
     }
+
+    fn nearest(&self, own: Option<u64>) -> Option<Nearest> {
+        Some(Nearest { own, passes_readers: true })
+    }
 }
 
 /// Goes in alone.
@@ -26,6 +30,10 @@ pub(super) struct Writer;
 impl Rule for Writer {
     fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Admission {
         ahead.last().map_or(Admission::In, Admission::behind)
+    }
+
+    fn nearest(&self, own: Option<u64>) -> Option<Nearest> {
+        Some(Nearest { own, passes_readers: false })
     }
 }
 

@@ -188,3 +188,30 @@ async fn an_uncontended_lock_is_ten_calls() {
     }
     panic!("each time there was a keepalive");
 }
+
+/// Many readers are in: one more looks for a writer, and not at all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_beside_many_reads_none_of_them() {
+    const READERS: usize = 300;
+    let server = Server::start().await;
+    let [client, other] = [server.client().await, server.client().await];
+    let mut readers = Vec::new();
+    for _ in 0..READERS {
+        readers.push(within(SOON, "granted", client.rw_lock("a").read()).await.expect("granted"));
+    }
+    let reads = async || -> u64 {
+        let stats: String = server.ask(cmd("INFO").arg("commandstats")).await;
+        ["hget", "hmget", "zscore"].iter().map(|name| calls(&stats, name)).sum()
+    };
+    let before = reads().await;
+    let reader = within(SOON, "granted", other.rw_lock("a").read()).await.expect("granted");
+    let tried = other.rw_lock("a").try_read().await.expect("an answer").expect("readers are in");
+    let spent = reads().await - before;
+    assert!(spent < 100, "{spent} reads for two readers");
+    for reader in [reader, tried] {
+        reader.unlock().await.expect("released");
+    }
+    client.close().await.expect("closed");
+    drop(readers);
+    other.close().await.expect("closed");
+}

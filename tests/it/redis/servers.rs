@@ -52,8 +52,16 @@ async fn a_server_that_may_have_forgotten_grants_nothing_for_a_while() {
     let error = other.mutex("b").try_lock().await.expect_err("nobody knows");
     assert!(matches!(error, Error::NotYet { .. }), "{error:?}");
     assert!(reason(&error).contains("for the longest TTL"), "{error:?}");
+    let lock = other.rw_lock("r");
+    let reader = tokio::spawn(async move {
+        let guard = lock.read().await;
+        (tokio::time::Instant::now(), guard)
+    });
     let free = other.mutex("b").lock_timeout(LONG * 3).await.expect("an answer").expect("granted");
     assert!(back.elapsed() > LONG * 8 / 10, "after {:?}", back.elapsed());
+    let (read, reader) = within(SOON, "a reader is granted", reader).await.expect("no panic");
+    assert!(read - back > LONG * 8 / 10, "a reader after {:?}", read - back);
+    reader.expect("granted").unlock().await.expect("released");
     assert!(guard.is_valid(), "it was known");
     release([free, guard]).await;
     let next = client.mutex("a").lock().await.expect("granted");

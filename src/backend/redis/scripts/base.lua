@@ -9,6 +9,7 @@
 -- QUEUE, sorted:   {dir} {number} {session} {ticket} {since} {label}: an entry; a `v` before
 --                  `since` says that its value is in DATA
 --                  {dir} /{name}: a field of DATA, which is the key {dir}/{name}
+--                  {dir} :{number}: an entry that no reader passes
 --                  {dir} ;{number} {session}: who watches an entry, or with zeros the queue
 --                  ~{session} e {ticket} {dir} {number}: the entries of a session
 --                  ~{session} w {dir} {number}: its watches

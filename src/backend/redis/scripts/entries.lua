@@ -28,14 +28,22 @@ local function index_of(entry)
     return table.concat({ '~' .. entry.session, 'e', entry.ticket, entry.dir, entry.number }, ' ')
 end
 
+-- For readers, who look for the nearest entry that they do not pass; or nothing.
+local function barrier_of(entry)
+    if entry.label ~= 'w' and entry.label ~= 'nobody' then return nil end
+    return entry.dir .. ' :' .. entry.number
+end
+
 local function keep_entry(entry, has_value)
     entry.member = table.concat({ entry.dir, entry.number, entry.session, entry.ticket,
         (has_value and 'v' or '') .. entry.since, entry.label }, ' ')
     call('ZADD', QUEUE, 0, entry.member, 0, index_of(entry))
+    local barrier = barrier_of(entry)
+    if barrier then call('ZADD', QUEUE, 0, barrier) end
 end
 
 local function forget_entry(entry)
-    call('ZREM', QUEUE, entry.member, index_of(entry))
+    call('ZREM', QUEUE, entry.member, index_of(entry), barrier_of(entry))
 end
 
 -- The value of an entry comes as a word: nothing if it is the session's owner, which the session

@@ -17,6 +17,7 @@ if ARGV[6] ~= '' and ARGV[8] == '' then
         local deleted, there = 0, 0
         if label == ARGV[5] then
             local gone = { found[1], '~' .. session .. ' e ' .. ARGV[4] .. ' ' .. place }
+            if label == 'w' then gone[3] = dir .. ' :' .. number end
             local payload = dir .. '/' .. session .. '-' .. ARGV[4]
                 .. (label == '' and '' or '.') .. label .. ' ' .. number
             local notified = {}

@@ -1,0 +1,28 @@
+-- Of those ahead of an entry the nearest one that it does not pass, and the entry itself; or of a
+-- whole queue the last ones. ARGV: 3 directory, 4 number or nothing, 5 whether it passes readers. Its
+-- outcome: rows as `list` has them, without values.
+local refused = enter(false)
+if refused then return refused end
+local dir, is_reader, found = ARGV[3], ARGV[5] == '1', {}
+local number = ARGV[4] ~= '' and padded(ARGV[4])
+-- How many of a whole queue: the last ones may be of sessions that seem over.
+local LAST = 64
+local kind = is_reader and ' :' or ' '
+local before = '(' .. dir .. (number and kind .. number or is_reader and ' ;' or ' :')
+local from = '[' .. dir .. (is_reader and ' :' or ' 0')
+local members = call('ZREVRANGEBYLEX', QUEUE, before, from, 'LIMIT', 0, number and 1 or LAST)
+
+local function add(entry)
+    if not entry then return end
+    local line, expires = row(entry), expiry_of(entry.session)
+    line[5], line[6], line[7], line[8], line[9] = left(entry.session), false, false, false, false
+    line[10] = expires < now and '1' or '0'
+    found[#found + 1] = line
+end
+
+for index = #members, 1, -1 do
+    local barrier = is_reader and string.sub(members[index], #dir + 3)
+    add(barrier and entry_at(dir, barrier) or not barrier and read_entry(members[index]))
+end
+if number then add(entry_at(dir, number)) end
+return answer(rows(found))
