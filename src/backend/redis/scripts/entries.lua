@@ -43,7 +43,8 @@ local function keep_entry(entry, has_value)
 end
 
 local function forget_entry(entry)
-    call('ZREM', QUEUE, entry.member, index_of(entry), barrier_of(entry))
+    local index = index_of(entry)
+    call('ZREM', QUEUE, entry.member, index, barrier_of(entry) or index)
 end
 
 -- The value of an entry comes as a word: nothing if it is the session's owner, which the session
