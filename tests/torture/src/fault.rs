@@ -67,6 +67,14 @@ pub(crate) enum Trouble {
     Buffers,
     /// It is made a replica, and a primary again.
     Demotion,
+    /// All connections of those who lock end at the same moment.
+    Reconnects,
+    /// Somebody makes a backup of it.
+    Backup,
+    /// It is set to another way of writing to its disk, and back.
+    Fsync,
+    /// A client with very many locks dies.
+    DeadEntries,
     /// What the locks are in goes to another server.
     Migration,
     /// It is away until the others have elected another one.
@@ -109,12 +117,13 @@ use Deed::{Cut, Hang, Kill, Loss, Part, Pause, Rewind, Slow, Stop, Wipe};
 use Kind::{Database, Server, Servers};
 use Role::{Follower, Leader};
 use Trouble::{
-    Buffers, Busy, ClientPause, Clock, Conflicts, Deadlocks, Demotion, DiskFull, Failover,
-    LockWait, MemoryFull, Migration, Promotion, ReadOnly, ScriptFlush, Sever,
+    Backup, Buffers, Busy, ClientPause, Clock, Conflicts, DeadEntries, Deadlocks, Demotion,
+    DiskFull, Failover, Fsync, LockWait, MemoryFull, Migration, Promotion, ReadOnly, Reconnects,
+    ScriptFlush, Sever,
 };
 
 impl Kind {
-    pub(crate) const ALL: [(Self, &'static str, &'static str); 53] = [
+    pub(crate) const ALL: [(Self, &'static str, &'static str); 57] = [
         (Self::Blackhole, "blackhole", "nothing passes between a worker and the servers"),
         (Self::ToServer, "to-server", "the servers do not hear a worker"),
         (Self::ToClient, "to-client", "a worker does not hear the servers"),
@@ -164,6 +173,10 @@ impl Kind {
         (Database(MemoryFull), "memory-full", "the server's memory is full"),
         (Database(Buffers), "output-limit", "the server ends clients whom it has too much to tell"),
         (Database(Demotion), "demotion", "the server is made a replica, and a primary again"),
+        (Database(Reconnects), "reconnects", "all connections end at the same moment"),
+        (Database(Backup), "backup", "somebody makes a backup of the server"),
+        (Database(Fsync), "fsync", "the server is set to flush once a second, and back"),
+        (Database(DeadEntries), "dead-entries", "a client with 10,000 locks dies"),
         (Database(Migration), "migration", "the slot of the locks moves to another server"),
         (Database(Failover), "failover", "the primary is away until another one is elected"),
         (Self::Operator, "operator", "an operator writes, deletes and adds keys of queues"),
@@ -212,6 +225,13 @@ impl Kind {
             Database(Promotion) => store.is_pair(),
             Database(Migration) => store == Store::RedisCluster,
             Database(Buffers) => redis,
+            Database(Reconnects | Backup | Fsync | DeadEntries)
+                if !redis || store.is_pair() || store.elects() =>
+            {
+                false
+            }
+            // What it then loses in a crash is not what the run was promised.
+            Database(Fsync) if store == Store::RedisEverysec => false,
             Database(Conflicts) => store == Store::Galera,
             Database(LockWait) => store.is_relational(),
             Database(Deadlocks) => store.is_relational() && remote,
@@ -220,7 +240,7 @@ impl Kind {
             Database(Clock | Sever) if redlock => true,
             // After either, tokens may be far ahead of the clock, by which those of an empty server
             // begin.
-            Database(Clock | Demotion) if store == Store::RedisWiped => false,
+            Database(Clock | Demotion | DeadEntries) if store == Store::RedisWiped => false,
             Database(Demotion) => redis && !store.is_pair(),
             // Which one such a cluster begins with again, an operator has to say.
             Servers(Stop) if store == Store::Galera => false,

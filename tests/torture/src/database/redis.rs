@@ -5,7 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use distlock_testkit::{Result, docker::CLOCK_OF_REDIS, framing::Framing, store::Store};
 use redis::{AsyncConnectionConfig, Value, aio::MultiplexedConnection, cmd, from_redis_value};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{Instant, sleep, timeout, timeout_at},
+};
 
 use super::{
     Connection, Database, Rows, Setup,
@@ -282,8 +286,45 @@ pub(super) async fn strike(server: &Server, trouble: Trouble, time: Duration) ->
             sleep(time).await;
             done(|| tell(server, &["REPLICAOF", "NO", "ONE"])).await.map(drop)
         }
+        Trouble::Reconnects => {
+            while Instant::now() < over {
+                done(|| tell(server, &["CLIENT", "KILL", "USER", "app"])).await?;
+                sleep(time.mul_f64(fastrand::f64() / 2.0)).await;
+            }
+            Ok(())
+        }
+        Trouble::Backup => backup(server, time).await,
+        Trouble::Fsync => {
+            set(server, "appendfsync", "everysec").await?;
+            sleep(time).await;
+            set(server, "appendfsync", "always").await
+        }
+        Trouble::DeadEntries => {
+            let lines = format!(
+                "local id = '{:x}'
+                begin(id, 1000000)
+                for number = 1, 10000 do
+                    last = last + 1
+                    add_entry('/dead/' .. text(number), last, id, 'ticket', '', '')
+                end
+                call('HSET', META, 'last', text(last))
+                return {{}}",
+                fastrand::u64(1..)
+            );
+            done(|| async { open(server).await?.ask(&lines).await }).await.map(drop)
+        }
         other => Err(format!("there is no {other:?} here").into()),
     }
+}
+
+/// As `redis-cli --rdb` does: a replica that copies all there is, and goes.
+async fn backup(server: &Server, time: Duration) -> Result<()> {
+    let mut copy = TcpStream::connect(server.address).await?;
+    copy.write_all(b"AUTH default root\r\nSYNC\r\n").await?;
+    let mut bytes = vec![0; 1 << 16];
+    let over = Instant::now() + time;
+    while let Ok(Ok(1..)) = timeout_at(over, copy.read(&mut bytes)).await {}
+    Ok(())
 }
 
 /// Some who listen are told more than the server keeps for one of them, which it ends then.

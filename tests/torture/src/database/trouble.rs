@@ -85,6 +85,10 @@ pub(crate) async fn strike(
         | Trouble::MemoryFull
         | Trouble::Buffers
         | Trouble::Demotion
+        | Trouble::Reconnects
+        | Trouble::Backup
+        | Trouble::Fsync
+        | Trouble::DeadEntries
         | Trouble::Migration
         | Trouble::Failover => database.strike(trouble, time).await,
     }
