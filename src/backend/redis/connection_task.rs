@@ -63,7 +63,7 @@ impl Served for Task {
         let mut under_way = FuturesUnordered::new();
         let requester = Requester {
             connection: link.connection.clone(),
-            endpoint: link.endpoint.clone(),
+            endpoint: link.endpoint.as_str().into(),
             server: link.server.name.as_str().into(),
             shared: Arc::clone(&self.shared),
         };

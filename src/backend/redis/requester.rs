@@ -33,7 +33,7 @@ use crate::{
 #[derive(Clone)]
 pub(super) struct Requester {
     pub(super) connection: MultiplexedConnection,
-    pub(super) endpoint: String,
+    pub(super) endpoint: Arc<str>,
     /// As it was when the connection was made.
     pub(super) server: Arc<str>,
     pub(super) shared: Arc<Shared>,
