@@ -20,7 +20,7 @@ pub(super) struct Call {
     pub(super) owner: Option<Vec<u8>>,
     /// It goes by the connection that nothing else waits on.
     pub(super) beats: bool,
-    /// Its first outcome tells how long some sessions will live.
+    /// Its first outcome is how long some sessions have left.
     pub(super) tells_expiries: bool,
     /// What it ends of a queue, in the server's words, which says nothing of it to this session.
     pub(super) ends: Option<String>,

@@ -173,18 +173,18 @@ impl Connector {
 
     /// To the primary that this endpoint is, or knows of.
     async fn connect_by(&self, endpoint: &str, session: i64, used: Use) -> Result<Link> {
-        let mut told = match &self.remote.service {
+        let mut named = match &self.remote.service {
             None => None,
             Some(service) => Some(self.primary_of(service, endpoint).await?),
         };
         for _ in 0..HOPS {
-            if let Some(address) = &told {
+            if let Some(address) = &named {
                 self.check_address(endpoint, address)?;
             }
-            let address = told.as_deref().unwrap_or(endpoint);
+            let address = named.as_deref().unwrap_or(endpoint);
             match self.connect_to(address, session, used).await? {
                 Met::Primary(link) => return Ok(*link),
-                Met::Elsewhere(other) => told = Some(other),
+                Met::Elsewhere(other) => named = Some(other),
             }
         }
         Err(StoreError::Unavailable(format!("{endpoint} sends us around").into()))

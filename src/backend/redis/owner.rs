@@ -1,5 +1,5 @@
-//! What stands with each of a session's entries for those who look at the queue: almost always who
-//! its owner is, which the server is sent once.
+//! The value of a session's entries, which a listing of the queue shows: almost always their owner,
+//! which the session sends once.
 
 use std::sync::OnceLock;
 

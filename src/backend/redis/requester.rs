@@ -204,16 +204,16 @@ impl Requester {
         let answer = Answer::read(told?).map_err(|error| Silence::Refused(error, false))?;
         connector.clock.read(&self.server, &answer.clock, sent);
         connector.newest.fetch_max(answer.newest, Ordering::AcqRel);
-        let (told, is_unfinished) = (answer.writes(known), answer.is_unfinished());
+        let (counted, is_unfinished) = (answer.writes(known), answer.is_unfinished());
         let outcomes = answer.outcomes(operation);
         let outcomes = outcomes.map_err(|error| Silence::Refused(error, false))?;
-        let Some(told) = told else {
+        let Some(counted) = counted else {
             // It is a copy that does not have all that was confirmed. Nor will it ever.
             writes.store(u64::MAX, Ordering::Release);
             let gone = StoreError::SessionGone(LostReason::SessionExpired);
             return Err(Silence::Refused(gone, false));
         };
-        writes.fetch_max(told, Ordering::AcqRel);
+        writes.fetch_max(counted, Ordering::AcqRel);
         Ok((outcomes, is_unfinished))
     }
 

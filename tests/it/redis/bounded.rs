@@ -1,4 +1,4 @@
-//! How much one script does, what is left behind, and whom others keep waiting.
+//! How much one script does, what it leaves behind, and how long clients wait for each other.
 
 use std::time::Duration;
 

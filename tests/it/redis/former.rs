@@ -57,7 +57,7 @@ async fn a_client_of_version_1_is_refused_from_then_on() {
     assert!(!error.is_retryable() && reason(&error).contains("version 3"), "{error:?}");
 }
 
-/// Nobody knows what the other client holds: both would hold a lock.
+/// Neither client would see the other's locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_session_begins_while_one_of_version_1_lives() {
     let server = Server::start().await;

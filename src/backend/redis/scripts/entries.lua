@@ -107,7 +107,7 @@ local function unwatch(dir, number, id)
         '~' .. id .. ' w ' .. dir .. ' ' .. number)
 end
 
--- Notifies those who watch any of this of a queue, each session once.
+-- Notifies the sessions that watch any of this of a queue, each once.
 local function notify(dir, payload, ...)
     local notified = {}
     for _, number in ipairs({ ... }) do

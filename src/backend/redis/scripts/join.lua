@@ -1,4 +1,4 @@
--- Joins all of these queues or none. ARGV: 3 whether only if nobody is in any of them, 4 value (see
+-- Joins all of these queues or none. ARGV: 3 whether only if all of them are empty, 4 value (see
 -- `keep_value`), 5 the layout of their gates, or nothing; then directory, ticket, label and gate,
 -- or nothing, of each. Its outcomes: what `ahead` finds of each; and if 3, whether somebody is
 -- there and all of them seem over, and whether nothing is granted and nobody is known to be there.

@@ -1,5 +1,5 @@
--- Deletes the entry of a queue without a gate whose number is known: five calls if nobody waits.
--- All else is the script's that follows, which says what the arguments are.
+-- Deletes the entry of a queue without a gate whose number is known: five calls if no other session
+-- waits. All else is for the script that follows, which says what the arguments are.
 if ARGV[6] ~= '' and ARGV[8] == '' then
     local call, session, dir = redis.call, ARGV[1], ARGV[3]
     local at = call('TIME')

@@ -6,7 +6,7 @@ keep_owner(ARGV[6])
 local entry = entry_at(ARGV[3], padded(ARGV[4]))
 if not entry or entry.session ~= session then return answer({ 0 }) end
 local has_value, is_new = has_record(entry), entry.label ~= ARGV[5]
--- For those who wait for it, the old key is gone.
+-- For a session that waits for it, the old key is gone.
 if is_new then notify_entry(entry) else notify_queue(entry.dir) end
 forget_entry(entry)
 entry.label = ARGV[5]

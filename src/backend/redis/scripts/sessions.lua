@@ -137,9 +137,9 @@ local function is_over(id, life, expires, trust)
 end
 
 -- What the client knows of the server's clock; nothing if it does not trust it.
-local function read_trust(told)
-    if told == '' then return nil end
-    local words = string.gmatch(told, '%S+')
+local function read_trust(given)
+    if given == '' then return nil end
+    local words = string.gmatch(given, '%S+')
     local trust = { since = tonumber(words()), shows = tonumber(words()), clips = words() == '1',
         marks = {}, resumed = resumption() }
     for word in words do
@@ -229,9 +229,9 @@ end
 -- not renewed.
 local function grant_nothing(time)
     if expiry_of(NOBODY) >= now + time then return end
-    local nobody = life_of(NOBODY) or { ttl = 1000000, writes = 0 }
-    nobody.ttl = math.max(nobody.ttl, time)
-    renew(NOBODY, nobody)
+    local life = life_of(NOBODY) or { ttl = 1000000, writes = 0 }
+    life.ttl = math.max(life.ttl, time)
+    renew(NOBODY, life)
 end
 
 -- Once the last session has ended, the counter's key alone is left, and what belongs to no session.
