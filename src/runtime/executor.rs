@@ -55,7 +55,13 @@ impl Executor {
     }
 
     /// The one by which the current task is polled.
-    #[cfg(feature = "_network")]
+    #[cfg(any(
+        feature = "etcd",
+        feature = "zookeeper",
+        feature = "postgres",
+        feature = "mysql",
+        feature = "redis"
+    ))]
     pub(crate) fn here() -> Self {
         Self(Handle::current())
     }

@@ -8,6 +8,16 @@ pub(crate) mod carried;
 pub(crate) mod clock;
 pub(crate) mod executor;
 #[cfg(feature = "_network")]
+#[cfg_attr(
+    not(any(
+        feature = "etcd",
+        feature = "zookeeper",
+        feature = "postgres",
+        feature = "mysql",
+        feature = "redis"
+    )),
+    allow(dead_code)
+)]
 pub(crate) mod inline;
 pub(crate) mod mutex;
 mod on_drop;

@@ -15,6 +15,7 @@ use crate::{
     redis::own::Server,
 };
 
+const SESSIONS: &str = "{distlock:/distlock}:sessions";
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A session that is not renewed, and so many locks of its: `many-1` and on.
@@ -102,13 +103,16 @@ async fn what_nobody_uses_expires() {
     client.close().await.expect("closed");
     drop(guard);
     assert!(lasts().await > 86_400_000, "{} ms", lasts().await);
-    for name in ["queue", "sessions", "data"] {
+    let lasts_too: i64 = server.ask(cmd("PTTL").arg(SESSIONS)).await;
+    assert!(lasts_too > 86_400_000, "{lasts_too} ms");
+    for name in ["queue", "data"] {
         let there: u64 =
             server.ask(cmd("EXISTS").arg(format!("{{distlock:/distlock}}:{name}"))).await;
         assert_eq!(there, 0, "{name} is left");
     }
     let client = server.client().await;
     assert_eq!(lasts().await, -1);
+    assert_eq!(server.ask::<i64>(cmd("PTTL").arg(SESSIONS)).await, -1);
     take_turn(&client, "a").await;
     client.close().await.expect("closed");
 }

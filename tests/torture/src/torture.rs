@@ -59,7 +59,7 @@ pub(crate) fn torture(run: &Run) -> Result<Report> {
 async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     let journal = Journal::open(folder, "coordinator")?;
     let cluster = Arc::new(Cluster::connect(run.backend).await?);
-    let (ttl_ms, promise) = terms(run, &cluster).await?;
+    let (ttl_ms, promise) = terms(run, &cluster, namespace).await?;
     run.ttl_ms = ttl_ms;
     journal.tell(Event::Began { run: run.clone() });
     journal.tell(Event::Promised(promise));
@@ -136,9 +136,11 @@ fn options(run: &Run) -> String {
 }
 
 /// What the servers make of the TTL, which all else is measured by, and what they promise.
-async fn terms(run: &Run, cluster: &Cluster) -> Result<(u64, Promise)> {
+async fn terms(run: &Run, cluster: &Cluster, namespace: &str) -> Result<(u64, Promise)> {
     let url = cluster.url() + &options(run);
-    let client = distlock::Client::builder(url).session_ttl(run.ttl()).connect().await?;
+    // In a cluster of Redis each namespace may be on another server, with replicas or without.
+    let builder = distlock::Client::builder(url).namespace(namespace).session_ttl(run.ttl());
+    let client = builder.connect().await?;
     let (granted, told) = (client.session_ttl(), client.durability().await?);
     client.close().await?;
     let after_loss = format!("{:?}", told.after_loss).to_lowercase();

@@ -50,7 +50,8 @@ end
 -- The value of an entry comes as a word: nothing if it is the session's owner, which the session
 -- has sent before; `o` and that owner; or `v` and another value.
 local function keep_owner(word)
-    if string.sub(word, 1, 1) == 'o' then call('HSET', META, '@' .. session, string.sub(word, 2)) end
+    if string.sub(word, 1, 1) ~= 'o' then return end
+    call('HSET', META, '@' .. session, string.sub(word, 2))
 end
 
 local function keep_value(entry, word)

@@ -1,6 +1,6 @@
 -- Of those ahead of an entry the nearest one that it does not pass, and the entry itself; or of a
--- whole queue the last ones. ARGV: 3 directory, 4 number or nothing, 5 whether it passes readers. Its
--- outcome: rows as `list` has them, without values.
+-- whole queue the last ones. ARGV: 3 directory, 4 number or nothing, 5 whether it passes readers.
+-- Its outcome: rows as `list` has them, without values.
 local refused = enter(false)
 if refused then return refused end
 local dir, is_reader, found = ARGV[3], ARGV[5] == '1', {}

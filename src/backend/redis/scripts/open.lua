@@ -6,6 +6,7 @@ if refused then return refused end
 local ttl = tonumber(ARGV[3])
 if known[1] then
     call('PERSIST', META)
+    call('PERSIST', SESSIONS)
 else
     last = math.max(last, tonumber(ARGV[10]))
     call('HSET', META, 'version', VERSION, 'last', text(last))

@@ -3,6 +3,8 @@
 -- How many entries and watches of ended sessions one script removes, and how many sessions that
 -- seem over it looks at.
 local MOST = 50
+-- In microseconds: see `forget_ttl`.
+local SHORT = 60000000
 
 local function renew(id, life)
     beat = call('HINCRBY', META, 'beat', 1)
@@ -29,14 +31,17 @@ local function begin(id, ttl)
     renew(id, { ttl = ttl, writes = 0 })
 end
 
--- Of the sessions with this TTL one has ended. What is on the disk (`kept`) says nothing of a
--- session with that TTL that begins later.
+-- Of the sessions with this TTL one has ended. A TTL that none has any more is forgotten, unless it
+-- is so short that a crash may keep all waiting for that long. For a session with a longer TTL than
+-- all known ones waits for the disk as it begins, and that takes an hour once the clock was set back
+-- by an hour: `aof_last_fsync` in https://github.com/redis/redis/blob/8.0/src/aof.c.
 local function forget_ttl(ttl)
     local counted = 't' .. text(ttl)
-    if tonumber(call('HGET', META, counted) or 0) > 1 then
+    if ttl <= SHORT or tonumber(call('HGET', META, counted) or 0) > 1 then
         call('HINCRBY', META, counted, -1)
         return
     end
+    -- What is on the disk says nothing of a session with that TTL that begins later.
     call('HDEL', META, counted)
     call('ZREM', SESSIONS, counted)
     local kept, most = tonumber(call('HGET', META, 'kept') or 0), longest()
@@ -234,8 +239,11 @@ local function grant_nothing(time)
     renew(NOBODY, life)
 end
 
--- Once the last session has ended, the counter's key alone is left, and what belongs to no session.
--- That key ends two days later: no TTL is longer than a day.
+-- Once the last session has ended, the counter and the TTLs are left, and what belongs to no
+-- session. Those keys end two days later: no TTL is longer than a day.
 local function expire_if_unused()
-    if call('ZCARD', SESSIONS) == 0 then call('PEXPIRE', META, 172800000) end
+    if call('ZCOUNT', SESSIONS, 0, '+inf') == 0 then
+        call('PEXPIRE', META, 172800000)
+        call('PEXPIRE', SESSIONS, 172800000)
+    end
 end
