@@ -115,6 +115,11 @@ async fn what_nobody_uses_expires() {
     assert_eq!(server.ask::<i64>(cmd("PTTL").arg(SESSIONS)).await, -1);
     take_turn(&client, "a").await;
     client.close().await.expect("closed");
+    // As a full server with `volatile-ttl` may do.
+    let _: u64 = server.ask(cmd("DEL").arg(META)).await;
+    let client = server.client().await;
+    assert_eq!(server.ask::<i64>(cmd("PTTL").arg(SESSIONS)).await, -1);
+    client.close().await.expect("closed");
 }
 
 /// A replica that only copies, as `redis-cli --rdb` does, gives the server's history another name.

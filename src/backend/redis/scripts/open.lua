@@ -4,9 +4,10 @@
 local refused = check()
 if refused then return refused end
 local ttl = tonumber(ARGV[3])
+-- A full server may have removed the other key, as both had a time to live.
+call('PERSIST', SESSIONS)
 if known[1] then
     call('PERSIST', META)
-    call('PERSIST', SESSIONS)
 else
     last = math.max(last, tonumber(ARGV[10]))
     call('HSET', META, 'version', VERSION, 'last', text(last))

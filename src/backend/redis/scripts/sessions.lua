@@ -70,8 +70,7 @@ local function clear(id, most)
     for _, member in ipairs(starting(QUEUE, '~' .. id .. ' ', most)) do
         most = most - 1
         local kind, what = string.match(member, '^~%x+ (%a) (.*)$')
-        local dir, number
-        local entry
+        local dir, number, entry
         if kind == 'e' then
             dir, number = string.match(what, '^%S+ (%S+) (%d+)$')
             entry = entry_at(dir, number)
