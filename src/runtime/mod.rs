@@ -2,7 +2,7 @@
 //! `random`. Nothing else of the library touches it, so that a whole client can be run on a clock,
 //! an executor and a randomness that somebody else provides.
 
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 pub(crate) mod boot;
 pub(crate) mod carried;
 pub(crate) mod clock;

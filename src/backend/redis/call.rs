@@ -5,6 +5,7 @@ use std::{fmt::Display, io::Write};
 use redis::Cmd;
 
 use super::script::Script;
+#[cfg(doc)]
 use crate::backend::sql::server_clock::ClockTrust;
 
 /// One script, to be run with this.
@@ -163,10 +164,10 @@ impl Call {
         next.arg(row)
     }
 
-    /// The same for a session that has this to go by.
-    pub(super) fn of(&self, session: i64, clock_trust: Option<&ClockTrust>) -> Asked<'_> {
-        let clock_trust = clock_trust.map(ClockTrust::words).unwrap_or_default();
-        Asked { call: self, first: Some([format!("{session:x}"), clock_trust]) }
+    /// The same for a session that knows this of the server's clock: see [`ClockTrust::words`].
+    pub(super) fn of(&self, session: i64, clock_trust: Option<String>) -> Asked<'_> {
+        let first = [format!("{session:x}"), clock_trust.unwrap_or_default()];
+        Asked { call: self, first: Some(first) }
     }
 
     /// The same where there is no session.

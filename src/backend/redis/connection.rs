@@ -33,7 +33,7 @@ use crate::{
         resp::{self, Driver},
         sql::endpoints::Endpoints,
     },
-    runtime::clock,
+    runtime::{boot, clock},
 };
 
 /// Makes connections.
@@ -48,6 +48,8 @@ pub(super) struct Connector {
     pub(super) newest: AtomicU64,
     /// The keys of version 1 are marked.
     pub(super) took_over: AtomicBool,
+    /// This boot of this host, if all of its processes have one clock.
+    pub(super) boot: Option<String>,
 }
 
 /// What a connection is for.
@@ -91,7 +93,8 @@ impl Connector {
         let endpoints = Endpoints::new(remote.endpoints.clone());
         let (clock, newest, took_over) = <_>::default();
         let keys = Keys::of(&remote.namespace);
-        Self { remote, endpoints, keys, clock, newest, took_over }
+        let boot = boot::id().ok().map(|id| id.replace('-', ""));
+        Self { remote, endpoints, keys, clock, newest, took_over, boot }
     }
 
     pub(super) fn namespace(&self) -> &str {

@@ -171,7 +171,8 @@ impl Requester {
         let acks = connector.acks().filter(|_| call.acks != Acks::Nothing);
         let confirms = acks.is_some() && call.acks == Acks::Read;
         let confirm = confirms.then(|| message::confirm(&self.server));
-        let mut calls = vec![call.of(*session, clock_trust.as_ref())];
+        let words = clock_trust.as_ref().map(|trust| trust.words(connector.boot.as_deref(), sent));
+        let mut calls = vec![call.of(*session, words)];
         calls.extend(confirm.iter().map(|confirm| confirm.of(*session, None)));
         let wait = acks.map(|acks| wait(acks, connector.remote.request_timeout));
         let asked = run(self.connection.clone(), connector.keys.all(), &calls, wait);

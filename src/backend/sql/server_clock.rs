@@ -121,9 +121,11 @@ impl Seen {
 #[cfg(feature = "redis")]
 impl ClockTrust {
     /// As the scripts of Redis read it: since when, what it shows, whether sessions may seem to
-    /// live for ever, and the marks.
-    pub(crate) fn words(&self) -> String {
-        let mut words = format!("{} {} {}", self.since, self.shows, u8::from(self.clips));
+    /// live for ever, the boot of this host and our own clock as the request is sent, and the marks.
+    pub(crate) fn words(&self, boot: Option<&str>, sent: Duration) -> String {
+        let Self { since, shows, clips, .. } = self;
+        let (clips, boot, sent) = (u8::from(*clips), boot.unwrap_or("-"), micros(sent));
+        let mut words = format!("{since} {shows} {clips} {boot} {sent}");
         for mark in &self.marks {
             words += &mark.word();
         }

@@ -18,6 +18,8 @@
     allow(dead_code, unused_imports, unused_macros)
 )]
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) mod brief;
 pub(crate) mod case;
 pub(crate) mod cases;
 pub(crate) mod clients;

@@ -8,7 +8,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     common::{
-        connect, connected,
+        brief::{NAME, is_taken_briefly, taken_after},
+        connect,
         own::{Server, TTL},
         postgres::{IMAGE, Postgres},
     },
@@ -27,30 +28,17 @@ impl Left {
         let server = Server::beside::<Postgres>(IMAGE, &[], &[]).await;
         let way = Proxy::start(server.address, None).await;
         let holder = connect(&IMAGE.around.join(&way.address.to_string()), TTL).await;
-        let guard = holder.mutex("a").lock().await.expect("granted");
+        let guard = holder.mutex(NAME).lock().await.expect("granted");
         way.set(Mode::Refuse);
         Self { server, guard, _way: way }
     }
 
-    /// A process that does not live for as long as a session takes to end.
     async fn is_taken_briefly(&self) -> bool {
-        let client = connected(self.server.builder()).await;
-        let taken = client.mutex("a").lock_timeout(TTL / 3).await.expect("an answer");
-        let is_taken = taken.is_some();
-        if let Some(guard) = taken {
-            assert!(!self.guard.is_valid(), "both hold it");
-            guard.unlock().await.expect("released");
-        }
-        client.close().await.expect("closed");
-        is_taken
+        is_taken_briefly(self.server.builder(), &self.guard).await
     }
 
-    /// How long after this it takes until such a process is granted the lock.
     async fn taken_after(&self, start: Instant) -> Duration {
-        while !self.is_taken_briefly().await {
-            assert!(start.elapsed() < TTL * 6, "it is never granted");
-        }
-        start.elapsed()
+        taken_after(start, || self.server.builder(), &self.guard).await
     }
 
     /// There is evidence enough now, if it counts.

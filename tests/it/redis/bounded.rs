@@ -9,13 +9,12 @@ use crate::{
     common::{
         SOON, close, connect, eventually, locked,
         own::TTL,
-        redis::{META, calls, run},
+        redis::{META, SESSIONS, calls, run},
         take_turn, within,
     },
     redis::own::Server,
 };
 
-const SESSIONS: &str = "{distlock:/distlock}:sessions";
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A session that is not renewed, and so many locks of its: `many-1` and on.

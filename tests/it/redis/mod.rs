@@ -10,6 +10,7 @@ mod former;
 mod killed;
 #[cfg(feature = "tracing")]
 mod logged;
+mod observed;
 mod others;
 mod own;
 mod secured;

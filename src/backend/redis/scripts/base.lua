@@ -5,7 +5,8 @@
 --                  server, keeps, replicated, doubted, since, assured, kept: see server.lua;
 --                  resumed: the time and the beat of the last resumption;
 --                  {session}: TTL in microseconds, beat, number of writes; 0: the quarantine's;
---                  @{session}: the owner of its entries; t{TTL}: how many sessions have that TTL
+--                  @{session}: the owner of its entries; ?{session}: see `was_seen_silent`;
+--                  t{TTL}: how many sessions have that TTL
 -- QUEUE, sorted:   {dir} {number} {session} {ticket} {since} {label}: an entry; a `v` before
 --                  `since` says that its value is in DATA
 --                  {dir} /{name}: a field of DATA, which is the key {dir}/{name}

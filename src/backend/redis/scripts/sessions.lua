@@ -5,6 +5,8 @@
 local MOST = 50
 -- In microseconds: see `forget_ttl`.
 local SHORT = 60000000
+-- How many hosts may record what their processes have seen of one session.
+local HOSTS = 8
 
 local function renew(id, life)
     beat = call('HINCRBY', META, 'beat', 1)
@@ -50,7 +52,7 @@ end
 
 -- Ends a session. Its entries keep their places until they are removed: see `clear`.
 local function end_session(id, life)
-    call('HDEL', META, id, '@' .. id)
+    call('HDEL', META, id, '@' .. id, '?' .. id)
     call('ZADD', SESSIONS, 0, id)
     if id ~= NOBODY then forget_ttl(life.ttl) end
 end
@@ -112,19 +114,8 @@ local function ending(life, expires, resumed)
     return expires, life.beat
 end
 
--- Whether a session that seems over has ended.
---
--- A holder gives up 0.9 TTL after it has sent a keepalive. Its session ends 1.1 TTL after the
--- server has counted that one, by a clock that has not been set since then, or for as long: all but
--- what this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks
--- differ. And it was not renewed while the clock was wrong: see `clock_readings.rs`.
-local function is_over(id, life, expires, trust)
-    local drawn
-    expires, drawn = ending(life, expires, trust.resumed)
-    if expires >= now - life.ttl * 0.1 or id == session
-        or now - trust.since <= life.ttl * 1.1 or now - trust.shows >= life.ttl * 0.15 then
-        return false
-    end
+-- Whether a session that seems over was renewed while the clock was right: see `clock_readings.rs`.
+local function is_believable(life, expires, drawn, trust)
     if #trust.marks == 0 then return true end
     local renewed, since = expires - life.ttl * 0.95, nil
     for _, mark in ipairs(trust.marks) do
@@ -140,12 +131,61 @@ local function is_over(id, life, expires, trust)
     return false
 end
 
+-- Whether processes of this host have seen, one after the other, that a session was not renewed for
+-- 1.1 TTL: no process has to live for that long. The first one records a beat, the server, the boot
+-- of the host, and when it was answered by the clock of that boot and by the server's. That counts
+-- for the same beat, server and boot, if both clocks say that as much time has passed.
+local function was_seen_silent(id, life, drawn, trust)
+    if not trust.boot then return false end
+    local head = text(drawn) .. ' ' .. (call('HGET', META, 'server') or '') .. ' '
+    local seen = call('HGET', META, '?' .. id) or ''
+    if string.sub(seen, 1, #head) ~= head then seen = head end
+    local record = trust.boot .. ' (%d+) (%d+) '
+    local at, shows = string.match(seen, record, #head)
+    if at then
+        local passed = trust.now - at
+        if math.abs(passed - (now - shows)) < passed / 50 + life.ttl * 0.15 then
+            return passed > life.ttl * 1.1
+        end
+        seen = string.gsub(seen, record, '')
+    end
+    local mark
+    for _, each in ipairs(trust.marks) do
+        if drawn > each.beat then break end
+        mark = each
+    end
+    local _, hosts = string.gsub(string.sub(seen, #head), '%x+ %d+ %d+ ', '')
+    if mark and hosts < HOSTS then
+        call('HSET', META, '?' .. id, table.concat(
+            { seen .. trust.boot, text(trust.now - mark.age), text(mark.shows), '' }, ' '))
+    end
+    return false
+end
+
+-- Whether a session that seems over has ended.
+--
+-- A holder gives up 0.9 TTL after it has sent a keepalive. Its session ends 1.1 TTL after the
+-- server has counted that one, by a clock that has not been set since then, or for as long: all but
+-- what this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks
+-- differ.
+local function is_over(id, life, expires, trust)
+    local drawn
+    expires, drawn = ending(life, expires, trust.resumed)
+    if expires >= now - life.ttl * 0.1 or id == session
+        or now - trust.shows >= life.ttl * 0.15 then
+        return false
+    end
+    return now - trust.since > life.ttl * 1.1 and is_believable(life, expires, drawn, trust)
+        or was_seen_silent(id, life, drawn, trust)
+end
+
 -- What the client knows of the server's clock; nothing if it does not trust it.
 local function read_trust(given)
     if given == '' then return nil end
     local words = string.gmatch(given, '%S+')
     local trust = { since = tonumber(words()), shows = tonumber(words()), clips = words() == '1',
-        marks = {}, resumed = resumption() }
+        boot = words(), now = tonumber(words()), marks = {}, resumed = resumption() }
+    if trust.boot == '-' then trust.boot = nil end
     for word in words do
         local age, shows, drawn = string.match(word, '^(%-?%d+):(%-?%d+):(%-?%d+)$')
         trust.marks[#trust.marks + 1] =
