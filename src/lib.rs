@@ -75,7 +75,7 @@
 //!   [`operations`][operations]. TLS is done by rustls' default provider of the process; where none
 //!   is installed, the first client with TLS installs aws-lc-rs.
 //! - `postgres`: URLs like `postgres://user:password@h/database`: see [`operations`][operations].
-//! - `redis`: URLs like `redis://user:password@h:6379/0`, of Redis 7 and Valkey 8 and later; with
+//! - `redis`: URLs like `redis://user:password@h:6379/0`, of Redis 7, Valkey 7.2 and later; with
 //!   `?bridge=plain` or `?bridge=redisson` mutexes exclude other libraries' locks, too: see
 //!   [`operations`][operations].
 //! - `redlock`: URLs like `redlock://user:password@h1,h2,h3,h4,h5`, and `redlocks://` by TLS, of

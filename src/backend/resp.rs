@@ -62,14 +62,19 @@ impl Info {
         self.0.get(name).map(String::as_str).unwrap_or_default()
     }
 
-    /// Which version of what it is, if that is one that does not do.
-    pub(crate) fn too_old(&self) -> Option<String> {
-        let (name, version, oldest) = match self.field("valkey_version") {
-            "" => ("Redis", self.field("redis_version"), 7),
-            version => ("Valkey", version, 8),
+    /// Returns the server's name and version if it is not supported.
+    pub(crate) fn unsupported(&self) -> Option<String> {
+        // It reports a version of Redis, too, and does not run these scripts: it rejects their
+        // first line (https://github.com/dragonflydb/dragonfly/pull/3517).
+        if let Some(version) = self.0.get("dragonfly_version") {
+            return Some(format!("Dragonfly {version}"));
+        }
+        let (name, version) = match self.field("valkey_version") {
+            "" => ("Redis", self.field("redis_version")),
+            version => ("Valkey", version),
         };
         let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
-        major.is_none_or(|major| major < oldest).then(|| format!("{name} {version}"))
+        major.is_none_or(|major| major < 7).then(|| format!("{name} {version}"))
     }
 }
 

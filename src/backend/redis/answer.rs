@@ -69,10 +69,6 @@ impl Answer {
             "ok" | MORE => Ok(self.outcomes),
             "gone" => Err(StoreError::SessionGone(LostReason::SessionExpired)),
             "gate" => Err(self.gate(operation)),
-            "another" => {
-                let told = "it is not the server that it was: others have gone on meanwhile";
-                Err(StoreError::Unknown(told.into()))
-            }
             other => {
                 let version = other.strip_prefix("version ").unwrap_or(other);
                 let source = other_version("{distlock:NAMESPACE}", version).into();

@@ -9,14 +9,15 @@ use std::{
 };
 
 use redis::{
-    AsyncConnectionConfig, Cmd, FromRedisValue, PushInfo, RedisConnectionInfo, RedisResult, Value,
+    AsyncConnectionConfig, Cmd, FromRedisValue, PushInfo, RedisConnectionInfo, RedisResult,
     aio::MultiplexedConnection,
 };
 use tokio::sync::mpsc;
 
 use super::{
     answer::Answer,
-    call::{Asked, Call},
+    batch::Batch,
+    call::Call,
     clock::WatchedClock,
     cluster,
     error::refused,
@@ -159,9 +160,7 @@ impl Connector {
     pub(super) async fn call(&self, link: &mut Link, session: i64, call: &Call) -> Result<Answer> {
         let endpoint = link.endpoint.clone();
         let connection = link.connection.clone();
-        let calls = [call.of(session, None)];
-        let asked = run(connection, self.keys.all(), &calls, None);
-        let asked = async { asked.await?.pop().unwrap_or(Ok(Value::Nil)) };
+        let asked = Batch::run_one(call.of(session, None), connection, self.keys.all());
         let value = link.driven(asked).await.map_err(|error| refused(&endpoint, &error))?;
         Answer::read(value)
     }
@@ -318,69 +317,4 @@ pub(super) async fn ask_settings(mut connection: MultiplexedConnection) -> Redis
     let settings: RedisResult<HashMap<_, _>> = config.query_async(&mut connection).await;
     // Not everybody may ask that.
     Ok(Server::new(&info, settings.unwrap_or_default()))
-}
-
-/// Runs scripts one after the other, and then this; all of it is sent at once. The server may have
-/// forgotten a script, which it says before it does anything: what was behind it is asked again.
-pub(super) async fn run(
-    mut connection: MultiplexedConnection,
-    keys: &[String],
-    calls: &[Asked<'_>],
-    then: Option<Cmd>,
-) -> RedisResult<Vec<RedisResult<Value>>> {
-    let is_forgotten = |reply: &RedisResult<Value>| {
-        reply.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT"))
-    };
-    let mut answers = Vec::new();
-    let mut whole = false;
-    loop {
-        let replies = match (&calls[answers.len()..], &then) {
-            ([call], None) => {
-                vec![alone(&mut connection, &call.command(keys, whole)).await?]
-            }
-            (calls, then) => {
-                let mut pipeline = redis::pipe();
-                pipeline.ignore_errors();
-                for call in calls {
-                    pipeline.add_command(call.command(keys, whole));
-                }
-                if let Some(then) = then {
-                    pipeline.add_command(then.clone());
-                }
-                pipeline.query_async(&mut connection).await?
-            }
-        };
-        match replies.iter().position(is_forgotten).filter(|_| !whole) {
-            Some(forgotten) => answers.extend(replies.into_iter().take(forgotten)),
-            None => {
-                answers.extend(replies);
-                return Ok(answers);
-            }
-        }
-        whole = true;
-    }
-}
-
-/// One command: an error that the server replies with is its reply.
-async fn alone(
-    connection: &mut MultiplexedConnection,
-    command: &Cmd,
-) -> RedisResult<RedisResult<Value>> {
-    match command.query_async(connection).await {
-        Err(error) if error.code().is_none() => Err(error),
-        reply => Ok(reply),
-    }
-}
-
-/// How many replicas have what the connection has written, once it is as many as they have to be,
-/// or most of this time is over.
-pub(super) fn wait(acks: u32, patience: Duration) -> Cmd {
-    let mut wait = redis::cmd("WAIT");
-    wait.arg(acks).arg(most_of(patience));
-    wait
-}
-
-/// Milliseconds. None at all would be for ever.
-pub(super) fn most_of(patience: Duration) -> u64 {
-    u64::try_from(patience.mul_f64(0.9).as_millis()).unwrap_or(u64::MAX).max(1)
 }

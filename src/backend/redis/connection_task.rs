@@ -7,7 +7,11 @@ use std::{
     time::Duration,
 };
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::{
+    FutureExt,
+    future::Either,
+    stream::{FuturesUnordered, StreamExt},
+};
 use redis::{PushInfo, PushKind, Value};
 
 use super::{
@@ -20,6 +24,7 @@ use crate::{
     backend::{
         Result,
         sql::{
+            asking::Request,
             connection_handle::{Inbox, Order, Over, Served},
             requested::{Done, Requested},
             watched::until,
@@ -67,15 +72,33 @@ impl Served for Task {
             server: link.server.name.as_str().into(),
             shared: Arc::clone(&self.shared),
         };
-        let ask = |what| requester.clone().ask(what);
+        let ask = |what| Either::Left(requester.clone().ask(what).map(|done| (done, false)));
+        let ask_together = |requests| {
+            Either::Right(requester.clone().ask_together(requests).map(|done| (done, true)))
+        };
+        // What has come while replicas are waited for is sent together.
+        let (mut together, mut awaits_replicas) = (Vec::new(), false);
+        let is_together = |request: &Request<Message>| {
+            self.used == Use::Acks && request.message.for_replicas().is_some()
+        };
         // Nobody waits any more for what was to be done on the last connection.
-        let waiting = inbox.waiting.drain(..).filter(|order| matches!(order, Order::Ask(_)));
-        waiting.for_each(|order| under_way.push(ask(Requested::Order(order))));
+        inbox.waiting.retain(|order| matches!(order, Order::Ask(_)));
         let watches = Arc::clone(&self.shared.watches);
         let listens = self.used == Use::Requests;
         let own_channel = self.shared.connector.keys.channel(self.shared.session);
         let mut used = Instant::now();
-        loop {
+        let over = loop {
+            for order in inbox.waiting.drain(..) {
+                match order {
+                    Order::Ask(request) if is_together(&request) => together.push(request),
+                    order => under_way.push(ask(Requested::Order(order))),
+                }
+            }
+            if !awaits_replicas && !together.is_empty() {
+                let requests = std::mem::take(&mut together);
+                under_way.push(ask_together(requests));
+                awaits_replicas = true;
+            }
             if listens && self.shared.unfinished.swap(false, Ordering::AcqRel) {
                 under_way.push(ask(Requested::Expiries(Vec::new())));
             }
@@ -92,13 +115,14 @@ impl Served for Task {
                         Some((channel, _)) => self.shared.channels.tell(channel),
                         None => {}
                     },
-                    None => return Over::Lost,
+                    None => break Over::Lost,
                 },
-                Some(done) = under_way.next() => {
+                Some((done, for_replicas)) = under_way.next() => {
                     used = Instant::now();
+                    awaits_replicas &= !for_replicas;
                     match done {
                         Done::Answered => {}
-                        Done::Useless => return Over::Useless,
+                        Done::Useless => break Over::Useless,
                         Done::Expiries(sessions) => {
                             watches.renew(sessions);
                             // The other connection looks when they are due.
@@ -107,8 +131,11 @@ impl Served for Task {
                     }
                 }
                 order = inbox.next() => match order {
-                    Some(order) => under_way.push(ask(Requested::Order(order))),
-                    None => return Over::Closed,
+                    Some(order) => {
+                        inbox.waiting.push_back(order);
+                        inbox.collect();
+                    }
+                    None => break Over::Closed,
                 },
                 () = watches.changed.notified(), if listens => {}
                 () = sleep_until(used + IDLE), if is_idle => under_way.push(ask(Requested::Ping)),
@@ -119,7 +146,9 @@ impl Served for Task {
                     }
                 }
             }
-        }
+        };
+        inbox.waiting.extend(together.into_iter().map(Order::Ask));
+        over
     }
 }
 

@@ -48,14 +48,16 @@ pub(super) fn refused(endpoint: &str, error: &RedisError) -> StoreError {
         _ if error.kind() == ErrorKind::AuthenticationFailed => StoreError::Denied(told.into()),
         _ if unknown("HELLO") => StoreError::Fatal {
             operation: super::server::CONNECTING,
-            source: format!("{endpoint} is older than Redis 7 and Valkey 8").into(),
+            source: format!("{endpoint} is older than Redis 7").into(),
         },
-        // It is full, and a session needs room.
-        Some("OOM") => {
-            StoreError::Fatal { operation: super::server::CONNECTING, source: told.into() }
-        }
-        // The database's number among them.
-        Some(code) => sorted(code, &told).unwrap_or_else(|| StoreError::Denied(told.into())),
+        _ if told.contains("max number of clients") => StoreError::Unavailable(told.into()),
+        // By the client crate's words.
+        _ if told.contains("switch database") => StoreError::Denied(told.into()),
+        // A full server among them, as a session needs room; and one that does not run the scripts.
+        Some(code) => sorted(code, &told).unwrap_or_else(|| StoreError::Fatal {
+            operation: super::server::CONNECTING,
+            source: told.into(),
+        }),
         None if certificates::explain(error).is_some() => StoreError::Denied(told.into()),
         None => StoreError::Unavailable(told.into()),
     }
@@ -72,4 +74,35 @@ pub(super) fn is_useless(error: &RedisError) -> bool {
         error.code(),
         Some("READONLY" | "LOADING" | "MASTERDOWN" | "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::{Value, parse_redis_value};
+
+    use super::*;
+
+    fn refusal(reply: &str) -> StoreError {
+        let reply = parse_redis_value(format!("-{reply}\r\n").as_bytes());
+        refused("h:1", &reply.and_then(Value::extract_error).unwrap_err())
+    }
+
+    #[test]
+    fn refusals_say_whether_another_attempt_makes_sense() {
+        let is_final = |error: &StoreError| matches!(error, StoreError::Fatal { .. });
+        let again = |error: &StoreError| matches!(error, StoreError::Unavailable(_));
+        let denied = |error: &StoreError| matches!(error, StoreError::Denied(_));
+        let cases: [(&str, &dyn Fn(&StoreError) -> bool); 6] = [
+            ("ERR max number of clients reached", &again),
+            ("LOADING Redis is loading the dataset in memory", &again),
+            ("NOPERM No permissions to access a key", &denied),
+            ("ERR Error compiling script (new function): user_script:1: '=' expected", &is_final),
+            ("ERR unknown command 'EVALSHA', with args beginning with:", &is_final),
+            ("OOM command not allowed when used memory > 'maxmemory'", &is_final),
+        ];
+        for (reply, fits) in cases {
+            let error = refusal(reply);
+            assert!(fits(&error) && error.reason().starts_with("h:1: "), "{error:?}");
+        }
+    }
 }

@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering;
 use redis::{RedisResult, Value, from_redis_value};
 
 use super::{
+    batch::Batch,
     call::Call,
     cluster,
-    connection::{Connector, HOPS, Link, run},
+    connection::{Connector, HOPS, Link},
     error::refused,
     message::{self, Former},
     script::Keys,
@@ -103,9 +104,8 @@ async fn ask_former(link: &mut Link, call: &Call) -> RedisResult<Value> {
 }
 
 async fn ask(link: &mut Link, keys: &[String], call: &Call) -> RedisResult<Value> {
-    let calls = [call.of_no_session()];
-    let asked = run(link.connection.clone(), keys, &calls, None);
-    link.driven(async { asked.await?.pop().unwrap_or(Ok(Value::Nil)) }).await
+    let asked = Batch::run_one(call.of_no_session(), link.connection.clone(), keys);
+    link.driven(asked).await
 }
 
 #[cfg(test)]

@@ -30,6 +30,16 @@ pub(super) enum Message {
     Deafen(Arc<str>),
 }
 
+impl Message {
+    /// The call if replicas are to have what counts, and it goes by the connection for these.
+    pub(super) fn for_replicas(&self) -> Option<&Call> {
+        match self {
+            Self::Call(call) if call.acks != Acks::Nothing && !call.beats => Some(call),
+            _ => None,
+        }
+    }
+}
+
 impl From<Call> for Message {
     fn from(call: Call) -> Self {
         Self::Call(Arc::new(call))
@@ -66,9 +76,9 @@ pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Writes something after what was read by the same connection, to this server as before.
-pub(super) fn confirm(server: &str) -> Call {
-    Call::new(&CONFIRM).arg(server)
+/// Writes something after what was read by the same connection.
+pub(super) fn confirm() -> Call {
+    Call::new(&CONFIRM)
 }
 
 /// A look at the keys of version 1.

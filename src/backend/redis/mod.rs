@@ -7,6 +7,7 @@
 //! server's clock, and their entries are removed by the requests of others.
 
 mod answer;
+mod batch;
 mod call;
 mod channels;
 mod clock;

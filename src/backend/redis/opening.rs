@@ -5,7 +5,8 @@ use std::{sync::atomic::Ordering, time::Duration};
 use redis::{RedisResult, cmd};
 
 use super::{
-    connection::{Connector, Link, most_of, wait},
+    batch::{most_of, wait},
+    connection::{Connector, Link},
     error::words,
     message,
 };

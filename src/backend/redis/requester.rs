@@ -5,12 +5,13 @@ use std::{
     time::Duration,
 };
 
-use redis::{RedisError, RedisResult, Value, aio::MultiplexedConnection, from_redis_value};
+use redis::{Cmd, RedisError, RedisResult, Value, aio::MultiplexedConnection, from_redis_value};
 
 use super::{
     answer::Answer,
+    batch::{Batch, wait},
     call::{Acks, Call, Continues},
-    connection::{ask_settings, run, wait},
+    connection::ask_settings,
     error::{is_useless, triage, words},
     message::{self, Message},
     shared::Shared,
@@ -18,10 +19,12 @@ use super::{
 use crate::{
     backend::{
         Result, StoreError,
+        resp::Info,
         sql::{
-            asking::Verdict,
+            asking::{Request, Verdict},
             connection_handle::Order,
             outcome::{Outcome, Row},
+            replies::nonsense,
             requested::{Done, Requested},
         },
     },
@@ -39,20 +42,33 @@ pub(super) struct Requester {
     pub(super) shared: Arc<Shared>,
 }
 
+/// Outcomes, and whether the server has more of the same to do.
+type Reply = (Vec<Outcome>, bool);
+
 /// Why there is no answer.
+#[derive(Clone)]
 enum Silence {
-    /// The server has said so, and whether there is any use in asking it again.
-    Refused(StoreError, bool),
+    /// The server has said so, and whether there is no use in asking it again.
+    Refused(Arc<StoreError>, bool),
     /// It is the connection's end.
-    Over(StoreError),
+    Over(Arc<StoreError>),
 }
 
 impl Silence {
+    fn refused(error: StoreError, is_useless: bool) -> Self {
+        Self::Refused(Arc::new(error), is_useless)
+    }
+
     /// What was asked before has been done, or may have been. There is no use in going on.
     fn in_doubt(self) -> Self {
         let (Self::Refused(error, _) | Self::Over(error)) = self;
-        Self::Refused(error.in_doubt(), true)
+        Self::refused(own(error).in_doubt(), true)
     }
+}
+
+/// One call's copy of an error that several have met.
+fn own(error: Arc<StoreError>) -> StoreError {
+    Arc::try_unwrap(error).unwrap_or_else(|shared| StoreError::again(&shared))
 }
 
 impl Requester {
@@ -63,27 +79,8 @@ impl Requester {
                 if !request.begin() {
                     return Done::Answered;
                 }
-                let operation = request.operation;
-                let answer = self.send(operation, &request.message).await;
-                let tells = matches!(&request.message, Message::Call(call) if call.tells_expiries);
-                if let (Message::Call(call), Ok(_)) = (&request.message, &answer)
-                    && let Some(ends) = &call.ends
-                {
-                    self.shared.watches.notify_payload(ends);
-                }
-                let (answer, done) = match answer {
-                    Ok(outcomes) if tells => {
-                        let done = Done::expiries(&outcomes, session_of);
-                        (Ok(outcomes), done)
-                    }
-                    Ok(outcomes) => (Ok(outcomes), Done::Answered),
-                    Err(Silence::Refused(error, false)) => (Err(error), Done::Answered),
-                    Err(Silence::Refused(error, true) | Silence::Over(error)) => {
-                        (Err(error), Done::Useless)
-                    }
-                };
-                request.answer(answer.map_err(Verdict::Failed));
-                done
+                let answer = self.send(request.operation, &request.message).await;
+                self.reply(request, answer)
             }
             Requested::Order(Order::Do(message)) => {
                 match self.send("background work", &message).await {
@@ -109,6 +106,54 @@ impl Requester {
         }
     }
 
+    /// Several calls that are [for replicas](Message::for_replicas): they are sent at once, and
+    /// wait for the replicas together.
+    pub(super) async fn ask_together(self, requests: Vec<Request<Message>>) -> Done {
+        let begun: Vec<_> = requests.into_iter().filter(Request::begin).collect();
+        let calls = begun.iter().filter_map(|request| request.message.for_replicas());
+        let calls: Vec<_> = calls.collect();
+        let Some(operation) = begun.first().map(|request| request.operation) else {
+            return Done::Answered;
+        };
+        let mut answers = Vec::new();
+        match self.exchange(operation, &calls).await {
+            Ok(replies) => {
+                for (call, reply) in calls.into_iter().zip(replies) {
+                    answers.push(match reply {
+                        Ok(reply) => self.continued(operation, call, reply).await,
+                        Err(silence) => Err(silence),
+                    });
+                }
+            }
+            Err(silence) => answers.extend(begun.iter().map(|_| Err(silence.clone()))),
+        }
+        let replied = begun.into_iter().zip(answers).map(|(to, answer)| self.reply(to, answer));
+        let is_useless = replied.filter(|done| matches!(done, Done::Useless)).count() > 0;
+        if is_useless { Done::Useless } else { Done::Answered }
+    }
+
+    fn reply(&self, request: Request<Message>, answer: Result<Vec<Outcome>, Silence>) -> Done {
+        let tells = matches!(&request.message, Message::Call(call) if call.tells_expiries);
+        if let (Message::Call(call), Ok(_)) = (&request.message, &answer)
+            && let Some(ends) = &call.ends
+        {
+            self.shared.watches.notify_payload(ends);
+        }
+        let (answer, done) = match answer {
+            Ok(outcomes) if tells => {
+                let done = Done::expiries(&outcomes, session_of);
+                (Ok(outcomes), done)
+            }
+            Ok(outcomes) => (Ok(outcomes), Done::Answered),
+            Err(Silence::Refused(error, false)) => (Err(own(error)), Done::Answered),
+            Err(Silence::Refused(error, true) | Silence::Over(error)) => {
+                (Err(own(error)), Done::Useless)
+            }
+        };
+        request.answer(answer.map_err(Verdict::Failed));
+        done
+    }
+
     async fn send(
         &self,
         operation: &'static str,
@@ -128,10 +173,18 @@ impl Requester {
         Ok(Vec::new())
     }
 
-    /// Runs a script and, where replicas are to have what counts, asks for that behind it: all of
-    /// it is sent at once.
     async fn call(&self, operation: &'static str, call: &Call) -> Result<Vec<Outcome>, Silence> {
-        let (mut outcomes, mut is_unfinished) = self.call_once(operation, call).await?;
+        let reply = self.call_once(operation, call).await?;
+        self.continued(operation, call, reply).await
+    }
+
+    /// What a call comes to whose first reply is this, with whether the server has more to do.
+    async fn continued(
+        &self,
+        operation: &'static str,
+        call: &Call,
+        (mut outcomes, mut is_unfinished): (Vec<Outcome>, bool),
+    ) -> Result<Vec<Outcome>, Silence> {
         match call.continues {
             Continues::Later if is_unfinished => {
                 self.shared.unfinished.store(true, Ordering::Release);
@@ -159,36 +212,86 @@ impl Requester {
         Ok(outcomes)
     }
 
-    /// The outcomes, and whether the server has more of the same to do.
-    async fn call_once(
+    async fn call_once(&self, operation: &'static str, call: &Call) -> Result<Reply, Silence> {
+        let replies = self.exchange(operation, &[call]).await?;
+        replies.into_iter().next().unwrap_or_else(|| Err(Silence::refused(nonsense(), false)))
+    }
+
+    /// Runs scripts and, where replicas are to have what counts, asks for that behind them: all of
+    /// it is sent at once. Returns what has come of each.
+    async fn exchange(
         &self,
         operation: &'static str,
-        call: &Call,
-    ) -> Result<(Vec<Outcome>, bool), Silence> {
+        calls: &[&Call],
+    ) -> Result<Vec<Result<Reply, Silence>>, Silence> {
         let Shared { connector, session, writes, .. } = &*self.shared;
         let (sent, known) = (clock::now(), writes.load(Ordering::Acquire));
-        let clock_trust = connector.clock.clock_trust(&self.server, sent).filter(|_| call.sweeps);
-        let acks = connector.acks().filter(|_| call.acks != Acks::Nothing);
-        let confirms = acks.is_some() && call.acks == Acks::Read;
-        let confirm = confirms.then(|| message::confirm(&self.server));
+        let sweeps = calls.iter().any(|call| call.sweeps);
+        let clock_trust = connector.clock.clock_trust(&self.server, sent).filter(|_| sweeps);
         let words = clock_trust.as_ref().map(|trust| trust.words(connector.boot.as_deref(), sent));
-        let mut calls = vec![call.of(*session, words)];
-        calls.extend(confirm.iter().map(|confirm| confirm.of(*session, None)));
+        let acks = calls.iter().any(|call| call.acks != Acks::Nothing);
+        let acks = connector.acks().filter(|_| acks);
+        let confirms = acks.is_some() && calls.iter().any(|call| call.acks == Acks::Read);
+        let confirm = confirms.then(message::confirm);
         let wait = acks.map(|acks| wait(acks, connector.remote.request_timeout));
-        let asked = run(self.connection.clone(), connector.keys.all(), &calls, wait);
-        let mut answers = self.answered(operation, asked).await?.into_iter();
-        let (outcomes, is_unfinished) = self.read(operation, answers.next(), sent, known)?;
-        if let Some(clock_trust) = clock_trust.as_ref().filter(|_| !is_unfinished) {
+        let batch = Batch {
+            scripts: calls
+                .iter()
+                .map(|call| call.of(*session, words.clone().filter(|_| call.sweeps)))
+                .collect(),
+            last: confirm.as_ref().map(|confirm| confirm.of(*session, None)),
+            then: confirms.then(history).into_iter().chain(wait).collect(),
+        };
+        let asked = batch.run(self.connection.clone(), connector.keys.all());
+        let mut replies = self.answered(operation, asked).await?.into_iter();
+        let mut next = || replies.next().unwrap_or(Ok(Value::Nil));
+        let read = |_: &&Call| self.read(operation, next(), sent, known);
+        let results: Vec<_> = calls.iter().map(read).collect();
+        let swept = calls.iter().zip(&results).filter(|(call, _)| call.sweeps);
+        if let Some(clock_trust) = &clock_trust
+            && swept.map(|(_, result)| result).all(|result| matches!(result, Ok((_, false))))
+        {
             connector.clock.acted_on(&self.server, clock_trust);
         }
-        if confirms {
-            let confirmed = self.read(operation, answers.next(), sent, known);
-            confirmed.map_err(Silence::in_doubt)?;
+        let confirmed = match confirms {
+            true => self.confirmed(operation, [next(), next()], sent, known),
+            false => Ok(()),
+        };
+        let have = acks.map_or(Ok(()), |acks| self.acknowledged(operation, next(), acks));
+        let counts = |(call, result): (&&Call, Result<Reply, Silence>)| {
+            let reply = result?;
+            if call.acks == Acks::Read {
+                confirmed.clone()?;
+            }
+            if call.acks != Acks::Nothing {
+                have.clone()?;
+            }
+            Ok(reply)
+        };
+        Ok(calls.iter().zip(results).map(counts).collect())
+    }
+
+    /// Whether the server had all that others had confirmed when something was read, by the reply
+    /// to what was written then, and by what the server says of its history afterwards. It may have
+    /// been a replica since the connection was made. (Redis Enterprise refuses `INFO` to scripts:
+    /// <https://redis.io/docs/latest/commands/info/>.)
+    fn confirmed(
+        &self,
+        operation: &'static str,
+        [written, history]: [RedisResult<Value>; 2],
+        sent: Duration,
+        known: u64,
+    ) -> Result<(), Silence> {
+        self.read(operation, written, sent, known).map_err(Silence::in_doubt)?;
+        let history = history.and_then(|info| Ok(from_redis_value::<String>(info)?));
+        let history = history.map_err(|error| self.silence(operation, &error).in_doubt())?;
+        match self.server.ends_with(&format!("/{}", Info::read(&history).field(HISTORY))) {
+            true => Ok(()),
+            false => {
+                let told = "it is not the server that it was: others have gone on meanwhile";
+                Err(Silence::refused(StoreError::Unknown(told.into()), true))
+            }
         }
-        if let Some(acks) = acks {
-            self.acknowledged(operation, answers.next(), acks)?;
-        }
-        Ok((outcomes, is_unfinished))
     }
 
     /// What a script has answered, and whether it has more to do. With each answer the server's
@@ -196,23 +299,23 @@ impl Requester {
     fn read(
         &self,
         operation: &'static str,
-        told: Option<RedisResult<Value>>,
+        told: RedisResult<Value>,
         sent: Duration,
         known: u64,
-    ) -> Result<(Vec<Outcome>, bool), Silence> {
+    ) -> Result<Reply, Silence> {
         let Shared { connector, writes, .. } = &*self.shared;
-        let told = told.unwrap_or(Ok(Value::Nil)).map_err(|error| self.silence(operation, &error));
-        let answer = Answer::read(told?).map_err(|error| Silence::Refused(error, false))?;
+        let told = told.map_err(|error| self.silence(operation, &error));
+        let answer = Answer::read(told?).map_err(|error| Silence::refused(error, false))?;
         connector.clock.read(&self.server, &answer.clock, sent);
         connector.newest.fetch_max(answer.newest, Ordering::AcqRel);
         let (counted, is_unfinished) = (answer.writes(known), answer.is_unfinished());
         let outcomes = answer.outcomes(operation);
-        let outcomes = outcomes.map_err(|error| Silence::Refused(error, false))?;
+        let outcomes = outcomes.map_err(|error| Silence::refused(error, false))?;
         let Some(counted) = counted else {
             // It is a copy that does not have all that was confirmed. Nor will it ever.
             writes.store(u64::MAX, Ordering::Release);
             let gone = StoreError::SessionGone(LostReason::SessionExpired);
-            return Err(Silence::Refused(gone, false));
+            return Err(Silence::refused(gone, false));
         };
         writes.fetch_max(counted, Ordering::AcqRel);
         Ok((outcomes, is_unfinished))
@@ -223,19 +326,19 @@ impl Requester {
     fn acknowledged(
         &self,
         operation: &'static str,
-        told: Option<RedisResult<Value>>,
+        told: RedisResult<Value>,
         acks: u32,
     ) -> Result<(), Silence> {
         let unknown = |told: String| StoreError::Unknown(format!("{operation}: {told}").into());
-        let have = told.unwrap_or(Ok(Value::Nil)).and_then(|told| Ok(from_redis_value(told)?));
+        let have = told.and_then(|told| Ok(from_redis_value(told)?));
         match have {
             Ok(have) if have >= acks => Ok(()),
             Ok::<u32, _>(have) => {
                 let told = format!("{have} of {acks} replicas of {} have it", self.endpoint);
-                Err(Silence::Refused(unknown(told), false))
+                Err(Silence::refused(unknown(told), false))
             }
             // A server that has become a replica among them.
-            Err(error) => Err(Silence::Over(unknown(words(&self.endpoint, &error)))),
+            Err(error) => Err(Silence::Over(unknown(words(&self.endpoint, &error)).into())),
         }
     }
 
@@ -243,7 +346,7 @@ impl Requester {
         let server = self.answered(operation, ask_settings(self.connection.clone())).await?;
         let connector = &self.shared.connector;
         let known = connector.known_replicas().await;
-        let known = known.map_err(|error| Silence::Refused(error, false))?;
+        let known = known.map_err(|error| Silence::refused(error, false))?;
         *self.shared.durability.lock() = Some(server.durability(connector.acks(), known));
         Ok(Vec::new())
     }
@@ -256,7 +359,7 @@ impl Requester {
     ) -> Result<T, Silence> {
         let late = |_| {
             let told = format!("{} did not answer in time", self.endpoint);
-            Silence::Over(StoreError::Unknown(told.into()))
+            Silence::Over(StoreError::Unknown(told.into()).into())
         };
         let answer =
             timeout(self.shared.connector.remote.request_timeout, asked).await.map_err(late)?;
@@ -266,10 +369,19 @@ impl Requester {
     fn silence(&self, operation: &'static str, error: &RedisError) -> Silence {
         let told = triage(operation, &self.endpoint, error);
         match error.code() {
-            Some(_) => Silence::Refused(told, is_useless(error)),
-            None => Silence::Over(told),
+            Some(_) => Silence::refused(told, is_useless(error)),
+            None => Silence::Over(told.into()),
         }
     }
+}
+
+/// The field of `INFO replication` that names the history of what the server has.
+const HISTORY: &str = "master_replid";
+
+fn history() -> Cmd {
+    let mut info = redis::cmd("INFO");
+    info.arg("replication");
+    info
 }
 
 /// The rows of a page and of the next one, of a request with one outcome.

@@ -19,6 +19,15 @@ pub(super) struct Server {
 /// The settings that say when what is confirmed is on the disk.
 pub(super) const SETTINGS: [&str; 2] = ["appendfsync", "no-appendfsync-on-rewrite"];
 
+/// The fields that say which process it is, and which history and part it has.
+const NAMES: [&str; 3] = ["run_id", "master_replid", "role"];
+
+/// The fields without which it is not known whether locks that are held may vanish.
+const RISKS: [(&str, &str); 2] = [
+    ("maxmemory_policy", "a full server may put away locks that are held"),
+    ("connected_slaves", "a replica that is promoted may lack locks that are held"),
+];
+
 /// Which server it is, and what may have become of what it had, as scripts are told.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Identity {
@@ -60,7 +69,9 @@ impl Server {
 
     /// Which one it is.
     pub(super) fn identity(&self) -> Identity {
-        let promoted = self.field("master_replid2").bytes().any(|byte| byte != b'0');
+        let former = self.field("master_replid2");
+        // One that does not report it may have been a replica, too.
+        let promoted = former.is_empty() || former.bytes().any(|byte| byte != b'0');
         Identity {
             name: format!("{}/{}", self.field("run_id"), self.field("master_replid")),
             keeps: self.writes_at_once() && !promoted,
@@ -108,9 +119,16 @@ impl Server {
             let told = format!("{endpoint} is reading what is on its disk");
             return Err(StoreError::Unavailable(told.into()));
         }
-        if let Some(version) = self.info.too_old() {
+        if let Some(version) = self.info.unsupported() {
             return fatal(format!(
-                "is {version}: locks need Redis 7 or later, or Valkey 8 or later"
+                "is {version}: locks need Redis 7 or later, or Valkey 7.2 or later"
+            ));
+        }
+        if let Some(missing) = NAMES.iter().find(|name| self.field(name).is_empty()) {
+            return fatal(format!(
+                "does not report {missing} (INFO), by which a server that was started again or \
+                 promoted is told from the one that had the locks: use a server of Redis or Valkey \
+                 itself"
             ));
         }
         if self.evicts() && !allow_eviction {
@@ -162,6 +180,11 @@ impl Server {
                 "maxmemory-policy = {}: a full server may put away locks that are held",
                 self.field("maxmemory_policy")
             ));
+        }
+        for (name, risk) in RISKS {
+            if self.field(name).is_empty() {
+                reasons.push(format!("the server does not report {name} (INFO): {risk}"));
+            }
         }
         let connected = self.field("connected_slaves").parse().unwrap_or(0);
         let replicas = known.unwrap_or(0).max(connected);
@@ -232,11 +255,16 @@ mod tests {
         let check = |changes: &[_]| server(changes, None).check("h:1", false);
         check(&[]).unwrap();
         check(&[("redis_version", "7.2.4"), ("valkey_version", "8.1.1")]).unwrap();
+        check(&[("redis_version", "7.2.4"), ("valkey_version", "7.2.5")]).unwrap();
         check(&[("maxmemory_policy", "volatile-lru")]).unwrap();
         for (changes, words) in [
             (&[("redis_version", "6.2.1")][..], "is Redis 6.2.1"),
             (&[("redis_version", "")], "is Redis "),
-            (&[("redis_version", "7.2.4"), ("valkey_version", "7.2.5")], "is Valkey 7.2.5"),
+            (&[("redis_version", "7.2.4"), ("valkey_version", "6.9.9")], "is Valkey 6.9.9"),
+            (&[("dragonfly_version", "df-v1.27.1")], "is Dragonfly df-v1.27.1"),
+            (&[("run_id", "")], "does not report run_id"),
+            (&[("master_replid", "")], "does not report master_replid"),
+            (&[("role", "")], "does not report role"),
             (&[("maxmemory_policy", "allkeys-lfu")], "maxmemory-policy = allkeys-lfu"),
             (&[("aof_enabled", "0"), ("loading", "1")], "is reading what is on its disk"),
         ] {
@@ -283,6 +311,10 @@ mod tests {
             (&[("connected_slaves", "2")], Some("always"), Some(1), Some(1), false, forgets, 1),
             (one, None, Some(1), Some(1), false, forgets, 1),
             (full, Some("always"), None, None, false, forgets, 1),
+            // Servers that only look like Redis.
+            (&[("maxmemory_policy", "")], Some("always"), None, None, false, forgets, 1),
+            (&[("connected_slaves", "")], Some("always"), None, None, false, forgets, 1),
+            (&[("aof_enabled", "")], Some("always"), None, None, false, forgets, 1),
         ] {
             let told = server(changes, fsync).durability(acks, known);
             assert_eq!((told.exclusive, told.after_loss), (exclusive, after_loss), "{changes:?}");
@@ -314,6 +346,7 @@ mod tests {
         let Identity { name, promoted, runs, .. } = server(promoted, None).identity();
         assert_eq!((name.as_str(), promoted, runs), ("ab/cd", true, Duration::from_secs(17)));
         assert!(!server(&[], None).identity().promoted);
+        assert!(server(&[("master_replid2", "")], None).identity().promoted, "it may be");
         assert!(!server(&[], None).identity().replicated);
         assert!(server(&[("connected_slaves", "1")], None).identity().replicated);
     }

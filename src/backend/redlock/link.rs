@@ -66,8 +66,20 @@ impl Server {
             let source = format!("{endpoint} {reason}").into();
             Err(StoreError::Fatal { operation: CONNECTING, source })
         };
-        if let Some(version) = info.too_old() {
-            return fatal(format!("is {version}: Redis 7 or Valkey 8 is the oldest"));
+        if let Some(version) = info.unsupported() {
+            return fatal(format!("is {version}: Redlock needs Redis 7 or Valkey 7.2, or later"));
+        }
+        if field("cluster_enabled") == "1" {
+            return fatal(
+                "is of a cluster, which spreads keys over its servers: each node has to be a server \
+                 of its own"
+                    .into(),
+            );
+        }
+        if field("run_id").is_empty() {
+            return fatal(
+                "does not report its run_id, by which a restart is noticed (INFO server)".into(),
+            );
         }
         if field("role") != "master" {
             return fatal("is a replica: each node has to decide by itself".into());
@@ -120,12 +132,16 @@ mod tests {
 
     #[test]
     fn what_cannot_keep_locks_is_refused_by_name() {
+        read("valkey_version:7.2.5").unwrap();
         let server = read("os:Linux").unwrap();
         assert_eq!(server, Server { run: "ab".into(), uptime: Duration::from_secs(17) });
         assert_eq!(read("uptime_in_seconds:-3600").unwrap().uptime, Duration::ZERO);
         for (changed, words) in [
             ("redis_version:6.2.1", "h:1 is Redis 6.2.1"),
-            ("valkey_version:7.2.5", "h:1 is Valkey 7.2.5"),
+            ("valkey_version:6.9.9", "h:1 is Valkey 6.9.9"),
+            ("dragonfly_version:df-v1.27.1", "h:1 is Dragonfly df-v1.27.1"),
+            ("cluster_enabled:1", "h:1 is of a cluster"),
+            ("run_id:", "does not report its run_id"),
             ("role:slave", "h:1 is a replica"),
             ("maxmemory_policy:volatile-ttl", "maxmemory-policy = volatile-ttl"),
             ("uptime_in_seconds:", "does not say how long"),

@@ -166,7 +166,6 @@ impl<M> Inbox<M> {
     }
 
     /// All that has come.
-    #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub(crate) fn collect(&mut self) {
         while let Ok(order) = self.orders.try_recv() {
             self.waiting.push_back(order);

@@ -4,6 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use distlock::{AfterLoss, Client, Error};
 use distlock_testkit::proxy::{Mode, Proxy};
+use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
         own::{Server, TTL},
         poll, promises,
         redis::{self, IMAGE, OPERATOR, PROGRAM},
-        refused, throughout, within,
+        refused, take_turn, throughout, within,
     },
     failover::{
         pair::{Pair, Replication},
@@ -237,4 +238,30 @@ async fn what_an_old_primary_shows_grants_nothing() {
     assert!(!matches!(tried, Some(Ok(_))), "two hold it: {tried:?}");
     guard.unlock().await.expect("released");
     drop(third);
+}
+
+/// How often the server has run `WAIT`.
+async fn waits(server: &Server) -> u64 {
+    let stats = ask(server, &["INFO", "commandstats"]).await;
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_wait:calls="));
+    let calls = calls.and_then(|calls| calls.split(',').next()).unwrap_or("0");
+    calls.parse().expect("a number")
+}
+
+/// Also where the server has forgotten the scripts, so that some of them are sent again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_wait_for_replicas_together() {
+    const TASKS: u64 = 64;
+    let pair = Replicated::asynchronous().await;
+    let client = waiting_for(1, &[pair.primary.address], TTL).await;
+    for _ in 0..2 {
+        let before = waits(&pair.primary).await;
+        let names = (0..TASKS).map(|number| format!("task-{number}"));
+        join_all(names.map(async |name| take_turn(&client, &name).await)).await;
+        let waits = waits(&pair.primary).await - before;
+        assert!((1..=TASKS / 2).contains(&waits), "{waits} for {TASKS} locks");
+        ask(&pair.primary, &["SCRIPT", "FLUSH"]).await;
+    }
+    let left = ask(&pair.primary, &["ZCARD", "{distlock:/distlock}:queue"]).await;
+    assert_eq!(left.trim(), "0");
 }
