@@ -246,7 +246,8 @@ pub(super) fn sweep() -> Call {
 
 pub(super) fn list(dir: &str, values: bool, watch: bool, gate: Option<&Gate>) -> Call {
     let call = Call::new(&LIST).arg(dir).arg(flag(values)).arg(flag(watch));
-    call.args(Gate::arguments(gate)).with(Acks::Read)
+    let call = call.args(Gate::arguments(gate)).arg("").with(Acks::Read);
+    call.continuing(Continues::AfterLast)
 }
 
 /// Of those ahead the nearest that counts, and the entry that asks.

@@ -198,15 +198,16 @@ impl Requester {
                 }
             }
             Continues::AfterLast => {
-                let mut rows = std::mem::take(&mut outcomes);
-                while let Some(last) = rows.last().and_then(|page| page.rows().last())
-                    && is_unfinished
+                let mut pages = outcomes;
+                while is_unfinished
+                    && let Some(last) = pages.last().and_then(|page| page.rows().last())
                 {
                     let next = call.after(last.text(0).unwrap_or_default());
                     let (page, more) = self.call_once(operation, &next).await?;
-                    (is_unfinished, rows) = (more, merged(rows, page));
+                    pages.extend(page);
+                    is_unfinished = more;
                 }
-                outcomes = rows;
+                outcomes = merged(pages);
             }
         }
         Ok(outcomes)
@@ -384,11 +385,10 @@ fn history() -> Cmd {
     info
 }
 
-/// The rows of a page and of the next one, of a request with one outcome.
-fn merged(mut pages: Vec<Outcome>, next: Vec<Outcome>) -> Vec<Outcome> {
-    pages.extend(next);
+/// The rows of all pages, of a request with one outcome.
+fn merged(pages: Vec<Outcome>) -> Vec<Outcome> {
     let count = pages.iter().map(|page| page.count).sum();
-    let rows = pages.iter().flat_map(|page| page.rows().iter().cloned()).collect();
+    let rows = pages.into_iter().flat_map(Outcome::into_rows).collect();
     vec![Outcome::new(rows, count)]
 }
 

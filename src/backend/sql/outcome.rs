@@ -23,6 +23,11 @@ impl Outcome {
         &self.rows
     }
 
+    #[cfg(feature = "redis")]
+    pub(crate) fn into_rows(self) -> Vec<Row> {
+        self.rows
+    }
+
     pub(crate) fn first(&self) -> Option<&Row> {
         self.rows.first()
     }

@@ -154,6 +154,7 @@ pub(crate) const SETTLE: &str = "local info = redis.call('INFO', 'server') \
 /// Its one key, of the usual namespace.
 pub(crate) const META: &str = "{distlock:/distlock}:meta";
 pub(crate) const SESSIONS: &str = "{distlock:/distlock}:sessions";
+pub(crate) const QUEUE: &str = "{distlock:/distlock}:queue";
 /// The namespace of a client that names none.
 pub(crate) const USUAL: &str = "/distlock";
 

@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep};
 use crate::{
     common::{
         SOON, close, connect, eventually, locked,
-        own::TTL,
-        redis::{META, SESSIONS, calls, run},
+        own::{self, TTL},
+        redis::{IMAGE, META, OPERATOR, Redis, SESSIONS, USUAL, calls, dial, run, settle},
         take_turn, within,
     },
     redis::own::Server,
@@ -221,5 +221,36 @@ async fn a_reader_beside_many_reads_none_of_them() {
     }
     client.close().await.expect("closed");
     drop(readers);
+    other.close().await.expect("closed");
+}
+
+/// A queue is listed in parts, with what was left for all of it behind the last one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_queue_is_listed_whole() {
+    const PERMITS: u32 = 250;
+    let server = own::Server::beside::<Redis>(IMAGE, &[], &[]).await;
+    settle(&dial(&server.url(), Some(OPERATOR)).await, USUAL).await;
+    let [client, other] = [server.client().await, server.client().await];
+    let mut permits = Vec::new();
+    for _ in 0..PERMITS {
+        let semaphore = client.semaphore("a", PERMITS);
+        permits.push(within(SOON, "granted", semaphore.acquire()).await.expect("granted"));
+    }
+    let semaphore = other.semaphore("a", PERMITS);
+    let mut tokens = Vec::new();
+    eventually(SOON, "the last one has left the queue of those who wait", async || {
+        let queue = semaphore.queue().await.expect("an answer");
+        tokens = queue.iter().map(|entry| entry.token()).collect();
+        tokens.len() == permits.len()
+    })
+    .await;
+    assert!(tokens.into_iter().eq(permits.iter().map(|permit| permit.fencing_token())));
+    assert!(semaphore.try_acquire().await.expect("an answer").is_none());
+    semaphore.set_permits(PERMITS + 1).await.expect("set");
+    let one_more = semaphore.try_acquire().await.expect("an answer").expect("there is one");
+    assert!(semaphore.try_acquire().await.expect("an answer").is_none());
+    one_more.release().await.expect("released");
+    client.close().await.expect("closed");
+    drop(permits);
     other.close().await.expect("closed");
 }

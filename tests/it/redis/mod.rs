@@ -13,6 +13,8 @@ mod logged;
 mod observed;
 mod others;
 mod own;
+mod redlock_net;
+mod script_times;
 mod secured;
 mod servers;
 

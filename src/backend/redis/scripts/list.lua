@@ -1,11 +1,14 @@
--- What is in a queue, in its order, and the notes. ARGV: 3 directory, 4 whether with values, 5
--- whether it is watched from now on, 6 and 7 its gate, or nothing.
+-- Some entries of a queue, in its order, and with the last ones the notes. ARGV: 3 directory, 4
+-- whether with values, 5 whether it is watched from now on, 6 and 7 its gate, or nothing, 8 the
+-- number after which to go on, or nothing. A word says that there may be more: what comes later
+-- lacks what has gone meanwhile, and nothing joins in front.
 local refused = enter(ARGV[5] == '1')
 if refused then return refused end
-local dir, found = ARGV[3], {}
-if ARGV[5] == '1' then watch(dir, WHOLE) end
+local LISTED = 100
+local dir, after, found = ARGV[3], ARGV[8], {}
+if ARGV[5] == '1' and after == '' then watch(dir, WHOLE) end
 local gate = gate_in(ARGV[6], ARGV[7])
-local whose = gate and others_mark(dir, gate)
+local whose = gate and after == '' and others_mark(dir, gate)
 if whose then
     found[1] = keeper(gate)
     found[1][5], found[1][6], found[1][7], found[1][8] = false, { whose }, '0', false
@@ -24,7 +27,9 @@ local function state_of(id)
     return seen[id]
 end
 
-for _, member in ipairs(call('ZRANGEBYLEX', QUEUE, '[' .. dir .. ' 0', '(' .. dir .. ' :')) do
+local from = '[' .. dir .. ' ' .. (after == '' and '0' or padded(after + 1))
+local members = call('ZRANGEBYLEX', QUEUE, from, '(' .. dir .. ' :', 'LIMIT', 0, LISTED)
+for _, member in ipairs(members) do
     local entry = read_entry(member)
     local line, state = row(entry), state_of(entry.session)
     line[5], line[6], line[7], line[8], line[9] = state.left, false, false, false, false
@@ -36,6 +41,8 @@ for _, member in ipairs(call('ZRANGEBYLEX', QUEUE, '[' .. dir .. ' 0', '(' .. di
     end
     found[#found + 1] = line
 end
+unfinished = #members == LISTED
+if unfinished then return answer(rows(found)) end
 for _, note in ipairs(starting(QUEUE, dir .. ' /')) do
     local name = string.sub(note, #dir + 3)
     found[#found + 1] = { false, false, false, false, false, false, false, false, name }

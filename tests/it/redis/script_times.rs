@@ -1,0 +1,167 @@
+//! How long one script runs, by the server's count: for no longer than 50 locks and unlocks do,
+//! however much there is. While it runs, the server does nothing else.
+
+use std::time::Duration;
+
+use distlock::Client;
+use redis::{aio::MultiplexedConnection, cmd};
+
+use crate::common::{
+    SOON, eventually, locked,
+    own::Server,
+    redis::{IMAGE, OPERATOR, QUEUE, Redis, USUAL, ask, dial, run, settle},
+    take_turn,
+};
+
+const LOCKS: f64 = 50.0;
+
+/// A server with the clock of the machine, and an operator who reads how long scripts have run.
+async fn start() -> (Server, MultiplexedConnection) {
+    let server = Server::beside::<Redis>(IMAGE, &[], &[]).await;
+    let operator = dial(&server.url(), Some(OPERATOR)).await;
+    settle(&operator, USUAL).await;
+    (server, operator)
+}
+
+/// The median of how many microseconds each script has run since the last call.
+async fn median(operator: &MultiplexedConnection) -> f64 {
+    let stats: String = ask(operator, cmd("INFO").arg("latencystats")).await;
+    let _: () = ask(operator, cmd("CONFIG").arg("RESETSTAT")).await;
+    let scripts = stats.lines().find_map(|line| line.split_once("_evalsha:p50="));
+    let median = scripts.and_then(|(_, times)| times.split(',').next()).expect("scripts");
+    median.parse().expect("a number")
+}
+
+/// Runs `fill` in the server, so many times with another number, lets a client work, and waits
+/// until there are so many members left.
+async fn bounded(fill: &str, rounds: usize, left: usize, work: impl AsyncFn(&Client)) {
+    let (server, operator) = start().await;
+    let client = server.client().await;
+    for _ in 0..100 {
+        take_turn(&client, "unit").await;
+    }
+    // Half of them are locks, and half of them unlocks.
+    let unit = median(&operator).await * 2.0;
+    for number in 1..=rounds {
+        let lines = format!("{fill} call('HSET', META, 'last', text(last)) return 1");
+        let _: u8 = run(&operator, &lines, &[&number.to_string()]).await;
+    }
+    work(&client).await;
+    eventually(SOON * 6, "all is done", async || {
+        ask::<usize>(&operator, cmd("ZCARD").arg(QUEUE)).await == left
+    })
+    .await;
+    // Most of them do as much as one may.
+    let longest = median(&operator).await;
+    println!("{longest} us, {:.1} locks", longest / unit);
+    assert!(longest <= unit * LOCKS, "{longest} us, and {unit} us for one lock");
+    client.close().await.expect("closed");
+}
+
+async fn nothing(_: &Client) {}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_sessions() {
+    let fill = "for id = 1, 10000 do begin(string.format('%x', id + 4096), 3600000000) end";
+    bounded(fill, 1, 0, async |client| {
+        for _ in 0..50 {
+            take_turn(client, "a").await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_waiters() {
+    let fill = "begin('de', 3600000000)
+        for number = 1, 10000 do
+            last = last + 1
+            local ticket = 'ticket-' .. text(number)
+            local entry = add_entry('/distlock/a', last, 'de', ticket, '', 'vx')
+            call('ZADD', QUEUE, 0, entry.dir .. ' ;' .. entry.number .. ' de')
+        end";
+    bounded(fill, 1, 30_000, async |client| {
+        let taken = client.mutex("a").lock_timeout(Duration::from_millis(100)).await;
+        assert!(taken.expect("an answer").is_none());
+        assert_eq!(client.mutex("a").queue().await.expect("an answer").len(), 10_000);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dead_session_with_ten_thousand_locks() {
+    let fill = "begin('de', 1000000)
+        for number = 1, 10000 do
+            last = last + 1
+            add_entry('/distlock/a-' .. text(number), last, 'de', 'ticket', '', 'vx')
+        end";
+    bounded(fill, 1, 0, nothing).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundred_dead_sessions_with_a_thousand_locks() {
+    let fill = "local dead = string.format('de%x', ARGV[3])
+        begin(dead, 1000000)
+        for number = 1, 1000 do
+            last = last + 1
+            add_entry('/distlock/a-' .. text(number), last, dead, 'ticket', '', 'vx')
+        end";
+    bounded(fill, 100, 0, nothing).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_joins_during_a_quarantine() {
+    let fill = "begin('de', 3600000000)
+        renew(NOBODY, { ttl = 1000000, writes = 0 })
+        for number = 1, 10000 do
+            local dir = '/distlock/a-' .. text(number)
+            last = last + 2
+            add_entry(dir, last - 1, NOBODY, 'ticket', 'nobody', 'vx')
+            add_entry(dir, last, 'de', 'ticket', '', 'vx')
+        end";
+    bounded(fill, 1, 20_000, nothing).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn list_of_ten_thousand_locks() {
+    let fill = "begin('de', 3600000000)
+        for number = 1, 10000 do
+            last = last + 1
+            add_entry('/distlock/a-' .. text(number), last, 'de', 'ticket', '', 'vx')
+        end";
+    bounded(fill, 1, 20_000, async |client| {
+        assert_eq!(client.locks().await.expect("an answer").len(), 10_000);
+        let guard = locked(client, "b").await;
+        guard.unlock().await.expect("released");
+    })
+    .await;
+}
+
+/// A read lock takes the server no longer beside 2,000 readers than three do beside none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reader_beside_two_thousand() {
+    const TURNS: usize = 50;
+    let (server, operator) = start().await;
+    let client = server.client().await;
+    let turns = async || -> f64 {
+        let lock = client.rw_lock("a");
+        lock.read().await.expect("granted").unlock().await.expect("released");
+        median(&operator).await;
+        for _ in 0..TURNS {
+            lock.read().await.expect("granted").unlock().await.expect("released");
+        }
+        median(&operator).await
+    };
+    let alone = turns().await;
+    let fill = "begin('de', 3600000000)
+        for number = 1, 2000 do
+            last = last + 1
+            add_entry('/distlock/a', last, 'de', 'ticket-' .. text(number), 'r', 'vx')
+        end
+        call('HSET', META, 'last', text(last)) return 1";
+    let _: u8 = run(&operator, fill, &[]).await;
+    let beside = turns().await;
+    println!("{alone} us beside none, {beside} us beside 2,000");
+    assert!(beside <= alone * 3.0, "{alone} us beside none, {beside} us beside 2,000");
+    client.close().await.expect("closed");
+}
