@@ -71,8 +71,8 @@ impl Server {
         }
         if field("cluster_enabled") == "1" {
             return fatal(
-                "is of a cluster, which spreads keys over its servers: each node has to be a server \
-                 of its own"
+                "is of a cluster, which spreads keys over its servers: each node has to be one \
+                 server"
                     .into(),
             );
         }

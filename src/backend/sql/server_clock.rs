@@ -121,7 +121,7 @@ impl Seen {
 #[cfg(feature = "redis")]
 impl ClockTrust {
     /// As the scripts of Redis read it: since when, what it shows, whether sessions may seem to
-    /// live for ever, the boot of this host and our own clock as the request is sent, and the marks.
+    /// live for ever, the boot of this host, our own clock as the request is sent, and the marks.
     pub(crate) fn words(&self, boot: Option<&str>, sent: Duration) -> String {
         let Self { since, shows, clips, .. } = self;
         let (clips, boot, sent) = (u8::from(*clips), boot.unwrap_or("-"), micros(sent));
