@@ -120,8 +120,11 @@ impl Dialect for Connections {
 }
 
 impl Connections {
+    /// A watch ends by the connection that it begins by, or its end could overtake the next one of
+    /// the same queue: a listing is for replicas, and a watch of one entry is not.
     fn registered(&self, dir: &str, number: u64) -> Registered {
-        let connection = self.requests.clone();
+        let listing = self.acks.as_ref().filter(|_| number == 0);
+        let connection = listing.unwrap_or(&self.requests).clone();
         Registered::new(&self.shared.watches, (dir, number), move |(dir, number)| {
             connection.order(message::unwatch(dir, *number).into());
         })

@@ -5,11 +5,11 @@ use std::{net::SocketAddr, time::Duration};
 use distlock::{AfterLoss, Client, Error};
 use distlock_testkit::proxy::{Mode, Proxy};
 use futures_util::future::join_all;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::{
     common::{
-        SOON, Waiter, connect, contended, eventually,
+        SOON, Waiter, connect, contended, eventually, locked,
         own::{Server, TTL},
         poll, promises,
         redis::{self, IMAGE, OPERATOR, PROGRAM},
@@ -264,4 +264,30 @@ async fn tasks_wait_for_replicas_together() {
     }
     let left = ask(&pair.primary, &["ZCARD", "{distlock:/distlock}:queue"]).await;
     assert_eq!(left.trim(), "0");
+}
+
+/// The end of one watch does not end the next one, though replicas are waited for on another
+/// connection than watches of entries have.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queue_is_watched_again() {
+    let pair = Replicated::asynchronous().await;
+    let client = waiting_for(1, &[pair.primary.address], TTL).await;
+    let other = waiting_for(1, &[pair.primary.address], TTL).await;
+    let moment = Duration::from_millis(20);
+    // The server knows the scripts then: one that it does not know is sent twice, and is late.
+    let guard = locked(&client, "first").await;
+    assert!(timeout(moment * 10, guard.release_requested()).await.is_err(), "nobody has asked");
+    guard.unlock().await.expect("released");
+    for round in 0..30 {
+        let name = format!("round-{round}");
+        let guard = locked(&client, &name).await;
+        assert!(timeout(moment, guard.release_requested()).await.is_err(), "nobody has asked");
+        let requested = within(SOON, "it is requested", guard.release_requested());
+        let (_, asked) = tokio::join!(requested, async {
+            sleep(moment).await;
+            other.mutex(&name).request_release("now").await
+        });
+        assert!(asked.expect("an answer"), "somebody holds it");
+        guard.unlock().await.expect("released");
+    }
 }
