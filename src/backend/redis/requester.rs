@@ -110,26 +110,31 @@ impl Requester {
     /// wait for the replicas together.
     pub(super) async fn ask_together(self, requests: Vec<Request<Message>>) -> Done {
         let begun: Vec<_> = requests.into_iter().filter(Request::begin).collect();
-        let calls = begun.iter().filter_map(|request| request.message.for_replicas());
+        let calls = begun
+            .iter()
+            .filter_map(|request| Some((request.operation, request.message.for_replicas()?)));
         let calls: Vec<_> = calls.collect();
-        let Some(operation) = begun.first().map(|request| request.operation) else {
+        if calls.is_empty() {
             return Done::Answered;
+        }
+        let replies = match self.exchange(&calls).await {
+            Ok(replies) => replies,
+            Err(silence) => begun.iter().map(|_| Err(silence.clone())).collect(),
         };
         let mut answers = Vec::new();
-        match self.exchange(operation, &calls).await {
-            Ok(replies) => {
-                for (call, reply) in calls.into_iter().zip(replies) {
-                    answers.push(match reply {
-                        Ok(reply) => self.continued(operation, call, reply).await,
-                        Err(silence) => Err(silence),
-                    });
-                }
-            }
-            Err(silence) => answers.extend(begun.iter().map(|_| Err(silence.clone()))),
+        for ((operation, call), reply) in calls.into_iter().zip(replies) {
+            answers.push(match reply {
+                Ok(reply) => self.continued(operation, call, reply).await,
+                Err(silence) => Err(silence),
+            });
         }
-        let replied = begun.into_iter().zip(answers).map(|(to, answer)| self.reply(to, answer));
-        let is_useless = replied.filter(|done| matches!(done, Done::Useless)).count() > 0;
-        if is_useless { Done::Useless } else { Done::Answered }
+        let mut done = Done::Answered;
+        for (request, answer) in begun.into_iter().zip(answers) {
+            if matches!(self.reply(request, answer), Done::Useless) {
+                done = Done::Useless;
+            }
+        }
+        done
     }
 
     fn reply(&self, request: Request<Message>, answer: Result<Vec<Outcome>, Silence>) -> Done {
@@ -214,7 +219,7 @@ impl Requester {
     }
 
     async fn call_once(&self, operation: &'static str, call: &Call) -> Result<Reply, Silence> {
-        let replies = self.exchange(operation, &[call]).await?;
+        let replies = self.exchange(&[(operation, call)]).await?;
         replies.into_iter().next().unwrap_or_else(|| Err(Silence::refused(nonsense(), false)))
     }
 
@@ -222,33 +227,34 @@ impl Requester {
     /// it is sent at once. Returns what has come of each.
     async fn exchange(
         &self,
-        operation: &'static str,
-        calls: &[&Call],
+        calls: &[(&'static str, &Call)],
     ) -> Result<Vec<Result<Reply, Silence>>, Silence> {
         let Shared { connector, session, writes, .. } = &*self.shared;
         let (sent, known) = (clock::now(), writes.load(Ordering::Acquire));
-        let sweeps = calls.iter().any(|call| call.sweeps);
+        let sweeps = calls.iter().any(|(_, call)| call.sweeps);
         let clock_trust = connector.clock.clock_trust(&self.server, sent).filter(|_| sweeps);
         let words = clock_trust.as_ref().map(|trust| trust.words(connector.boot.as_deref(), sent));
-        let acks = calls.iter().any(|call| call.acks != Acks::Nothing);
+        let acks = calls.iter().any(|(_, call)| call.acks != Acks::Nothing);
         let acks = connector.acks().filter(|_| acks);
-        let confirms = acks.is_some() && calls.iter().any(|call| call.acks == Acks::Read);
+        let confirms = acks.is_some() && calls.iter().any(|(_, call)| call.acks == Acks::Read);
         let confirm = confirms.then(message::confirm);
         let wait = acks.map(|acks| wait(acks, connector.remote.request_timeout));
         let batch = Batch {
             scripts: calls
                 .iter()
-                .map(|call| call.of(*session, words.clone().filter(|_| call.sweeps)))
+                .map(|(_, call)| call.of(*session, words.clone().filter(|_| call.sweeps)))
                 .collect(),
             last: confirm.as_ref().map(|confirm| confirm.of(*session, None)),
             then: confirms.then(history).into_iter().chain(wait).collect(),
         };
+        // What fails as a whole is named after the first of them.
+        let operation = calls.first().map_or("a request", |(operation, _)| operation);
         let asked = batch.run(self.connection.clone(), connector.keys.all());
         let mut replies = self.answered(operation, asked).await?.into_iter();
         let mut next = || replies.next().unwrap_or(Ok(Value::Nil));
-        let read = |_: &&Call| self.read(operation, next(), sent, known);
+        let read = |(operation, _): &(&'static str, _)| self.read(operation, next(), sent, known);
         let results: Vec<_> = calls.iter().map(read).collect();
-        let swept = calls.iter().zip(&results).filter(|(call, _)| call.sweeps);
+        let swept = calls.iter().zip(&results).filter(|((_, call), _)| call.sweeps);
         if let Some(clock_trust) = &clock_trust
             && swept.map(|(_, result)| result).all(|result| matches!(result, Ok((_, false))))
         {
@@ -259,7 +265,7 @@ impl Requester {
             false => Ok(()),
         };
         let have = acks.map_or(Ok(()), |acks| self.acknowledged(operation, next(), acks));
-        let counts = |(call, result): (&&Call, Result<Reply, Silence>)| {
+        let counts = |((_, call), result): (&(_, &Call), Result<Reply, Silence>)| {
             let reply = result?;
             if call.acks == Acks::Read {
                 confirmed.clone()?;
@@ -286,7 +292,7 @@ impl Requester {
         self.read(operation, written, sent, known).map_err(Silence::in_doubt)?;
         let history = history.and_then(|info| Ok(from_redis_value::<String>(info)?));
         let history = history.map_err(|error| self.silence(operation, &error).in_doubt())?;
-        match self.server.ends_with(&format!("/{}", Info::read(&history).field(HISTORY))) {
+        match self.server.ends_with(&format!("/{}", Info::read(&history).field("master_replid"))) {
             true => Ok(()),
             false => {
                 let told = "it is not the server that it was: others have gone on meanwhile";
@@ -376,13 +382,9 @@ impl Requester {
     }
 }
 
-/// The field of `INFO replication` that names the history of what the server has.
-const HISTORY: &str = "master_replid";
-
+/// Asks for the name of the history of what the server has.
 fn history() -> Cmd {
-    let mut info = redis::cmd("INFO");
-    info.arg("replication");
-    info
+    redis::cmd("INFO").arg("replication").clone()
 }
 
 /// The rows of all pages, of a request with one outcome.

@@ -1,5 +1,5 @@
-//! How long one script runs, by the server's count: for no longer than 50 locks and unlocks do,
-//! however much there is. While it runs, the server does nothing else.
+//! How long one script runs, by the server's count: in the median for no longer than 50 locks and
+//! unlocks do, however much there is. While it runs, the server does nothing else.
 
 use std::time::Duration;
 
@@ -60,6 +60,17 @@ async fn bounded(fill: &str, rounds: usize, left: usize, work: impl AsyncFn(&Cli
 
 async fn nothing(_: &Client) {}
 
+/// Of one session, which lives for so many microseconds.
+fn ten_thousand_locks(ttl: u64) -> String {
+    format!(
+        "begin('de', {ttl})
+        for number = 1, 10000 do
+            last = last + 1
+            add_entry('/distlock/a-' .. text(number), last, 'de', 'ticket', '', 'vx')
+        end"
+    )
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_sessions() {
     let fill = "for id = 1, 10000 do begin(string.format('%x', id + 4096), 3600000000) end";
@@ -90,12 +101,7 @@ async fn ten_thousand_waiters() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_session_with_ten_thousand_locks() {
-    let fill = "begin('de', 1000000)
-        for number = 1, 10000 do
-            last = last + 1
-            add_entry('/distlock/a-' .. text(number), last, 'de', 'ticket', '', 'vx')
-        end";
-    bounded(fill, 1, 0, nothing).await;
+    bounded(&ten_thousand_locks(1_000_000), 1, 0, nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -124,12 +130,7 @@ async fn ten_thousand_joins_during_a_quarantine() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn list_of_ten_thousand_locks() {
-    let fill = "begin('de', 3600000000)
-        for number = 1, 10000 do
-            last = last + 1
-            add_entry('/distlock/a-' .. text(number), last, 'de', 'ticket', '', 'vx')
-        end";
-    bounded(fill, 1, 20_000, async |client| {
+    bounded(&ten_thousand_locks(3_600_000_000), 1, 20_000, async |client| {
         assert_eq!(client.locks().await.expect("an answer").len(), 10_000);
         let guard = locked(client, "b").await;
         guard.unlock().await.expect("released");
