@@ -28,9 +28,9 @@ use super::{
     time::{BEAT, CLOCK, LEFT, NOW},
 };
 use crate::backend::{
-    Joiner, Write,
+    Joiner, Result, StoreError, Write,
     row_key::{Parts, dir_of, parts},
-    sql::{key::Place, statements::Statements, step::Step},
+    sql::{key::Place, outcome::Outcome, replies::nonsense, statements::Statements, step::Step},
 };
 
 /// What one session asks.
@@ -55,6 +55,17 @@ impl Statements for MysqlStatements {
 
     fn close(&self) -> Message {
         Message::transaction(ending::close(self.session)).by_own_connection()
+    }
+
+    fn is_closed(outcomes: &[Outcome]) -> Result<bool> {
+        let Some((left, removed)) = outcomes.split_last() else { return Err(nonsense()) };
+        if !left.first().ok_or_else(nonsense)?.flag(0) {
+            return Ok(true);
+        }
+        match removed.iter().any(|removed| removed.count > 0) {
+            true => Ok(false),
+            false => Err(StoreError::Unavailable("others use some of its entries".into())),
+        }
     }
 
     fn join(&self, turn: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {

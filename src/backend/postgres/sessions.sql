@@ -18,7 +18,6 @@ CREATE TRIGGER ended BEFORE DELETE ON distlock.sessions
 CREATE FUNCTION distlock.remove(ids bigint[], most integer) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     chosen tid[];
-    removed integer;
 BEGIN
     IF cardinality(ids) = 0 THEN
         RETURN false;
@@ -33,8 +32,8 @@ BEGIN
     DELETE FROM distlock.entries WHERE ctid = ANY (chosen) AND session = ANY (ids);
     DELETE FROM distlock.sessions AS s WHERE id = ANY (ids)
         AND NOT EXISTS (SELECT FROM distlock.entries WHERE session = s.id);
-    GET DIAGNOSTICS removed = ROW_COUNT;
-    RETURN removed < cardinality(ids);
+    -- Others who joined meanwhile have moved entries here from their queues' rows.
+    RETURN EXISTS (SELECT FROM distlock.sessions WHERE id = ANY (ids));
 END $$;
 
 -- Returns a row if an entry is there whose session is not over by the server's clock as it is now,

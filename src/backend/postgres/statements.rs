@@ -24,9 +24,15 @@ use super::{
     message::{BEAT, LEFT, Message, REMOVED},
 };
 use crate::backend::{
-    Joiner, Write,
+    Joiner, Result, Write,
     row_key::{Parts, parts},
-    sql::{key::Place, statements::Statements, step::Step},
+    sql::{
+        key::Place,
+        outcome::Outcome,
+        replies::{last, nonsense},
+        statements::Statements,
+        step::Step,
+    },
 };
 
 /// What one session asks.
@@ -70,6 +76,10 @@ impl Statements for PostgresStatements {
     fn close(&self) -> Message {
         let close = format!("SELECT distlock.remove(ARRAY[{}]::bigint[], {REMOVED})", self.session);
         Message::from(close).by_own_connection()
+    }
+
+    fn is_closed(outcomes: &[Outcome]) -> Result<bool> {
+        Ok(!last(outcomes)?.first().ok_or_else(nonsense)?.flag(0))
     }
 
     /// Joins this queue, or all of these or none, in functions that `queue.sql` and `leave.sql`

@@ -14,9 +14,9 @@ use super::{
     server::Identity,
 };
 use crate::backend::{
-    Joiner, Nearest, Write,
+    Joiner, Nearest, Result, Write,
     bridge::Bridge,
-    sql::{key::Place, statements::Statements},
+    sql::{key::Place, outcome::Outcome, statements::Statements},
 };
 
 /// One request.
@@ -150,6 +150,11 @@ impl Statements for Calls {
 
     fn close(&self) -> Message {
         Call::new(&CLOSE).continuing(Continues::Again).into()
+    }
+
+    /// The script was asked again until none were left.
+    fn is_closed(_: &[Outcome]) -> Result<bool> {
+        Ok(true)
     }
 
     fn join(&self, _: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {

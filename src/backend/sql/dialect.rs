@@ -17,6 +17,8 @@ pub(crate) const JOIN: &str = "joining a queue";
 
 pub(crate) const LEAVE: &str = "leaving a queue";
 
+pub(crate) const CLOSE: &str = "ending a session";
+
 /// What a dialect asks.
 pub(crate) type MessageOf<D> = <<D as Dialect>::Statements as Statements>::Message;
 

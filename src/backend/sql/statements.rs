@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-use super::key::Place;
-use crate::backend::{Joiner, Write};
+use super::{key::Place, outcome::Outcome};
+use crate::backend::{Joiner, Result, Write};
 
 /// The requests of one session. What the answer to each has to hold is read in `store.rs` and
 /// `extras.rs`; columns are numbered as in `key.rs` and `told.rs`.
@@ -15,8 +15,11 @@ pub(crate) trait Statements: Debug + Send + Sync + 'static {
     /// `others` on the way, which somebody waits for here.
     fn keep_alive(&self, others: &[i64]) -> Self::Message;
 
-    /// Ends the session, and all of its entries by that.
+    /// Ends the session, and all of its entries by that: so many at a time.
     fn close(&self) -> Self::Message;
+
+    /// Whether none of them are left. Fails if others use those that are.
+    fn is_closed(outcomes: &[Outcome]) -> Result<bool>;
 
     /// Joins all of these queues or none; the last statements tell of one each. `if_free`: only if
     /// nobody is in any of them, and a statement more tells whether somebody there seems dead.

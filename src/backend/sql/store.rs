@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use super::{
-    dialect::{Dialect, JOIN, LEAVE, MessageOf, READ},
+    dialect::{CLOSE, Dialect, JOIN, LEAVE, MessageOf, READ},
     key::{self, Place},
     outcome::{Outcome, Row},
     replies::{self, joined, last, nonsense, standing, why_not_yet},
@@ -169,7 +169,8 @@ impl<D: Dialect> LockStore for SqlStore<D> {
     }
 
     async fn close(&self) -> Result<()> {
-        self.ask("ending a session", Statements::close).await.map(drop)
+        while !D::Statements::is_closed(&self.ask(CLOSE, Statements::close).await?)? {}
+        Ok(())
     }
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {

@@ -2,6 +2,7 @@
 
 mod batches;
 mod clock;
+mod closing;
 mod migration;
 mod pool;
 mod secured;

@@ -2,6 +2,7 @@
 
 mod batches;
 mod clock;
+mod closing;
 mod crash;
 mod listening;
 mod migration;

@@ -1,0 +1,45 @@
+//! A client that closes while others join the queues of its locks.
+
+use futures_util::future::join_all;
+
+use crate::{
+    common::{
+        SOON, Waiter, close,
+        database::{Database, Tables},
+        eventually, locked,
+        postgres::{OPERATOR, ask, dial},
+        queue_of, within,
+    },
+    postgres::tables::Own,
+};
+
+/// The waiter moves the holder's entry to the table of entries, behind the back of the request that
+/// has chosen there what it deletes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entry_that_is_moved_meanwhile_goes_with_its_session() {
+    let database = Own::new().await;
+    let holder = database.client().await;
+    let others = join_all((0..2).map(|_| database.client())).await;
+    let held = [locked(&holder, "a").await, locked(&holder, "b").await];
+    let first = Waiter::of(&others[0], "a");
+    queue_of(&others[1], "a", 2).await;
+    let own = dial(database.url(), Some(OPERATOR)).await;
+    ask(&own, "BEGIN").await;
+    ask(&own, "SELECT 1 FROM distlock.queues WHERE queue = '/distlock/a' FOR UPDATE").await;
+    let closing = tokio::spawn(async move { holder.close().await });
+    let waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() \
+                 AND wait_event_type = 'Lock' AND query LIKE '%distlock.remove%'";
+    eventually(SOON, "the request waits", async || database.ask(waits).await.len() == 1).await;
+    let second = Waiter::of(&others[1], "b");
+    let moved = "SELECT 1 FROM distlock.entries WHERE queue = '/distlock/b' AND moved";
+    eventually(SOON, "its entry is moved", async || database.ask(moved).await.len() == 1).await;
+    ask(&own, "COMMIT").await;
+    within(SOON, "the holder closes", closing).await.expect("it ends").expect("closed");
+    let sessions = "SELECT 1 FROM distlock.sessions";
+    assert_eq!(database.ask(sessions).await.len(), others.len());
+    drop(held);
+    first.served().await;
+    second.served().await;
+    close(others).await;
+    database.end().await;
+}
