@@ -36,6 +36,7 @@ mod primitive;
 mod queue;
 mod recipe;
 mod report;
+mod scripts;
 mod sessions;
 mod slice;
 mod sql;

@@ -157,7 +157,9 @@ fn others(bench: &Bench, workload: Workload, backend: Backend) -> Vec<Subject> {
         // Those in Rust have nothing but mutexes.
         None => workload != WP,
     };
-    Subject::peers(backend).iter().copied().filter(takes_part).collect()
+    let scripts =
+        (backend == Backend::Redis && matches!(workload, W1 | W2)).then_some(Subject::Scripts);
+    Subject::peers(backend).iter().copied().chain(scripts).filter(takes_part).collect()
 }
 
 fn add(

@@ -10,6 +10,7 @@ use crate::{
     poller::Poller,
     primitive::{Ours, Turn},
     recipe::Recipe,
+    scripts::Scripts,
     tries::Tries,
 };
 
@@ -28,6 +29,8 @@ pub(crate) enum Contender {
     Recipe(Box<Recipe>),
     /// Redis'.
     Tries(Box<Tries>),
+    /// What ours asks of Redis.
+    Scripts(Box<Scripts>),
     /// Ours.
     Distlock(Mutex),
     /// Another primitive of ours.
@@ -63,6 +66,7 @@ impl Contender {
             Self::Poller(poller) => Box::pin(poller.lock()).await.map(|()| Held::Tried),
             Self::Recipe(recipe) => Box::pin(recipe.lock()).await.map(|()| Held::Tried),
             Self::Tries(tries) => Box::pin(tries.lock()).await.map(|()| Held::Tried),
+            Self::Scripts(scripts) => Box::pin(scripts.lock()).await.map(|()| Held::Tried),
             Self::Distlock(mutex) => Ok(Held::Distlock(Box::new(Box::pin(mutex.lock()).await?))),
             Self::Ours(ours) => Ok(Held::Ours(Box::new(Box::pin(ours.lock()).await?))),
         }
@@ -72,6 +76,7 @@ impl Contender {
         match (self, held) {
             (Self::Floor(floor), Held::Floor(turn)) => Box::pin(floor.unlock(*turn)).await?,
             (Self::Tries(tries), Held::Tried) => Box::pin(tries.unlock()).await?,
+            (Self::Scripts(scripts), Held::Tried) => Box::pin(scripts.unlock()).await?,
             (Self::Poller(poller), Held::Tried) => Box::pin(poller.unlock()).await?,
             (Self::Recipe(recipe), Held::Tried) => Box::pin(recipe.unlock()).await?,
             (Self::EtcdPeer { client, .. }, Held::EtcdPeer(key)) => {

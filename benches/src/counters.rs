@@ -44,6 +44,8 @@ pub(crate) struct Counters {
     pub(crate) keepalives: f64,
     /// What went through ZooKeeper's log. Renewals are among them.
     pub(crate) updates: f64,
+    /// To Redis' file of commands, if it was not written anew meanwhile.
+    pub(crate) logged: f64,
 }
 
 impl Add for Counters {
@@ -66,6 +68,7 @@ impl Sub for Counters {
             bytes: self.bytes - earlier.bytes,
             keepalives: self.keepalives - earlier.keepalives,
             updates: self.updates - earlier.updates,
+            logged: self.logged - earlier.logged,
         }
     }
 }
@@ -131,6 +134,8 @@ impl Counters {
         self.events += sum(&["publish"]);
         let bytes = field("total_net_output_bytes").and_then(|bytes| bytes.trim().parse().ok());
         self.bytes += bytes.unwrap_or(0.0);
+        let logged = field("aof_current_size").and_then(|bytes| bytes.trim().parse::<f64>().ok());
+        self.logged += logged.unwrap_or(f64::NAN);
         self.watch_messages = f64::NAN;
     }
 

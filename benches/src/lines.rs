@@ -12,7 +12,7 @@ use crate::{
     task::Subject,
     workload::Workload,
 };
-use Subject::{Distlock, Floor, Often, RedisPy, Redisson, Rslock, UniqueKey};
+use Subject::{Distlock, Floor, Often, RedisPy, Redisson, Rslock, Scripts, UniqueKey};
 use Variant::{Across, Plain};
 use Workload::{W1, W2, W3, W5, WX};
 
@@ -35,7 +35,7 @@ const RATIOS: [Ratio; 13] = [
     ("5 ms away, one task: pairs/s", W5, Plain, 1, PER_SECOND),
     ("5 ms away, 16 processes: hand-overs/s", W5, Across, 16, HANDED),
 ];
-const OTHERS: [Subject; 4] = [Floor, RedisPy, Rslock, Redisson];
+const OTHERS: [Subject; 5] = [Floor, RedisPy, Rslock, Redisson, Scripts];
 const WAITING: [Subject; 5] = [Distlock, RedisPy, Rslock, Redisson, Floor];
 
 /// Nothing, if Redis was not measured.

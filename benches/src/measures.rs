@@ -36,6 +36,8 @@ pub(crate) const REQUESTS: &str = "requests per pair";
 pub(crate) const WATCH: &str = "watch messages per pair";
 pub(crate) const EVENTS: &str = "events per pair";
 pub(crate) const BYTES: &str = "bytes to client per pair";
+/// To Redis' file of commands.
+pub(crate) const LOGGED: &str = "logged bytes per pair";
 pub(crate) const CPU: &str = "client cpu us per pair";
 pub(crate) const RSS: &str = "rss MB";
 pub(crate) const RSS_PEAK: &str = "rss peak MB";
@@ -201,6 +203,7 @@ fn measures(key: Key, repeats: &[Seen]) -> BTreeMap<String, f64> {
     put(EVENTS, per_pair(|c| c.events));
     // The answers to the load are among them.
     put(BYTES, per_pair(|c| c.bytes).filter(|_| !load));
+    put(LOGGED, per_pair(|c| c.logged).filter(|bytes| *bytes > 0.0));
     put(CPU, Some(done().map(|(slice, _)| slice.cpu as f64 / 1e3).sum::<f64>() / pairs));
     put(RSS, slices().map(|slice| slice.rss as f64 / 1024.0).reduce(f64::max));
     put(RSS_PEAK, slices().map(|slice| slice.rss_peak as f64 / 1024.0).reduce(f64::max));

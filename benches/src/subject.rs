@@ -7,6 +7,7 @@ use std::{
 
 use etcd_client::{LeaseClient, LockOptions};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use redis::aio::MultiplexedConnection;
 use tokio::{
     sync::{Mutex, Semaphore},
     time::timeout,
@@ -21,6 +22,7 @@ use crate::{
     poller::Poller,
     primitive::Ours,
     recipe::Recipe,
+    scripts::Scripts,
     sql::Connection,
     statements::JOINER,
     task::{NAME, Primitive, Subject, Task, Work},
@@ -53,6 +55,7 @@ enum Client {
     ZooKeeperPeer(zookeeper_client::Client),
     /// Each contender has a connection of its own.
     Recipes,
+    Scripts(distlock::Client, MultiplexedConnection),
     Distlock(distlock::Client),
 }
 
@@ -62,6 +65,10 @@ impl Connected {
         let addresses = task.servers.join(",");
         let client = match (task.backend, task.subject) {
             (_, Subject::Distlock) => Client::Distlock(ours(task).await?),
+            (_, Subject::Scripts) => {
+                let server = task.servers.first().ok_or("no server")?;
+                Client::Scripts(ours(task).await?, tries::connect(server).await?)
+            }
             (_, subject) if subject.program().is_some() => {
                 return Err("another program measures this one".into());
             }
@@ -153,6 +160,12 @@ impl Connected {
                     let recipe = Recipe::new(backend, subject, connection, directory)?;
                     Contender::Recipe(Box::new(recipe))
                 }
+                Client::Scripts(client, connection) => {
+                    let server = self.task.servers.first().ok_or("no server")?;
+                    let (name, connection) = (name(place), connection.clone());
+                    let scripts = Scripts::record(client, &name, server, connection).await?;
+                    Contender::Scripts(Box::new(scripts))
+                }
                 Client::Distlock(client) => match Ours::new(client, self.primitive(), &name(place))
                 {
                     Some(ours) => Contender::Ours(Box::new(ours)),
@@ -211,7 +224,7 @@ impl Connected {
             }
             // Their connections end with their owners.
             Client::Floor(_) | Client::EtcdPeer(_) | Client::Recipes => {}
-            Client::Distlock(client) => client.close().await?,
+            Client::Scripts(client, _) | Client::Distlock(client) => client.close().await?,
         }
         Ok(())
     }

@@ -10,15 +10,15 @@ use crate::{
     case::Variant,
     measures::{
         BYTES, CPU, EVENTS, GAP, GAP_TRIPS, HANDED, JOIN_STATEMENTS, JOINED, KEEPALIVES, Key,
-        LOCK_TRIPS, OF_FLOOR, PAIR_CPU, PER_SECOND, REQUESTS, RSS, RSS_LOCK, Row, STRANGER,
+        LOCK_TRIPS, LOGGED, OF_FLOOR, PAIR_CPU, PER_SECOND, REQUESTS, RSS, RSS_LOCK, Row, STRANGER,
         UNLOCK_TRIPS,
     },
     statistics::round,
     task::Subject,
     workload::Workload,
 };
-use Backend::{Etcd, Mysql, Postgres, ZooKeeper};
-use Subject::{Peer, UniqueKey};
+use Backend::{Etcd, Mysql, Postgres, Redis, ZooKeeper};
+use Subject::{Peer, RedisPy, Redisson, UniqueKey};
 use Variant::{Across, Busy, Plain};
 use What::{
     BesidePeer, BesideWatches, BytesOfShortQueue, CpuOfFloor, GapOfTwo, Lateness, LatenessOfFloor,
@@ -55,8 +55,10 @@ enum What {
 enum Bound {
     AtLeast(f64),
     AtMost(f64),
+    /// Or 0.85 of what our scripts come to by themselves, where that is less.
+    AtLeastOfScripts(f64),
 }
-use Bound::{AtLeast, AtMost};
+use Bound::{AtLeast, AtLeastOfScripts, AtMost};
 
 #[derive(Clone, Copy, Debug)]
 struct Target {
@@ -158,6 +160,14 @@ const TARGETS: &[Target] = &[
     on(W2, Mysql, Plain, 64, Over(UniqueKey, PER_SECOND), AtLeast(0.8), ""),
     on(W5, Mysql, Plain, 1, Measure(LOCK_TRIPS), AtMost(1.1), "1.0"),
     on(W5, Mysql, Plain, 1, Measure(UNLOCK_TRIPS), AtMost(1.1), "1.0"),
+    on(W1, Redis, Plain, 1, Over(RedisPy, PER_SECOND), AtLeastOfScripts(0.75), ""),
+    on(W1, Redis, Plain, 1, Over(RedisPy, PAIR_CPU), AtMost(6.0), ""),
+    on(W1, Redis, Plain, 1, Over(RedisPy, CPU), AtMost(3.0), ""),
+    on(W1, Redis, Plain, 1, Measure(LOGGED), AtMost(500.0), ""),
+    on(W2, Redis, Plain, 64, Over(RedisPy, PER_SECOND), AtLeastOfScripts(0.8), ""),
+    on(W3, Redis, Plain, 2, Over(Redisson, HANDED), AtLeast(1.2), ""),
+    on(W3, Redis, Plain, 16, Over(Redisson, HANDED), AtLeast(3.0), ""),
+    on(W3, Redis, Across, 16, Over(Redisson, HANDED), AtLeast(4.2), ""),
     // A renewal every 3.3 s, and a look every 20 s.
     on(W8, Postgres, Plain, 1, Measure(STRANGER), AtMost(23.0), "0"),
     on(W8, Postgres, Plain, 5000, OverShortQueue(JOIN_STATEMENTS), AtMost(1.05), ""),
@@ -211,16 +221,27 @@ impl Target {
         let (sign, bound, met) = match self.bound {
             AtLeast(bound) => ("≥", bound, value.is_some_and(|value| value >= bound)),
             AtMost(bound) => ("≤", bound, value.is_some_and(|value| value <= bound)),
+            AtLeastOfScripts(bound) => {
+                let bound = bound.min(self.ceiling(rows).unwrap_or(bound));
+                ("≥", bound, value.is_some_and(|value| value >= bound))
+            }
         };
         let ours = self.key(Subject::Distlock);
         let key = rows.keys().find(|key| self.workload == W6 && Key { n: self.n, ..**key } == ours);
         Verdict {
             target: format!("{} {}", place(*key.unwrap_or(&ours)), self.what.name()),
-            wanted: format!("{sign} {bound}"),
+            wanted: format!("{sign} {}", round(bound)),
             peer: self.peer,
             value,
             met,
         }
+    }
+
+    /// 0.85 of what our scripts come to beside this peer.
+    fn ceiling(&self, rows: &BTreeMap<Key, &Row>) -> Option<f64> {
+        let Over(peer, measure) = self.what else { return None };
+        let of = |subject| rows.get(&self.key(subject))?.get(measure);
+        Some(0.85 * of(Subject::Scripts)? / of(peer)?)
     }
 
     fn key(&self, subject: Subject) -> Key {
@@ -302,6 +323,10 @@ impl What {
             OverFewer => "handoffs/s over those of 500 clients",
             Over(Subject::UniqueKey, PAIR_CPU) => "server CPU a pair over the unique key's",
             Over(Subject::UniqueKey, _) => "over the unique key's",
+            Over(Subject::RedisPy, PAIR_CPU) => "server CPU a pair over that of SET NX",
+            Over(Subject::RedisPy, CPU) => "client CPU a pair over that of SET NX",
+            Over(Subject::RedisPy, _) => "over SET NX",
+            Over(Subject::Redisson, _) => "over Redisson's",
             Over(..) => "over the server's own lock's",
         }
     }

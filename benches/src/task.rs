@@ -32,6 +32,8 @@ pub(crate) enum Subject {
     Rslock,
     /// Redisson's `RLock`: who waits is told by a channel, with all others.
     Redisson,
+    /// The scripts of an uncontended lock of ours, by the client crate alone.
+    Scripts,
     Distlock,
 }
 
@@ -70,6 +72,7 @@ impl Subject {
             | Self::Go
             | Self::Curator
             | Self::Redisson
+            | Self::Scripts
             | Self::Distlock => None,
         }
     }
@@ -96,6 +99,7 @@ impl Subject {
             (Self::RedisPy, _) => "redis-py's loop",
             (Self::Rslock, _) => "rslock's loop",
             (Self::Redisson, _) => "Redisson's channel",
+            (Self::Scripts, _) => "our scripts alone",
             (Self::Distlock, _) => "distlock",
         }
     }
