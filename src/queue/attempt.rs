@@ -257,7 +257,8 @@ impl Attempt {
         };
         tokio::select! {
             biased;
-            release = work => release,
+            // Who listens is this task itself.
+            (release, _progress) = work => release,
             Ok(refused) = refused => refused,
             () = sleep(patience) => {
                 let release = latest.borrow().clone();

@@ -33,11 +33,11 @@ pub(super) struct PendingRelease {
 }
 
 impl PendingRelease {
-    /// Deletes the key, however long that takes.
+    /// Deletes the key, however long that takes. The sender comes back: its end wakes up who listens.
     pub(super) fn run(
         self,
         progress: watch::Sender<Release>,
-    ) -> impl Future<Output = Release> + Send + use<> {
+    ) -> impl Future<Output = (Release, watch::Sender<Release>)> + Send + use<> {
         let Self { session, queue, ticket, own, joining, held, expired, shared, account } = self;
         let releasing = session.shared.telemetry.releasing();
         async move {
@@ -57,7 +57,7 @@ impl PendingRelease {
                 // A request to join may yet put the key again.
                 session.claims.doubt();
             }
-            release
+            (release, trouble.progress)
         }
     }
 

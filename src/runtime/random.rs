@@ -15,9 +15,9 @@ pub(crate) fn below(below: usize) -> usize {
 #[allow(dead_code)] // Without a store that wants one.
 pub(crate) fn id() -> i64 {
     // Of the system: a fork copies the state of any other source.
-    let [first, ..] = bits().map(i64::from);
-    let rest = bits().into_iter().fold(first, |id, byte| (id << 8) | i64::from(byte));
-    (rest & i64::MAX).max(1)
+    let (high, low) = uuid::Uuid::from_bytes(bits()).as_u64_pair();
+    // Each has bits that say of what kind it is.
+    ((high ^ low.rotate_left(32)) as i64 & i64::MAX).max(1)
 }
 
 /// 128 bits that nobody can guess.

@@ -27,10 +27,15 @@ use super::{
     places::{NAME, ahead, is_alone, lowest, row_of, table_of},
     time::{BEAT, CLOCK, LEFT, NOW},
 };
-use crate::backend::{
-    Joiner, Result, StoreError, Write,
-    row_key::{Parts, dir_of, parts},
-    sql::{key::Place, outcome::Outcome, replies::nonsense, statements::Statements, step::Step},
+use crate::{
+    backend::{
+        Joiner, Result, StoreError, Write,
+        row_key::{Parts, dir_of, parts},
+        sql::{
+            key::Place, outcome::Outcome, replies::nonsense, statements::Statements, step::Step,
+        },
+    },
+    runtime::random,
 };
 
 /// What one session asks.
@@ -68,10 +73,10 @@ impl Statements for MysqlStatements {
         }
     }
 
-    fn join(&self, turn: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
+    fn join(&self, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
         let steps = joiners.iter().map(|joiner| Step::join(*joiner, value, if_free));
         let steps: Vec<_> = steps.collect();
-        Joining::new(self.session, turn, &steps, if_free).message(false)
+        Joining::new(self.session, random::id(), &steps, if_free).message(false)
     }
 
     /// Its last statement tells of the entry with this number and the two in front of it.

@@ -84,7 +84,7 @@ impl Statements for PostgresStatements {
 
     /// Joins this queue, or all of these or none, in functions that `queue.sql` and `leave.sql`
     /// describe. Several are joined with `if_free` alone.
-    fn join(&self, _turn: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
+    fn join(&self, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
         joiners.iter().for_each(|joiner| self.in_rows.begin(joiner.ticket));
         if let [joiner] = joiners {
             return Step::join(*joiner, value, if_free).into();

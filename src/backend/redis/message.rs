@@ -157,7 +157,7 @@ impl Statements for Calls {
         Ok(true)
     }
 
-    fn join(&self, _: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
+    fn join(&self, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
         let word = self.owner.word(value);
         let mut call = Call::new(&JOIN).arg(flag(if_free)).arg(&word).arg(self.layout());
         for Joiner { queue, ticket } in joiners {

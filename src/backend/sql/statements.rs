@@ -23,9 +23,7 @@ pub(crate) trait Statements: Debug + Send + Sync + 'static {
 
     /// Joins all of these queues or none; the last statements tell of one each. `if_free`: only if
     /// nobody is in any of them, and a statement more tells whether somebody there seems dead.
-    /// `turn` is another number each time.
-    fn join(&self, turn: i64, joiners: &[Joiner<'_>], value: &[u8], if_free: bool)
-    -> Self::Message;
+    fn join(&self, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Self::Message;
 
     /// An entry and the two ahead of it, the nearest first.
     fn standing(&self, own: &Place<'_>) -> Self::Message;

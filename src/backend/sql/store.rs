@@ -18,7 +18,6 @@ use crate::{
         Ticket, Watch, Watched, contract::store::watch_and_look,
     },
     lost::LostReason,
-    runtime::random,
 };
 
 #[derive(Debug)]
@@ -69,9 +68,7 @@ impl<D: Dialect> SqlStore<D> {
         value: &[u8],
         if_free: bool,
     ) -> Result<Vec<Option<Joined>>> {
-        let turn = random::id();
-        let asked =
-            self.ask(JOIN, |statements| statements.join(turn, joiners, value, if_free)).await;
+        let asked = self.ask(JOIN, |statements| statements.join(joiners, value, if_free)).await;
         let read = asked.and_then(|outcomes| replies(joiners, &outcomes, if_free));
         // After a malformed reply it is unknown whether they have joined.
         let (why_not, joined) = read.inspect_err(|_| self.dialect.has_joined(joiners, None))?;
