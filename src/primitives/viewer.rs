@@ -42,12 +42,13 @@ impl Kind {
         }
     }
 
-    /// How many of those who stand in the last of its queues are in.
-    fn holding(self, Snapshot { members, notes }: &Snapshot) -> usize {
+    /// How many of those who stand in the last of its queues are in, if somebody stands in the first
+    /// one of two, or nobody does.
+    fn holding(self, Snapshot { members, notes }: &Snapshot, somebody_waits: bool) -> usize {
         match self {
             Self::Mutex | Self::Election => members.len().min(1),
             Self::RwLock => rule::holding(members),
-            Self::Semaphore => limit::holding(members, notes),
+            Self::Semaphore => limit::holding(members, notes, somebody_waits),
         }
     }
 }
@@ -78,7 +79,8 @@ impl Viewer {
     /// What was seen of its queues: those who hold it first, then those who wait.
     pub(crate) fn entries(&self, sights: &[&Snapshot]) -> Vec<QueueEntry> {
         let Some((inner, waiting)) = sights.split_last() else { return Vec::new() };
-        let holding = self.kind.holding(inner);
+        let somebody_waits = waiting.iter().any(|snapshot| !snapshot.members.is_empty());
+        let holding = self.kind.holding(inner, somebody_waits);
         // One that is about to go in stands in both queues.
         let both = inner.members.len() - holding;
         let waiting = waiting.iter().flat_map(|snapshot| snapshot.members.iter().skip(both));

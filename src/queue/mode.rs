@@ -76,6 +76,12 @@ impl Mode<'_> {
         matches!(self, Self::Exclusive)
     }
 
+    /// Whether it may be in behind others who are in.
+    pub(crate) fn passes_readers(self) -> bool {
+        let Self::Shared(rule) = self else { return false };
+        rule.nearest(None).is_some_and(|nearest| nearest.passes_readers)
+    }
+
     /// How to join. One that only tries, alone, is not written if somebody is there.
     pub(crate) fn join(self, wait: Wait) -> Join {
         match (self, wait) {

@@ -1,6 +1,6 @@
 //! How a waiter learns that something has happened to its predecessor.
 
-use std::sync::Arc;
+use std::{future::pending, sync::Arc};
 
 use super::{evidence::Evidence, waiter::Waiter};
 use crate::{
@@ -15,22 +15,42 @@ use crate::{
 /// Waits until something may have happened to the predecessor.
 ///
 /// One of this session ends before our eyes, or we with it. Another one's key is watched, and
-/// nothing else is; where there is no room for a watch, a look now and then has to do. `there`: at
-/// that moment its key was there.
+/// nothing else is; and that of a writer of this session's which waits: it may be evicted, which it
+/// learns when it looks next, and a reader may be in without it. `there`: at that moment the
+/// predecessor's key was there.
 pub(super) async fn watch_predecessor(
+    waiter: &Waiter<'_>,
+    predecessor: &Predecessor,
+    there: Option<SequencePoint>,
+) -> Result<Evidence> {
+    let session = waiter.session;
+    let Some(ahead) = session.own_keys.find_soon(&predecessor.entry).await else {
+        return watch_key(waiter, predecessor, there).await;
+    };
+    let evicted = async {
+        match waiter.mode.passes_readers() && !ahead.is_held() {
+            true => Box::pin(watch_key(waiter, predecessor, None)).await,
+            false => pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        end = ahead.ended(waiter.own) => Ok(if waiter.mode.is_exclusive() {
+            evidence_of(end, waiter.own, session.facts.follows_if_there)
+        } else {
+            Evidence::Hint
+        }),
+        evidence = evicted => evidence,
+    }
+}
+
+/// The same by a watch. Where there is no room for one, a look now and then has to do.
+async fn watch_key(
     waiter: &Waiter<'_>,
     predecessor: &Predecessor,
     mut there: Option<SequencePoint>,
 ) -> Result<Evidence> {
     let (session, key) = (waiter.session, &predecessor.entry.key);
-    if let Some(ahead) = session.own_keys.find_soon(&predecessor.entry).await {
-        let end = ahead.ended(waiter.own).await;
-        return Ok(if waiter.mode.is_exclusive() {
-            evidence_of(end, waiter.own, session.facts.follows_if_there)
-        } else {
-            Evidence::Hint
-        });
-    }
     let Some(_permit) = session.watch_budget.watch(waiter.queue.dir(), key) else {
         sleep(runtime::jittered(NO_ROOM)).await;
         return Ok(Evidence::Hint);

@@ -94,15 +94,23 @@ pub(super) fn number(members: &[Member], notes: &[Box<str>], named: Option<u32>)
     asked.chain(named).map(counts).min().or(limit.as_ref().map(|limit| limit.number))
 }
 
-/// How many of those who stand in the queue of the permits have theirs.
-pub(in crate::primitives) fn holding(members: &[Member], notes: &[Box<str>]) -> usize {
-    let is_in = |(place, member): (usize, &Member)| {
+/// How many of those who stand in the queue of the permits have theirs: all but the last one, who
+/// may be the first of those who wait. Whoever is in stays in if there are fewer permits later.
+pub(in crate::primitives) fn holding(
+    members: &[Member],
+    notes: &[Box<str>],
+    somebody_waits: bool,
+) -> usize {
+    let is_in = |ahead: &[Member], last: &Member| {
         // A key that does not say what it is for counts as one who is in.
-        let Some((wanted, named)) = asked(member) else { return true };
+        let Some((wanted, named)) = asked(last) else { return true };
         let rule = Limited { name: "", named, wanted };
-        matches!(rule.judge(&members[..place], notes), Admission::In)
+        matches!(rule.judge(ahead, notes), Admission::In)
     };
-    members.iter().enumerate().take_while(|member| is_in(*member)).count()
+    match members.split_last() {
+        Some((last, ahead)) if somebody_waits && !is_in(ahead, last) => ahead.len(),
+        _ => members.len(),
+    }
 }
 
 /// What a key's label says: how many permits it has or wants, and how many its owner thought there

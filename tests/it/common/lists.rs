@@ -7,6 +7,9 @@ macro_rules! conformance {
             use super::*;
 
             $crate::common::mutex_cases! { cases_for { $harness, beside_others, } }
+            $crate::common::cases_for! { $harness, for_long,
+                programs::random_programs_come_to_what_the_model_says,
+            }
             $crate::common::cases_for! { $harness, beside_others,
                 exclusion::two_namespaces_are_independent,
                 guards::timeouts_need_no_runtime_of_the_callers,
@@ -16,6 +19,7 @@ macro_rules! conformance {
                 rwlock::readers_and_writers_never_overlap,
                 rwlock::readers_do_not_pass_a_waiting_writer,
                 rwlock::a_writer_that_gives_up_lets_the_readers_in,
+                rwlock::an_evicted_writer_lets_the_readers_in,
                 rwlock::a_hundred_readers_enter_after_one_release,
                 rwlock::a_downgrade_lets_readers_in_and_no_writer,
                 rwlock::no_write_falls_between_write_and_read,

@@ -39,6 +39,7 @@ pub(crate) mod own;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 pub(crate) mod process;
+pub(crate) mod programs;
 pub(crate) mod raw;
 #[cfg(any(feature = "redis", feature = "redlock"))]
 pub(crate) mod redis;
@@ -68,6 +69,9 @@ static COMPANY: RwLock<()> = RwLock::const_new(());
 /// No case takes longer unless it hangs.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Nor does one that does as much as it is told to.
+const LONG: Duration = Duration::from_secs(3600);
+
 /// Keeps away those that count what a server does.
 pub(crate) async fn company() -> RwLockReadGuard<'static, ()> {
     COMPANY.read().await
@@ -76,21 +80,27 @@ pub(crate) async fn company() -> RwLockReadGuard<'static, ()> {
 /// Runs a case beside others.
 pub(crate) async fn beside_others<H: Harness>(case: impl AsyncFnOnce(&Case<H>)) {
     let _company = if H::is_shared() { Some(COMPANY.read().await) } else { None };
-    run::<H>(case).await;
+    run::<H>(LIMIT, case).await;
+}
+
+/// Runs a case beside others that may take long.
+pub(crate) async fn for_long<H: Harness>(case: impl AsyncFnOnce(&Case<H>)) {
+    let _company = if H::is_shared() { Some(COMPANY.read().await) } else { None };
+    run::<H>(LONG, case).await;
 }
 
 /// Runs a case while no other one uses its store.
 pub(crate) async fn alone<H: Harness>(case: impl AsyncFnOnce(&Case<H>)) {
     let _company = if H::is_shared() { Some(COMPANY.write().await) } else { None };
-    run::<H>(case).await;
+    run::<H>(LIMIT, case).await;
 }
 
-async fn run<H: Harness>(case: impl AsyncFnOnce(&Case<H>)) {
+async fn run<H: Harness>(limit: Duration, case: impl AsyncFnOnce(&Case<H>)) {
     let test = async {
         let setting = Case::<H>::new().await;
         case(&setting).await;
         setting.end().await;
     };
     // On the heap: a test's thread has little stack.
-    tokio::time::timeout(LIMIT, Box::pin(test)).await.expect("the case hangs");
+    tokio::time::timeout(limit, Box::pin(test)).await.expect("the case hangs");
 }

@@ -17,6 +17,7 @@ mod redlock_net;
 mod script_times;
 mod secured;
 mod servers;
+mod unused;
 
 use crate::common::{cases_for, conformance, network_conformance, redis::Redis};
 

@@ -140,17 +140,20 @@ fn permit_holders_are_no_waiters() {
         label: Some(label.into()),
         detail: None,
     };
-    for (labels, note, count) in [
-        (&[][..], None, 0),
-        (&["1of2", "1of2", "1of2"], None, 2),
-        (&["2of2", "1of2"], None, 1),
-        (&["1of3", "1of2", "1of3"], None, 2),
-        (&["x", "1of2", "1of2"], None, 2),
-        (&["1of2", "1of2", "1of2"], Some("limit=3+2+@1"), 3),
+    for (labels, note, waits, count) in [
+        (&[][..], None, true, 0),
+        (&["1of2", "1of2", "1of2"], None, true, 2),
+        (&["2of2", "1of2"], None, true, 1),
+        (&["1of3", "1of2", "1of3"], None, true, 2),
+        (&["x", "1of2", "1of2"], None, true, 2),
+        (&["1of2", "1of2", "1of2"], Some("limit=3+2+@1"), true, 3),
+        // There were four permits.
+        (&["2of4", "2of4"], Some("limit=2+4+@1"), false, 2),
+        (&["2of4", "2of4", "1of4"], Some("limit=2+4+@1"), true, 2),
     ] {
         let members: Vec<_> = labels.iter().map(|label| member(label)).collect();
         let notes: Vec<Box<str>> = note.into_iter().map(Into::into).collect();
-        assert_eq!(holding(&members, &notes), count, "{labels:?} {note:?}");
+        assert_eq!(holding(&members, &notes, waits), count, "{labels:?} {note:?}");
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) mod losing;
 pub(crate) mod many;
 pub(crate) mod names;
 pub(crate) mod network;
+pub(crate) mod programs;
 pub(crate) mod rows;
 pub(crate) mod rwlock;
 #[cfg(any(feature = "etcd", feature = "zookeeper"))]

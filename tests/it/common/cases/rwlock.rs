@@ -117,6 +117,18 @@ pub(crate) async fn a_writer_that_gives_up_lets_the_readers_in(t: &Case) {
     first.unlock().await.expect("released");
 }
 
+/// The writer's own client, and the reader's, learns it from the store.
+pub(crate) async fn an_evicted_writer_lets_the_readers_in(t: &Case) {
+    let [one, two, operator] = t.clients().await;
+    let first = one.rw_lock("rw").read().await.expect("granted");
+    let writer = writer(t, &one).await;
+    let behind = [reader(t, &one).await, reader(t, &two).await];
+    assert!(operator.evict(&writer.key).await.expect("an answer"));
+    release(behind).await;
+    first.unlock().await.expect("released");
+    writer.cancel();
+}
+
 pub(crate) async fn a_hundred_readers_enter_after_one_release(t: &Case) {
     let clients = t.clients::<4>().await;
     let guard = clients[0].rw_lock("rw").write().await.expect("granted");

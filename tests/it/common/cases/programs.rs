@@ -1,0 +1,45 @@
+//! The same random programs on every store.
+
+use std::{collections::HashSet, env, fs, io::Write as _};
+
+use futures_util::stream::{self, StreamExt};
+
+use crate::common::{
+    Case,
+    programs::{program, run, shrunk},
+};
+
+/// How many programs, and how many of them at once.
+const PROGRAMS: u64 = 50;
+const AT_ONCE: usize = 8;
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok()
+}
+
+/// `DISTLOCK_PROGRAMS` of them from the seed `DISTLOCK_PROGRAM` on. Those that are told in the file
+/// `DISTLOCK_PROGRAMS_DONE` were run before; each that has been run is added.
+pub(crate) async fn random_programs_come_to_what_the_model_says(t: &Case) {
+    let number = |name| variable(name).map(|text| text.parse::<u64>().expect("a number"));
+    let count = number("DISTLOCK_PROGRAMS").unwrap_or(PROGRAMS);
+    let first = number("DISTLOCK_PROGRAM").unwrap_or_else(|| fastrand::u64(..1 << 40));
+    println!("programs {first} to {}", first + count - 1);
+    let done = variable("DISTLOCK_PROGRAMS_DONE");
+    let line = |seed: u64| format!("{} {seed}", t.store.url());
+    let before = done.as_ref().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+    let before: HashSet<&str> = before.lines().collect();
+    let seeds = (first..first + count).filter(|seed| !before.contains(&*line(*seed)));
+    let runs = stream::iter(seeds).map(async |seed| (seed, run(t, &program(seed)).await));
+    let mut runs = runs.buffer_unordered(AT_ONCE);
+    while let Some((seed, came)) = runs.next().await {
+        if let Err(difference) = came {
+            println!("program {seed}: {difference}");
+            let (calls, difference) = shrunk(t, program(seed), difference).await;
+            panic!("program {seed}, {} calls: {difference}\n{calls:#?}", calls.len());
+        }
+        if let Some(file) = &done {
+            let file = fs::File::options().create(true).append(true).open(file);
+            writeln!(file.expect("a file"), "{}", line(seed)).expect("written");
+        }
+    }
+}
