@@ -5,7 +5,7 @@ use std::{collections::HashSet, env, fs, io::Write as _};
 use futures_util::stream::{self, StreamExt};
 
 use crate::common::{
-    Case,
+    Case, SOON,
     programs::{program, run, shrunk},
 };
 
@@ -29,13 +29,13 @@ pub(crate) async fn random_programs_come_to_what_the_model_says(t: &Case) {
     let before = done.as_ref().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
     let before: HashSet<&str> = before.lines().collect();
     let seeds = (first..first + count).filter(|seed| !before.contains(&*line(*seed)));
-    let runs = stream::iter(seeds).map(async |seed| (seed, run(t, &program(seed)).await));
+    let runs = stream::iter(seeds).map(async |seed| (seed, run(t, &program(seed), SOON * 2).await));
     let mut runs = runs.buffer_unordered(AT_ONCE);
     while let Some((seed, came)) = runs.next().await {
         if let Err(difference) = came {
             println!("program {seed}: {difference}");
-            let (calls, difference) = shrunk(t, program(seed), difference).await;
-            panic!("program {seed}, {} calls: {difference}\n{calls:#?}", calls.len());
+            let (calls, shorter) = shrunk(t, program(seed)).await;
+            panic!("program {seed}: {difference}\n{} calls: {shorter}\n{calls:?}", calls.len());
         }
         if let Some(file) = &done {
             let file = fs::File::options().create(true).append(true).open(file);

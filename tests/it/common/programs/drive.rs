@@ -16,7 +16,7 @@ use super::{
     call::{CLIENTS, Call, LOCKS, Lock, PERMITS, Want},
     model::{Model, Outcome},
 };
-use crate::common::{Case, SOON, poll};
+use crate::common::{Case, poll};
 
 /// For one that is not let in.
 const MOMENT: Duration = Duration::from_millis(50);
@@ -55,6 +55,7 @@ impl Guard {
 struct Run<'a> {
     t: &'a Case,
     number: usize,
+    patience: Duration,
     model: Model,
     clients: Vec<Client>,
     held: BTreeMap<usize, Guard>,
@@ -65,8 +66,8 @@ struct Run<'a> {
     tokens: BTreeMap<Lock, u64>,
 }
 
-/// What a program differs in, if in anything.
-pub(crate) async fn run(t: &Case, program: &[Call]) -> Result {
+/// What a program differs in, if in anything. Nothing takes longer than `patience`.
+pub(crate) async fn run(t: &Case, program: &[Call], patience: Duration) -> Result {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
@@ -74,7 +75,8 @@ pub(crate) async fn run(t: &Case, program: &[Call]) -> Result {
     }
     let number = NUMBER.fetch_add(1, Relaxed);
     let (held, waiting, evicted, tokens) = <_>::default();
-    let mut run = Run { t, number, model: Model::new(), clients, held, waiting, evicted, tokens };
+    let model = Model::new();
+    let mut run = Run { t, number, patience, model, clients, held, waiting, evicted, tokens };
     let mut came = Ok(());
     for (place, call) in program.iter().enumerate() {
         came = run.step(*call).await.map_err(|error| format!("call {place}, {call:?}: {error}"));
@@ -87,6 +89,11 @@ pub(crate) async fn run(t: &Case, program: &[Call]) -> Result {
 }
 
 impl Run<'_> {
+    async fn soon<T>(&self, what: &str, future: impl Future<Output = T>) -> Result<T> {
+        let late = |_| format!("not within {:?}: {what}", self.patience);
+        timeout(self.patience, future).await.map_err(late)
+    }
+
     fn name(&self, lock: Lock) -> String {
         format!("p{}-{lock:?}", self.number)
     }
@@ -145,14 +152,14 @@ impl Run<'_> {
             Outcome::Nothing => {}
             Outcome::Granted { id, client, want } => {
                 // A try waits for nobody; the others have the time of a busy machine.
-                let limit = if by_try { Duration::ZERO } else { SOON };
-                let granted = soon("it returns", self.ask(client, want, Some(limit))).await?;
+                let limit = if by_try { Duration::ZERO } else { self.patience };
+                let granted = self.soon("it returns", self.ask(client, want, Some(limit))).await?;
                 let guard = ok(granted)?.ok_or("it was not granted")?;
                 self.granted(id, want.lock(), guard)?;
             }
             Outcome::Refused { client, want, tries } => {
                 let limit = if tries { Duration::ZERO } else { MOMENT };
-                let granted = soon("it returns", self.ask(client, want, Some(limit))).await?;
+                let granted = self.soon("it returns", self.ask(client, want, Some(limit))).await?;
                 if ok(granted)?.is_some() {
                     return Err("it was granted".to_owned());
                 }
@@ -169,12 +176,12 @@ impl Run<'_> {
             }
             Outcome::Unlocked { id } => {
                 let guard = self.take(id)?;
-                ok(soon("it is released", guard.unlock()).await?)?;
+                ok(self.soon("it is released", guard.unlock()).await?)?;
             }
             Outcome::Dropped { id } => drop(self.take(id)?),
             Outcome::Downgraded { id } => match self.take(id)? {
                 Guard::Write(guard) => {
-                    let guard = ok(soon("it is downgraded", guard.downgrade()).await?)?;
+                    let guard = ok(self.soon("it is downgraded", guard.downgrade()).await?)?;
                     self.held.insert(id, Guard::Read(guard));
                 }
                 _ => return Err("no writer holds it".to_owned()),
@@ -182,7 +189,7 @@ impl Run<'_> {
             Outcome::Evicted { by, lock, index, id, was_in } => {
                 let entries = ok(self.entries(by, lock).await)?;
                 let entry = entries.get(index).ok_or("it is not in the queue")?;
-                if !ok(soon("it is evicted", self.clients[by].evict_entry(entry)).await?)? {
+                if !ok(self.soon("it is evicted", self.clients[by].evict_entry(entry)).await?)? {
                     return Err("there was nothing to evict".to_owned());
                 }
                 self.evicted(id, was_in).await?;
@@ -190,23 +197,23 @@ impl Run<'_> {
             Outcome::PermitsSet { by, permits } => {
                 let name = self.name(Lock::Semaphore);
                 let semaphore = self.clients[by].semaphore(name, *PERMITS.start());
-                ok(soon("it is set", semaphore.set_permits(permits)).await?)?;
+                ok(self.soon("it is set", semaphore.set_permits(permits)).await?)?;
                 same("permits", &ok(semaphore.permits().await)?, &self.model.permits())?;
             }
             Outcome::Put { id, lock, value } => {
                 let key = self.key(lock);
                 let guard = self.held.get(&id).ok_or("it is not held")?.lock();
-                ok(soon("it is written", guard.put(key, [value])).await?)?;
+                ok(self.soon("it is written", guard.put(key, [value])).await?)?;
             }
             Outcome::Got { id, lock, value } => {
                 let key = self.key(lock);
                 let guard = self.held.get(&id).ok_or("it is not held")?.lock();
-                let read = ok(soon("it is read", guard.get(key)).await?)?;
+                let read = ok(self.soon("it is read", guard.get(key)).await?)?;
                 same("the value", &read, &value.map(|value| vec![value]))?;
             }
             Outcome::Listed { by, lock } => self.listed(by, lock).await?,
             Outcome::Closed { client, held, waiting } => {
-                ok(soon("it closes", self.clients[client].close()).await?)?;
+                ok(self.soon("it closes", self.clients[client].close()).await?)?;
                 for id in held {
                     if self.take(id)?.lock().is_valid() {
                         return Err("a lock of a closed client is valid".to_owned());
@@ -230,7 +237,7 @@ impl Run<'_> {
             for place in self.model.queue(lock).to_vec() {
                 if place.is_in && !self.held.contains_key(&place.id) {
                     let waiting = self.waiting.remove(&place.id).ok_or("nobody waits for it")?;
-                    let granted = soon("who waits is let in", waiting).await?;
+                    let granted = self.soon("who waits is let in", waiting).await?;
                     let guard = ok(granted.map_err(|error| error.to_string())?)?;
                     self.granted(place.id, lock, guard)?;
                 } else if !place.is_in && self.waiting[&place.id].is_finished() {
@@ -259,7 +266,7 @@ impl Run<'_> {
     /// What the call of one that has waited comes to.
     async fn refusal(&mut self, id: usize) -> Result<Error> {
         let waiting = self.waiting.remove(&id).ok_or("nobody waits")?;
-        let returned = soon("who waits is told", waiting).await?;
+        let returned = self.soon("who waits is told", waiting).await?;
         match returned.map_err(|error| error.to_string())? {
             Ok(_) => Err("who waited was let in".to_owned()),
             Err(error) => Ok(error),
@@ -269,8 +276,8 @@ impl Run<'_> {
     async fn evicted(&mut self, id: usize, was_in: bool) -> Result {
         if was_in {
             let guard = self.take(id)?;
-            soon("the holder is told", guard.lock().lost()).await?;
-            return match soon("it returns", guard.unlock()).await? {
+            self.soon("the holder is told", guard.lock().lost()).await?;
+            return match self.soon("it returns", guard.unlock()).await? {
                 Err(Error::Lost { .. }) => Ok(()),
                 other => Err(format!("unlock of what was evicted: {other:?}")),
             };
@@ -286,7 +293,7 @@ impl Run<'_> {
         let expected: Vec<_> =
             places.iter().map(|place| (place.is_in, place.client == by)).collect();
         let mut seen = Ok(Vec::new());
-        let is_so = poll(SOON, async || {
+        let is_so = poll(self.patience, async || {
             seen = self.entries(by, lock).await.map(|entries| {
                 entries.iter().map(|entry| (entry.is_holder(), entry.is_own())).collect()
             });
@@ -313,7 +320,7 @@ impl Run<'_> {
         self.waiting.values().for_each(JoinHandle::abort);
         self.held.clear();
         for client in &self.clients {
-            ok(soon("it closes", client.close()).await?)?;
+            ok(self.soon("it closes", client.close()).await?)?;
         }
         for lock in LOCKS {
             self.t.store.erase(&self.key(lock)).await;
@@ -336,10 +343,6 @@ fn place_of(lock: Lock, number: usize) -> usize {
 
 fn ok<T>(answer: Answer<T>) -> Result<T> {
     answer.map_err(|error| format!("{error:?}"))
-}
-
-async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Result<T> {
-    timeout(SOON * 2, future).await.map_err(|_| format!("not within {:?}: {what}", SOON * 2))
 }
 
 fn same<T: PartialEq + Debug>(what: &str, found: &T, expected: &T) -> Result {
