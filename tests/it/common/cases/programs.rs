@@ -9,8 +9,9 @@ use crate::common::{
     programs::{program, run, shrunk},
 };
 
-/// How many programs, and how many of them at once.
+/// How many programs on a server, how many elsewhere, and how many of them at once.
 const PROGRAMS: u64 = 50;
+const NEAR: u64 = 500;
 const AT_ONCE: usize = 8;
 
 fn variable(name: &str) -> Option<String> {
@@ -21,7 +22,9 @@ fn variable(name: &str) -> Option<String> {
 /// `DISTLOCK_PROGRAMS_DONE` were run before; each that has been run is added.
 pub(crate) async fn random_programs_come_to_what_the_model_says(t: &Case) {
     let number = |name| variable(name).map(|text| text.parse::<u64>().expect("a number"));
-    let count = number("DISTLOCK_PROGRAMS").unwrap_or(PROGRAMS);
+    let is_near = ["memory:", "sqlite:"].iter().any(|near| t.store.url().starts_with(near));
+    let usual = if is_near { NEAR } else { PROGRAMS };
+    let count = number("DISTLOCK_PROGRAMS").unwrap_or(usual);
     let first = number("DISTLOCK_PROGRAM").unwrap_or_else(|| fastrand::u64(..1 << 40));
     println!("programs {first} to {}", first + count - 1);
     let done = variable("DISTLOCK_PROGRAMS_DONE");
