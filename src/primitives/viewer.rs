@@ -42,8 +42,8 @@ impl Kind {
         }
     }
 
-    /// How many of those who stand in the last of its queues are in, if somebody stands in the first
-    /// one of two, or nobody does.
+    /// How many of those who stand in the last of its queues are in. `somebody_waits`: in the
+    /// first one of two.
     fn holding(self, Snapshot { members, notes }: &Snapshot, somebody_waits: bool) -> usize {
         match self {
             Self::Mutex | Self::Election => members.len().min(1),

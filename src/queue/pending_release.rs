@@ -33,7 +33,8 @@ pub(super) struct PendingRelease {
 }
 
 impl PendingRelease {
-    /// Deletes the key, however long that takes. The sender comes back: its end wakes up who listens.
+    /// Deletes the key, however long that takes. Returns the sender, too: its end wakes up who
+    /// listens.
     pub(super) fn run(
         self,
         progress: watch::Sender<Release>,
