@@ -95,7 +95,7 @@ pub(super) fn number(members: &[Member], notes: &[Box<str>], named: Option<u32>)
 }
 
 /// How many of those who stand in the queue of the permits have theirs: all but the last one, who
-/// may be the first of those who wait. Whoever is in stays in if there are fewer permits later.
+/// may be the first of those who wait. One who is in stays in if there are fewer permits later.
 pub(in crate::primitives) fn holding(
     members: &[Member],
     notes: &[Box<str>],
