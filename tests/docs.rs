@@ -2,7 +2,11 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
 
-use std::{fs, path::Path};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 const DOCUMENTS: &[&str] = &[
     "README.md",
@@ -25,9 +29,12 @@ const DOCUMENTS: &[&str] = &[
 /// Where the documents are for those who have the crate alone.
 const REPOSITORY: &str = "https://github.com/distlock/distlock/blob/main/";
 
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
 fn read(name: &str) -> String {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(name);
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
+    fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// What stands in backticks.
@@ -168,5 +175,76 @@ fn links_lead_to_files() {
             });
             assert!(found, "{document}: there is no heading {link}");
         }
+    }
+}
+
+/// What stands behind each of these, up to this letter.
+fn named(text: &str, before: &str, end: char) -> Vec<String> {
+    let rests = text.split(before).skip(1);
+    rests.filter_map(|rest| rest.split(end).next()).map(str::to_owned).collect()
+}
+
+/// All sources below these folders.
+fn sources(folders: &[&str]) -> String {
+    let mut all = String::new();
+    let mut folders: Vec<_> = folders.iter().map(|name| root().join(name)).collect();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs" || ext == "sql") {
+                all += &fs::read_to_string(path).expect("a source");
+            }
+        }
+    }
+    all
+}
+
+/// The options of a client, and the settings of servers that it reads.
+fn options() -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    let begins = |name: &String| matches!(name.as_str(), "connect" | "connect_lazy");
+    all.extend(named(&read("tests/api.txt"), " Builder::", '('));
+    all.retain(|name| !begins(name));
+    let url = read("src/client/options.rs");
+    for before in ["given.remove(\"", "= time(\"", ": time(\""] {
+        all.extend(named(&url, before, '"'));
+    }
+    all.extend(named(&sources(&["src/backend/postgres"]), "current_setting('", '\''));
+    // Those of distlock's own are no settings of the server's.
+    all.retain(|name| !name.contains('.'));
+    for list in named(&sources(&["src/backend/mysql"]), " WHERE Variable_name", '"') {
+        all.extend(list.split('\'').skip(1).step_by(2).map(str::to_owned));
+    }
+    for list in named(&read("src/backend/mysql/by_pool.rs"), "&str); 7] = [", ']') {
+        all.extend(named(&list, "(\"", '"'));
+    }
+    all.extend(named(&sources(&["src/backend/redis"]), "field(\"", '"'));
+    for list in named(&read("src/backend/redis/server.rs"), "const SETTINGS: [&str; 2] = [", ']') {
+        all.extend(list.split('"').skip(1).step_by(2).map(str::to_owned));
+    }
+    all
+}
+
+/// Each option has a test that varies it, by name, or a reason why none does.
+#[test]
+fn every_option_is_varied() {
+    let table = read("docs/simulation.md");
+    let tests = sources(&["src", "tests"]);
+    let options = options();
+    let (_, listed) = table.split_once("\n## Options and settings").expect("a table");
+    for option in named(listed, "\n| `", '`') {
+        assert!(options.contains(&option), "docs/simulation.md: there is no {option} any more");
+    }
+    for option in options {
+        let row = table.lines().find_map(|line| line.strip_prefix(&format!("| `{option}` | ")));
+        let row = row.unwrap_or_else(|| panic!("docs/simulation.md: nothing varies {option}"));
+        for test in quoted(row) {
+            let there = tests.contains(&format!("fn {test}("));
+            assert!(there, "docs/simulation.md: {test} varies {option}, and is not there");
+        }
+        let told = quoted(row).next().is_some() || row.starts_with("nothing: ");
+        assert!(told, "docs/simulation.md: what varies {option}?");
     }
 }

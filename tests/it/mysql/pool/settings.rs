@@ -100,7 +100,7 @@ async fn settings_of_the_pool_neither_apply_nor_change() {
                  SET autocommit = 0, completion_type = 'CHAIN', sql_select_limit = 2000, \
                  sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,HIGH_NOT_PRECEDENCE', \
                  foreign_key_checks = 0, unique_checks = 0, sql_safe_updates = 1, \
-                 innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
+                 sql_big_selects = 0, innodb_lock_wait_timeout = 1, lock_wait_timeout = 1, \
                  collation_connection = 'utf16_bin' \
                  /*M!100101 , max_statement_time = 0.7 */";
     let pool = pool_after(setup).await;
