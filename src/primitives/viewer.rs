@@ -42,8 +42,8 @@ impl Kind {
         }
     }
 
-    /// How many of those who stand in the last of its queues are in. `somebody_waits`: in the
-    /// first one of two.
+    /// The number of holders in the last of its queues. `somebody_waits`: the first of two queues
+    /// is not empty.
     fn holding(self, Snapshot { members, notes }: &Snapshot, somebody_waits: bool) -> usize {
         match self {
             Self::Mutex | Self::Election => members.len().min(1),

@@ -257,7 +257,7 @@ impl Attempt {
         };
         tokio::select! {
             biased;
-            // Who listens is this task itself.
+            // Dropped at once, the sender would wake this task, which listens to it.
             (release, _progress) = work => release,
             Ok(refused) = refused => refused,
             () = sleep(patience) => {

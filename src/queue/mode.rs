@@ -76,7 +76,7 @@ impl Mode<'_> {
         matches!(self, Self::Exclusive)
     }
 
-    /// Whether it may be in behind others who are in.
+    /// Returns `true` for a reader, which may hold the lock together with readers ahead of it.
     pub(crate) fn passes_readers(self) -> bool {
         let Self::Shared(rule) = self else { return false };
         rule.nearest(None).is_some_and(|nearest| nearest.passes_readers)

@@ -33,8 +33,8 @@ pub(super) struct PendingRelease {
 }
 
 impl PendingRelease {
-    /// Deletes the key, however long that takes. Returns the sender, too: its end wakes up who
-    /// listens.
+    /// Deletes the key, however long that takes. Also returns the sender: dropping it wakes the
+    /// receiver's task.
     pub(super) fn run(
         self,
         progress: watch::Sender<Release>,

@@ -14,10 +14,10 @@ use crate::{
 
 /// Waits until something may have happened to the predecessor.
 ///
-/// One of this session ends before our eyes, or we with it. Another one's key is watched, and
-/// nothing else is; and that of a writer of this session's which waits: it may be evicted, which it
-/// learns when it looks next, and a reader may be in without it. `there`: at that moment the
-/// predecessor's key was there.
+/// A predecessor of this session reports its own end, except when it waits and is evicted: it
+/// notices that at its next recheck. A reader could be granted earlier, so it also watches the key
+/// of such a writer. The key of another session's predecessor is always watched. `there`: the
+/// predecessor's key existed at that moment.
 pub(super) async fn watch_predecessor(
     waiter: &Waiter<'_>,
     predecessor: &Predecessor,
@@ -28,7 +28,7 @@ pub(super) async fn watch_predecessor(
         return watch_key(waiter, predecessor, there).await;
     };
     let evicted = async {
-        match waiter.mode.passes_readers() && !ahead.is_held() {
+        match waiter.mode.passes_readers() && ahead.is_waiting() {
             true => Box::pin(watch_key(waiter, predecessor, None)).await,
             false => pending().await,
         }
@@ -44,7 +44,7 @@ pub(super) async fn watch_predecessor(
     }
 }
 
-/// The same by a watch. Where there is no room for one, a look now and then has to do.
+/// Watches the predecessor's key. Without room for a watch it waits a while and returns a hint.
 async fn watch_key(
     waiter: &Waiter<'_>,
     predecessor: &Predecessor,

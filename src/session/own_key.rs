@@ -109,6 +109,10 @@ impl OwnKey {
         matches!(self.state.lock().phase, Phase::Held)
     }
 
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.state.lock().phase, Phase::Waiting)
+    }
+
     /// Lets it be held no longer than until then.
     pub(crate) fn hold_until(&self, until: Duration) {
         self.state.lock().until = Some(until);
@@ -175,8 +179,7 @@ impl OwnKey {
     /// Who waits for this place to end.
     pub(crate) fn successor(&self) -> Option<Arc<Self>> {
         let successor = self.state.lock().successor.upgrade()?;
-        let waits = matches!(successor.state.lock().phase, Phase::Waiting);
-        waits.then_some(successor)
+        successor.is_waiting().then_some(successor)
     }
 
     /// Returns how the place ended; `own`, which waits for that, becomes its successor.

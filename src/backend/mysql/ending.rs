@@ -33,7 +33,7 @@ pub(super) fn is_there(session: i64) -> String {
 pub(super) fn close(session: i64) -> Vec<String> {
     let mut statements = vec![format!("UPDATE distlock_sessions SET {ENDED} WHERE id = {session}")];
     statements.extend(remove(&format!("s.id = {session}")));
-    // Rows that others have locked at this moment were passed over.
+    // Rows that other transactions have locked were skipped.
     let left = format!("SELECT COUNT(*) FROM distlock_sessions WHERE id = {session}");
     statements.push(left);
     statements

@@ -18,7 +18,7 @@ pub(crate) trait Statements: Debug + Send + Sync + 'static {
     /// Ends the session, and all of its entries by that: so many at a time.
     fn close(&self) -> Self::Message;
 
-    /// Whether none of them are left. Fails if others use those that are.
+    /// Returns `true` if no entry is left. Fails if other transactions have locked the rest.
     fn is_closed(outcomes: &[Outcome]) -> Result<bool>;
 
     /// Joins all of these queues or none; the last statements tell of one each. `if_free`: only if

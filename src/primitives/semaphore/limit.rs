@@ -94,8 +94,9 @@ pub(super) fn number(members: &[Member], notes: &[Box<str>], named: Option<u32>)
     asked.chain(named).map(counts).min().or(limit.as_ref().map(|limit| limit.number))
 }
 
-/// How many of those who stand in the queue of the permits have theirs: all but the last one, who
-/// may be the first of those who wait. One who is in stays in if there are fewer permits later.
+/// The number of holders in the queue of the permits. Only its last member can be a waiter, and a
+/// holder keeps its permits when `set_permits` makes fewer. `somebody_waits`: the gate is not
+/// empty.
 pub(in crate::primitives) fn holding(
     members: &[Member],
     notes: &[Box<str>],
