@@ -11,6 +11,7 @@ use super::{
     round::Vote,
     script::{Call, Reply},
     strays::Strays,
+    token,
 };
 use crate::runtime::clock::{self, Instant};
 
@@ -150,11 +151,21 @@ impl Nodes {
         self.all.iter().filter_map(ahead).collect()
     }
 
-    /// What the clock in the middle shows, in milliseconds.
+    /// What the clock in the middle shows, in microseconds.
     pub(super) fn time(&self) -> u64 {
         let now = i128::try_from(clock::now().as_micros()).unwrap_or(i128::MAX);
-        let shows = middle(self.ahead()).map(|ahead| now.saturating_add(ahead) / 1000);
+        let shows = middle(self.ahead()).map(|ahead| now.saturating_add(ahead));
         shows.and_then(|shows| u64::try_from(shows).ok()).unwrap_or(0)
+    }
+
+    /// A token to propose before any counter is read; 0: none.
+    pub(super) fn proposal(&self) -> u64 {
+        token::propose_unread(self.ahead().len(), self.len(), self.time())
+    }
+
+    /// Whether that token is still what the clock in the middle shows.
+    pub(super) fn is_timely(&self, token: u64) -> bool {
+        token::is_timely(token, self.time(), self.limit())
     }
 
     /// The first node that can be asked and counts.

@@ -57,10 +57,11 @@ impl Call {
         self
     }
 
-    pub(super) fn take(key: &Key, ttl: Duration) -> Self {
+    /// `token`: what the counter is raised to, or 0.
+    pub(super) fn take(key: &Key, ttl: Duration, token: u64) -> Self {
         let mut call = Self::new(&TAKE).about(std::slice::from_ref(key));
         call.keys.push(counter_of(&key.lock));
-        call.arguments.push(milliseconds(ttl));
+        call.arguments.extend([milliseconds(ttl), token.to_string(), milliseconds(COUNTER_KEPT)]);
         call
     }
 
@@ -159,6 +160,11 @@ impl Reply {
         self.word(2).parse().ok().map(Duration::from_millis)
     }
 
+    /// Of an attempt to take a lock: whether its counter is the proposed token now.
+    pub(super) fn raised(&self) -> bool {
+        self.has(0) && self.word(3) == "1"
+    }
+
     /// Of a proposed token.
     pub(super) fn answer(&self) -> super::token::Answer {
         use super::token::Answer;
@@ -187,7 +193,10 @@ mod tests {
         assert!(reply.has(0));
         assert_eq!(reply.counter(), 77);
         assert_eq!(reply.left(), None);
-        assert_eq!(read("1 2 3 0 0 250").unwrap().left(), Some(Duration::from_millis(250)));
+        assert_eq!(read("1 2 3 0 0 250 0").unwrap().left(), Some(Duration::from_millis(250)));
+        let raised = ["1 77 0 1", "1 77 0 0", "0 77 9 0"];
+        let raised = raised.map(|told| read(&format!("1 2 3 {told}")).unwrap().raised());
+        assert_eq!(raised, [true, false, false]);
         let answers = ["1 1 5", "1 0 5", "0 0 5"]
             .map(|told| read(&format!("1 2 3 {told}")).unwrap().answer());
         assert_eq!(answers, [Answer::Raised, Answer::Ahead(5), Answer::NotOurs]);

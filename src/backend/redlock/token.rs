@@ -1,9 +1,9 @@
 //! The fencing token: a register of which a majority of the nodes keeps the newest value.
 //!
-//! A node has a counter for each lock. Who takes the lock reads the counters and the clocks of the
-//! nodes, and proposes a token above all counters and the median clock. Then each node that still
-//! has the taker's value raises its counter to that, if it was lower. The lock is granted when a
-//! majority has done so.
+//! A node has a counter for each lock. Who takes the lock proposes a token above the median clock,
+//! and each node that gives it the lock raises its counter to that, if it was lower. The lock is
+//! granted when a majority has done so. If none has, the taker proposes a token above all counters
+//! that it was told, too, and each node that still has its value raises its counter to that one.
 //!
 //! Of two grants, both majorities have a node in common. It had the values of the two one after the
 //! other, so the counter was raised for the one before it was raised for the other: the later one's
@@ -14,6 +14,8 @@
 //! that is right, or between two such, as long as fewer than half of the known clocks are wrong. A
 //! single clock that is ahead must not enter a token: later tokens would fall once the counters
 //! that have it are lost.
+
+use std::time::Duration;
 
 /// What a node says to a proposed token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +28,21 @@ pub(super) enum Answer {
     NotOurs,
 }
 
+/// The token to propose before any counter is read: above the median clock, if the clocks of a
+/// majority are known. 0: none.
+pub(super) fn propose_unread(known: usize, nodes: usize, microseconds: u64) -> u64 {
+    if known > nodes / 2 { propose(0, microseconds) } else { 0 }
+}
+
+/// Whether that token is near the median clock once the nodes have answered. The hypervisor may
+/// have stopped this machine meanwhile, and its clock with it: then others' tokens may be higher.
+pub(super) fn is_timely(token: u64, microseconds: u64, limit: Duration) -> bool {
+    u128::from(token.abs_diff(microseconds)) <= limit.as_micros()
+}
+
 /// The first token to propose: above the highest counter, and what the median clock shows.
-pub(super) fn propose(counter: u64, milliseconds: u64) -> u64 {
-    counter.max(milliseconds) + 1
+pub(super) fn propose(counter: u64, microseconds: u64) -> u64 {
+    counter.max(microseconds) + 1
 }
 
 /// The next one, after one was refused; `None`: no node asks for a higher one.
@@ -46,9 +60,22 @@ mod tests {
 
     #[test]
     fn a_token_is_above_all_that_was_seen() {
-        for (counter, milliseconds, token) in [(0, 1_003, 1_004), (5_000, 1_003, 5_001), (0, 0, 1)]
+        for (counter, microseconds, token) in [(0, 1_003, 1_004), (5_000, 1_003, 5_001), (0, 0, 1)]
         {
-            assert_eq!(propose(counter, milliseconds), token);
+            assert_eq!(propose(counter, microseconds), token);
+        }
+    }
+
+    #[test]
+    fn a_token_is_proposed_unread_by_a_majority_of_clocks() {
+        for (known, nodes, token) in [(0, 5, 0), (2, 5, 0), (3, 5, 1_004), (1, 1, 1_004)] {
+            assert_eq!(propose_unread(known, nodes, 1_003), token, "{known} of {nodes}");
+        }
+        let limit = Duration::from_millis(200);
+        for (token, is_near) in
+            [(5_000_001, true), (4_800_000, true), (4_799_999, false), (5_200_001, false)]
+        {
+            assert_eq!(is_timely(token, 5_000_000, limit), is_near, "{token}");
         }
     }
 

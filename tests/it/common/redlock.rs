@@ -104,7 +104,7 @@ impl Harness for Redlock {
     }
 
     fn uncontended(&self) -> u64 {
-        15
+        10
     }
 
     /// On any node.

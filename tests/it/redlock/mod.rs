@@ -1,5 +1,6 @@
 //! Redlock passes every case of what it offers, and its own. Needs the servers of `docker/up`.
 
+mod costs;
 mod nodes;
 mod offers;
 mod rules;

@@ -5,7 +5,7 @@ use crate::backend::redlock::{
     keys::Key,
     nodes::Said,
     round::{Outcome, Round},
-    script::Call,
+    script::{Call, Reply},
     token::{self, Answer},
 };
 
@@ -26,8 +26,11 @@ impl RedlockStore {
     pub(super) async fn take(&self, key: &Key, having: &mut Vec<usize>) -> Taken {
         let mut round = Round::new(self.nodes.len());
         let (mut counter, mut left) = (0, None);
-        let call = Call::take(key, self.ttl);
+        let token = self.nodes.proposal();
+        let mut raised = Round::new(self.nodes.len());
+        let call = Call::take(key, self.ttl, token);
         let mut count = |round: &mut Round, having: &mut Vec<usize>, said: &Said| {
+            raised.count(said.vote(Reply::raised));
             if let Some(reply) = &said.reply {
                 counter = counter.max(reply.counter());
                 left = left.max(reply.left());
@@ -60,7 +63,11 @@ impl RedlockStore {
             count(&mut round, having, &said);
         }
         match round.taken() {
-            Outcome::Ours => self.fence(key, counter).await,
+            // All who make up the majority have raised their counters.
+            Outcome::Ours if raised.taken() == Outcome::Ours && self.nodes.is_timely(token) => {
+                Taken::Token(token)
+            }
+            Outcome::Ours => self.fence(key, counter.max(token)).await,
             Outcome::NotOurs => {
                 self.contended.meet(&key.lock, left);
                 Taken::Occupied

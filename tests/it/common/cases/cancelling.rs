@@ -81,7 +81,7 @@ pub(crate) async fn a_lock_dropped_after_any_poll_leaves_nothing(t: &Case) {
         // The last poll of a waiter does not come while the lock is held. What is free is granted,
         // or dropped, however long a busy machine takes for that.
         for (name, times, limit) in [
-            ("free", round % (6 * servers), SOON),
+            ("free", round % (3 * servers + 3), SOON),
             ("held", round % (3 * servers), Duration::from_millis(20)),
         ] {
             let lock = timeout(limit, polled(times, client.mutex(name).lock())).await;
