@@ -7,17 +7,20 @@ use std::{future::pending, pin::pin, time::Duration};
 use futures_util::future::{join_all, select_all};
 
 use crate::{
-    backend::{error::StoreError, name::Queue},
+    backend::{Standing, error::StoreError, name::Queue},
     error::{Error, Result},
     lost::{Lost, LostReason},
     primitives::{
-        guard::{self, LockGuard},
+        guard::{self, Held, LockGuard},
         named::Named,
         viewer::Kind,
     },
     queue::{self, Failure, Hold, RELEASE_WAIT, Wait, acquire::take, attempt::Attempt, mode::Mode},
-    runtime::{carried::Carried, clock::timeout},
-    session::Sessions,
+    runtime::{
+        carried::Carried,
+        clock::{Instant, timeout},
+    },
+    session::{Sessions, eviction::WATCH_AFTER},
     telemetry::{Call, Primitive},
 };
 
@@ -156,6 +159,7 @@ impl Several {
     }
 
     async fn one_by_one(&self, wait: Wait) -> Result<Option<AllGuard>> {
+        let began = Instant::now();
         let mut all = AllGuard { guards: Vec::with_capacity(self.queues.len()) };
         for queue in &self.queues {
             let mutex = Named::new(&self.sessions, Kind::Mutex, queue.name());
@@ -174,7 +178,11 @@ impl Several {
                 }
             }
         }
-        Ok(Some(all))
+        if began.elapsed() < WATCH_AFTER || all.are_there(wait).await? {
+            return Ok(Some(all));
+        }
+        let _ = timeout(RELEASE_WAIT, all.unlock()).await;
+        Ok(None)
     }
 }
 
@@ -193,6 +201,26 @@ impl AllGuard {
     fn limit(&self, limit: Option<Duration>) {
         let since = self.guards.iter().map(|guard| guard.held.since).max().unwrap_or_default();
         self.guards.iter().for_each(|guard| guard.limit(limit, since));
+    }
+
+    /// Looks at all keys but the last, which others may have deleted while the last lock was waited
+    /// for, and nobody was notified if the connection was lost. `false`: the caller's time is up.
+    async fn are_there(&self, wait: Wait) -> Result<bool> {
+        let earlier = self.guards.split_last().map_or(&[][..], |(_, earlier)| earlier);
+        let looks = earlier.iter().map(async |guard| {
+            let Held { session, own, .. } = &*guard.held;
+            let look = session.ask(|| session.store.standing(&own.entry));
+            match wait.spend_on(session, look).await {
+                Ok(Some(Standing::Evicted)) => {
+                    own.lose(LostReason::KeyDeleted);
+                    Err(forgone(guard, LostReason::KeyDeleted))
+                }
+                Ok(answer) => Ok(answer.is_some()),
+                Err(Failure::StaleSession(error) | Failure::Final(error)) => Err(error),
+            }
+        });
+        let there = join_all(looks).await.into_iter().collect::<Result<Vec<_>>>()?;
+        Ok(there.into_iter().all(|in_time| in_time))
     }
 
     /// The guards, in the order in which they were taken.

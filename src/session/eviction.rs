@@ -12,7 +12,7 @@ mod held_keys;
 use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 pub(crate) use self::granted::Granted;
 use self::held_keys::HeldKeys;
@@ -35,7 +35,10 @@ use crate::{
 
 /// How long a lock is held before its own key is looked after: a shorter hold need not pay for
 /// that, and a deletion by an operator is still noticed within a second.
-const WATCH_AFTER: Duration = Duration::from_millis(400);
+pub(crate) const WATCH_AFTER: Duration = Duration::from_millis(400);
+
+/// The longest pause before the watch of a key is tried again that was lost, if there are few keys.
+const WATCH_AGAIN: Duration = Duration::from_millis(250);
 
 /// The pauses between the reads for the key of a request in doubt. Most requests that were given up
 /// are served within a few seconds. The recheck finds the keys of later ones.
@@ -58,8 +61,10 @@ pub(crate) fn start(
     let granted = Arc::<Granted>::default();
     let (granted_keys, ends) = (Arc::clone(&granted), ends_with(&deadline));
     let (watch_permits, held_keys) = (Semaphore::new(AT_ONCE), HeldKeys::default());
+    let answers = Notify::new();
     let runtime = store.runtime.clone();
-    let work = Work { store, deadline, watch_budget, claims, recheck, watch_permits, held_keys };
+    let work =
+        Work { store, deadline, watch_budget, claims, recheck, watch_permits, held_keys, answers };
     runtime.spawn(async move {
         work.run(granted_keys).await;
         drop(ends);
@@ -77,6 +82,8 @@ struct Work {
     /// Turns at beginning a watch.
     watch_permits: Semaphore,
     held_keys: HeldKeys,
+    /// The store has begun a watch: whose watch was lost tries again.
+    answers: Notify,
 }
 
 impl Work {
@@ -116,13 +123,20 @@ impl Work {
                 if self.watched_until_deleted(own_key).await {
                     return;
                 }
-                backoff.next_pause()
+                let pause = backoff.next_pause();
+                if self.held_keys.are_few() { pause.min(WATCH_AGAIN) } else { pause }
             } else {
                 NO_ROOM
             };
             let _unwatched = leave.is_none().then(|| self.held_keys.add_unwatched());
             // On the heap: it is seldom needed, and room for it would be kept for each lock.
-            Box::pin(sleep(pause)).await;
+            Box::pin(async {
+                tokio::select! {
+                    () = sleep(pause) => {}
+                    () = self.answers.notified(), if leave.is_some() => {}
+                }
+            })
+            .await;
         }
     }
 
@@ -132,6 +146,9 @@ impl Work {
         let permit = self.watch_permits.acquire().await;
         let watched = self.store.ask("watch", |store| store.watch(&own_key.entry, false)).await;
         drop(permit);
+        if watched.is_ok() {
+            self.answers.notify_waiters();
+        }
         let event = match watched {
             Ok(Some(watch)) => watch.await.map(drop),
             Ok(None) => Ok(()),

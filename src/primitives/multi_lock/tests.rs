@@ -136,3 +136,28 @@ async fn a_lock_that_is_lost_on_the_way_ends_the_wait() {
         assert_eq!(told, evicted);
     }
 }
+
+/// A lock whose key is gone while the next one is waited for, of which nobody was notified.
+#[tokio::test(start_paused = true)]
+async fn a_grant_after_a_wait_looks_at_the_earlier_keys() {
+    for (waited, there, looks) in [(100, false, 0), (500, true, 1), (500, false, 1)] {
+        let (store, at) = (FakeStore::new(), SequencePoint(u64::MAX));
+        store.leave.then(0, move || Ok(LeaveOutcome { existed: true, successor: false, at }));
+        store.enqueue_all.then(0, || Ok(None));
+        let held = Entry::new("/ns/lock-0/1", 1);
+        store.enqueue.then(0, move || {
+            let (entry, standing) = (held.clone(), Standing::First);
+            Ok(Joined::Queued { entry, standing, at, alive: None, alone: true })
+        });
+        store.enqueue.then(waited, || Ok(first()));
+        let standing = move || if there { Standing::First } else { Standing::Evicted };
+        store.standing.then(0, move || Ok(standing()));
+        store.watch.then(600_000, || Ok(None));
+        let taken = several(&store, 2).await.take(Wait::Forever).await;
+        assert_eq!(store.asked("standing /ns/lock-0/1").len(), looks, "after {waited} ms");
+        match taken {
+            Ok(all) => assert!(there || looks == 0, "{all:?}"),
+            Err(error) => assert!(matches!(error, Error::Evicted { name } if name == "lock-0")),
+        }
+    }
+}

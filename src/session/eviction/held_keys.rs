@@ -10,7 +10,7 @@ use crate::{
         clock::{Instant, sleep_until},
         mutex::Mutex,
     },
-    session::{claims::Claims, own_key::OwnKey, watch_budget::NO_ROOM},
+    session::{claims::Claims, eviction::AT_ONCE, own_key::OwnKey, watch_budget::NO_ROOM},
 };
 
 /// The places that are looked after.
@@ -41,6 +41,11 @@ impl HeldKeys {
                 state.own_keys.remove(key);
             }
         })
+    }
+
+    /// Whether the watch of each may be tried again at once.
+    pub(super) fn are_few(&self) -> bool {
+        self.state.lock().own_keys.len() <= AT_ONCE
     }
 
     /// One more counts among the unwatched for as long as what is returned lives.
