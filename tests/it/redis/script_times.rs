@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use distlock::Client;
+use distlock::{Client, LockGuard};
+use futures_util::future::join_all;
 use redis::{aio::MultiplexedConnection, cmd};
 
 use crate::common::{
     SOON, eventually, locked,
     own::Server,
-    redis::{IMAGE, OPERATOR, QUEUE, Redis, USUAL, ask, dial, run, settle},
+    redis::{IMAGE, META, OPERATOR, QUEUE, Redis, USUAL, ask, dial, run, settle},
     take_turn,
 };
 
@@ -165,4 +166,63 @@ async fn reader_beside_two_thousand() {
     println!("{alone} us beside none, {beside} us beside 2,000");
     assert!(beside <= alone * 3.0, "{alone} us beside none, {beside} us beside 2,000");
     client.close().await.expect("closed");
+}
+
+/// How long the server has worked, on all that it does, in seconds.
+async fn worked(operator: &MultiplexedConnection) -> f64 {
+    let cpu: String = ask(operator, cmd("INFO").arg("cpu")).await;
+    let of = |name: &str| -> f64 {
+        let time = cpu.lines().find_map(|line| line.strip_prefix(name)).expect("a time");
+        time.parse().expect("a number")
+    };
+    of("used_cpu_user:") + of("used_cpu_sys:")
+}
+
+/// A fleet that comes back takes the server no more than twice as long as so many clients of which
+/// each is alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fleet_that_connects_at_once() {
+    const FLEET: usize = 3_000;
+    const ALONE: usize = 50;
+    let run = ["--ulimit=nofile=20000:20000"];
+    let server = Server::beside::<Redis>(IMAGE, &run, &["--maxclients", "10000"]).await;
+    // What passes on a published port has room for fewer connections.
+    let url = format!(
+        "{}{}:6379?allow_plaintext_credentials=true",
+        IMAGE.around[0],
+        server.own.ip().await
+    );
+    let operator = dial(&server.url(), Some(OPERATOR)).await;
+    settle(&operator, USUAL).await;
+    // A new server waits for as long as an unknown session may have lived.
+    let _: u8 = ask(&operator, cmd("HDEL").arg(META).arg("doubted")).await;
+    let builder = || {
+        let patient =
+            Client::builder(url.as_str()).connect_timeout(SOON * 6).request_timeout(SOON * 6);
+        patient.session_ttl(Duration::from_secs(600))
+    };
+    let first_lock = async |name: String| -> (Client, LockGuard) {
+        let client = builder().connect().await.expect("connected");
+        let guard = client.mutex(&name).lock().await.expect("granted");
+        (client, guard)
+    };
+    let mut alone = 0.0;
+    for number in 0..ALONE {
+        let before = worked(&operator).await;
+        let (client, guard) = first_lock(format!("alone-{number}")).await;
+        alone += worked(&operator).await - before;
+        guard.unlock().await.expect("released");
+        client.close().await.expect("closed");
+    }
+    let before = worked(&operator).await;
+    let fleet = join_all((0..FLEET).map(|number| first_lock(format!("fleet-{number}")))).await;
+    let together = worked(&operator).await - before;
+    let ratio = together / FLEET as f64 / (alone / ALONE as f64);
+    println!("{together} s for {FLEET}, {alone} s for {ALONE}: {ratio:.2}");
+    assert!(ratio <= 2.0, "{together} s for {FLEET}, {alone} s for {ALONE}: {ratio:.2}");
+    join_all(fleet.into_iter().map(async |(client, guard)| {
+        guard.unlock().await.expect("released");
+        client.close().await.expect("closed");
+    }))
+    .await;
 }
