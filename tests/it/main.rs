@@ -30,6 +30,8 @@ mod redis;
 #[cfg(feature = "redis")]
 mod redis_cluster;
 #[cfg(feature = "redis")]
+mod redis_model;
+#[cfg(feature = "redis")]
 mod redis_sentinel;
 #[cfg(feature = "redlock")]
 mod redlock;

@@ -1,10 +1,11 @@
 //! The harness of Redis and Valkey: an operator with a connection of its own, who may do all, and
 //! reads what the server counts of each command.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use async_trait::async_trait;
 use distlock::{AfterLoss, LockGuard};
+use distlock_redis_model::Front;
 use distlock_testkit::{
     framing::Framing,
     proxies::Proxies,
@@ -47,9 +48,12 @@ enum Kind {
     Cluster,
     /// Redis with a bridge to others' locks, of whom there are none.
     Bridged,
+    /// No server: the model of one, in this process.
+    Model,
 }
 
-const KINDS: [Kind; 5] = [Kind::Redis, Kind::Valkey, Kind::Sentinel, Kind::Cluster, Kind::Bridged];
+const KINDS: [Kind; 6] =
+    [Kind::Redis, Kind::Valkey, Kind::Sentinel, Kind::Cluster, Kind::Bridged, Kind::Model];
 
 /// One of them, by its number.
 pub(crate) struct Server<const KIND: usize> {
@@ -69,13 +73,20 @@ pub(crate) type Valkey = Server<1>;
 pub(crate) type Sentinel = Server<2>;
 pub(crate) type Cluster = Server<3>;
 pub(crate) type Bridged = Server<4>;
+pub(crate) type Model = Server<5>;
+
+/// Where the model of a server is.
+fn model_url() -> String {
+    static MODEL: LazyLock<Front> = LazyLock::new(|| Front::start().expect("a port"));
+    format!("{LOGIN}{}", MODEL.address)
+}
 
 /// Which server to go to, of a URL that names others.
 async fn primary_of(kind: Kind, url: &str, namespace: &str) -> String {
     let (_, hosts) = url.rsplit_once('@').expect("a user");
     let first = hosts.split([',', '/', '?']).next().expect("a server");
     match kind {
-        Kind::Redis | Kind::Valkey | Kind::Bridged => first.to_owned(),
+        Kind::Redis | Kind::Valkey | Kind::Bridged | Kind::Model => first.to_owned(),
         Kind::Sentinel => {
             let client = redis::Client::open(format!("redis://{first}")).expect("a URL");
             let asked = client.get_multiplexed_async_connection().await;
@@ -225,6 +236,7 @@ impl<const KIND: usize> Harness for Server<KIND> {
             Kind::Valkey => valkey_url(),
             Kind::Sentinel => redis_sentinel_url(),
             Kind::Cluster => redis_cluster_url(),
+            Kind::Model => model_url(),
         };
         let server = primary_of(kind, &url, namespace).await;
         let query = match kind {
@@ -236,7 +248,7 @@ impl<const KIND: usize> Harness for Server<KIND> {
             }
             // Another server has the keys of version 1.
             Kind::Cluster => "?allow_plaintext_credentials=true".to_owned(),
-            Kind::Redis | Kind::Valkey => String::new(),
+            Kind::Redis | Kind::Valkey | Kind::Model => String::new(),
         };
         let url = if kind == Kind::Bridged { format!("{url}{query}") } else { url };
         let single = Single::new(&server, [LOGIN, &query]).await;
@@ -262,7 +274,7 @@ impl<const KIND: usize> Harness for Server<KIND> {
 
     fn promises(&self) -> (bool, AfterLoss) {
         match KINDS[KIND] {
-            Kind::Redis | Kind::Valkey => (true, AfterLoss::Waits),
+            Kind::Redis | Kind::Valkey | Kind::Model => (true, AfterLoss::Waits),
             Kind::Sentinel => (true, AfterLoss::GoesOn),
             // Its replicas get what is confirmed later.
             Kind::Cluster => (false, AfterLoss::Forgets),

@@ -1,0 +1,128 @@
+//! The keys, what each has, and when it expires.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::sorted::Sorted;
+
+/// What a key has.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Text(Vec<u8>),
+    /// In the order in which its fields came.
+    Hash(Vec<(Vec<u8>, Vec<u8>)>),
+    Sorted(Sorted),
+}
+
+impl Value {
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "string",
+            Self::Hash(_) => "hash",
+            Self::Sorted(_) => "zset",
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(_) => false,
+            Self::Hash(fields) => fields.is_empty(),
+            Self::Sorted(members) => members.len() == 0,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub(crate) value: Value,
+    /// In milliseconds since 1970.
+    pub(crate) expires: Option<i64>,
+}
+
+/// All keys, those of the last flush, and which have changed since.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    all: BTreeMap<Vec<u8>, Key>,
+    flushed: BTreeMap<Vec<u8>, Key>,
+    changed: BTreeSet<Vec<u8>>,
+}
+
+impl Keys {
+    /// One that has not expired by then.
+    pub(crate) fn get(&mut self, name: &[u8], now: i64) -> Option<&Key> {
+        self.expire(name, now);
+        self.all.get(name)
+    }
+
+    /// One that is about to be changed.
+    pub(crate) fn get_mut(&mut self, name: &[u8], now: i64) -> Option<&mut Key> {
+        self.expire(name, now);
+        let key = self.all.get_mut(name)?;
+        self.changed.insert(name.to_vec());
+        Some(key)
+    }
+
+    /// The value that is about to be changed, which is begun with this one if there is none.
+    pub(crate) fn value_mut(&mut self, name: &[u8], now: i64, empty: Value) -> &mut Value {
+        self.expire(name, now);
+        self.changed.insert(name.to_vec());
+        let new = || Key { value: empty, expires: None };
+        &mut self.all.entry(name.to_vec()).or_insert_with(new).value
+    }
+
+    pub(crate) fn set(&mut self, name: &[u8], key: Key) {
+        self.changed.insert(name.to_vec());
+        self.all.insert(name.to_vec(), key);
+    }
+
+    pub(crate) fn remove(&mut self, name: &[u8], now: i64) -> bool {
+        self.expire(name, now);
+        self.changed.insert(name.to_vec());
+        self.all.remove(name).is_some()
+    }
+
+    /// A key is gone with the last thing that it has.
+    pub(crate) fn tidy(&mut self, name: &[u8]) {
+        if self.all.get(name).is_some_and(|key| key.value.is_empty()) {
+            self.all.remove(name);
+        }
+    }
+
+    pub(crate) fn names(&mut self, now: i64) -> Vec<Vec<u8>> {
+        let names: Vec<_> = self.all.keys().cloned().collect();
+        names.into_iter().filter(|name| self.get(name, now).is_some()).collect()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.changed.extend(self.all.keys().cloned());
+        self.all.clear();
+    }
+
+    fn expire(&mut self, name: &[u8], now: i64) {
+        let is_over = |key: &Key| key.expires.is_some_and(|expires| expires <= now);
+        if self.all.get(name).is_some_and(is_over) {
+            self.all.remove(name);
+            self.changed.insert(name.to_vec());
+        }
+    }
+
+    /// All that was changed is on the disk.
+    pub(crate) fn flush(&mut self) {
+        for name in std::mem::take(&mut self.changed) {
+            match self.all.get(&name) {
+                Some(key) => drop(self.flushed.insert(name, key.clone())),
+                None => drop(self.flushed.remove(&name)),
+            }
+        }
+    }
+
+    /// A crash: what is on the disk is left.
+    pub(crate) fn crash(&mut self) {
+        self.all = self.flushed.clone();
+        self.changed.clear();
+    }
+
+    /// Neither memory nor disk has anything.
+    pub(crate) fn wipe(&mut self) {
+        *self = Self::default();
+    }
+}

@@ -1,0 +1,218 @@
+//! Scripts, on the Lua that the server has.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+
+use mlua::{Function, Lua, MultiValue, Table, Value};
+
+use crate::{commands, number, reply::Reply, state::State};
+
+/// What scripts find beside Lua's own library. `...`: calls a command.
+const PRELUDE: &str = r"
+local raw = ...
+local error, pcall, setmetatable, tostring, type = error, pcall, setmetatable, tostring, type
+redis = {}
+function redis.pcall(...) return (raw(...)) end
+function redis.call(...)
+    local reply = raw(...)
+    if type(reply) == 'table' and reply.err then
+        local _, place = pcall(error, '', 3)
+        error({ err = reply.err, place = place })
+    end
+    return reply
+end
+function redis.error_reply(text) return { err = text } end
+function redis.status_reply(text) return { ok = text } end
+setmetatable(_G, {
+    __index = function(_, name)
+        error('Script attempted to access nonexistent global variable \'' .. tostring(name)
+            .. '\'', 2)
+    end,
+    __newindex = function() error('Attempt to modify a readonly table', 2) end,
+})
+return function(script)
+    local done, result = pcall(script)
+    if done then return true, result end
+    if type(result) == 'table' then return false, result.err, result.place end
+    return false, 'ERR ' .. tostring(result), tostring(result)
+end
+";
+
+pub(crate) struct Scripts {
+    lua: Lua,
+    state: Rc<RefCell<State>>,
+    run: Function,
+    /// By the hashes of their texts.
+    known: BTreeMap<String, Function>,
+}
+
+/// The hash of a script's text, by which it is called.
+fn hash_of(text: &[u8]) -> String {
+    sha1_smol::Sha1::from(text).digest().to_string()
+}
+
+impl Scripts {
+    pub(crate) fn new(state: Rc<RefCell<State>>) -> mlua::Result<Self> {
+        let lua = Lua::new();
+        let called = Rc::clone(&state);
+        let raw = lua.create_function(move |lua, words: MultiValue| {
+            let reply = call(&mut called.borrow_mut(), words);
+            to_lua(lua, reply.plain())
+        })?;
+        let run = lua.load(PRELUDE).set_name("@prelude").call::<Function>(raw)?;
+        Ok(Self { lua, state, run, known: BTreeMap::new() })
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.known.clear();
+    }
+
+    pub(crate) fn knows(&self, hash: &[u8]) -> bool {
+        self.known.contains_key(&String::from_utf8_lossy(hash).to_ascii_lowercase())
+    }
+
+    /// Gives its hash.
+    pub(crate) fn load(&mut self, text: &[u8]) -> Result<String, Reply> {
+        let hash = hash_of(text);
+        if self.known.contains_key(&hash) {
+            return Ok(hash);
+        }
+        // Its first line may say what it is. Lines are counted with that one.
+        let code = match text.iter().position(|byte| *byte == b'\n') {
+            Some(end) if text.starts_with(b"#!") => &text[end..],
+            _ => text,
+        };
+        match self.lua.load(code).set_name("@user_script").into_function() {
+            Ok(script) => {
+                self.known.insert(hash.clone(), script);
+                Ok(hash)
+            }
+            Err(error) => {
+                let told = error.to_string();
+                let told = told.strip_prefix("syntax error: ").unwrap_or(&told);
+                let line = told.lines().next().unwrap_or_default();
+                Err(Reply::error(format!("ERR Error compiling script (new function): {line}")))
+            }
+        }
+    }
+
+    /// Runs one that is known.
+    pub(crate) fn run(&self, hash: &str, keys: &[Vec<u8>], arguments: &[Vec<u8>]) -> Reply {
+        let Some(script) = self.known.get(hash) else {
+            return Reply::error("NOSCRIPT No matching script. Please use EVAL.");
+        };
+        self.state.borrow_mut().in_script = true;
+        let ran = self.run_on(script, keys, arguments);
+        self.state.borrow_mut().in_script = false;
+        match ran {
+            Ok(Ok(reply)) => reply,
+            Ok(Err((told, place))) => {
+                let line: String = place.chars().filter(char::is_ascii_digit).collect();
+                Reply::error(format!("{told} script: {hash}, on @user_script:{line}."))
+            }
+            Err(error) => Reply::error(format!("ERR {error}")),
+        }
+    }
+
+    fn run_on(
+        &self,
+        script: &Function,
+        keys: &[Vec<u8>],
+        arguments: &[Vec<u8>],
+    ) -> mlua::Result<Result<Reply, (String, String)>> {
+        for (name, words) in [("KEYS", keys), ("ARGV", arguments)] {
+            let words = words.iter().map(|word| self.lua.create_string(word));
+            let words = words.collect::<mlua::Result<Vec<_>>>()?;
+            let table = self.lua.create_sequence_from(words)?;
+            self.lua.globals().raw_set(name, table)?;
+        }
+        let (done, result, place): (bool, Value, Option<String>) = self.run.call(script)?;
+        if done {
+            return Ok(Ok(to_reply(&result)?));
+        }
+        let told = result.to_string()?;
+        let place = place.unwrap_or_default();
+        let place = place.strip_prefix("user_script:").unwrap_or_default();
+        let place = place.split(':').next().unwrap_or_default().to_owned();
+        Ok(Err((told, place)))
+    }
+}
+
+/// What a script calls.
+fn call(state: &mut State, words: MultiValue) -> Reply {
+    let refused = |text: &str| Reply::error(format!("ERR {text}"));
+    let words: Option<Vec<Vec<u8>>> = words
+        .iter()
+        .map(|word| match word {
+            Value::String(text) => Some(text.as_bytes().to_vec()),
+            Value::Integer(number) => Some(number.to_string().into_bytes()),
+            Value::Number(number) => Some(number::written(*number).into_bytes()),
+            _ => None,
+        })
+        .collect();
+    let Some(words) = words else {
+        return refused("Lua redis lib command arguments must be strings or integers");
+    };
+    let Some(name) = words.first() else {
+        return refused("Please specify at least one argument for this redis.call");
+    };
+    let Some(command) = commands::find(name) else {
+        return refused("Unknown Redis command called from script");
+    };
+    if !command.takes(words.len()) {
+        return refused("Wrong number of args calling Redis command from script");
+    }
+    if command.outside {
+        return refused("This Redis command is not allowed from script");
+    }
+    *state.calls.entry(command.name.to_owned()).or_default() += 1;
+    (command.run)(state, 0, &words)
+}
+
+fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
+    let field = |name: &str, text: &str| {
+        let table = lua.create_table()?;
+        table.raw_set(name, lua.create_string(text)?)?;
+        Ok::<_, mlua::Error>(Value::Table(table))
+    };
+    Ok(match reply {
+        Reply::Nil => Value::Boolean(false),
+        Reply::Int(number) => Value::Number(number as f64),
+        Reply::Text(bytes) => Value::String(lua.create_string(bytes)?),
+        Reply::Status(word) => field("ok", &word)?,
+        Reply::Error(text) => field("err", &text)?,
+        Reply::Array(all) => {
+            let all = all.into_iter().map(|each| to_lua(lua, each));
+            Value::Table(lua.create_sequence_from(all.collect::<mlua::Result<Vec<_>>>()?)?)
+        }
+        // Those are no replies of the older protocol.
+        Reply::Double(_) | Reply::Map(_) | Reply::Scored(_) | Reply::Push(_) => Value::Nil,
+    })
+}
+
+fn to_reply(value: &Value) -> mlua::Result<Reply> {
+    Ok(match value {
+        Value::Boolean(true) => Reply::Int(1),
+        Value::Integer(number) => Reply::Int(*number),
+        // Cut off.
+        Value::Number(number) => Reply::Int(*number as i64),
+        Value::String(text) => Reply::text(text.as_bytes()),
+        Value::Table(table) => return table_reply(table),
+        _ => Reply::Nil,
+    })
+}
+
+fn table_reply(table: &Table) -> mlua::Result<Reply> {
+    if let Some(error) = table.raw_get::<Option<String>>("err")? {
+        return Ok(Reply::Error(error));
+    }
+    if let Some(word) = table.raw_get::<Option<String>>("ok")? {
+        return Ok(Reply::Status(word));
+    }
+    let mut all = Vec::new();
+    loop {
+        match table.raw_get::<Value>(all.len() + 1)? {
+            Value::Nil => return Ok(Reply::Array(all)),
+            value => all.push(to_reply(&value)?),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The server as a whole: what it replies, and what a crash leaves.
+
+use std::{cell::RefCell, fmt, rc::Rc};
+
+use crate::{
+    commands,
+    lua::Scripts,
+    number,
+    reply::Reply,
+    state::{Connection, State},
+};
+
+/// One server.
+pub struct Model {
+    state: Rc<RefCell<State>>,
+    scripts: Scripts,
+    connections: u64,
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model").finish_non_exhaustive()
+    }
+}
+
+impl Model {
+    /// An empty one that writes all that it confirms to its disk first. `now`: what its clock
+    /// shows, in microseconds since 1970. Nothing if there is no Lua.
+    #[must_use]
+    pub fn new(now: i64) -> Option<Self> {
+        let state = Rc::new(RefCell::new(State::new(now)));
+        let scripts = Scripts::new(Rc::clone(&state)).ok()?;
+        Some(Self { state, scripts, connections: 0 })
+    }
+
+    /// What its clock shows from now on.
+    pub fn set_time(&mut self, now: i64) {
+        self.state.borrow_mut().now = now;
+    }
+
+    /// A client has connected.
+    pub fn connect(&mut self) -> u64 {
+        self.connections += 1;
+        self.state.borrow_mut().connections.insert(self.connections, Connection::default());
+        self.connections
+    }
+
+    /// A client has gone.
+    pub fn disconnect(&mut self, connection: u64) {
+        self.state.borrow_mut().connections.remove(&connection);
+    }
+
+    /// Whether the client has asked for the newer protocol.
+    #[must_use]
+    pub fn is_newer(&self, connection: u64) -> bool {
+        self.state.borrow().connections.get(&connection).is_some_and(|known| known.newer)
+    }
+
+    /// What clients are sent unasked, in its order.
+    pub fn take_pushes(&mut self) -> Vec<(u64, Reply)> {
+        std::mem::take(&mut self.state.borrow_mut().pushes)
+    }
+
+    /// What is written by then is on the disk.
+    pub fn flush(&mut self) {
+        let mut state = self.state.borrow_mut();
+        if state.setting("appendonly") == "yes" {
+            state.keys.flush();
+        }
+    }
+
+    /// The process ends and another one begins, with what is on its disk.
+    pub fn crash(&mut self) {
+        self.scripts.forget();
+        let mut state = self.state.borrow_mut();
+        if state.setting("appendonly") == "yes" {
+            state.keys.crash();
+        } else {
+            state.keys.wipe();
+        }
+        state.connections.clear();
+        state.pushes.clear();
+        state.start();
+    }
+
+    /// The reply to one request; `None`: what is pushed is the reply.
+    pub fn run(&mut self, connection: u64, words: &[Vec<u8>]) -> Option<Reply> {
+        let reply = self.reply(connection, words);
+        let at_once = self.state.borrow().setting("appendfsync") == "always";
+        if at_once {
+            self.flush();
+        }
+        (reply != Reply::Push(Vec::new())).then_some(reply)
+    }
+
+    fn reply(&mut self, connection: u64, words: &[Vec<u8>]) -> Reply {
+        let Some(name) = words.first() else { return Reply::error("ERR Protocol error") };
+        let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
+        let user = self.state.borrow().connections.get(&connection).and_then(|it| it.user.clone());
+        if user.is_none() && !matches!(lower.as_str(), "auth" | "hello") {
+            return Reply::error("NOAUTH Authentication required.");
+        }
+        *self.state.borrow_mut().calls.entry(lower.clone()).or_default() += 1;
+        match (lower.as_str(), words.len()) {
+            ("eval" | "evalsha", 3..) => self.eval(lower == "eval", words),
+            ("script", 2..) => self.script(words),
+            ("eval" | "evalsha" | "script", _) => {
+                let told = format!("ERR wrong number of arguments for '{lower}' command");
+                Reply::error(told)
+            }
+            _ => match commands::find(name) {
+                Some(command) if !command.takes(words.len()) => command.wrong_arity(),
+                Some(command) => (command.run)(&mut self.state.borrow_mut(), connection, words),
+                None => unknown(words),
+            },
+        }
+    }
+
+    fn eval(&mut self, whole: bool, words: &[Vec<u8>]) -> Reply {
+        let Some(count) = number::integer(&words[2]) else {
+            return Reply::error("ERR value is not an integer or out of range");
+        };
+        let Ok(count) = usize::try_from(count) else {
+            return Reply::error("ERR Number of keys can't be negative");
+        };
+        let rest = &words[3..];
+        if count > rest.len() {
+            return Reply::error("ERR Number of keys can't be greater than number of args");
+        }
+        let (keys, arguments) = rest.split_at(count);
+        let hash = match whole {
+            true => match self.scripts.load(&words[1]) {
+                Ok(hash) => hash,
+                Err(error) => return error,
+            },
+            false => String::from_utf8_lossy(&words[1]).to_ascii_lowercase(),
+        };
+        self.scripts.run(&hash, keys, arguments)
+    }
+
+    fn script(&mut self, words: &[Vec<u8>]) -> Reply {
+        match (String::from_utf8_lossy(&words[1]).to_ascii_lowercase().as_str(), &words[2..]) {
+            ("flush", _) => {
+                self.scripts.forget();
+                Reply::ok()
+            }
+            ("load", [text]) => self.scripts.load(text).map_or_else(|error| error, Reply::text),
+            ("exists", hashes @ [_, ..]) => {
+                let known = hashes.iter().map(|hash| i64::from(self.scripts.knows(hash)));
+                Reply::Array(known.map(Reply::Int).collect())
+            }
+            (other, _) => {
+                Reply::error(format!("ERR unknown subcommand '{other}'. Try SCRIPT HELP."))
+            }
+        }
+    }
+}
+
+fn unknown(words: &[Vec<u8>]) -> Reply {
+    let shown = |word: &Vec<u8>| format!("'{}' ", String::from_utf8_lossy(word));
+    let arguments: String = words[1..].iter().map(shown).collect();
+    let name = String::from_utf8_lossy(&words[0]);
+    Reply::error(format!("ERR unknown command '{name}', with args beginning with: {arguments}"))
+}

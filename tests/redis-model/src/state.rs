@@ -1,0 +1,148 @@
+//! What a server knows but its scripts: clients, settings, counts, which process it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    keys::{Key, Keys, Value},
+    reply::Reply,
+};
+
+pub(crate) const WRONG_TYPE: &str =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
+
+/// A client's connection.
+#[derive(Debug, Default)]
+pub(crate) struct Connection {
+    pub(crate) user: Option<String>,
+    /// It asked for RESP3.
+    pub(crate) newer: bool,
+    pub(crate) channels: BTreeSet<Vec<u8>>,
+    pub(crate) patterns: BTreeSet<Vec<u8>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) keys: Keys,
+    pub(crate) connections: BTreeMap<u64, Connection>,
+    pub(crate) pushes: Vec<(u64, Reply)>,
+    pub(crate) users: BTreeMap<String, String>,
+    pub(crate) settings: BTreeMap<String, String>,
+    /// How often each command was called.
+    pub(crate) calls: BTreeMap<String, u64>,
+    /// What its clock shows, in microseconds since 1970.
+    pub(crate) now: i64,
+    pub(crate) started: i64,
+    pub(crate) run_id: String,
+    pub(crate) history: String,
+    /// That of which it was a replica, or zeros.
+    pub(crate) former_history: String,
+    /// How many processes there have been.
+    pub(crate) starts: u64,
+    /// A script runs.
+    pub(crate) in_script: bool,
+}
+
+impl State {
+    pub(crate) fn new(now: i64) -> Self {
+        let pairs = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let settings = pairs(&[
+            ("appendonly", "yes"),
+            ("appendfsync", "always"),
+            ("no-appendfsync-on-rewrite", "no"),
+            ("maxmemory", "0"),
+            ("maxmemory-policy", "noeviction"),
+        ]);
+        let mut state = Self {
+            keys: Keys::default(),
+            connections: BTreeMap::new(),
+            pushes: Vec::new(),
+            users: pairs(&[("default", "root"), ("app", "apppw")]),
+            settings,
+            calls: BTreeMap::new(),
+            now,
+            started: now,
+            run_id: String::new(),
+            history: String::new(),
+            former_history: "0".repeat(40),
+            starts: 0,
+            in_script: false,
+        };
+        state.start();
+        state
+    }
+
+    /// Another process.
+    pub(crate) fn start(&mut self) {
+        self.starts += 1;
+        self.started = self.now;
+        let named = |what: &str| {
+            let seed = format!("{what} {}", self.starts);
+            sha1_smol::Sha1::from(seed).digest().to_string()
+        };
+        let (run_id, history) = (named("process"), named("history"));
+        (self.run_id, self.history) = (run_id, history);
+        self.calls.clear();
+    }
+
+    /// In milliseconds, as keys expire.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.now.div_euclid(1000)
+    }
+
+    pub(crate) fn setting(&self, name: &str) -> &str {
+        self.settings.get(name).map_or("", String::as_str)
+    }
+
+    pub(crate) fn key(&mut self, name: &[u8]) -> Option<&Key> {
+        let now = self.now_ms();
+        self.keys.get(name, now)
+    }
+
+    pub(crate) fn key_mut(&mut self, name: &[u8]) -> Option<&mut Key> {
+        let now = self.now_ms();
+        self.keys.get_mut(name, now)
+    }
+
+    pub(crate) fn value_mut(&mut self, name: &[u8], empty: Value) -> &mut Value {
+        let now = self.now_ms();
+        self.keys.value_mut(name, now, empty)
+    }
+
+    pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
+        let now = self.now_ms();
+        self.keys.remove(name, now)
+    }
+
+    /// How many clients hear it.
+    pub(crate) fn publish(&mut self, channel: &[u8], text: &[u8]) -> usize {
+        let mut heard = 0;
+        for (id, connection) in &self.connections {
+            if connection.channels.contains(channel) {
+                let words = [&b"message"[..], channel, text].map(Reply::text);
+                self.pushes.push((*id, Reply::Push(words.to_vec())));
+                heard += 1;
+            }
+            for pattern in connection.patterns.iter().filter(|it| matches(it, channel)) {
+                let words = [&b"pmessage"[..], pattern, channel, text].map(Reply::text);
+                self.pushes.push((*id, Reply::Push(words.to_vec())));
+                heard += 1;
+            }
+        }
+        heard
+    }
+}
+
+/// Whether a name is of a pattern, in which a star stands for any bytes.
+pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    match pattern.split_first() {
+        None => name.is_empty(),
+        Some((b'*', rest)) => (0..=name.len()).any(|at| matches(rest, &name[at..])),
+        Some((b'?', rest)) => name.split_first().is_some_and(|(_, others)| matches(rest, others)),
+        Some((b'\\', rest)) if !rest.is_empty() => {
+            name.first() == rest.first() && matches(&rest[1..], &name[1..])
+        }
+        Some((byte, rest)) => name.first() == Some(byte) && matches(rest, &name[1..]),
+    }
+}
