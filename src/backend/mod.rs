@@ -33,8 +33,6 @@ pub(crate) mod sql;
 pub(crate) mod sqlite;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod stage;
-#[cfg(any(feature = "postgres", feature = "redis", feature = "redlock"))]
-mod tcp;
 #[cfg(feature = "zookeeper")]
 pub(crate) mod zookeeper;
 

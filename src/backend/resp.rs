@@ -11,10 +11,10 @@ use super::{
     Result, StoreError, certificates,
     remote::Remote,
     securing::{Securing, Stream},
-    tcp::tcp,
     tls::Material,
     trust::Otherwise,
 };
+use crate::runtime::tcp::tcp;
 
 /// What a connection lives by: somebody polls it.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;

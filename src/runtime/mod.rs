@@ -1,5 +1,5 @@
-//! Where a client's work is done, and the three seams to the machine: `clock`, `executor` and
-//! `random`. Nothing else of the library touches it, so that a whole client can be run on a clock,
+//! Where a client's work is done, and the seams to the machine: `clock`, `executor`, `random`, and
+//! `tcp` and `boot` for the stores that need them. Nothing else of the library touches it, so that a whole client can be run on a clock,
 //! an executor and a randomness that somebody else provides.
 
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
@@ -24,6 +24,8 @@ mod on_drop;
 mod pause;
 pub(crate) mod process;
 pub(crate) mod random;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "redlock"))]
+pub(crate) mod tcp;
 mod work;
 
 // What explores interleavings has another one.

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 use tokio_util::either::Either;
 
-use crate::backend::tcp::tcp;
+use crate::runtime::tcp::tcp;
 
 #[cfg(unix)]
 pub(super) type Socket = Either<TcpStream, UnixStream>;

@@ -44,9 +44,20 @@ pub(crate) struct Keys {
     all: BTreeMap<Vec<u8>, Key>,
     flushed: BTreeMap<Vec<u8>, Key>,
     changed: BTreeSet<Vec<u8>>,
+    changes: u64,
 }
 
 impl Keys {
+    /// How often one was changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    fn note(&mut self, name: &[u8]) {
+        self.changes += 1;
+        self.changed.insert(name.to_vec());
+    }
+
     /// One that has not expired by then.
     pub(crate) fn get(&mut self, name: &[u8], now: i64) -> Option<&Key> {
         self.expire(name, now);
@@ -56,27 +67,28 @@ impl Keys {
     /// One that is about to be changed.
     pub(crate) fn get_mut(&mut self, name: &[u8], now: i64) -> Option<&mut Key> {
         self.expire(name, now);
-        let key = self.all.get_mut(name)?;
-        self.changed.insert(name.to_vec());
-        Some(key)
+        if self.all.contains_key(name) {
+            self.note(name);
+        }
+        self.all.get_mut(name)
     }
 
     /// The value that is about to be changed, which is begun with this one if there is none.
     pub(crate) fn value_mut(&mut self, name: &[u8], now: i64, empty: Value) -> &mut Value {
         self.expire(name, now);
-        self.changed.insert(name.to_vec());
+        self.note(name);
         let new = || Key { value: empty, expires: None };
         &mut self.all.entry(name.to_vec()).or_insert_with(new).value
     }
 
     pub(crate) fn set(&mut self, name: &[u8], key: Key) {
-        self.changed.insert(name.to_vec());
+        self.note(name);
         self.all.insert(name.to_vec(), key);
     }
 
     pub(crate) fn remove(&mut self, name: &[u8], now: i64) -> bool {
         self.expire(name, now);
-        self.changed.insert(name.to_vec());
+        self.note(name);
         self.all.remove(name).is_some()
     }
 
@@ -93,6 +105,7 @@ impl Keys {
     }
 
     pub(crate) fn clear(&mut self) {
+        self.changes += 1;
         self.changed.extend(self.all.keys().cloned());
         self.all.clear();
     }
@@ -101,7 +114,7 @@ impl Keys {
         let is_over = |key: &Key| key.expires.is_some_and(|expires| expires <= now);
         if self.all.get(name).is_some_and(is_over) {
             self.all.remove(name);
-            self.changed.insert(name.to_vec());
+            self.note(name);
         }
     }
 
@@ -117,12 +130,13 @@ impl Keys {
 
     /// A crash: what is on the disk is left.
     pub(crate) fn crash(&mut self) {
+        self.changes += 1;
         self.all = self.flushed.clone();
         self.changed.clear();
     }
 
     /// Neither memory nor disk has anything.
     pub(crate) fn wipe(&mut self) {
-        *self = Self::default();
+        *self = Self { changes: self.changes + 1, ..Self::default() };
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     lua::Scripts,
     number,
     reply::Reply,
-    state::{Connection, State},
+    state::{Connection, OPERATOR, State},
 };
 
 /// One server.
@@ -33,6 +33,23 @@ impl Model {
         Some(Self { state, scripts, connections: 0 })
     }
 
+    /// It has been running since then.
+    pub fn set_start(&mut self, then: i64) {
+        self.state.borrow_mut().started = then;
+    }
+
+    /// How often a key was changed: if that is as before, so are the keys.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.state.borrow().keys.changes()
+    }
+
+    /// The reply to an operator, who may do all.
+    pub fn ask(&mut self, words: &[&str]) -> Reply {
+        let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        self.run(OPERATOR, &words).unwrap_or(Reply::Nil)
+    }
+
     /// What its clock shows from now on.
     pub fn set_time(&mut self, now: i64) {
         self.state.borrow_mut().now = now;
@@ -41,7 +58,10 @@ impl Model {
     /// A client has connected.
     pub fn connect(&mut self) -> u64 {
         self.connections += 1;
-        self.state.borrow_mut().connections.insert(self.connections, Connection::default());
+        let mut state = self.state.borrow_mut();
+        let is_open = state.users.get("default").is_some_and(String::is_empty);
+        let user = is_open.then(|| "default".to_owned());
+        state.connections.insert(self.connections, Connection { user, ..Connection::default() });
         self.connections
     }
 

@@ -10,6 +10,9 @@ use crate::{
 pub(crate) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 
+/// The connection of an operator, who is always there.
+pub(crate) const OPERATOR: u64 = 0;
+
 /// A client's connection.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
@@ -76,6 +79,8 @@ impl State {
     /// Another process.
     pub(crate) fn start(&mut self) {
         self.starts += 1;
+        let operator = Connection { user: Some("default".into()), ..Connection::default() };
+        self.connections.insert(OPERATOR, operator);
         self.started = self.now;
         let named = |what: &str| {
             let seed = format!("{what} {}", self.starts);

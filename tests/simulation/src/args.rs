@@ -12,10 +12,10 @@ use lexopt::{Arg, Parser, ValueExt};
 use crate::server::Contract;
 
 const USAGE: &str = "\
-Usage: simulation [--seeds N] [--first N] [--minutes M] [--contract etcd|zookeeper]
+Usage: simulation [--seeds N] [--first N] [--minutes M] [--contract etcd|zookeeper|redis]
                   [--known FILE] [--coverage] [--complete] [--failures N] [--no-shrink]
                   [--trace FILE] [--threads N]
-       simulation --seed N [--contract etcd|zookeeper]
+       simulation --seed N [--contract etcd|zookeeper|redis]
        simulation -h
 
 Runs histories of distlock's own code on a simulated store, one for each seed and contract, until
@@ -43,14 +43,22 @@ pub(crate) struct Args {
 }
 
 impl Contract {
+    const ALL: &[Self] = &[
+        Self::Etcd,
+        Self::ZooKeeper,
+        #[cfg(feature = "redis")]
+        Self::Redis,
+    ];
+
     pub(crate) fn named(name: &str) -> Option<Self> {
-        [Self::Etcd, Self::ZooKeeper].into_iter().find(|contract| contract.name() == name)
+        Self::ALL.iter().copied().find(|contract| contract.name() == name)
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
             Self::ZooKeeper => "zookeeper",
+            Self::Redis => "redis",
         }
     }
 }

@@ -159,7 +159,8 @@ impl Calling {
             if let Error::SessionLost { reason, .. } = error {
                 world.history.coverage.count(format!("waiting {reason:?}"));
             }
-            if matches!(error, Error::Evicted { .. }) && world.history.operated.is_empty() {
+            let unasked = world.history.operated.is_empty() && !world.forgets;
+            if matches!(error, Error::Evicted { .. }) && unasked {
                 world.history.violated(format!("{step:?}: evicted, though nobody deleted a key"));
             }
         });

@@ -24,7 +24,27 @@ impl Plan {
             (4, Contract::ZooKeeper) => self.worn = true,
             _ => {}
         }
+        if self.contract == Contract::Redis {
+            self.trouble_the_server(&mut dice);
+        }
         self
+    }
+
+    /// The server crashes, loses what it has not brought to its disk, and has its clock set.
+    fn trouble_the_server(&mut self, dice: &mut fastrand::Rng) {
+        self.everysec = dice.u32(..4) == 0;
+        for _ in 0..[0, 0, 1, 3][dice.usize(..4)] {
+            let time = Duration::from_millis(dice.u64(1..3000));
+            self.strike(Duration::from_millis(dice.u64(..6000)), Strike::Crash(time));
+        }
+        for _ in 0..[0, 0, 1, 4][dice.usize(..4)] {
+            let by = match dice.u32(..3) {
+                0 => dice.i64(-5..=5),
+                1 => dice.i64(-60..=60),
+                _ => dice.i64(-7200..=7200),
+            };
+            self.strike(Duration::from_millis(dice.u64(..6000)), Strike::SetClock(by));
+        }
     }
 
     /// Operators delete the keys of those who have held for a while and go on, and events are lost.

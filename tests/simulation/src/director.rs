@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::{
+    backend::Backend,
     caller::{Calling, Forsaken},
     client::Client,
     error::Error,
@@ -20,7 +21,7 @@ use crate::{
         executor::Executor,
     },
     scheduler,
-    server::Key,
+    server::{Contract, Key},
     session::Shared,
     store::SimulatedBackend,
     telemetry::Telemetry,
@@ -57,6 +58,10 @@ pub(crate) fn run(plan: &Plan, tell: Tell) -> (History, Duration, u64) {
     world.busy = plan.callers.iter().map(|caller| caller.process).enumerate().collect();
     for (at, strike) in plan.strikes.clone() {
         world.scheduler.after(at, move |world| world.strike(strike));
+    }
+    #[cfg(feature = "redis")]
+    if plan.contract == Contract::Redis {
+        world.start_redis(plan.everysec);
     }
     for replica in 1..3 {
         let phase = world.ttl / 8 * u32::try_from(replica).unwrap_or(1);
@@ -104,12 +109,21 @@ pub(crate) fn run(plan: &Plan, tell: Tell) -> (History, Duration, u64) {
     (world.history, time, polls)
 }
 
+#[cfg_attr(not(feature = "redis"), allow(unused_variables))]
+fn backend(process: usize, contract: Contract, request_timeout: Duration) -> Arc<dyn Backend> {
+    match contract {
+        #[cfg(feature = "redis")]
+        Contract::Redis => Arc::new(crate::redis::backend(request_timeout)),
+        _ => Arc::new(SimulatedBackend { process, contract }),
+    }
+}
+
 async fn connect(plan: &Plan, process: usize) -> Client {
     loop {
         let (ttl, recheck, request_timeout) =
             scheduler::with(|world| (world.ttl, world.recheck, world.request_timeout));
         let shared = Shared {
-            backend: Arc::new(SimulatedBackend { process, contract: plan.contract }),
+            backend: backend(process, plan.contract, request_timeout),
             runtime: Runtime::of(Executor::in_process(process)),
             namespace: "/sim".into(),
             ttl,
@@ -142,7 +156,7 @@ fn close_early(clients: &Mutex<Vec<(usize, Client)>>, process: usize) {
                 let left = world.server.now.keys().find(own).map(|key| Arc::clone(&key.name));
                 // What was lost and could not be ended for two TTLs is left to the servers, which
                 // keep it for longer where another one leads.
-                let another = world.cut[0] > Duration::ZERO;
+                let another = world.cut[0] > Duration::ZERO || world.forgets;
                 if let Some(left) = left.filter(|_| closed.is_ok() && !another) {
                     let what = format!("client{process} is closed, and has {left}");
                     world.history.violated(what);
@@ -228,9 +242,17 @@ async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &F
     // the next recheck, or the one after it, finds that.
     let late =
         scheduler::with(|world| world.latest.saturating_sub(world.now()) + world.recheck * 5 / 2);
-    sleep(RELEASED + late).await;
+    // There the others find out who has died, each by what it has seen.
+    let found = if plan.contract == Contract::Redis { bound } else { Duration::ZERO };
+    sleep(RELEASED + late + found).await;
     scheduler::with(|world| {
-        let left: Vec<_> = world.server.now.keys().map(|key| key.name.to_string()).collect();
+        let left: Vec<_> = world
+            .server
+            .now
+            .keys()
+            .filter(|key| !world.is_for_the_next(key))
+            .map(|key| key.name.to_string())
+            .collect();
         if !left.is_empty() {
             world.history.violated(format!("left behind: {left:?}"));
         }

@@ -143,7 +143,7 @@ impl Held {
                 world.history.violated(format!("put {value} was applied without {own}"));
             }
             match outcome {
-                Ok(()) if !written => {
+                Ok(()) if !written && !world.forgets => {
                     world.history.violated(format!("put {value} is Ok, and was not applied"));
                 }
                 Err(Error::Lost { .. }) => {
@@ -165,7 +165,7 @@ impl Held {
         scheduler::with(|world| {
             let there = world.server.now.key(key).map(|key| key.value.clone());
             let foreign = there.as_deref().is_some_and(|there| there.starts_with(b"somebody"));
-            if there.is_some_and(|there| there != value) && !foreign {
+            if there.is_some_and(|there| there != value) && !foreign && !world.forgets {
                 let what = format!("a proclamation on {key} is Ok, and is not there");
                 world.history.violated(what);
             }
@@ -207,7 +207,7 @@ impl Held {
         scheduler::with(|world| {
             let there = world.server.now.key(&key).cloned();
             let there = there.filter(|_| !world.calm);
-            there.map(|there| world.delete(&there)).is_some()
+            there.is_some_and(|there| world.delete(&there))
         })
     }
 
@@ -266,10 +266,10 @@ impl Held {
                 && !entries.iter().any(|entry| world.server.mistaken.contains(entry))
                 && world.now() < began + world.request_timeout
                 && world.processes[process].struck == Duration::ZERO;
-            if outcome.is_ok() && robbed && clear {
+            if outcome.is_ok() && robbed && clear && !world.forgets {
                 world.history.violated(format!("unlock is Ok, and {entries:?} was lost before"));
             }
-            if outcome.is_ok() {
+            if outcome.is_ok() && !world.forgets {
                 let there = |entry: &&Entry| world.server.key_of(entry).is_some();
                 let left: Vec<_> = entries.iter().filter(there).collect();
                 if !left.is_empty() {

@@ -44,6 +44,8 @@ pub(crate) enum What {
     Asked(&'static str, Fate),
     /// At which revision; 0: the session was over.
     Served(&'static str, u64),
+    /// The arguments of a script that a server of Redis has run.
+    Script(Arc<str>),
     Told(bool),
     EventLost,
     Calls(Arc<str>),

@@ -41,6 +41,8 @@ mod holders;
 mod menu;
 mod network;
 mod plan;
+#[cfg(feature = "redis")]
+mod redis;
 mod scheduler;
 mod search;
 mod server;

@@ -56,7 +56,7 @@ impl World {
 
     /// How long a request is held up: mostly for less than a second, and without a bound that a
     /// client could know. One of 25 takes longer than 13 s, one of 300 longer than ten minutes.
-    fn delay(&mut self) -> Duration {
+    pub(crate) fn delay(&mut self) -> Duration {
         let mut longest = 100;
         while longest < 1_600_000 && self.dice.u32(..3) > 0 {
             longest *= 2;
@@ -132,7 +132,7 @@ impl World {
         let at = if blocked > self.now() { at.max(blocked + self.latency()) } else { at };
         let now = self.now();
         match self.server.contract {
-            Contract::Etcd => {
+            Contract::Etcd | Contract::Redis => {
                 // A connection that was silent for long may be given up, with what was on it.
                 if blocked > now && self.dice.bool() {
                     self.doubt(letter.name);
@@ -269,7 +269,7 @@ impl World {
         let to = self.server.now.revision;
         self.note_first();
         match self.server.contract {
-            Contract::Etcd => self.tell(None, to),
+            Contract::Etcd | Contract::Redis => self.tell(None, to),
             Contract::ZooKeeper => {
                 for replica in 0..3 {
                     let lag = self.latency() + self.cut[replica].saturating_sub(self.now());

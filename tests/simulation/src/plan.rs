@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) closing: Option<(usize, Duration)>,
     /// Directories' counters wear out.
     pub(crate) worn: bool,
+    /// The server brings to its disk each second what it has confirmed, and not at once.
+    pub(crate) everysec: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -197,6 +199,10 @@ pub(crate) enum Strike {
     WriteKey,
     /// Another client's waiter comes, and goes after a time.
     Stranger(Duration),
+    /// A server of Redis ends and begins again so much later.
+    Crash(Duration),
+    /// Its clock is set by so many seconds.
+    SetClock(i64),
 }
 
 impl Plan {
@@ -238,6 +244,7 @@ impl Plan {
             strikes,
             closing,
             worn: false,
+            everysec: false,
         }
         .with_coincidences()
     }

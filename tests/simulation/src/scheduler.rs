@@ -60,6 +60,8 @@ pub(crate) struct Scheduler {
     /// Those that were woken when this was last looked at: empty, with room for more.
     woken: Vec<(TaskId, bool)>,
     running: Option<TaskId>,
+    /// The process that it is of.
+    process: usize,
     pub(crate) polls: u64,
 }
 
@@ -133,6 +135,11 @@ impl Scheduler {
         self.running
     }
 
+    /// The process whose task is polled at this moment, or the last one was.
+    pub(crate) fn process(&self) -> usize {
+        self.process
+    }
+
     /// A task is not polled until then, whatever wakes it.
     pub(crate) fn neglect(&mut self, task: TaskId, until: Duration) {
         if let Some(task) = self.task(task) {
@@ -166,6 +173,11 @@ impl Scheduler {
 /// Asks or changes the world. Nothing of the library's may be called within.
 pub(crate) fn with<T>(ask: impl FnOnce(&mut World) -> T) -> T {
     WORLD.with_borrow_mut(|world| ask(world.as_mut().expect("a world")))
+}
+
+/// The same, unless there is no world any more.
+pub(crate) fn try_with(ask: impl FnOnce(&mut World)) {
+    WORLD.with_borrow_mut(|world| world.as_mut().map(ask));
 }
 
 pub(crate) fn now() -> Duration {

@@ -16,7 +16,7 @@ impl World {
     pub(crate) fn open_session(&mut self, process: usize) -> Option<(u64, watch::Receiver<bool>)> {
         let (now, replica) = (self.now(), self.dice.usize(..3));
         let cut = match self.server.contract {
-            Contract::Etcd => self.cut[0],
+            Contract::Etcd | Contract::Redis => self.cut[0],
             Contract::ZooKeeper => self.cut[0].max(self.cut[replica]),
         };
         if cut > now {
@@ -52,7 +52,7 @@ impl World {
     pub(crate) fn cut_off(&self, session: u64) -> Duration {
         let replica = self.server.sessions.get(&session).and_then(|session| session.replica);
         match self.server.contract {
-            Contract::Etcd => self.cut[0],
+            Contract::Etcd | Contract::Redis => self.cut[0],
             Contract::ZooKeeper => replica.map_or(Duration::ZERO, |replica| self.cut[replica]),
         }
     }

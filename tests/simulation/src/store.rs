@@ -67,7 +67,7 @@ impl Backend for SimulatedBackend {
         };
         let ttl = scheduler::with(|world| world.ttl);
         let facts = match self.contract {
-            Contract::Etcd => Facts {
+            Contract::Etcd | Contract::Redis => Facts {
                 keeps_old_names: true,
                 follows_if_there: true,
                 joins_late: true,
@@ -337,7 +337,7 @@ impl Specifics for SimulatedStore {
     fn marks_releases(&self, ahead: &Entry) -> bool {
         let name = ahead.key.rsplit('/').next().unwrap_or_default();
         match self.contract {
-            Contract::Etcd => ahead.crowded && !name.contains('.'),
+            Contract::Etcd | Contract::Redis => ahead.crowded && !name.contains('.'),
             Contract::ZooKeeper => name.split('-').count() == 3 && !tags::is_worn(name),
         }
     }

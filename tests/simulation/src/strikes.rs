@@ -16,6 +16,8 @@ impl World {
             return;
         }
         let now = self.now();
+        #[cfg(feature = "redis")]
+        let Some(strike) = self.strike_redis(strike) else { return };
         match strike {
             Strike::Stop(process, time) => {
                 self.note(process, What::Stopped);
@@ -60,7 +62,7 @@ impl World {
             }
             Strike::DeleteKey => {
                 let Some(key) = self.any_key() else { return };
-                self.delete(&key);
+                let _ = self.delete(&key);
             }
             Strike::WriteKey => {
                 let Some(key) = self.any_key() else { return };
@@ -69,7 +71,26 @@ impl World {
                 self.changed();
             }
             Strike::Stranger(time) => self.stranger(time),
+            // What happens to other servers.
+            Strike::Crash(_) | Strike::SetClock(_) => {}
         }
+    }
+
+    /// What happens to a server of Redis; gives what happens in the same way to any other.
+    #[cfg(feature = "redis")]
+    fn strike_redis(&mut self, strike: Strike) -> Option<Strike> {
+        if self.redis.is_none() {
+            return Some(strike);
+        }
+        match strike {
+            Strike::Crash(time) => self.crash_redis(time),
+            Strike::SetClock(by) => self.set_redis_clock(by * 1_000_000),
+            Strike::Cut(_, time) | Strike::CutOff(_, time) => self.pause_redis(time),
+            // It has no rights, and no others who stand in its queues.
+            Strike::Deny(..) | Strike::WriteKey | Strike::Stranger(_) => {}
+            other => return Some(other),
+        }
+        None
     }
 
     fn any_key(&mut self) -> Option<Rc<Key>> {
@@ -80,23 +101,41 @@ impl World {
 
     /// An operator ends a session.
     fn revoke(&mut self, session: u64) {
+        #[cfg(feature = "redis")]
+        if !self.is_served() {
+            return;
+        }
         let keys = self.server.now.keys().filter(|key| key.session == session);
         for key in keys.cloned().collect::<Vec<_>>() {
             self.robbed(&key.name);
             self.history.operated.insert(key.dir.to_string());
         }
+        #[cfg(feature = "redis")]
+        if self.redis.is_some() {
+            return self.end_in_redis(session);
+        }
         self.expire(session, trace::What::Deleted);
     }
 
-    /// An operator does so.
-    pub(crate) fn delete(&mut self, key: &Key) {
+    /// An operator does so; tells whether, as the server may not be there.
+    pub(crate) fn delete(&mut self, key: &Key) -> bool {
+        #[cfg(feature = "redis")]
+        if !self.is_served() {
+            return false;
+        }
         self.note(usize::MAX, What::Operator("deletes", Arc::clone(&key.name)));
         self.robbed(&key.name);
+        self.history.operated.insert(key.dir.to_string());
+        #[cfg(feature = "redis")]
+        if self.redis.is_some() {
+            self.delete_in_redis(key);
+            return true;
+        }
         self.server.deletes = trace::What::Deleted;
         self.server.delete(&[Arc::clone(&key.name)]);
         self.server.deletes = trace::What::Left;
-        self.history.operated.insert(key.dir.to_string());
         self.changed();
+        true
     }
 
     /// Another client's waiter stands in a queue for a while.

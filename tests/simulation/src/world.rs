@@ -9,7 +9,7 @@ use crate::{
     history::{History, What},
     holders::Holders,
     scheduler::Scheduler,
-    server::{Contract, Server},
+    server::{Contract, Key, Server},
     settings::Setting,
 };
 
@@ -39,6 +39,8 @@ pub(crate) struct World {
     pub(crate) dice: fastrand::Rng,
     pub(crate) processes: Vec<Process>,
     pub(crate) server: Server,
+    #[cfg(feature = "redis")]
+    pub(crate) redis: Option<crate::redis::RedisServer>,
     pub(crate) history: History,
     pub(crate) holders: Holders,
     /// Nothing goes wrong any more.
@@ -48,6 +50,9 @@ pub(crate) struct World {
     pub(crate) request_timeout: Duration,
     /// How often things go wrong: of a thousand calls.
     pub(crate) faults: u32,
+    /// A server has lost what it had confirmed: of what it promised nothing is left but that no two
+    /// hold a lock and that tokens rise.
+    pub(crate) forgets: bool,
     /// Nothing goes wrong at all.
     pub(crate) undisturbed: bool,
     /// Since when nobody stands ahead of a key that had somebody ahead.
@@ -126,6 +131,14 @@ impl World {
         !self.calm && self.dice.u32(..1000) < of_a_thousand
     }
 
+    /// What a dead client has left in Redis is removed by the next one that comes, if there is
+    /// none; and with it what stands in front of it in a quarantine.
+    pub(crate) fn is_for_the_next(&self, key: &Key) -> bool {
+        let session = self.server.sessions.get(&key.session);
+        let is_dead = session.is_none_or(|session| self.processes[session.process].dead);
+        self.server.contract == Contract::Redis && is_dead
+    }
+
     /// Those who wait for events, to be dropped where nothing is borrowed.
     pub(crate) fn take_watchers(&mut self) -> impl Sized + use<> {
         (std::mem::take(&mut self.server.watches), std::mem::take(&mut self.lost_events))
@@ -142,6 +155,8 @@ impl World {
             process.denied = process.denied.min(now);
         }
         self.cut = [now; 3];
+        #[cfg(feature = "redis")]
+        self.heal_redis();
         self.scheduler.look_after_all();
         self.note(usize::MAX, What::Healed);
     }

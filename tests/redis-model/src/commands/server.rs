@@ -119,7 +119,11 @@ pub(super) fn config(state: &mut State, _: u64, args: Args<'_>) -> Reply {
         ("set", pairs @ [_, _, ..]) if pairs.len().is_multiple_of(2) => {
             for pair in pairs.chunks_exact(2) {
                 let value = String::from_utf8_lossy(&pair[1]).into_owned();
-                state.settings.insert(word(&pair[0]), value);
+                let name = word(&pair[0]);
+                if name == "requirepass" {
+                    state.users.insert("default".into(), value.clone());
+                }
+                state.settings.insert(name, value);
             }
             Reply::ok()
         }

@@ -31,6 +31,11 @@ impl Executor {
         None
     }
 
+    /// Of the process whose task is polled.
+    pub(crate) fn here() -> Self {
+        Self { process: scheduler::with(|world| world.scheduler.process()) }
+    }
+
     pub(crate) fn with_stopped_clock() -> Option<Self> {
         None
     }

@@ -1,9 +1,13 @@
 //! The library's `runtime/` on other seams.
 
+#[cfg(feature = "redis")]
+pub(crate) mod boot;
 #[path = "../../../../src/runtime/carried.rs"]
 pub(crate) mod carried;
 pub(crate) mod clock;
 pub(crate) mod executor;
+#[cfg(feature = "redis")]
+pub(crate) mod inline;
 pub(crate) mod mutex;
 #[path = "../../../../src/runtime/on_drop.rs"]
 mod on_drop;
@@ -11,6 +15,8 @@ mod on_drop;
 mod pause;
 pub(crate) mod process;
 pub(crate) mod random;
+#[cfg(feature = "redis")]
+pub(crate) mod tcp;
 #[rustfmt::skip]
 #[path = "../../../../src/runtime/work.rs"]
 mod work;

@@ -97,6 +97,7 @@ impl World {
             let passes = self.passes();
             self.scheduler.set_now(now + passes);
             self.scheduler.running = Some(id);
+            self.scheduler.process = self.scheduler.task(id).map_or(0, |task| task.process);
             return Next::Poll(id, work, waker);
         }
         match due {

@@ -152,14 +152,16 @@ impl Server {
         let standing = told.unwrap_or_else(|| self.now.standing(key));
         let mut entry = key.entry();
         entry.crowded = match self.contract {
-            Contract::Etcd => !new || self.tails.get(&key.dir).is_some_and(|tail| tail.is(key)),
+            Contract::Etcd | Contract::Redis => {
+                !new || self.tails.get(&key.dir).is_some_and(|tail| tail.is(key))
+            }
             Contract::ZooKeeper => !(alone && new),
         };
         let ttl = self.sessions.get(&key.session).map(|session| session.ttl);
         let alive =
             ttl.filter(|_| self.contract == Contract::ZooKeeper && new).map(|ttl| ttl * 2 / 3);
         let at = match self.contract {
-            Contract::Etcd => SequencePoint(key.revision),
+            Contract::Etcd | Contract::Redis => SequencePoint(key.revision),
             Contract::ZooKeeper => SequencePoint(self.number()),
         };
         Joined::Queued { entry, standing, at, alive, alone: alone && new }

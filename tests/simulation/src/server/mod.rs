@@ -34,6 +34,8 @@ pub(crate) enum Contract {
     /// Sequence numbers; reads at a server that may lag behind; sessions whose renewal reaches the
     /// leader late; one connection, whose requests are served in their order.
     ZooKeeper,
+    /// The library's own adapter of Redis, scripts and all, on a model of the server.
+    Redis,
 }
 
 impl Contract {
@@ -42,6 +44,7 @@ impl Contract {
         match self {
             Self::Etcd => "etcd",
             Self::ZooKeeper => "ZooKeeper",
+            Self::Redis => "Redis",
         }
     }
 }

@@ -27,7 +27,7 @@ impl Server {
                 }
                 (Contract::ZooKeeper, None) => own,
                 // By its name: it may have been put again.
-                (Contract::Etcd, _) => own && key.said() == queue.label(),
+                (Contract::Etcd | Contract::Redis, _) => own && key.said() == queue.label(),
             }
         };
         let key = self.now.in_dir(queue.dir()).find(own).cloned();
@@ -44,7 +44,7 @@ impl Server {
             let tail = self.tails.get(&key.dir).map(|tail| tail.is(key));
             let name = match self.contract {
                 // What is written is what the client knows, and names the key that it means.
-                Contract::Etcd => holder
+                Contract::Etcd | Contract::Redis => holder
                     .filter(|_| existed && tail == Some(false) && leave.successor.is_none())
                     .map(|entry| word(&entry.key, entry.revision)),
                 Contract::ZooKeeper => holder.map(|_| Arc::clone(&key.name)),
@@ -73,7 +73,7 @@ impl Server {
             });
         }
         let at = match self.contract {
-            Contract::Etcd => SequencePoint(self.now.revision),
+            Contract::Etcd | Contract::Redis => SequencePoint(self.now.revision),
             Contract::ZooKeeper => SequencePoint(self.number()),
         };
         LeaveOutcome { existed, successor: successor && existed, at }
@@ -118,7 +118,7 @@ impl Server {
         }
         let own = self.key_of(entry).cloned()?;
         let name: Arc<str> = match self.contract {
-            Contract::Etcd => {
+            Contract::Etcd | Contract::Redis => {
                 format!("{}/{:x}-{}.{}", to.dir(), own.session, own.ticket, to.label()).into()
             }
             Contract::ZooKeeper => {

@@ -33,6 +33,27 @@ pub(crate) struct SessionRecord {
     pub(crate) ended: watch::Sender<bool>,
 }
 
+impl SessionRecord {
+    /// Of one whose servers are not simulated here.
+    pub(crate) fn of(process: usize, ttl: Duration, now: Duration) -> Self {
+        Self {
+            process,
+            ttl,
+            heard: now,
+            touched: false,
+            replica: None,
+            connection: 0,
+            answered: now,
+            told: 0,
+            applied: now,
+            replied: now,
+            kept: Kept::default(),
+            closing: false,
+            ended: watch::channel(false).0,
+        }
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Kept(pub(crate) Vec<Deed>);
 

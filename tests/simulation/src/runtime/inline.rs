@@ -1,0 +1,32 @@
+//! Tasks of a connection: here whoever is picked is polled, and nobody on the way.
+
+use std::{
+    future::Future,
+    sync::{Arc, Weak},
+};
+
+use super::executor::Executor;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Inline {
+    executor: Executor,
+    requests: Arc<()>,
+}
+
+impl Inline {
+    pub(crate) fn new(executor: Executor) -> Self {
+        Self { executor, requests: Arc::default() }
+    }
+
+    pub(crate) fn requests(&self) -> Weak<()> {
+        Arc::downgrade(&self.requests)
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.executor.spawn(task);
+    }
+}
+
+pub(crate) fn poll<T>(poll: impl FnOnce() -> T) -> T {
+    poll()
+}
