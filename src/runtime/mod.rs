@@ -1,6 +1,7 @@
 //! Where a client's work is done, and the seams to the machine: `clock`, `executor`, `random`, and
-//! `tcp` and `boot` for the stores that need them. Nothing else of the library touches it, so that a whole client can be run on a clock,
-//! an executor and a randomness that somebody else provides.
+//! `tcp` and `boot` for the stores that need them. Nothing else of the library touches it, so that
+//! a whole client can be run on a clock, an executor, a network and a randomness that somebody else
+//! provides.
 
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 pub(crate) mod boot;

@@ -26,11 +26,21 @@ pub(super) struct Answer {
     /// The first two of these, as an outcome.
     pub(super) clock: [Outcome; 1],
     writes: u64,
-    written: bool,
+    /// The script has changed something of the session's.
+    pub(super) written: bool,
     /// The highest number that was given to anybody.
     pub(super) newest: u64,
     word: String,
     outcomes: Vec<Outcome>,
+}
+
+/// What it means that the server has lost some of what the session has written. `is_there`: what
+/// was asked for was a write of data, which it has all the same.
+pub(super) fn forgotten(is_there: bool) -> StoreError {
+    match is_there {
+        true => StoreError::Unknown("the server has lost what it had confirmed".into()),
+        false => StoreError::SessionGone(LostReason::SessionExpired),
+    }
 }
 
 impl Answer {
@@ -132,6 +142,13 @@ mod tests {
     fn answer(word: &str, outcomes: Vec<Value>) -> Value {
         let clock = Value::Array(["17", "3", "5", "1", "40"].map(bulk).to_vec());
         Value::Array([vec![clock, bulk(word)], outcomes].concat())
+    }
+
+    /// A guarded write that the server has made is not refused as one whose lock was lost.
+    #[test]
+    fn a_write_that_is_there_is_not_refused() {
+        assert!(matches!(forgotten(true), StoreError::Unknown(_)));
+        assert!(matches!(forgotten(false), StoreError::SessionGone(_)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 use redis::{Cmd, RedisError, RedisResult, Value, aio::MultiplexedConnection, from_redis_value};
 
 use super::{
-    answer::Answer,
+    answer::{Answer, forgotten},
     batch::{Batch, wait},
     call::{Acks, Call, Continues},
     connection::ask_settings,
@@ -23,12 +23,12 @@ use crate::{
         sql::{
             asking::{Request, Verdict},
             connection_handle::Order,
+            dialect::WRITE,
             outcome::{Outcome, Row},
             replies::nonsense,
             requested::{Done, Requested},
         },
     },
-    lost::LostReason,
     runtime::clock::{self, timeout},
 };
 
@@ -316,13 +316,13 @@ impl Requester {
         connector.clock.read(&self.server, &answer.clock, sent);
         connector.newest.fetch_max(answer.newest, Ordering::AcqRel);
         let (counted, is_unfinished) = (answer.writes(known), answer.is_unfinished());
+        let is_there = answer.written && operation == WRITE;
         let outcomes = answer.outcomes(operation);
         let outcomes = outcomes.map_err(|error| Silence::refused(error, false))?;
         let Some(counted) = counted else {
             // It is a copy that does not have all that was confirmed. Nor will it ever.
             writes.store(u64::MAX, Ordering::Release);
-            let gone = StoreError::SessionGone(LostReason::SessionExpired);
-            return Err(Silence::refused(gone, false));
+            return Err(Silence::refused(forgotten(is_there), false));
         };
         writes.fetch_max(counted, Ordering::AcqRel);
         Ok((outcomes, is_unfinished))

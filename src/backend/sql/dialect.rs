@@ -12,6 +12,7 @@ use crate::backend::{
 
 /// What reading a queue is called in errors.
 pub(crate) const READ: &str = "read of a queue";
+pub(crate) const WRITE: &str = "write";
 
 pub(crate) const JOIN: &str = "joining a queue";
 

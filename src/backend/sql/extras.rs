@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{
-    dialect::{Dialect, READ},
+    dialect::{Dialect, READ, WRITE},
     key::{self, Place},
     replies::{last, nonsense},
     statements::Statements,
@@ -12,8 +12,6 @@ use super::{
 use crate::backend::{
     Durability, Entry, Extras, Joined, Joiner, Result, Rewrite, Rewritten, StoreError, Write,
 };
-
-const WRITE: &str = "write";
 
 /// An entry's version as it is created.
 const FIRST_VERSION: u64 = 1;

@@ -1,5 +1,6 @@
 //! Redis passes every case, and some of its own. Needs the server of `docker/up`.
 
+mod alike;
 mod assumptions;
 mod bounded;
 mod bridge;

@@ -1,8 +1,8 @@
 //! One Redis server, as far as distlock's adapters use it: its keys, the commands, the scripts on a
 //! real Lua, channels, what it reports of itself, and what a crash leaves.
 //!
-//! Nothing here waits or reads a clock: whoever drives it sets the time and carries the bytes. So
-//! it replies the same for the same calls.
+//! Nothing here waits or reads a clock: its caller sets the time and carries the bytes. So it
+//! replies the same to the same calls.
 
 mod commands;
 mod keys;

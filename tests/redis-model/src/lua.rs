@@ -153,7 +153,7 @@ fn call(state: &mut State, words: MultiValue) -> Reply {
         return refused("Lua redis lib command arguments must be strings or integers");
     };
     let Some(name) = words.first() else {
-        return refused("Please specify at least one argument for this redis.call");
+        return refused("Please specify at least one argument for this redis lib call");
     };
     let Some(command) = commands::find(name) else {
         return refused("Unknown Redis command called from script");

@@ -155,8 +155,9 @@ fn close_early(clients: &Mutex<Vec<(usize, Client)>>, process: usize) {
                 let own = |key: &&Rc<Key>| of(key).is_some_and(|of| of.process == process);
                 let left = world.server.now.keys().find(own).map(|key| Arc::clone(&key.name));
                 // What was lost and could not be ended for two TTLs is left to the servers, which
-                // keep it for longer where another one leads.
-                let another = world.cut[0] > Duration::ZERO || world.forgets;
+                // keep it for longer where another one leads, and on Redis until others remove it.
+                let by_others = world.server.contract == Contract::Redis && !world.undisturbed;
+                let another = world.cut[0] > Duration::ZERO || by_others;
                 if let Some(left) = left.filter(|_| closed.is_ok() && !another) {
                     let what = format!("client{process} is closed, and has {left}");
                     world.history.violated(what);
@@ -242,17 +243,17 @@ async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &F
     // the next recheck, or the one after it, finds that.
     let late =
         scheduler::with(|world| world.latest.saturating_sub(world.now()) + world.recheck * 5 / 2);
-    // There the others find out who has died, each by what it has seen.
-    let found = if plan.contract == Contract::Redis { bound } else { Duration::ZERO };
-    sleep(RELEASED + late + found).await;
+    sleep(RELEASED + late).await;
+    if plan.contract == Contract::Redis {
+        // There a dead client's keys are removed by those who come later.
+        let janitor = connect(plan, plan.processes).await;
+        let held = janitor.mutex("janitor").lock().await;
+        sleep(bound).await;
+        drop(held);
+        drop(janitor.close().await);
+    }
     scheduler::with(|world| {
-        let left: Vec<_> = world
-            .server
-            .now
-            .keys()
-            .filter(|key| !world.is_for_the_next(key))
-            .map(|key| key.name.to_string())
-            .collect();
+        let left: Vec<_> = world.server.now.keys().map(|key| key.name.to_string()).collect();
         if !left.is_empty() {
             world.history.violated(format!("left behind: {left:?}"));
         }

@@ -115,6 +115,10 @@ impl World {
     }
 
     fn exclusive_ahead(&self, new: &Holder) -> Option<String> {
+        // One that has released its key may have it again.
+        if self.forgets {
+            return None;
+        }
         let own = self.server.now.key(&new.key).filter(|own| own.revision == new.revision)?;
         let ahead = self.server.now.in_dir(&new.queue).filter(|key| key.token < own.token);
         let ahead: Vec<_> = ahead.collect();

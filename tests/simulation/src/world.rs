@@ -9,7 +9,7 @@ use crate::{
     history::{History, What},
     holders::Holders,
     scheduler::Scheduler,
-    server::{Contract, Key, Server},
+    server::{Contract, Server},
     settings::Setting,
 };
 
@@ -129,14 +129,6 @@ impl World {
 
     pub(crate) fn chance(&mut self, of_a_thousand: u32) -> bool {
         !self.calm && self.dice.u32(..1000) < of_a_thousand
-    }
-
-    /// What a dead client has left in Redis is removed by the next one that comes, if there is
-    /// none; and with it what stands in front of it in a quarantine.
-    pub(crate) fn is_for_the_next(&self, key: &Key) -> bool {
-        let session = self.server.sessions.get(&key.session);
-        let is_dead = session.is_none_or(|session| self.processes[session.process].dead);
-        self.server.contract == Contract::Redis && is_dead
     }
 
     /// Those who wait for events, to be dropped where nothing is borrowed.

@@ -25,21 +25,23 @@ pub(super) fn set(state: &mut State, _: u64, args: Args<'_>) -> Reply {
             b"xx" if !only_new => only_there = true,
             unit @ (b"px" | b"ex") if expires.is_none() => {
                 let Some(time) = rest.next() else { return syntax_error() };
-                let Some(time) = number::integer(time) else { return not_an_integer() };
-                let scale = if unit == b"px" { 1 } else { 1000 };
-                match time.checked_mul(scale).filter(|time| *time > 0) {
-                    Some(time) => expires = Some(time),
-                    None => return Reply::error("ERR invalid expire time in 'set' command"),
-                }
+                expires = Some((time, if unit == b"px" { 1 } else { 1000 }));
             }
             _ => return syntax_error(),
         }
     }
+    let expires = match expires.map(|(time, scale)| (number::integer(time), scale)) {
+        None => None,
+        Some((None, _)) => return not_an_integer(),
+        Some((Some(time), scale)) => match time.checked_mul(scale).filter(|time| *time > 0) {
+            Some(time) => Some(state.now_ms() + time),
+            None => return Reply::error("ERR invalid expire time in 'set' command"),
+        },
+    };
     let there = state.key(&args[1]).is_some();
     if only_new && there || only_there && !there {
         return Reply::Nil;
     }
-    let expires = expires.map(|time| state.now_ms() + time);
     state.keys.set(&args[1], Key { value: Value::Text(args[2].clone()), expires });
     Reply::ok()
 }

@@ -25,6 +25,8 @@ pub(crate) struct Link {
     /// What was sent last arrives then, and what was replied last.
     arrives: Duration,
     replies: Duration,
+    /// It is about to be lost.
+    doomed: bool,
     /// Nothing passes any more, and neither end is told.
     silent: bool,
     inbox: VecDeque<u8>,
@@ -89,12 +91,15 @@ impl World {
         if link.closed {
             return false;
         }
-        let (process, is_lost) = (link.process, link.end.is_none() || link.silent);
+        let (process, is_lost) = (link.process, link.end.is_none() || link.doomed);
+        // What is sent behind something that is held up may be given up, and sent again.
+        let is_lost = is_lost || link.arrives > now + way;
         if is_lost {
             self.doubtful += 1;
         }
         if fate != Fate::Answered {
             self.doubtful += 1;
+            self.processes[process].unanswered = now;
             self.note(process, What::Asked("bytes", fate));
         }
         let blocked = self.processes[process].blocked;
@@ -106,6 +111,7 @@ impl World {
         let at = if blocked > now { at.max(blocked + way) } else { at };
         let Some(link) = self.redis().links.get_mut(&number) else { return false };
         link.arrives = link.arrives.max(at);
+        link.doomed |= matches!(fate, Fate::Disconnected | Fate::RequestLost | Fate::ReplyLost);
         let at = link.arrives;
         match fate {
             // Nothing is told to either end.
@@ -194,6 +200,12 @@ impl World {
         let Some(link) = self.redis().links.get_mut(&number) else { return };
         let process = link.process;
         link.silent |= lost;
+        link.doomed |= lost;
+        if lost {
+            self.doubtful += 1;
+            self.processes[process].unanswered = now;
+        }
+        let Some(link) = self.redis().links.get_mut(&number) else { return };
         if link.silent {
             return;
         }

@@ -1,4 +1,4 @@
-//! What is there, as the checks of a history see it: read from the server's keys after each request.
+//! What is there, as the checks of a history see it: read from the keys after each request.
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 

@@ -14,6 +14,7 @@ pub(crate) use links::Link;
 use crate::{
     backend::{redis::Redis, remote::Remote},
     director::CONNECT_TIMEOUT,
+    history::What,
     world::World,
 };
 
@@ -113,9 +114,17 @@ impl World {
     /// From now on, if there is such a server.
     pub(crate) fn start_redis(&mut self, everysec: bool) {
         self.redis = Some(RedisServer::new(everysec));
-        if everysec {
-            self.scheduler.after(FLUSHES, World::flush_redis);
+        self.scheduler.after(FLUSHES, World::flush_redis);
+    }
+
+    /// Nobody hears of the server for so long.
+    fn lose_redis(&mut self, time: Duration) {
+        let until = self.now() + time;
+        for process in &mut self.processes {
+            process.struck = process.struck.max(until);
         }
+        self.cut[0] = self.cut[0].max(until);
+        self.note(usize::MAX, What::Cut);
     }
 
     fn flush_redis(&mut self) {
@@ -129,11 +138,8 @@ impl World {
 
     /// The server's process ends, and another one begins so much later.
     pub(crate) fn crash_redis(&mut self, time: Duration) {
+        self.lose_redis(time);
         let now = self.now();
-        for process in &mut self.processes {
-            process.struck = process.struck.max(now + time);
-        }
-        self.note(usize::MAX, crate::history::What::Cut);
         let redis = self.redis();
         redis.down = redis.down.max(now + time);
         redis.tick(now);
@@ -150,11 +156,8 @@ impl World {
     }
 
     pub(crate) fn pause_redis(&mut self, time: Duration) {
+        self.lose_redis(time);
         let now = self.now();
-        for process in &mut self.processes {
-            process.struck = process.struck.max(now + time);
-        }
-        self.note(usize::MAX, crate::history::What::Cut);
         let redis = self.redis();
         redis.paused = redis.paused.max(now + time);
     }
@@ -162,8 +165,15 @@ impl World {
     /// Its clock is set by so many microseconds.
     pub(crate) fn set_redis_clock(&mut self, by: i64) {
         let told = format!("{} s", by / 1_000_000).into();
-        self.note(usize::MAX, crate::history::What::Operator("sets the clock by", told));
+        self.note(usize::MAX, What::Operator("sets the clock by", told));
         self.redis().ahead += by;
+    }
+
+    pub(crate) fn set_redis_sync(&mut self, at_once: bool) {
+        let setting = if at_once { "always" } else { "everysec" };
+        self.note(usize::MAX, What::Operator("sets appendfsync", setting.into()));
+        let redis = self.redis();
+        redis.model.ask(&["CONFIG", "SET", "appendfsync", setting]);
     }
 
     pub(crate) fn heal_redis(&mut self) {

@@ -1,4 +1,4 @@
-//! Tasks of a connection: here whoever is picked is polled, and nobody on the way.
+//! Tasks of a connection: here each waits for its turn, and none is polled on the way.
 
 use std::{
     future::Future,
