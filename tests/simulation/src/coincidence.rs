@@ -33,6 +33,9 @@ impl Plan {
     /// The server crashes, loses what it has not brought to its disk, and has its clock set.
     fn trouble_the_server(&mut self, dice: &mut fastrand::Rng) {
         self.everysec = dice.u32(..4) == 0;
+        if dice.bool() {
+            self.want_one_lock(dice);
+        }
         for _ in 0..[0, 0, 1, 3][dice.usize(..4)] {
             let time = Duration::from_millis(dice.u64(1..3000));
             self.strike(Duration::from_millis(dice.u64(..6000)), Strike::Crash(time));

@@ -50,9 +50,10 @@ local function forget_ttl(ttl)
     if kept > most then call('HSET', META, 'kept', text(most)) end
 end
 
--- Ends a session. Its entries keep their places until they are removed: see `clear`.
+-- Ends a session. Its entries keep their places and their owner until they are removed: see
+-- `clear`.
 local function end_session(id, life)
-    call('HDEL', META, id, '@' .. id, '?' .. id)
+    call('HDEL', META, id, '?' .. id)
     call('ZADD', SESSIONS, 0, id)
     if id ~= NOBODY then forget_ttl(life.ttl) end
 end
@@ -83,7 +84,10 @@ local function clear(id, most)
         end
         if not entry then call('ZREM', QUEUE, member) end
     end
-    if most > 0 then call('ZREM', SESSIONS, id) end
+    if most > 0 then
+        call('ZREM', SESSIONS, id)
+        call('HDEL', META, '@' .. id)
+    end
     return most
 end
 
