@@ -107,11 +107,12 @@ impl NodeClock {
     }
 }
 
-/// Whether a clock that is so far ahead of ours differs by more than a tenth of a TTL from the one
-/// in the middle: for clocks that nobody has watched yet. Nodes of which a minority was set differ
-/// from the others.
-pub(super) fn differs(ahead: i128, all: Vec<i128>, ttl: Duration) -> bool {
-    (ahead - middle(all).unwrap_or(ahead)).abs() > micros(ttl / 10)
+/// Whether the clocks of a majority of all nodes are as far ahead of ours as this one, within a
+/// tenth of a TTL: for clocks that nobody has watched yet. Those of a minority that was set are
+/// not, however few of the others are known.
+pub(super) fn is_common(ahead: Micros, known: &[Micros], nodes: usize, ttl: Duration) -> bool {
+    let near = |other: &&Micros| (ahead - **other).abs() <= micros(ttl / 10);
+    known.iter().filter(near).count() > nodes / 2
 }
 
 /// The clock in the middle: if fewer than half are wrong, it is right, or between two that are.
@@ -221,10 +222,22 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_of_a_minority_differs() {
-        let all = vec![0_i128, 40_000, -30_000, 3_600_000_000, 3_600_000_000];
-        let told = all.clone().into_iter().map(|ahead| differs(ahead, all.clone(), TTL));
-        assert_eq!(told.collect::<Vec<_>>(), [false, false, false, true, true]);
-        assert!(!differs(5, vec![], TTL));
+    fn the_clock_of_a_minority_is_not_common() {
+        let second = 1_000_000;
+        let hour = 3_600 * second;
+        // Of five nodes, two were set by an hour; as many clocks are known.
+        for (known, common) in [
+            (&[0][..], &[false][..]),
+            (&[0, 1], &[false, false]),
+            (&[0, hour, hour], &[false, false, false]),
+            (&[0, second, hour], &[false, false, false]),
+            (&[0, 1, second], &[true, true, true]),
+            (&[0, 1, hour, hour], &[false, false, false, false]),
+            (&[0, 1, 2, hour, hour], &[true, true, true, false, false]),
+        ] {
+            let told: Vec<_> = known.iter().map(|ahead| is_common(*ahead, known, 5, TTL)).collect();
+            assert_eq!(told, common, "{known:?}");
+        }
+        assert!(is_common(5, &[5], 1, TTL));
     }
 }

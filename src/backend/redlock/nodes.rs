@@ -6,9 +6,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::{
     node::{Asking, Node},
-    node_clock::{differs, middle},
+    node_clock::{is_common, middle},
     node_state::Spoiled,
-    round::Vote,
+    round::{Round, Vote},
     script::{Call, Reply},
     strays::Strays,
     token,
@@ -140,8 +140,9 @@ impl Nodes {
         let longest = self.longest();
         let all = self.ahead();
         let state = self.node(node)?.state.lock();
+        let ttl = longest.min(self.ttl);
         let is_other =
-            state.clock.ahead().is_some_and(|ahead| differs(ahead, all, longest.min(self.ttl)));
+            state.clock.ahead().is_some_and(|ahead| !is_common(ahead, &all, self.len(), ttl));
         state.spoiled(clock::now(), longest, is_other)
     }
 
@@ -160,12 +161,26 @@ impl Nodes {
 
     /// A token to propose before any counter is read; 0: none.
     pub(super) fn proposal(&self) -> u64 {
-        token::propose_unread(self.ahead().len(), self.len(), self.time())
+        let (known, ttl) = (self.ahead(), self.longest().min(self.ttl));
+        let is_known =
+            middle(known.clone()).is_some_and(|middle| is_common(middle, &known, self.len(), ttl));
+        token::propose_unread(is_known, self.time())
     }
 
     /// Whether that token is still what the clock in the middle shows.
     pub(super) fn is_timely(&self, token: u64) -> bool {
         token::is_timely(token, self.time(), self.limit())
+    }
+
+    /// The votes of these, by what is known of all clocks now: one answer tells whether an
+    /// earlier one counts.
+    pub(super) fn round(&self, all: &[Said], yes: impl Fn(&Reply) -> bool) -> Round {
+        let mut round = Round::new(self.len());
+        for said in all {
+            let now = Said { spoiled: self.spoiled(said.node), ..said.clone() };
+            round.count(now.vote(&yes));
+        }
+        round
     }
 
     /// The first node that can be asked and counts.

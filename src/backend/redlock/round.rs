@@ -77,6 +77,11 @@ impl Round {
         }
     }
 
+    /// Whether so many have not our value that no answer can make it ours.
+    pub(super) fn is_lost(&self) -> bool {
+        self.no > self.nodes - self.majority()
+    }
+
     /// Whether a lock that was ours still is. A node that does not count has nothing of ours, for
     /// all that is known.
     pub(super) fn kept(&self) -> Outcome {

@@ -20,17 +20,22 @@ pub(super) enum Taken {
     Not(String),
 }
 
+/// Whether no more answers are needed. What does not count may do so with the next one, which may
+/// show the same clock.
+fn is_settled(round: &Round) -> bool {
+    round.taken() == Outcome::Ours || round.is_lost()
+}
+
 impl RedlockStore {
     /// Asks the nodes for the lock and proposes its token.
     /// `having`: which nodes may have it by then.
     pub(super) async fn take(&self, key: &Key, having: &mut Vec<usize>) -> Taken {
-        let mut round = Round::new(self.nodes.len());
+        let mut all = Vec::new();
         let (mut counter, mut left) = (0, None);
         let token = self.nodes.proposal();
-        let mut raised = Round::new(self.nodes.len());
         let call = Call::take(key, self.ttl, token);
-        let mut count = |round: &mut Round, having: &mut Vec<usize>, said: &Said| {
-            raised.count(said.vote(Reply::raised));
+        let has = |reply: &Reply| reply.has(0);
+        let mut count = |all: &mut Vec<Said>, having: &mut Vec<usize>, said: Said| {
             if let Some(reply) = &said.reply {
                 counter = counter.max(reply.counter());
                 left = left.max(reply.left());
@@ -38,8 +43,10 @@ impl RedlockStore {
             if !said.sent || said.reply.as_ref().is_some_and(|reply| !reply.has(0)) {
                 having.retain(|node| *node != said.node);
             }
-            round.count(said.vote(|reply| reply.has(0)));
+            all.push(said);
+            self.nodes.round(all, has)
         };
+        let mut round = self.nodes.round(&all, has);
         // Where several want it, the first node says who is to ask the others: else each of them
         // may get a few nodes, and none a majority.
         let tried = if self.contended.is(&key.lock) { self.nodes.first() } else { None };
@@ -47,8 +54,9 @@ impl RedlockStore {
             having.push(first);
             let mut answers = self.nodes.ask([first], |_| call.clone());
             if let Some(said) = answers.next().await {
-                count(&mut round, having, &said);
-                if let Some(another) = said.reply.filter(|reply| !reply.has(0)) {
+                let another = said.reply.clone().filter(|reply| !reply.has(0));
+                round = count(&mut all, having, said);
+                if let Some(another) = another {
                     self.contended.meet_again(&key.lock, another.left());
                     return Taken::Occupied;
                 }
@@ -57,11 +65,12 @@ impl RedlockStore {
         let others = (0..self.nodes.len()).filter(|node| Some(*node) != tried);
         having.extend(others.clone());
         let mut answers = self.nodes.ask(others, |_| call.clone());
-        while round.taken() == Outcome::Open
+        while !is_settled(&round)
             && let Some(said) = answers.next().await
         {
-            count(&mut round, having, &said);
+            round = count(&mut all, having, said);
         }
+        let raised = self.nodes.round(&all, Reply::raised);
         match round.taken() {
             // All who make up the majority have raised their counters.
             Outcome::Ours if raised.taken() == Outcome::Ours && self.nodes.is_timely(token) => {
@@ -80,15 +89,18 @@ impl RedlockStore {
     async fn fence(&self, key: &Key, counter: u64) -> Taken {
         let mut token = token::propose(counter, self.nodes.time());
         for _ in 0..PROPOSALS {
-            let mut round = Round::new(self.nodes.len());
-            let mut said = Vec::new();
+            let is_raised = |reply: &Reply| reply.answer() == Answer::Raised;
+            let mut all = Vec::new();
+            let mut round = self.nodes.round(&all, is_raised);
             let mut answers = self.nodes.ask_all(&Call::confirm(key, token));
-            while round.taken() == Outcome::Open
+            while !is_settled(&round)
                 && let Some(answer) = answers.next().await
             {
-                round.count(answer.vote(|reply| reply.answer() == Answer::Raised));
-                said.extend(answer.reply.map(|reply| reply.answer()));
+                all.push(answer);
+                round = self.nodes.round(&all, is_raised);
             }
+            let said = all.iter().filter_map(|said| Some(said.reply.as_ref()?.answer()));
+            let said: Vec<_> = said.collect();
             if round.taken() == Outcome::Ours {
                 return Taken::Token(token);
             }
