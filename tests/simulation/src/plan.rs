@@ -203,8 +203,8 @@ pub(crate) enum Strike {
     Crash(Duration),
     /// Its clock is set by so many seconds.
     SetClock(i64),
-    /// It brings to its disk at once what it confirms from now on, or each second.
-    SetSync(bool),
+    /// It brings to its disk at once what it confirms from now on.
+    SetSync,
 }
 
 impl Plan {

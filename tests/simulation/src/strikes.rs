@@ -72,7 +72,7 @@ impl World {
             }
             Strike::Stranger(time) => self.stranger(time),
             // What happens to other servers.
-            Strike::Crash(_) | Strike::SetClock(_) | Strike::SetSync(_) => {}
+            Strike::Crash(_) | Strike::SetClock(_) | Strike::SetSync => {}
         }
     }
 
@@ -85,7 +85,7 @@ impl World {
         match strike {
             Strike::Crash(time) => self.crash_redis(time),
             Strike::SetClock(by) => self.set_redis_clock(by * 1_000_000),
-            Strike::SetSync(at_once) => self.set_redis_sync(at_once),
+            Strike::SetSync => self.set_redis_sync(),
             Strike::Cut(_, time) | Strike::CutOff(_, time) => self.pause_redis(time),
             // It has no rights, and no others who stand in its queues.
             Strike::Deny(..) | Strike::WriteKey | Strike::Stranger(_) => {}

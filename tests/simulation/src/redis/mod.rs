@@ -169,11 +169,9 @@ impl World {
         self.redis().ahead += by;
     }
 
-    pub(crate) fn set_redis_sync(&mut self, at_once: bool) {
-        let setting = if at_once { "always" } else { "everysec" };
-        self.note(usize::MAX, What::Operator("sets appendfsync", setting.into()));
-        let redis = self.redis();
-        redis.model.ask(&["CONFIG", "SET", "appendfsync", setting]);
+    pub(crate) fn set_redis_sync(&mut self) {
+        self.note(usize::MAX, What::Operator("sets appendfsync", "always".into()));
+        self.redis().model.ask(&["CONFIG", "SET", "appendfsync", "always"]);
     }
 
     pub(crate) fn heal_redis(&mut self) {
