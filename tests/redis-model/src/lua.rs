@@ -37,6 +37,9 @@ return function(script)
 end
 ";
 
+/// The first number that is too large for 64 bits.
+const FAR: f64 = 9_223_372_036_854_775_808.0;
+
 pub(crate) struct Scripts {
     lua: Lua,
     state: Rc<RefCell<State>>,
@@ -193,7 +196,8 @@ fn to_reply(value: &Value) -> mlua::Result<Reply> {
     Ok(match value {
         Value::Boolean(true) => Reply::Int(1),
         Value::Integer(number) => Reply::Int(*number),
-        // Cut off.
+        // Cut off; what is too large is the lowest number, as processors have it.
+        Value::Number(number) if number.abs() >= FAR || number.is_nan() => Reply::Int(i64::MIN),
         Value::Number(number) => Reply::Int(*number as i64),
         Value::String(text) => Reply::text(text.as_bytes()),
         Value::Table(table) => return table_reply(table),
