@@ -12,7 +12,7 @@ mod held_keys;
 use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
 pub(crate) use self::granted::Granted;
 use self::held_keys::HeldKeys;
@@ -37,7 +37,7 @@ use crate::{
 /// that, and a deletion by an operator is still noticed within a second.
 pub(crate) const WATCH_AFTER: Duration = Duration::from_millis(400);
 
-/// The longest pause before the watch of a key is tried again that was lost, if there are few keys.
+/// The longest pause before a lost watch is tried again, if the session holds few keys.
 const WATCH_AGAIN: Duration = Duration::from_millis(250);
 
 /// The pauses between the reads for the key of a request in doubt. Most requests that were given up
@@ -61,10 +61,8 @@ pub(crate) fn start(
     let granted = Arc::<Granted>::default();
     let (granted_keys, ends) = (Arc::clone(&granted), ends_with(&deadline));
     let (watch_permits, held_keys) = (Semaphore::new(AT_ONCE), HeldKeys::default());
-    let answers = Notify::new();
     let runtime = store.runtime.clone();
-    let work =
-        Work { store, deadline, watch_budget, claims, recheck, watch_permits, held_keys, answers };
+    let work = Work { store, deadline, watch_budget, claims, recheck, watch_permits, held_keys };
     runtime.spawn(async move {
         work.run(granted_keys).await;
         drop(ends);
@@ -82,8 +80,6 @@ struct Work {
     /// Turns at beginning a watch.
     watch_permits: Semaphore,
     held_keys: HeldKeys,
-    /// The store has begun a watch: whose watch was lost tries again.
-    answers: Notify,
 }
 
 impl Work {
@@ -130,13 +126,7 @@ impl Work {
             };
             let _unwatched = leave.is_none().then(|| self.held_keys.add_unwatched());
             // On the heap: it is seldom needed, and room for it would be kept for each lock.
-            Box::pin(async {
-                tokio::select! {
-                    () = sleep(pause) => {}
-                    () = self.answers.notified(), if leave.is_some() => {}
-                }
-            })
-            .await;
+            Box::pin(sleep(pause)).await;
         }
     }
 
@@ -146,9 +136,6 @@ impl Work {
         let permit = self.watch_permits.acquire().await;
         let watched = self.store.ask("watch", |store| store.watch(&own_key.entry, false)).await;
         drop(permit);
-        if watched.is_ok() {
-            self.answers.notify_waiters();
-        }
         let event = match watched {
             Ok(Some(watch)) => watch.await.map(drop),
             Ok(None) => Ok(()),

@@ -41,7 +41,12 @@ pub(super) struct Said {
 impl Said {
     /// Its vote, where `yes` tells what its answer says.
     pub(super) fn vote(&self, yes: impl FnOnce(&Reply) -> bool) -> Vote {
-        match (&self.reply, self.spoiled) {
+        self.vote_by(self.spoiled, yes)
+    }
+
+    /// The same by what is known now of why it does not count.
+    fn vote_by(&self, spoiled: Option<Spoiled>, yes: impl FnOnce(&Reply) -> bool) -> Vote {
+        match (&self.reply, spoiled) {
             (None, _) => Vote::Silent,
             (Some(_), Some(_)) => Vote::Spoiled,
             (Some(reply), None) if yes(reply) => Vote::Yes,
@@ -177,8 +182,7 @@ impl Nodes {
     pub(super) fn round(&self, all: &[Said], yes: impl Fn(&Reply) -> bool) -> Round {
         let mut round = Round::new(self.len());
         for said in all {
-            let now = Said { spoiled: self.spoiled(said.node), ..said.clone() };
-            round.count(now.vote(&yes));
+            round.count(said.vote_by(self.spoiled(said.node), &yes));
         }
         round
     }

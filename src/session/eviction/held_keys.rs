@@ -43,7 +43,7 @@ impl HeldKeys {
         })
     }
 
-    /// Whether the watch of each may be tried again at once.
+    /// Whether all of their watches can be begun at once.
     pub(super) fn are_few(&self) -> bool {
         self.state.lock().own_keys.len() <= AT_ONCE
     }

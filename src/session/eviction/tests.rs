@@ -129,6 +129,25 @@ async fn failed_watches_are_begun_again_with_growing_pauses() {
     }
 }
 
+/// A store that is back after a while is asked soon if few keys are held: an operator may delete
+/// one before its watch has begun again.
+#[tokio::test(start_paused = true)]
+async fn pauses_before_a_lost_watch_are_short_if_few_keys_are_held() {
+    for (keys, is_short) in [(1, true), (AT_ONCE, true), (AT_ONCE + 1, false)] {
+        let watched = Watched::new(usize::MAX, |store| {
+            store.watch.then(0, || Err(StoreError::Unavailable("no answer".into())));
+        });
+        let _held: Vec<_> =
+            (1..=keys).map(|key| watched.granted(&format!("/q/{key}"), false)).collect();
+        pass(10_000).await;
+        let pauses = pauses(&watched.store.asked("watch /q/1"));
+        let longest = pauses.iter().max().copied().unwrap_or_default();
+        // A timer fires up to a millisecond late.
+        let limit = u64::try_from(WATCH_AGAIN.as_millis()).unwrap() + 1;
+        assert_eq!(longest <= limit, is_short, "{keys} keys: {pauses:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_session_learns_of_its_end() {
     let watched = Watched::new(usize::MAX, |store| {
