@@ -38,25 +38,38 @@ async fn median(operator: &MultiplexedConnection) -> f64 {
 async fn bounded(fill: &str, rounds: usize, left: usize, work: impl AsyncFn(&Client)) {
     let (server, operator) = start().await;
     let client = server.client().await;
-    for _ in 0..100 {
-        take_turn(&client, "unit").await;
-    }
-    // Half of them are locks, and half of them unlocks.
-    let unit = median(&operator).await * 2.0;
+    let unit = unit(&operator, &client).await;
     for number in 1..=rounds {
         let lines = format!("{fill} call('HSET', META, 'last', text(last)) return 1");
         let _: u8 = run(&operator, &lines, &[&number.to_string()]).await;
     }
     work(&client).await;
-    eventually(SOON * 6, "all is done", async || {
-        ask::<usize>(&operator, cmd("ZCARD").arg(QUEUE)).await == left
-    })
-    .await;
+    are_left(&operator, left).await;
     // Most of them do as much as one may.
-    let longest = median(&operator).await;
+    is_bounded(median(&operator).await, unit);
+    client.close().await.expect("closed");
+}
+
+/// How many microseconds a lock and its unlock take the server.
+async fn unit(operator: &MultiplexedConnection, client: &Client) -> f64 {
+    for _ in 0..100 {
+        take_turn(client, "unit").await;
+    }
+    // Half of them are locks, and half of them unlocks.
+    median(operator).await * 2.0
+}
+
+fn is_bounded(longest: f64, unit: f64) {
     println!("{longest} us, {:.1} locks", longest / unit);
     assert!(longest <= unit * LOCKS, "{longest} us, and {unit} us for one lock");
-    client.close().await.expect("closed");
+}
+
+/// Waits until so many members of queues are left.
+async fn are_left(operator: &MultiplexedConnection, left: usize) {
+    eventually(SOON * 6, "all is done", async || {
+        ask::<usize>(operator, cmd("ZCARD").arg(QUEUE)).await == left
+    })
+    .await;
 }
 
 async fn nothing(_: &Client) {}
@@ -137,6 +150,45 @@ async fn list_of_ten_thousand_locks() {
         guard.unlock().await.expect("released");
     })
     .await;
+}
+
+/// Each of 2,000 sessions that wait for one entry is notified of its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn release_before_two_thousand_waiters() {
+    let watches =
+        "local first = call('ZRANGEBYLEX', QUEUE, '[/distlock/a 0', '+', 'LIMIT', 0, 1)[1]
+        for id = 4097, 6096 do
+            session = string.format('%x', id)
+            begin(session, 3600000000)
+            watch('/distlock/a', string.match(first, '^%S+ (%d+)'))
+        end
+        return 1";
+    let (server, operator) = start().await;
+    let client = server.client().await;
+    let unit = unit(&operator, &client).await;
+    let guard = locked(&client, "a").await;
+    let _: u8 = run(&operator, watches, &[]).await;
+    median(&operator).await;
+    guard.unlock().await.expect("released");
+    are_left(&operator, 0).await;
+    is_bounded(median(&operator).await, unit);
+    client.close().await.expect("closed");
+}
+
+/// They are as many as one request takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thirty_two_locks_in_one_request() {
+    let (server, operator) = start().await;
+    let client = server.client().await;
+    let unit = unit(&operator, &client).await;
+    for _ in 0..20 {
+        let names = (0..32).map(|number| format!("a-{number}"));
+        let all = client.lock_all(names).await.expect("granted");
+        is_bounded(median(&operator).await, unit);
+        all.unlock().await.expect("released");
+        median(&operator).await;
+    }
+    client.close().await.expect("closed");
 }
 
 /// A read lock takes the server no longer beside 2,000 readers than three do beside none.

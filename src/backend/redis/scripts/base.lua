@@ -12,6 +12,7 @@
 --                  {dir} /{name}: a field of DATA, which is the key {dir}/{name}
 --                  {dir} :{number}: an entry that no reader passes
 --                  {dir} ;{number} {session}: who watches an entry, or with zeros the queue
+--                  ! {dir} {number} {payload}: who watches that is still to be notified
 --                  ~{session} e {ticket} {dir} {number}: the entries of a session
 --                  ~{session} w {dir} {number}: its watches
 --                  ~{session} g {dir} {number} {layout} {gate}: see gates.lua

@@ -108,17 +108,37 @@ local function unwatch(dir, number, id)
         '~' .. id .. ' w ' .. dir .. ' ' .. number)
 end
 
--- Notifies the sessions that watch any of this of a queue, each once.
+-- How many sessions this script may still notify.
+local notifications = 50
+
+-- Notifies the sessions that watch any of this of a queue, each once. Those for which this script
+-- has no time are left to the next one that tidies up: see `notify_rest`.
 local function notify(dir, payload, ...)
     local notified = {}
     for _, number in ipairs({ ... }) do
         local prefix = dir .. ' ;' .. number .. ' '
-        for _, member in ipairs(starting(QUEUE, prefix)) do
+        local watches = starting(QUEUE, prefix, notifications + 1)
+        for index, member in ipairs(watches) do
+            if index > notifications then
+                call('ZADD', QUEUE, 0, table.concat({ '!', dir, number, payload }, ' '))
+                unfinished = true
+                break
+            end
             local id = string.sub(member, #prefix + 1)
             unwatch(dir, number, id)
             if not notified[id] then call('PUBLISH', channel(id), payload) end
             notified[id] = true
         end
+        notifications = math.max(notifications - #watches, 0)
+    end
+end
+
+-- Notifies those whom another script has left to this one.
+local function notify_rest()
+    for _, rest in ipairs(starting(QUEUE, '! ', 1)) do
+        call('ZREM', QUEUE, rest)
+        local dir, number, payload = string.match(rest, '^! (%S+) (%d+) (.*)$')
+        notify(dir, payload, number)
     end
 end
 

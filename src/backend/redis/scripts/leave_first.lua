@@ -1,5 +1,7 @@
 -- Deletes the entry of a queue without a gate whose number is known: five calls if no other session
--- waits. All else is for the script that follows, which says what the arguments are.
+-- waits. All else is for the script that follows, which says what the arguments are; also if that
+-- many sessions watch the entry or the queue, as that one notifies them a part at a time.
+local MANY = 50
 if ARGV[6] ~= '' and ARGV[8] == '' then
     local call, session, dir = redis.call, ARGV[1], ARGV[3]
     local at = call('TIME')
@@ -14,44 +16,50 @@ if ARGV[6] ~= '' and ARGV[8] == '' then
         if found[1] and string.sub(found[1], 1, #head) == head then
             stamp, label = string.match(string.sub(found[1], #head + 1), '^(v?)%d+ (.*)$')
         end
-        local deleted, there = 0, 0
-        if label == ARGV[5] then
-            local gone = { found[1], '~' .. session .. ' e ' .. ARGV[4] .. ' ' .. place }
-            if label == 'w' then gone[3] = dir .. ' :' .. number end
-            local payload = dir .. '/' .. session .. '-' .. ARGV[4]
-                .. (label == '' and '' or '.') .. label .. ' ' .. number
-            local notified = {}
-            for _, which in ipairs(found[2] and { number, '0000000000000000' } or {}) do
-                local prefix = dir .. ' ;' .. which .. ' '
-                for _, member in ipairs(call('ZRANGEBYLEX', KEYS[2], '[' .. prefix,
-                    '(' .. prefix .. '\255')) do
-                    local id = string.sub(member, #prefix + 1)
-                    gone[#gone + 1] = member
-                    gone[#gone + 1] = '~' .. id .. ' w ' .. dir .. ' ' .. which
-                    -- No session is notified of what it does itself to an entry.
-                    if not notified[id] and (id ~= session or which ~= number) then
-                        notified[id] = true
-                        call('PUBLISH', string.sub(KEYS[1], 1, -5) .. id, payload)
+        local watches, watched = {}, 0
+        for _, which in ipairs(found[2] and { number, '0000000000000000' } or {}) do
+            local prefix = dir .. ' ;' .. which .. ' '
+            watches[which] = call('ZRANGEBYLEX', KEYS[2], '[' .. prefix, '(' .. prefix .. '\255',
+                'LIMIT', 0, MANY)
+            watched = watched + #watches[which]
+        end
+        if watched < MANY then
+            local deleted, there = 0, 0
+            if label == ARGV[5] then
+                local gone = { found[1], '~' .. session .. ' e ' .. ARGV[4] .. ' ' .. place }
+                if label == 'w' then gone[3] = dir .. ' :' .. number end
+                local payload = dir .. '/' .. session .. '-' .. ARGV[4]
+                    .. (label == '' and '' or '.') .. label .. ' ' .. number
+                local notified = {}
+                for which, members in pairs(watches) do
+                    for _, member in ipairs(members) do
+                        local id = string.sub(member, #dir + 20)
+                        gone[#gone + 1] = member
+                        gone[#gone + 1] = '~' .. id .. ' w ' .. dir .. ' ' .. which
+                        -- No session is notified of what it does itself to an entry.
+                        if not notified[id] and (id ~= session or which ~= number) then
+                            notified[id] = true
+                            call('PUBLISH', string.sub(KEYS[1], 1, -5) .. id, payload)
+                        end
                     end
                 end
+                call('ZREM', KEYS[2], unpack(gone))
+                if stamp == 'v' then call('HDEL', KEYS[4], '=' .. place) end
+                deleted = 1
             end
-            for from = 1, #gone, 1000 do
-                call('ZREM', KEYS[2], unpack(gone, from, math.min(from + 999, #gone)))
+            local others, writes = string.match(known[4], '^(%d+ %d+) (%d+)$')
+            call('HSET', KEYS[1], session, others .. ' ' .. string.format('%.0f', writes + 1))
+            if ARGV[7] ~= '' then
+                local next = dir .. ' ' .. string.format('%016.0f', ARGV[7]) .. ' '
+                local member = call('ZRANGEBYLEX', KEYS[2], '[' .. next, '(' .. next .. '\255',
+                    'LIMIT', 0, 1)[1]
+                local owner = member and string.match(string.sub(member, #next + 1), '^(%x+) ')
+                there = owner == session and 1 or 0
             end
-            if stamp == 'v' then call('HDEL', KEYS[4], '=' .. place) end
-            deleted = 1
+            local last = tonumber(known[3] or 0)
+            local shows, beat = at[1] * 1000000 + at[2], tonumber(known[2] or 0)
+            return { { shows, beat, writes + 1, 1, last }, 'ok', { deleted },
+                { 1, { last, there } } }
         end
-        local others, writes = string.match(known[4], '^(%d+ %d+) (%d+)$')
-        call('HSET', KEYS[1], session, others .. ' ' .. string.format('%.0f', writes + 1))
-        if ARGV[7] ~= '' then
-            local next = dir .. ' ' .. string.format('%016.0f', ARGV[7]) .. ' '
-            local member = call('ZRANGEBYLEX', KEYS[2], '[' .. next, '(' .. next .. '\255',
-                'LIMIT', 0, 1)[1]
-            local owner = member and string.match(string.sub(member, #next + 1), '^(%x+) ')
-            there = owner == session and 1 or 0
-        end
-        local last = tonumber(known[3] or 0)
-        return { { at[1] * 1000000 + at[2], tonumber(known[2] or 0), writes + 1, 1, last }, 'ok',
-            { deleted }, { 1, { last, there } } }
     end
 end

@@ -91,8 +91,10 @@ local function clear(id, most)
     return most
 end
 
--- Removes what ended sessions have left, as much as one script may, these ones' first.
+-- Removes what ended sessions have left, as much as one script may, these ones' first. Notifies
+-- whom other scripts had no time for.
 local function clear_ended(most, first)
+    notify_rest()
     for _, id in ipairs(first) do
         if most > 0 then most = clear(id, most) end
     end

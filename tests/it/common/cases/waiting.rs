@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::time::sleep;
+use tokio::{task::JoinSet, time::sleep};
 
 use super::costs::settled;
-use crate::common::{Case, Cost, SOON, Sessions, eventually, handover, release_both, within};
+use crate::common::{
+    Case, Cost, SOON, Sessions, eventually, handover, release, release_both, within,
+};
 
 const TTL: Duration = Duration::from_secs(2);
 /// Of `src/session/eviction.rs`.
@@ -71,6 +73,21 @@ pub(crate) async fn a_release_notifies_a_client_once(t: &Case<dyn Sessions>) {
     assert_eq!((t.cost(&session).await - before).events, 1);
     drop(queue);
     next.unlock().await.expect("released");
+}
+
+/// Also if they are more than one request of the store's notifies.
+pub(crate) async fn every_client_that_waits_is_notified(t: &Case) {
+    let guard = t.client().await.rw_lock("rw").write().await.expect("granted");
+    let clients = t.clients::<120>().await;
+    let mut readers = JoinSet::new();
+    for client in &clients {
+        let lock = client.rw_lock("rw");
+        readers.spawn(async move { lock.read().await });
+    }
+    t.queue_of(1 + clients.len()).await;
+    guard.unlock().await.expect("released");
+    let inside = within(SOON, "all readers are in", readers.join_all()).await;
+    release(inside.into_iter().map(|reader| reader.expect("granted")).collect::<Vec<_>>()).await;
 }
 
 /// From when something was counted.
