@@ -38,9 +38,9 @@ pub(crate) mod zookeeper;
 
 pub(crate) use contract::{
     AfterLoss, Ask, Backend, Detail, Durability, Entry, Event, Extras, Facts, Fate, Join, Joined,
-    Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore, LossListener, Member, Nearest,
+    Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore, LossListener, Member, Part,
     Predecessor, Present, Queue, Result, Rewrite, Rewritten, SequencePoint, Specifics, Standing,
-    Store, StoreError, Ticket, Watch, Watched, Write, durability, error, name, signature,
+    Store, StoreError, Ticket, Watch, Watched, Which, Write, durability, error, name, signature,
 };
 #[cfg(any(feature = "etcd", feature = "zookeeper"))]
 use security::handshake;

@@ -16,12 +16,7 @@ use crate::{
     backend::name::Queue,
     error::{Error, Result},
     primitives::{named::Named, queue_entry::QueueEntry, queue_watch::QueueWatch},
-    queue::{
-        self, Wait,
-        acquire::Acquire,
-        mode::{self, Mode},
-        snapshot,
-    },
+    queue::{self, Wait, acquire::Acquire, mode::Mode, snapshot},
     runtime::clock::Instant,
     telemetry::Primitive,
 };
@@ -325,8 +320,7 @@ impl Semaphore {
         let rule = Limited { name, named: self.permits, wanted: permits };
         let mut patience = wait;
         if wait.is_a_try() || permits > self.permits {
-            let listing = snapshot::look(sessions, queue, false).await?;
-            match mode::would_let_in(&rule, &listing, sessions.shared().backend.name()) {
+            match snapshot::has_room(sessions, queue, &rule).await {
                 Ok(true) => {}
                 // One that waits need not be let in now, nor know.
                 Ok(false) | Err(Error::NotYet { .. }) if !wait.is_a_try() => {}

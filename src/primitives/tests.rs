@@ -57,7 +57,7 @@ fn listing(numbers: &[u64], label: &str, notes: &[&str]) -> Listing {
         Member { entry, label: Some(label.into()), detail: Some(detail) }
     };
     let notes = notes.iter().map(|note| (*note).into()).collect();
-    Listing { members: numbers.iter().map(member).collect(), notes, watch: None, seem_dead: vec![] }
+    Listing { members: numbers.iter().map(member).collect(), notes, ..Listing::default() }
 }
 
 /// A candidate whose key was deleted stands again, with growing pauses; what is refused ends it.

@@ -10,7 +10,7 @@
 use super::{Failure, Wait};
 use crate::{
     backend::{
-        self, Ask, Join, Listing, Member, Nearest, Predecessor, Watch,
+        self, Ask, Join, Listing, Member, Part, Predecessor, Watch, Which,
         error::{Result, SEEMS_DEAD, StoreError},
         name::Queue,
     },
@@ -24,9 +24,8 @@ pub(crate) trait Rule: Send + Sync {
     /// all that stand in the queue.
     fn judge(&self, ahead: &[Member], notes: &[Box<str>]) -> Admission;
 
-    /// What of those ahead decides, if that is one alone: all others, and the notes, make no
-    /// difference.
-    fn nearest(&self, _own: Option<u64>) -> Option<Nearest> {
+    /// What of those ahead decides, if that is not all: nothing else makes a difference.
+    fn part(&self, _own: Option<u64>) -> Option<Part> {
         None
     }
 }
@@ -79,7 +78,7 @@ impl Mode<'_> {
     /// Returns `true` for a reader, which may hold the lock together with readers ahead of it.
     pub(crate) fn passes_readers(self) -> bool {
         let Self::Shared(rule) = self else { return false };
-        rule.nearest(None).is_some_and(|nearest| nearest.passes_readers)
+        rule.part(None).is_some_and(|part| part.which == Which::NearestWriter)
     }
 
     /// How to join. One that only tries, alone, is not written if somebody is there.
@@ -93,10 +92,18 @@ impl Mode<'_> {
     /// Whether the rule would let one in that joined now. Busy as it is, nothing is written.
     pub(crate) async fn has_room(self, session: &Session, queue: &Queue) -> Result<bool, Failure> {
         let Self::Shared(rule) = self else { return Ok(true) };
-        let ask = Ask { fresh: true, nearest: rule.nearest(None), ..Ask::default() };
-        let look = session.ask_briefly(|| session.store.list(queue, ask)).await;
-        let listing = look.map_err(|error| Failure::before_joining(session, error))?;
-        Ok(would_let_in(rule, &listing, session.shared.backend.name())?)
+        let mut part = rule.part(None);
+        loop {
+            let ask = Ask { fresh: true, part, ..Ask::default() };
+            let look = session.ask_briefly(|| session.store.list(queue, ask)).await;
+            let listing = look.map_err(|error| Failure::before_joining(session, error))?;
+            let let_in = would_let_in(rule, &listing, session.shared.backend.name())?;
+            if let_in || !listing.labels_only {
+                return Ok(let_in);
+            }
+            // Those that keep it out may be dead.
+            part = None;
+        }
     }
 
     /// What the answer to joining shows. `alone`: nothing else was in the queue.
@@ -120,8 +127,8 @@ impl Mode<'_> {
             let standing = session.ask(|| session.store.standing(&own.entry)).await?;
             return Ok((standing.into(), None));
         };
-        let nearest = rule.nearest(Some(own.entry.revision));
-        let ask = Ask { watch, nearest, ..Ask::default() };
+        let part = rule.part(Some(own.entry.revision));
+        let ask = Ask { watch, part, ..Ask::default() };
         let listing = session.ask(|| session.store.list(queue, ask)).await?;
         Ok((stand(rule, own, &listing), listing.watch))
     }

@@ -1,6 +1,9 @@
 //! What is seen of a queue by one look.
 
-use super::failure::StaleSessions;
+use super::{
+    failure::StaleSessions,
+    mode::{self, Rule},
+};
 use crate::{
     backend::{Ask, Listing, Member, error::StoreError, name::Queue},
     error::Result,
@@ -27,7 +30,25 @@ impl From<Listing> for Snapshot {
 /// All who stand in a queue, the first one first, as it is now. Gives up after about twice the
 /// request timeout.
 pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Result<Listing> {
-    let ask = Ask { values, fresh: true, ..Ask::default() };
+    list(sessions, queue, Ask { values, ..Ask::default() }).await
+}
+
+/// Whether the rule would let one in that joined now: see [`mode::would_let_in`].
+pub(crate) async fn has_room(sessions: &Sessions, queue: &Queue, rule: &dyn Rule) -> Result<bool> {
+    let mut part = rule.part(None);
+    loop {
+        let listing = list(sessions, queue, Ask { part, ..Ask::default() }).await?;
+        let let_in = mode::would_let_in(rule, &listing, sessions.shared().backend.name())?;
+        if let_in || !listing.labels_only {
+            return Ok(let_in);
+        }
+        // Those that keep it out may be dead.
+        part = None;
+    }
+}
+
+async fn list(sessions: &Sessions, queue: &Queue, ask: Ask) -> Result<Listing> {
+    let ask = Ask { fresh: true, ..ask };
     let (mut stale, mut give_up) = (StaleSessions::default(), None);
     loop {
         let session = sessions.any().await?;

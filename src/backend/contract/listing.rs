@@ -15,18 +15,28 @@ pub(crate) struct Ask {
     /// as new as all that this session was told.
     pub(crate) fresh: bool,
     /// A part that is enough: a store that finds it sooner may list that alone.
-    pub(crate) nearest: Option<Nearest>,
+    pub(crate) part: Option<Part>,
 }
 
-/// The nearest one ahead, and the entry that is behind it.
+/// What decides about one entry, and that entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "redis"), allow(dead_code))]
-pub(crate) struct Nearest {
-    /// The revision of the entry that is behind; `None`: one that would join now, for whom some of
-    /// the last ones are enough.
+pub(crate) struct Part {
+    /// The revision of the entry; `None`: one that would join now.
     pub(crate) own: Option<u64>,
-    /// Entries that are labelled as readers' do not count.
-    pub(crate) passes_readers: bool,
+    pub(crate) which: Which,
+}
+
+/// Which of the entries ahead decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The nearest one; for one that would join now, some of the last ones.
+    Nearest,
+    /// The same of those that are not labelled as readers'.
+    NearestWriter,
+    /// All of them, by their labels alone: whose they are, in what order they stand and whether
+    /// they seem dead makes no difference.
+    Labels,
 }
 
 /// What is in a queue.
@@ -44,6 +54,8 @@ pub(crate) struct Listing {
     /// for long enough to remove them; and of those that stand there while the store may not know
     /// all locks that were granted before.
     pub(crate) seem_dead: Vec<Arc<str>>,
+    /// Of the members only the labels count, and who seems dead is not looked at.
+    pub(crate) labels_only: bool,
 }
 
 /// One who stands in a queue.

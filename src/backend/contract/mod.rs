@@ -14,7 +14,7 @@ pub(crate) use entry::{
     Entry, Event, Fate, Predecessor, Present, SequencePoint, Standing, Watch, Watched,
 };
 pub(crate) use error::{Result, StoreError};
-pub(crate) use listing::{Ask, Detail, Listing, Member, Nearest};
+pub(crate) use listing::{Ask, Detail, Listing, Member, Part, Which};
 pub(crate) use name::{Queue, Ticket};
 pub(crate) use request::{
     Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Rewrite, Rewritten, Write,

@@ -35,7 +35,7 @@ impl EtcdStore {
             }
         }
         members.sort_by_key(|member| (member.entry.token, member.entry.revision));
-        Ok(Listing { members, notes, watch, seem_dead: Vec::new() })
+        Ok(Listing { members, notes, watch, ..Listing::default() })
     }
 
     /// What the leader answers, if that is no older than what a transaction's answer told.

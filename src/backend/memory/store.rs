@@ -237,10 +237,10 @@ impl LockStore for MemoryStore {
             },
         );
         Ok(Listing {
-            seem_dead: Vec::new(),
             members: members.collect(),
             notes: state.notes(queue).map(Into::into).collect(),
             watch,
+            ..Listing::default()
         })
     }
 

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 
 use super::{
     call::Acks,
-    gate,
+    gate, labels,
     message::{self, Calls, Message},
     shared::Shared,
     waiting,
 };
 use crate::backend::{
-    Ask, Durability, Entry, Listing, LossListener, Queue, Result, Watch,
+    Ask, Durability, Entry, Listing, LossListener, Part, Queue, Result, Watch, Which,
     sql::{
         connection_handle::ConnectionHandle,
         dialect::{Dialect, READ},
@@ -105,17 +105,20 @@ impl Dialect for Connections {
 
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
         let (dir, session) = (queue.dir(), self.session());
-        if let Some(nearest) = ask.nearest.filter(|_| !ask.watch && !ask.values) {
-            let outcomes = self.ask(READ, message::nearest(dir, nearest).into()).await?;
-            return listing(session, dir, last(&outcomes)?.rows(), false, None);
-        }
+        let is_watched = |part: &Part| ask.watch && part.which != Which::Labels;
+        let part = ask.part.filter(|part| !ask.values && !is_watched(part));
         let registered = ask.watch.then(|| self.registered(dir, 0));
-        let gate = self.calls.gate(dir);
-        let message = message::list(dir, ask.values, ask.watch, gate.as_ref());
-        let outcomes = self.ask(READ, message.into()).await?;
+        let call = match part {
+            Some(part) => message::part(dir, part, ask.watch),
+            None => message::list(dir, ask.values, ask.watch, self.calls.gate(dir).as_ref()),
+        };
+        let outcomes = self.ask(READ, call.into()).await?;
         let rows = last(&outcomes)?.rows();
         let watch = registered.map(|registered| registered.on_queue(session, rows));
-        listing(session, dir, rows, ask.values, watch)
+        match part {
+            Some(Part { which: Which::Labels, .. }) => labels::listing(session, dir, rows, watch),
+            _ => listing(session, dir, rows, ask.values, watch),
+        }
     }
 }
 

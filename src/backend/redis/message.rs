@@ -8,13 +8,13 @@ use super::{
     owner::Owner,
     script::{
         ADOPT, CLOSE, COMMIT, CONFIRM, EXPIRIES, FORMER, GATE, HELLO, JOIN, KEEP_ALIVE, KEPT,
-        LEAVE, LIST, NEAREST, OPEN, OWN, PRESENT, QUEUES, READ, RELABEL, REWRITE, STANDING,
+        LABELS, LEAVE, LIST, NEAREST, OPEN, OWN, PRESENT, QUEUES, READ, RELABEL, REWRITE, STANDING,
         UNWATCH, WATCH,
     },
     server::Identity,
 };
 use crate::backend::{
-    Joiner, Nearest, Result, Write,
+    Joiner, Part, Result, Which, Write,
     bridge::Bridge,
     sql::{key::Place, outcome::Outcome, statements::Statements},
 };
@@ -255,8 +255,17 @@ pub(super) fn list(dir: &str, values: bool, watch: bool, gate: Option<&Gate>) ->
     call.continuing(Continues::AfterLast)
 }
 
-/// Of those ahead the nearest that counts, and the entry that asks.
-pub(super) fn nearest(dir: &str, nearest: Nearest) -> Call {
-    let own = nearest.own.map(|own| own.to_string()).unwrap_or_default();
-    Call::new(&NEAREST).arg(dir).arg(own).arg(flag(nearest.passes_readers)).with(Acks::Read)
+/// What decides about an entry, and the entry.
+pub(super) fn part(dir: &str, Part { own, which }: Part, watch: bool) -> Call {
+    let own = own.map(|own| own.to_string()).unwrap_or_default();
+    match which {
+        Which::Labels => {
+            let call = Call::new(&LABELS).arg(dir).arg(own).arg(flag(watch)).arg("");
+            call.with(Acks::Read).continuing(Continues::AfterLast)
+        }
+        Which::Nearest | Which::NearestWriter => {
+            let passes_readers = which == Which::NearestWriter;
+            Call::new(&NEAREST).arg(dir).arg(own).arg(flag(passes_readers)).with(Acks::Read)
+        }
+    }
 }

@@ -18,6 +18,7 @@ mod dialect;
 mod error;
 mod former;
 mod gate;
+mod labels;
 mod message;
 mod opening;
 mod owner;

@@ -52,6 +52,7 @@ scripts! {
     JOIN: false, ["join_first" "base" "entries" "sessions" "gates" "join"];
     KEEP_ALIVE: true, ["base" "entries" "sessions" "gates" "keep_alive"];
     KEPT: true, ["base" "kept"];
+    LABELS: true, ["base" "entries" "sessions" "labels"];
     LEAVE: true, ["leave_first" "base" "entries" "sessions" "gates" "leave"];
     LIST: true, ["base" "entries" "sessions" "gates" "list"];
     NEAREST: true, ["base" "entries" "sessions" "nearest"];

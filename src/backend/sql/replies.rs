@@ -80,6 +80,7 @@ pub(crate) fn listing(
         members: members.collect::<Option<_>>().ok_or_else(nonsense)?,
         notes: notes.iter().filter_map(|row| row.text(8)).map(Into::into).collect(),
         watch,
+        labels_only: false,
     })
 }
 

@@ -152,7 +152,7 @@ impl LockStore for SqliteStore {
         });
         let (members, notes, watch) = read.await?;
         let watch = watch.map(|watch| Box::pin(event(watch)) as Watch);
-        Ok(Listing { members, notes, watch, seem_dead: Vec::new() })
+        Ok(Listing { members, notes, watch, ..Listing::default() })
     }
 }
 

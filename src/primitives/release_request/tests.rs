@@ -46,7 +46,7 @@ fn store() -> Arc<FakeStore> {
     let store = FakeStore::new();
     store.list.then(0, || {
         let member = Member { entry: Entry::new("/ns/a/7", 7), label: None, detail: None };
-        Ok(Listing { members: vec![member], notes: vec![], watch: None, seem_dead: vec![] })
+        Ok(Listing { members: vec![member], ..Listing::default() })
     });
     let at = SequencePoint(1);
     store.enqueue.then(0, move || {

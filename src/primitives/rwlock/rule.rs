@@ -1,7 +1,7 @@
 //! Who may be in together: readers, or one writer.
 
 use crate::{
-    backend::{Member, Nearest},
+    backend::{Member, Part, Which},
     queue::mode::{Admission, Rule},
 };
 
@@ -19,8 +19,8 @@ impl Rule for Reader {
         writer.map_or(Admission::In, Admission::behind)
     }
 
-    fn nearest(&self, own: Option<u64>) -> Option<Nearest> {
-        Some(Nearest { own, passes_readers: true })
+    fn part(&self, own: Option<u64>) -> Option<Part> {
+        Some(Part { own, which: Which::NearestWriter })
     }
 }
 
@@ -32,8 +32,8 @@ impl Rule for Writer {
         ahead.last().map_or(Admission::In, Admission::behind)
     }
 
-    fn nearest(&self, own: Option<u64>) -> Option<Nearest> {
-        Some(Nearest { own, passes_readers: false })
+    fn part(&self, own: Option<u64>) -> Option<Part> {
+        Some(Part { own, which: Which::Nearest })
     }
 }
 

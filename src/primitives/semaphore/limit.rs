@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 
 use crate::{
-    backend::Member,
+    backend::{Member, Part, Which},
     error::Error,
     queue::mode::{Admission, Rule},
 };
@@ -150,6 +150,10 @@ impl Rule for Limited<'_> {
             ahead.iter().map(|member| asked(member).map_or(1, |(taken, _)| u64::from(taken))).sum();
         let permits = number(ahead, notes, Some(self.named)).unwrap_or(at_most);
         if taken + wanted <= permits.into() { Admission::In } else { Admission::Full }
+    }
+
+    fn part(&self, own: Option<u64>) -> Option<Part> {
+        Some(Part { own, which: Which::Labels })
     }
 }
 

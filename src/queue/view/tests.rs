@@ -146,7 +146,7 @@ impl LockStore for Scripted {
         });
         let members = members.collect();
         self.0.step()?;
-        Ok(Listing { members, notes: vec![], watch, seem_dead: vec![] })
+        Ok(Listing { members, watch, ..Listing::default() })
     }
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {

@@ -113,7 +113,7 @@ fn written(is_there: bool) -> Listing {
     };
     let writer = is_there.then(|| member("/ns/a/other", 0, "w"));
     let members = writer.into_iter().chain([member("/ns/a/1", 1, "r")]).collect();
-    Listing { members, notes: vec![], watch: None, seem_dead: vec![] }
+    Listing { members, ..Listing::default() }
 }
 
 /// A reader rechecks the writer's key and its own, if labels show in keys: thousands of readers
@@ -169,7 +169,7 @@ fn full(watch: Option<Watch>) -> Listing {
         Member { entry, label, detail: None }
     };
     let members = vec![member("/ns/a/other", 0), member("/ns/a/2", 2)];
-    Listing { members, notes: vec![], watch, seem_dead: vec![] }
+    Listing { members, watch, ..Listing::default() }
 }
 
 fn free() -> Listing {
@@ -260,7 +260,7 @@ async fn who_waits_for_permits_looks_now_and_then() {
 }
 
 fn nobody() -> Listing {
-    Listing { members: vec![], notes: vec![], watch: None, seem_dead: vec![] }
+    Listing { members: vec![], ..Listing::default() }
 }
 
 /// One that only tries writes nothing where it cannot have what it wants, by the newest state.
@@ -297,12 +297,7 @@ async fn who_waits_for_a_writer_looks_now_and_then() {
             label: Some("w".into()),
             detail: None,
         };
-        Listing {
-            members: keys.iter().map(member).collect(),
-            notes: vec![],
-            watch: None,
-            seem_dead: vec![],
-        }
+        Listing { members: keys.iter().map(member).collect(), ..Listing::default() }
     };
     let store = store(|| behind(false, true));
     let own = ("/ns/a/1", 1);

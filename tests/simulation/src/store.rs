@@ -325,7 +325,7 @@ impl LockStore for SimulatedStore {
                 members: view.members(&queue, id, ask),
                 notes: view.notes(queue.dir()).map(Into::into).collect(),
                 watch,
-                seem_dead: Vec::new(),
+                ..Listing::default()
             }
         };
         self.send("list", !ask.fresh, list).await

@@ -76,10 +76,10 @@ impl ZooKeeperStore {
                 members.sort_by_key(|(member, _)| member.entry.token);
             }
             return Ok(Listing {
-                seem_dead: Vec::new(),
                 members: members.into_iter().map(|(member, _)| member).collect(),
                 notes: notes.into_iter().map(Into::into).collect(),
                 watch,
+                ..Listing::default()
             });
         }
         Err(StoreError::Unavailable(format!("{dir} does not keep still").into()))

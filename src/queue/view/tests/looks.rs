@@ -48,12 +48,8 @@ fn listing(members: u64, news: Option<u64>) -> Listing {
             Ok(Event::Touched)
         }) as Watch
     });
-    Listing {
-        members: (1..=members).map(member).collect(),
-        notes: vec![],
-        watch,
-        seem_dead: vec![],
-    }
+    let members = (1..=members).map(member).collect();
+    Listing { members, watch, ..Listing::default() }
 }
 
 fn silent() -> StoreError {
