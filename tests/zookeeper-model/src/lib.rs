@@ -1,0 +1,28 @@
+//! One ZooKeeper server, as far as distlock's adapter and its tests use it: its nodes, watches and
+//! sessions, the binary protocol, and the four-letter words.
+//!
+//! The rules are those of the server's own source, release 3.9.3: `DataTree`,
+//! `PrepRequestProcessor`, `FinalRequestProcessor`, `WatchManager`, `SessionTrackerImpl` and
+//! `ContainerManager`. Nothing here waits or reads a clock, except for [`Front`]: the caller sets
+//! the time and carries the bytes. The same calls therefore have the same replies.
+
+mod acl;
+mod connection;
+mod jute;
+mod model;
+mod multi;
+mod prepare;
+mod reads;
+mod requests;
+mod server;
+mod sessions;
+mod state;
+mod tree;
+mod watch_requests;
+mod watches;
+mod words;
+mod writes;
+
+pub use model::Model;
+pub use server::Front;
+pub use state::Output;

@@ -1,0 +1,124 @@
+//! The model behind a port of this machine, by its clock.
+
+use std::{
+    collections::HashMap,
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use crate::{Model, Output};
+
+/// A server that lives as long as the process.
+#[derive(Clone, Debug)]
+pub struct Front {
+    /// Where it is.
+    pub address: SocketAddr,
+    events: Sender<Event>,
+}
+
+enum Event {
+    Came(TcpStream, Sender<u64>),
+    Read(u64, Vec<u8>),
+    Went(u64),
+    /// Something that no client can do.
+    Do(Box<dyn FnOnce(&mut Model) + Send>),
+}
+
+impl Front {
+    /// Starts one on a free port.
+    ///
+    /// # Errors
+    ///
+    /// There is no port, or no thread.
+    pub fn start() -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let (events, come) = channel();
+        thread::Builder::new().name("model".into()).spawn(move || serve(&come))?;
+        let accepted = events.clone();
+        thread::Builder::new().name("model-accepts".into()).spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let events = accepted.clone();
+                thread::spawn(move || carry(stream, &events));
+            }
+        })?;
+        Ok(Self { address, events })
+    }
+
+    /// Does something with the model that no client can do; before what a client asks for later.
+    pub fn with(&self, act: impl FnOnce(&mut Model) + Send + 'static) {
+        // The thread that serves lives as long as the process.
+        let _served = self.events.send(Event::Do(Box::new(act)));
+    }
+}
+
+/// Passes on what a client sends.
+fn carry(stream: TcpStream, events: &Sender<Event>) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
+    let mut reader = stream.try_clone().ok()?;
+    let (told, number) = channel();
+    events.send(Event::Came(stream, told)).ok()?;
+    let number = number.recv().ok()?;
+    let mut bytes = vec![0; 16 * 1024];
+    while let Ok(read @ 1..) = reader.read(&mut bytes) {
+        events.send(Event::Read(number, bytes[..read].to_vec())).ok()?;
+    }
+    events.send(Event::Went(number)).ok()
+}
+
+/// Writes what a client is sent. A client that does not read holds up no other.
+fn deliver(mut stream: TcpStream, packets: &Receiver<Vec<u8>>) {
+    for packet in packets {
+        if stream.write_all(&packet).is_err() {
+            break;
+        }
+    }
+    // It may have hung up first.
+    let _gone = stream.shutdown(Shutdown::Both);
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Serves all clients, one after the other.
+fn serve(events: &Receiver<Event>) {
+    let mut model = Model::new(now());
+    let mut clients: HashMap<u64, Sender<Vec<u8>>> = HashMap::new();
+    loop {
+        let wait = u64::try_from(model.next_event() - now()).unwrap_or(0);
+        let event = events.recv_timeout(Duration::from_millis(wait));
+        model.set_time(now());
+        match event {
+            Ok(Event::Came(stream, told)) => {
+                let number = model.connect();
+                let (packets, sent) = channel();
+                thread::spawn(move || deliver(stream, &sent));
+                clients.insert(number, packets);
+                // It may have gone already.
+                let _gone = told.send(number);
+            }
+            Ok(Event::Went(number)) => {
+                clients.remove(&number);
+                model.disconnect(number);
+            }
+            Ok(Event::Read(number, bytes)) => model.receive(number, &bytes),
+            Ok(Event::Do(act)) => act(&mut model),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        for (number, output) in model.take_output() {
+            match output {
+                Output::Bytes(bytes) => {
+                    // Its end is told by the one who reads.
+                    clients.get(&number).map(|client| client.send(bytes));
+                }
+                Output::Close => _ = clients.remove(&number),
+            }
+        }
+    }
+}

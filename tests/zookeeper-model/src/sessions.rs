@@ -1,0 +1,104 @@
+//! Sessions, which end at the servers' ticks (`SessionTrackerImpl`, `ExpiryQueue`).
+
+use std::collections::BTreeMap;
+
+/// Of the server's clock, in milliseconds.
+pub(crate) const TICK: i64 = 1000;
+
+/// What the server grants: at least 2 ticks, and at most 20.
+const TIMEOUTS: [i64; 2] = [2 * TICK, 20 * TICK];
+
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    /// When each ends, unless it is heard of.
+    ends: BTreeMap<i64, i64>,
+    next: i64,
+}
+
+impl Sessions {
+    pub(crate) fn new(now: i64) -> Self {
+        // The server's own number in the highest byte, and a part of the time in the next five.
+        let time = (now << 24).cast_unsigned() >> 8;
+        Self { ends: BTreeMap::new(), next: time.cast_signed() | 1 << 56 }
+    }
+
+    /// The timeout that a client gets which asks for this one.
+    pub(crate) fn granted(asked: i32) -> i32 {
+        let granted = i64::from(asked).clamp(TIMEOUTS[0], TIMEOUTS[1]);
+        i32::try_from(granted).unwrap_or(asked)
+    }
+
+    pub(crate) fn begin(&mut self, timeout: i32, now: i64) -> i64 {
+        let session = self.next;
+        self.next += 1;
+        self.ends.insert(session, ends(timeout, now));
+        session
+    }
+
+    /// Whether there is such a session, which then lives for another timeout.
+    pub(crate) fn touch(&mut self, session: i64, timeout: i32, now: i64) -> bool {
+        let found = self.ends.get_mut(&session);
+        found.map(|end| *end = ends(timeout, now)).is_some()
+    }
+
+    pub(crate) fn end(&mut self, session: i64) {
+        self.ends.remove(&session);
+    }
+
+    /// One that is over by then, the earliest first.
+    pub(crate) fn expired(&self, now: i64) -> Option<i64> {
+        let over = self.ends.iter().filter(|(_, end)| **end <= now);
+        over.min_by_key(|(session, end)| (**end, **session)).map(|(session, _)| *session)
+    }
+
+    /// When the next one ends.
+    pub(crate) fn next_end(&self) -> Option<i64> {
+        self.ends.values().min().copied()
+    }
+
+    /// The sessions that end at each moment.
+    pub(crate) fn by_end(&self) -> BTreeMap<i64, Vec<i64>> {
+        let mut moments = BTreeMap::<i64, Vec<i64>>::new();
+        for (session, end) in &self.ends {
+            moments.entry(*end).or_default().push(*session);
+        }
+        moments
+    }
+}
+
+/// The tick after the timeout has passed.
+fn ends(timeout: i32, now: i64) -> i64 {
+    ((now + i64::from(timeout)) / TICK + 1) * TICK
+}
+
+/// The password of a session: `ZooKeeperServer.generatePasswd`, with `java.util.Random`.
+pub(crate) fn password(session: i64) -> [u8; 16] {
+    const MULTIPLIER: u64 = 0x5_DEEC_E66D;
+    const MASK: u64 = (1 << 48) - 1;
+    let mut seed = ((session ^ 0xB341_5C00).cast_unsigned() ^ MULTIPLIER) & MASK;
+    let mut password = [0; 16];
+    for four in password.chunks_mut(4) {
+        seed = seed.wrapping_mul(MULTIPLIER).wrapping_add(0xB) & MASK;
+        four.copy_from_slice(&((seed >> 16) as u32).to_le_bytes());
+    }
+    password
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_end_at_the_tick_after_their_timeout() {
+        let mut sessions = Sessions::new(5_300);
+        let (short, long) = (sessions.begin(2000, 5_300), sessions.begin(4000, 5_300));
+        assert_eq!(sessions.next_end(), Some(8_000));
+        assert_eq!(sessions.expired(7_999), None);
+        assert_eq!(sessions.expired(8_000), Some(short));
+        assert!(sessions.touch(short, 2000, 8_000));
+        assert_eq!(sessions.next_end(), Some(10_000));
+        sessions.end(long);
+        assert!(!sessions.touch(long, 4000, 8_000));
+        assert_eq!((Sessions::granted(1), Sessions::granted(i32::MAX)), (2000, 20_000));
+    }
+}
