@@ -41,6 +41,8 @@ mod sqlite;
 mod valkey;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
+#[cfg(feature = "zookeeper")]
+mod zookeeper_model;
 
 /// No test: `common/process.rs` runs this program once more to have a process that it can kill.
 #[test]

@@ -4,16 +4,18 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
+use distlock::AfterLoss;
 use distlock_testkit::{
     backend::Backend,
     proxies::Proxies,
     servers::{ask, endpoints},
 };
+use distlock_zookeeper_model::Front;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -26,13 +28,43 @@ use super::{Cost, Harness, Link, Members, SOON, Servers, Sessions};
 /// The longest that the servers grant: the operator outlives elections.
 const OPERATOR_TTL: Duration = Duration::from_secs(20);
 
-pub(crate) struct ZooKeeper {
+/// How ZooKeeper is set up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// An ensemble of three servers.
+    Ensemble,
+    /// No server: the model of one, in this process.
+    Model,
+}
+
+const KINDS: [Kind; 2] = [Kind::Ensemble, Kind::Model];
+
+/// One of them, by its number.
+pub(crate) struct Server<const KIND: usize> {
     url: String,
+    /// As clients are given them: a single one several times.
     endpoints: Vec<SocketAddr>,
     client: Client,
 }
 
-impl ZooKeeper {
+pub(crate) type ZooKeeper = Server<0>;
+pub(crate) type Model = Server<1>;
+
+/// The model that all cases have in common, as they have the servers.
+fn model() -> &'static Front {
+    static MODEL: LazyLock<Front> = LazyLock::new(|| Front::start().expect("a port"));
+    &MODEL
+}
+
+impl<const KIND: usize> Server<KIND> {
+    /// The servers, each of them once.
+    fn distinct(&self) -> &[SocketAddr] {
+        match KINDS[KIND] {
+            Kind::Ensemble => &self.endpoints,
+            Kind::Model => &self.endpoints[..1],
+        }
+    }
+
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
@@ -65,7 +97,7 @@ impl ZooKeeper {
 
     /// Whether a server knows that this session watches a node.
     pub(crate) async fn watches(&self, node: &str, session: i64) -> bool {
-        for endpoint in &self.endpoints {
+        for endpoint in self.distinct() {
             if watches(*endpoint, node, session).await {
                 return true;
             }
@@ -75,10 +107,19 @@ impl ZooKeeper {
 }
 
 #[async_trait]
-impl Harness for ZooKeeper {
+impl<const KIND: usize> Harness for Server<KIND> {
     async fn start() -> Self {
-        let url = Backend::ZooKeeper.url();
-        let endpoints = endpoints(&url).await;
+        let (url, endpoints) = match KINDS[KIND] {
+            Kind::Ensemble => {
+                let url = Backend::ZooKeeper.url();
+                let endpoints = endpoints(&url).await;
+                (url, endpoints)
+            }
+            Kind::Model => {
+                let address = model().address;
+                (format!("zk://{address}"), vec![address; 3])
+            }
+        };
         let cluster: Vec<_> = endpoints.iter().map(ToString::to_string).collect();
         let connector = Client::connector().with_session_timeout(OPERATOR_TTL);
         let client = connector
@@ -95,6 +136,13 @@ impl Harness for ZooKeeper {
     /// A tick, and a second for the machine.
     fn grace(&self) -> Duration {
         Duration::from_secs(2)
+    }
+
+    fn promises(&self) -> (bool, AfterLoss) {
+        match KINDS[KIND] {
+            Kind::Ensemble => (true, AfterLoss::GoesOn),
+            Kind::Model => (true, AfterLoss::Waits),
+        }
     }
 
     fn busy(&self) -> u64 {
@@ -175,7 +223,7 @@ impl Harness for ZooKeeper {
     /// By the counters of these sessions' connections.
     async fn cost(&self, sessions: &[i64]) -> Cost {
         let mut cost = Cost::default();
-        for endpoint in &self.endpoints {
+        for endpoint in self.distinct() {
             for line in four_letters(*endpoint, "cons").await.lines() {
                 if sessions.iter().any(|session| line.contains(&format!("sid=0x{session:x},"))) {
                     let (received, sent) = (field(line, "recved="), field(line, "sent="));
@@ -194,13 +242,13 @@ impl Harness for ZooKeeper {
 }
 
 #[async_trait]
-impl Sessions for ZooKeeper {
+impl<const KIND: usize> Sessions for Server<KIND> {
     async fn session_of(&self, key: &str) -> i64 {
         self.get(key).await.1.ephemeral_owner
     }
 
     async fn session_exists(&self, session: i64) -> bool {
-        for endpoint in &self.endpoints {
+        for endpoint in self.distinct() {
             let dump = four_letters(*endpoint, "dump").await;
             let (sessions, _) =
                 dump.split_once("ephemeral nodes dump").expect("the sessions come first");
@@ -231,7 +279,7 @@ impl Sessions for ZooKeeper {
 }
 
 #[async_trait]
-impl Servers for ZooKeeper {
+impl<const KIND: usize> Servers for Server<KIND> {
     async fn proxies(&self) -> Proxies {
         Proxies::start(Backend::ZooKeeper, &self.endpoints).await
     }
@@ -243,7 +291,7 @@ impl Servers for ZooKeeper {
 }
 
 #[async_trait]
-impl Members for ZooKeeper {
+impl<const KIND: usize> Members for Server<KIND> {
     fn network(&self) -> (Backend, &[SocketAddr]) {
         (Backend::ZooKeeper, &self.endpoints)
     }
