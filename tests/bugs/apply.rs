@@ -19,9 +19,9 @@
 //! (`docker/simulation --bugs`).
 //!
 //! BINARY is `memory`, `forked`, `interleavings`, `telemetry`, `etcd`, `zookeeper`, `postgres`,
-//! `mysql`, `sqlite`, `redis_model`, `redis`, `redlock`, `failover` or `secured`, or `lib` for a
-//! unit test. `lib:zookeeper` is one that is there with this feature alone, and `cli` a unit test
-//! of the command. There may be several tests, and several places.
+//! `mysql`, `sqlite`, `redis_model`, `zookeeper_model`, `redis`, `redlock`, `failover` or
+//! `secured`, or `lib` for a unit test. `lib:zookeeper` is one that is there with this feature
+//! alone, and `cli` a unit test of the command. There may be several tests, and several places.
 
 pub(crate) mod needs;
 
@@ -30,7 +30,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use needs::Sources;
 
 /// Where a test can be. In this order they are built and run.
-pub(crate) const BINARIES: [&str; 24] = [
+pub(crate) const BINARIES: [&str; 25] = [
     "clusters",
     "lib",
     "cli",
@@ -38,6 +38,7 @@ pub(crate) const BINARIES: [&str; 24] = [
     "forked",
     "sqlite",
     "redis_model",
+    "zookeeper_model",
     "interleavings",
     "telemetry",
     "lib:etcd",

@@ -151,7 +151,16 @@ impl Sources {
     }
 
     pub(crate) fn need(&self, Test { binary, path }: &Test) -> Result<Need, String> {
-        let alone = ["lib", "cli", "memory", "sqlite", "redis_model", "interleavings", "telemetry"];
+        let alone = [
+            "lib",
+            "cli",
+            "memory",
+            "sqlite",
+            "redis_model",
+            "zookeeper_model",
+            "interleavings",
+            "telemetry",
+        ];
         if alone.contains(&binary.split(':').next().unwrap_or(binary)) {
             return Ok(Need::Nothing);
         }

@@ -57,6 +57,10 @@ fn model() -> &'static Front {
 }
 
 impl<const KIND: usize> Server<KIND> {
+    pub(crate) fn is_model() -> bool {
+        KINDS[KIND] == Kind::Model
+    }
+
     /// The servers, each of them once.
     fn distinct(&self) -> &[SocketAddr] {
         match KINDS[KIND] {
@@ -366,7 +370,7 @@ pub(crate) async fn exchange(stream: &mut TcpStream, packet: &[u8]) -> io::Resul
 }
 
 /// The session's password: `ZooKeeperServer.generatePasswd`, with `java.util.Random`.
-fn password(session: i64) -> Vec<u8> {
+pub(crate) fn password(session: i64) -> Vec<u8> {
     const MULTIPLIER: u64 = 0x5_DEEC_E66D;
     const MASK: u64 = (1 << 48) - 1;
     let mut seed = ((session ^ 0xB341_5C00).cast_unsigned() ^ MULTIPLIER) & MASK;

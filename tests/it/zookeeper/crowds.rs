@@ -9,11 +9,13 @@ use std::{
     time::Duration,
 };
 
-use distlock_testkit::{backend::Backend, servers::endpoints};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
-    common::{Case, SOON, eventually, own_cases, release, within, zookeeper::ZooKeeper},
+    common::{
+        Case, Members, SOON, eventually, own_cases, release, within,
+        zookeeper::{Server, ZooKeeper},
+    },
     zookeeper::{
         directories::directory_of,
         forger::{Forger, Packet},
@@ -41,14 +43,16 @@ own_cases! { ZooKeeper, beside_others,
     waiters_with_long_paths_need_several_sessions,
 }
 
-mod cases {
+pub(crate) mod cases {
     use super::*;
 
     /// A list for each of them, of all of them, would take so long that the session is lost.
-    pub(super) async fn readers_list_their_queue_together(t: &Case<ZooKeeper>) {
+    pub(crate) async fn readers_list_their_queue_together<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let [lists, looks] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let (counted, looked) = (Arc::clone(&lists), Arc::clone(&looks));
-        let server = endpoints(&Backend::ZooKeeper.url()).await[0];
+        let server = t.store.network().1[0];
         let forger = Forger::start(server, move |packet| match kind(&packet) {
             Some(kind) if GET_CHILDREN.contains(&kind) => _ = counted.fetch_add(1, SeqCst),
             Some(MULTI_READ) => _ = looked.fetch_add(1, SeqCst),
@@ -100,7 +104,9 @@ mod cases {
 
     /// The server writes the paths of all nodes of a session into the transaction that ends it.
     /// With more than 2 MiB of them no server can read that transaction, and the ensemble stops.
-    pub(super) async fn waiters_with_long_paths_need_several_sessions(t: &Case<ZooKeeper>) {
+    pub(crate) async fn waiters_with_long_paths_need_several_sessions<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let (namespace, name) = (format!("{}/{}", t.namespace, "n".repeat(200)), "w".repeat(250));
         let client = t.connect(t.builder().namespace(&namespace)).await;
         let (zookeeper, other) = (&t.store, t.connect(t.builder().namespace(&namespace)).await);

@@ -7,12 +7,19 @@ use distlock_testkit::proxy::Mode;
 use zookeeper_client::CreateMode;
 
 use crate::common::{
-    Case, Harness, SOON, Waiter, cases::strangers, eventually, own_cases, release_both, take_turn,
-    within, zookeeper::ZooKeeper,
+    Case, Harness, SOON, Waiter,
+    cases::strangers,
+    eventually, own_cases, release_both, take_turn, within,
+    zookeeper::{Server, ZooKeeper},
 };
 
 /// Joins a queue as another library's client would, and gives its node.
-async fn foreign_waiter(t: &Case<ZooKeeper>, name: &str, prefix: &str, data: &[u8]) -> String {
+async fn foreign_waiter<const KIND: usize>(
+    t: &Case<Server<KIND>>,
+    name: &str,
+    prefix: &str,
+    data: &[u8],
+) -> String {
     let directory = format!("{}/{name}", t.namespace);
     t.store.make_directory(&directory).await;
     t.store.stranger(&format!("{directory}/{prefix}"), data).await
@@ -38,10 +45,12 @@ own_cases! { ZooKeeper, beside_others,
     a_node_written_over_before_its_owner_knows_it_is_removed,
 }
 
-mod cases {
+pub(crate) mod cases {
     use super::*;
 
-    pub(super) async fn distlock_waits_for_curator_and_kazoo(t: &Case<ZooKeeper>) {
+    pub(crate) async fn distlock_waits_for_curator_and_kazoo<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let (zookeeper, client) = (&t.store, t.client().await);
         for prefix in FOREIGN.into_iter().chain(KAZOO) {
             let theirs = foreign_waiter(t, "shared", prefix, b"").await;
@@ -55,7 +64,7 @@ mod cases {
 
     /// Curator takes the lock when its node has the lowest sequence number, and watches the next
     /// lower one until then.
-    pub(super) async fn curator_waits_for_distlock(t: &Case<ZooKeeper>) {
+    pub(crate) async fn curator_waits_for_distlock<const KIND: usize>(t: &Case<Server<KIND>>) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let guard = client.mutex("shared").lock().await.unwrap();
         let number = |key: &str| {
@@ -79,7 +88,7 @@ mod cases {
     /// kazoo takes the lock when no name that ends in one of its patterns and a number has a lower
     /// number than its own. It compares the ten characters, and watches the highest of the lower
     /// ones until then. With `extra_lock_patterns=["-lock-"]` ours are among them.
-    pub(super) async fn kazoo_waits_for_distlock(t: &Case<ZooKeeper>) {
+    pub(crate) async fn kazoo_waits_for_distlock<const KIND: usize>(t: &Case<Server<KIND>>) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let number = |key: &str| {
             let (mark, number) = key.split_at(key.len() - 10);
@@ -102,7 +111,7 @@ mod cases {
         last.served().await;
     }
 
-    pub(super) async fn junk_is_passed_over(t: &Case<ZooKeeper>) {
+    pub(crate) async fn junk_is_passed_over<const KIND: usize>(t: &Case<Server<KIND>>) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let raw = zookeeper.client();
         let directory = format!("{}/junk", t.namespace);
@@ -142,7 +151,9 @@ mod cases {
 
     /// A waiter may watch a foreign node of any size, and is not woken for good by a change of its
     /// data.
-    pub(super) async fn large_and_changing_foreign_nodes_are_waited_for(t: &Case<ZooKeeper>) {
+    pub(crate) async fn large_and_changing_foreign_nodes_are_waited_for<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let megabyte = vec![b'v'; (1 << 20) - 1024];
         let theirs = foreign_waiter(t, "large", FOREIGN[0], &megabyte).await;
@@ -155,7 +166,9 @@ mod cases {
         waiter.served().await;
     }
 
-    pub(super) async fn operators_find_the_owner_in_the_node(t: &Case<ZooKeeper>) {
+    pub(crate) async fn operators_find_the_owner_in_the_node<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let zookeeper = &t.store;
         let client = t.connect(t.builder().owner("worker-7 of gaia")).await;
         let guard = client.mutex("owned").lock().await.unwrap();
@@ -178,7 +191,9 @@ mod cases {
 
     /// The directory of a lock may be removed at any time that nobody is in it: between its making
     /// and its use, too.
-    pub(super) async fn a_directory_that_vanishes_is_made_again(t: &Case<ZooKeeper>) {
+    pub(crate) async fn a_directory_that_vanishes_is_made_again<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let directory = format!("{}/vanishing", t.namespace);
         let (raw, path) = (zookeeper.client().clone(), directory.clone());
@@ -194,7 +209,9 @@ mod cases {
         eventually(SOON, "nothing is left", async || t.keys().await.is_empty()).await;
     }
 
-    pub(super) async fn curator_and_kazoo_are_seen_in_the_queue(t: &Case<ZooKeeper>) {
+    pub(crate) async fn curator_and_kazoo_are_seen_in_the_queue<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let mutex = client.mutex("shared");
         let mut theirs = Vec::new();
@@ -222,7 +239,7 @@ mod cases {
 
     /// What a node of another client's is for nobody knows: it is alone where readers share, and
     /// has a permit where permits are counted.
-    pub(super) async fn strangers_are_not_shared_with(t: &Case<ZooKeeper>) {
+    pub(crate) async fn strangers_are_not_shared_with<const KIND: usize>(t: &Case<Server<KIND>>) {
         let strangers = [
             foreign_waiter(t, "m!rw", FOREIGN[0], b"").await,
             foreign_waiter(t, "m!permits", KAZOO[0], b"").await,
@@ -232,8 +249,10 @@ mod cases {
 
     /// An operator writes over a node whose creation was not answered: its owner cannot know it
     /// again, and all others would stand behind it for as long as the session lives.
-    pub(super) async fn a_node_written_over_before_its_owner_knows_it_is_removed(
-        t: &Case<ZooKeeper>,
+    pub(crate) async fn a_node_written_over_before_its_owner_knows_it_is_removed<
+        const KIND: usize,
+    >(
+        t: &Case<Server<KIND>>,
     ) {
         let (zookeeper, proxies) = (&t.store, t.proxies().await);
         let client = t.connect(t.builder_for(&proxies.url())).await;

@@ -6,19 +6,34 @@ use distlock_testkit::proxy::{Mode, Proxy};
 use tokio::{task::JoinSet, time::sleep};
 
 use crate::common::{
-    Case, Harness, SOON, Sessions, alone, eventually, own_cases, release, release_both, throughout,
-    within, zookeeper::ZooKeeper,
+    Case, Harness, SOON, Sessions, eventually, own_cases, release, release_both, throughout,
+    within,
+    zookeeper::{Server, ZooKeeper},
 };
 
-/// A connection is lost when many are about to join: those in doubt find their nodes, at one search
-/// for many.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hundreds_in_doubt_find_their_places() {
-    // Fewer than a session sends at once: the others would be sent when the first are given up, and
-    // by then the connection may be given up, too.
-    const EACH: usize = 120;
-    const WAITERS: usize = 2 * EACH;
-    alone::<ZooKeeper>(async |t| {
+own_cases! { ZooKeeper, beside_others,
+    an_uncontended_lock_takes_a_round_trip_and_so_does_its_release,
+    curator_in_between_has_its_turn,
+    a_strangers_write_grants_nothing,
+}
+
+own_cases! { ZooKeeper, alone,
+    hundreds_in_doubt_find_their_places,
+    a_handoff_between_processes_costs_the_same_however_long_the_queue,
+}
+
+pub(crate) mod cases {
+    use super::*;
+
+    /// A connection is lost when many are about to join: those in doubt find their nodes, at one
+    /// search for many.
+    pub(crate) async fn hundreds_in_doubt_find_their_places<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
+        // Fewer than a session sends at once: the others would be sent when the first are given up,
+        // and by then the connection may be given up, too.
+        const EACH: usize = 120;
+        const WAITERS: usize = 2 * EACH;
         let proxies = t.proxies().await;
         let builder = t.builder_for(&proxies.url()).request_timeout(Duration::from_secs(2));
         let (client, second) = (t.connect(builder.clone()).await, t.connect(builder).await);
@@ -45,26 +60,13 @@ async fn hundreds_in_doubt_find_their_places() {
         release_both(guard, first).await;
         within(SOON * 2, "each has its turn", waiters.join_all()).await;
         marker.unlock().await.unwrap();
-    })
-    .await;
-}
-
-own_cases! { ZooKeeper, beside_others,
-    an_uncontended_lock_takes_a_round_trip_and_so_does_its_release,
-    curator_in_between_has_its_turn,
-    a_strangers_write_grants_nothing,
-}
-
-own_cases! { ZooKeeper, alone,
-    a_handoff_between_processes_costs_the_same_however_long_the_queue,
-}
-
-mod cases {
-    use super::*;
+    }
 
     /// One round trip to lock and one to unlock, told by a slow network.
-    pub(super) async fn an_uncontended_lock_takes_a_round_trip_and_so_does_its_release(
-        t: &Case<ZooKeeper>,
+    pub(crate) async fn an_uncontended_lock_takes_a_round_trip_and_so_does_its_release<
+        const KIND: usize,
+    >(
+        t: &Case<Server<KIND>>,
     ) {
         const WAY: Duration = Duration::from_millis(60);
         let proxies = t.proxies().await;
@@ -89,8 +91,10 @@ mod cases {
     }
 
     /// Two processes take turns: each joins, watches, looks once when it is woken, and leaves.
-    pub(super) async fn a_handoff_between_processes_costs_the_same_however_long_the_queue(
-        t: &Case<ZooKeeper>,
+    pub(crate) async fn a_handoff_between_processes_costs_the_same_however_long_the_queue<
+        const KIND: usize,
+    >(
+        t: &Case<Server<KIND>>,
     ) {
         const HANDOFFS: u64 = 24;
         let clients = t.clients::<4>().await;
@@ -129,7 +133,7 @@ mod cases {
 
     /// Curator's waiters have names of another kind: they stand in the way of those who look for a
     /// number, wherever they come.
-    pub(super) async fn curator_in_between_has_its_turn(t: &Case<ZooKeeper>) {
+    pub(crate) async fn curator_in_between_has_its_turn<const KIND: usize>(t: &Case<Server<KIND>>) {
         let (zookeeper, [one, two]) = (&t.store, t.clients().await);
         for leaves_early in [false, true] {
             // So that all know the directory.
@@ -156,7 +160,9 @@ mod cases {
     }
 
     /// A write to a node looks to its watcher like a release.
-    pub(super) async fn a_strangers_write_grants_nothing(t: &Case<ZooKeeper>) {
+    pub(crate) async fn a_strangers_write_grants_nothing<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let (zookeeper, [one, two]) = (&t.store, t.clients().await);
         // Far away: what it is told it looks at late.
         let proxies = t.proxies().await;

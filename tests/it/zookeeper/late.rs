@@ -16,7 +16,7 @@ use zookeeper_client::{self as zk, Acls, CreateMode};
 use crate::{
     common::{
         Case, Members, SOON, Sessions, eventually, own_cases, release, throughout,
-        zookeeper::{ZooKeeper, exchange, take_over},
+        zookeeper::{Server, ZooKeeper, exchange, take_over},
     },
     zookeeper::forger::{Forger, Packet},
 };
@@ -37,13 +37,15 @@ fn creates(packet: &Packet<'_>, directory: &str) -> bool {
     CREATING.contains(&kind) && has(&format!("{directory}/")) && has("lock-")
 }
 
-mod cases {
+pub(crate) mod cases {
     use super::*;
 
     /// The reply to the first request to create a node is lost. That request reaches the server
     /// again long after the lock was released, together with a request to connect. A network that
     /// comes back delivers both, and makes a former connection the session's once more.
-    pub(super) async fn a_node_created_after_its_release_is_removed(t: &Case<ZooKeeper>) {
+    pub(crate) async fn a_node_created_after_its_release_is_removed<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let (late, other) = (Late::start(t, "late").await, t.client().await);
         let lock = late.client.mutex("late");
         late.proxy.set(Mode::SwallowReply);
@@ -63,7 +65,9 @@ mod cases {
     }
 
     /// The same while the lock is held by another node, which has the same ticket.
-    pub(super) async fn a_node_created_after_its_downgrade_is_removed(t: &Case<ZooKeeper>) {
+    pub(crate) async fn a_node_created_after_its_downgrade_is_removed<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let (late, other) = (Late::start(t, "late!rw").await, t.client().await);
         late.proxy.set(Mode::SwallowReply);
         let writer = late.client.rw_lock("late").write().await.unwrap();
@@ -93,7 +97,7 @@ struct Late {
 }
 
 impl Late {
-    async fn start(t: &Case<ZooKeeper>, queue: &str) -> Self {
+    async fn start<const KIND: usize>(t: &Case<Server<KIND>>, queue: &str) -> Self {
         let zookeeper = t.store.client().clone();
         // Kept by a node that is nobody's: the server removes an empty one.
         let directory = format!("{}/{queue}", t.namespace);

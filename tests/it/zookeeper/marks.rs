@@ -8,17 +8,26 @@ use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
     common::{
-        SOON, beside_others, eventually, handover, release_both, throughout, zookeeper::ZooKeeper,
+        Case, SOON, eventually, handover, own_cases, release_both, throughout,
+        zookeeper::{Server, ZooKeeper},
     },
     zookeeper::directories::{delete_all, directory_of, number},
 };
 
-/// The directory is removed and made again, and its numbers begin again. A client that knows the
-/// former one names its node for that, with the number of its last holder, and puts that holder's
-/// mark into the new one. When it gives that node up, it looks like the release of a holder.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mark_of_a_former_directory_grants_nothing() {
-    beside_others::<ZooKeeper>(async |t| {
+own_cases! { ZooKeeper, beside_others,
+    a_mark_of_a_former_directory_grants_nothing,
+}
+
+pub(crate) mod cases {
+    use super::*;
+
+    /// The directory is removed and made again, and its numbers begin again. A client that knows
+    /// the former one names its node for that, with the number of its last holder, and puts that
+    /// holder's mark into the new one. When it gives that node up, it looks like the release of a
+    /// holder.
+    pub(crate) async fn a_mark_of_a_former_directory_grants_nothing<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let (zookeeper, proxies) = (&t.store, t.proxies().await);
         let [one, two, three] = t.clients().await;
         // It bears a silence of a quarter of this.
@@ -62,6 +71,5 @@ async fn a_mark_of_a_former_directory_grants_nothing() {
         release_both(holder, waiter).await;
         // In whichever order they have joined again.
         tokio::join!(stale.served(), again.served());
-    })
-    .await;
+    }
 }

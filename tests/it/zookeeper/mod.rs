@@ -1,23 +1,24 @@
 //! ZooKeeper passes every case, and some of its own. Needs the servers of `docker/up`.
 
-mod crowds;
-mod directories;
-mod foreign;
+mod alike;
+pub(crate) mod crowds;
+pub(crate) mod directories;
+pub(crate) mod foreign;
 mod forger;
-mod handoffs;
+pub(crate) mod handoffs;
 mod hasty;
-mod late;
-mod marks;
+pub(crate) mod late;
+pub(crate) mod marks;
 mod members;
 mod own;
 mod pauses;
-mod persistent;
-mod quota;
-mod rights;
+pub(crate) mod persistent;
+pub(crate) mod quota;
+pub(crate) mod rights;
 mod secured;
-mod sessions;
+pub(crate) mod sessions;
 mod strangers;
-mod worn;
+pub(crate) mod worn;
 
 use crate::common::{conformance, network_conformance, zookeeper::ZooKeeper};
 

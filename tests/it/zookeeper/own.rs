@@ -4,9 +4,13 @@ use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 
 use distlock::Client;
 use distlock_testkit::docker::{OwnServer, docker};
+use distlock_zookeeper_model::Front;
 use zookeeper_client as zk;
 
-use crate::common::{SOON, eventually, zookeeper::mode_of};
+use crate::common::{
+    Case, SOON, eventually,
+    zookeeper::{Server, mode_of},
+};
 
 /// Where the transactions are that a server has seen since it was started with an empty disk.
 const LOG: &str = "/datalog/version-2/log.1";
@@ -14,12 +18,32 @@ const LOG: &str = "/datalog/version-2/log.1";
 /// After this begin the transactions in a log (`FileHeader`).
 const HEADER: usize = 16;
 
+/// Enforces quotas.
+pub(crate) const ENFORCE_QUOTAS: &str = "-Dzookeeper.enforceQuota=true";
+
 pub(crate) struct OwnZooKeeper {
-    server: OwnServer,
+    place: Place,
     pub(crate) address: SocketAddr,
 }
 
+enum Place {
+    Container(OwnServer),
+    Model(Front),
+}
+
 impl OwnZooKeeper {
+    /// One of the same kind as the servers of a case. The model knows [`ENFORCE_QUOTAS`] alone.
+    pub(crate) async fn like<const KIND: usize>(_: &Case<Server<KIND>>, options: &str) -> Self {
+        if !Server::<KIND>::is_model() {
+            return Self::start(options).await;
+        }
+        let front = Front::start().expect("a port");
+        if options == ENFORCE_QUOTAS {
+            front.with(|model| model.enforce_quotas());
+        }
+        Self { address: front.address, place: Place::Model(front) }
+    }
+
     /// With these Java options.
     pub(crate) async fn start(options: &str) -> Self {
         let java = format!(
@@ -35,7 +59,7 @@ impl OwnZooKeeper {
             &java,
         ];
         let server = OwnServer::start("zk1", &run, &[]).await;
-        Self { address: ready(&server).await, server }
+        Self { address: ready(&server).await, place: Place::Container(server) }
     }
 
     pub(crate) async fn raw(&self) -> zk::Client {
@@ -51,7 +75,14 @@ impl OwnZooKeeper {
     /// `path` before it. The node has to be created in its own transaction, with open access
     /// rights.
     pub(crate) async fn wear_out(&mut self, path: &str, created: i32) {
-        let container = self.server.container().to_owned();
+        let server = match &mut self.place {
+            Place::Container(server) => server,
+            Place::Model(front) => {
+                let directory = path.rsplit_once('/').expect("a path").0.to_owned();
+                return front.with(move |model| model.wear_out(&directory, created));
+            }
+        };
+        let container = server.container().to_owned();
         let file = Temporary(std::env::temp_dir().join(format!("log-{container}")));
         let (there, here) = (format!("{container}:{LOG}"), file.0.to_str().expect("a path"));
         docker(&["cp", &there, here]).await.expect("there is a log");
@@ -59,8 +90,8 @@ impl OwnZooKeeper {
         set_count(&mut log, path, created);
         fs::write(here, log).expect("it can be written");
         docker(&["cp", here, &there]).await.expect("it is put back");
-        self.server.restart().await;
-        self.address = ready(&self.server).await;
+        server.restart().await;
+        self.address = ready(server).await;
     }
 }
 

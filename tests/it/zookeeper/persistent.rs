@@ -8,7 +8,7 @@ use zookeeper_client::{Acls, CreateMode};
 
 use crate::common::{
     Case, Harness, SOON, locked, own_cases, release, release_both, throughout, within,
-    zookeeper::ZooKeeper,
+    zookeeper::{Server, ZooKeeper},
 };
 
 /// Names that stand ahead of all that join later: Curator's, kazoo's, ours, and ours with a label.
@@ -21,14 +21,14 @@ const NAMES: [&str; 6] = [
     "2a-1of1-lock-0000000000",
 ];
 
-struct Junk<'a> {
-    zookeeper: &'a ZooKeeper,
+struct Junk<'a, const KIND: usize> {
+    zookeeper: &'a Server<KIND>,
     directory: String,
     nodes: Vec<String>,
 }
 
-impl<'a> Junk<'a> {
-    async fn new(t: &'a Case<ZooKeeper>, name: &str, names: &[&str]) -> Self {
+impl<'a, const KIND: usize> Junk<'a, KIND> {
+    async fn new(t: &'a Case<Server<KIND>>, name: &str, names: &[&str]) -> Self {
         let directory = format!("{}/{name}", t.namespace);
         let zookeeper = &t.store;
         let container = CreateMode::Container.with_acls(Acls::anyone_all());
@@ -74,10 +74,12 @@ own_cases! { ZooKeeper, beside_others,
     a_writer_does_not_wait_for_junk_that_looks_like_one_of_ours,
 }
 
-mod cases {
+pub(crate) mod cases {
     use super::*;
 
-    pub(super) async fn a_persistent_node_named_like_a_waiter_holds_no_place(t: &Case<ZooKeeper>) {
+    pub(crate) async fn a_persistent_node_named_like_a_waiter_holds_no_place<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let [one, two] = t.clients().await;
         let mut junk = Junk::new(t, "m", &NAMES).await;
         junk.add("lock-0000000001", CreateMode::Container).await;
@@ -106,8 +108,10 @@ mod cases {
     }
 
     /// The number before one's own, under the name that ours would have there.
-    pub(super) async fn a_persistent_node_in_the_place_just_ahead_is_passed_over(
-        t: &Case<ZooKeeper>,
+    pub(crate) async fn a_persistent_node_in_the_place_just_ahead_is_passed_over<
+        const KIND: usize,
+    >(
+        t: &Case<Server<KIND>>,
     ) {
         let client = t.client().await;
         let mut junk = Junk::new(t, "m", &[]).await;
@@ -129,7 +133,9 @@ mod cases {
         junk.delete().await;
     }
 
-    pub(super) async fn junk_that_is_deleted_grants_nothing(t: &Case<ZooKeeper>) {
+    pub(crate) async fn junk_that_is_deleted_grants_nothing<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let [one, two] = t.clients().await;
         let junk = Junk::new(t, "m", &NAMES).await;
         let guard = locked(&one, "m").await;
@@ -145,7 +151,9 @@ mod cases {
     }
 
     /// What is known of a name is not known of the next node that has it.
-    pub(super) async fn a_waiter_under_the_name_of_junk_is_waited_for(t: &Case<ZooKeeper>) {
+    pub(crate) async fn a_waiter_under_the_name_of_junk_is_waited_for<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let client = t.client().await;
         for name in NAMES {
             let mut junk = Junk::new(t, "m", &[name]).await;
@@ -163,7 +171,9 @@ mod cases {
         }
     }
 
-    pub(super) async fn junk_neither_reads_nor_writes_nor_has_a_permit(t: &Case<ZooKeeper>) {
+    pub(crate) async fn junk_neither_reads_nor_writes_nor_has_a_permit<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let client = t.client().await;
         let mut junk = Vec::new();
         for name in ["m!rw", "m!permits", "m!gate"] {
@@ -194,8 +204,10 @@ mod cases {
     }
 
     /// Under the name that a client of ours has which joins its first lock.
-    pub(super) async fn a_writer_does_not_wait_for_junk_that_looks_like_one_of_ours(
-        t: &Case<ZooKeeper>,
+    pub(crate) async fn a_writer_does_not_wait_for_junk_that_looks_like_one_of_ours<
+        const KIND: usize,
+    >(
+        t: &Case<Server<KIND>>,
     ) {
         let client = t.client().await;
         let name = "0f0e8a5e8b8d4a9e-w-lock-0000000000";

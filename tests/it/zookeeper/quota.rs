@@ -6,17 +6,25 @@ use zookeeper_client::{Acls, CreateMode};
 
 use crate::{
     common::{
-        SOON, Waiter, beside_others, contended, eventually, handover, within, zookeeper::ZooKeeper,
+        Case, SOON, Waiter, contended, eventually, handover, own_cases, within,
+        zookeeper::{Server, ZooKeeper},
     },
-    zookeeper::own::OwnZooKeeper,
+    zookeeper::own::{ENFORCE_QUOTAS, OwnZooKeeper},
 };
 
-/// Other data of the application's takes all that its quota allows. From then on each change of a
-/// node's length is refused, but no deletion is.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_used_up_quota_prevents_no_release() {
-    beside_others::<ZooKeeper>(async |_| {
-        let server = OwnZooKeeper::start("-Dzookeeper.enforceQuota=true").await;
+own_cases! { ZooKeeper, beside_others,
+    a_used_up_quota_prevents_no_release,
+}
+
+pub(crate) mod cases {
+    use super::*;
+
+    /// Other data of the application's takes all that its quota allows. From then on each change of
+    /// a node's length is refused, but no deletion is.
+    pub(crate) async fn a_used_up_quota_prevents_no_release<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
+        let server = OwnZooKeeper::like(t, ENFORCE_QUOTAS).await;
         let raw = server.raw().await;
         let lasting = CreateMode::Persistent.with_acls(Acls::anyone_all());
         raw.mkdir("/app/locks", &lasting).await.unwrap();
@@ -48,6 +56,5 @@ async fn a_used_up_quota_prevents_no_release() {
         within(Duration::from_secs(5), "it lets go", second.unlock()).await.unwrap();
         let third = third.granted().await;
         within(Duration::from_secs(5), "it lets go", third.unlock()).await.unwrap();
-    })
-    .await;
+    }
 }

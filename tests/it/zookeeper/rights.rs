@@ -3,21 +3,31 @@
 use std::{net::SocketAddr, time::Duration};
 
 use distlock::{Client, Error, LostReason};
-use distlock_testkit::{backend::Backend, framing::Framing, proxy::Proxy, servers::endpoints};
+use distlock_testkit::{framing::Framing, proxy::Proxy};
 use zookeeper_client::{Acl, AuthId, Permission};
 
 use crate::{
     common::{
-        SOON, Sessions, beside_others, close, connected, contended, eventually, locked, throughout,
-        within, zookeeper::ZooKeeper,
+        Case, Harness, Members, SOON, Sessions, close, connected, contended, eventually, locked,
+        own_cases, throughout, within,
+        zookeeper::{Server, ZooKeeper},
     },
     zookeeper::{forger::Forger, hasty::Hasty, own::OwnZooKeeper},
 };
 
-/// An operator locks everybody out of a lock's directory, and lets them in again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_without_rights_is_denied_and_retries_slowly() {
-    beside_others::<ZooKeeper>(async |t| {
+own_cases! { ZooKeeper, beside_others,
+    a_client_without_rights_is_denied_and_retries_slowly,
+    a_client_whose_credentials_are_refused_is_denied,
+    a_server_that_answers_credentials_first_is_used,
+}
+
+pub(crate) mod cases {
+    use super::*;
+
+    /// An operator locks everybody out of a lock's directory, and lets them in again.
+    pub(crate) async fn a_client_without_rights_is_denied_and_retries_slowly<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let zookeeper = &t.store;
         let builder = || {
             t.builder()
@@ -29,7 +39,7 @@ async fn a_client_without_rights_is_denied_and_retries_slowly() {
         let elsewhere = other.mutex("elsewhere").lock().await.unwrap();
         let waiter = t.enqueue(&other, "shut").await;
         let sessions =
-            [t.store.session_of(guard.key()).await, t.store.session_of(&waiter.key).await];
+            [zookeeper.session_of(guard.key()).await, zookeeper.session_of(&waiter.key).await];
         // Its key is there before it has looked at the directory.
         let waits = async || zookeeper.watches(guard.key(), sessions[1]).await;
         eventually(SOON, "it watches the holder's node", waits).await;
@@ -64,59 +74,61 @@ async fn a_client_without_rights_is_denied_and_retries_slowly() {
         .await;
         holder.mutex("shut").lock().await.unwrap().unlock().await.unwrap();
         elsewhere.unlock().await.unwrap();
-    })
-    .await;
-}
+    }
 
-/// The client comes back, and its password is not taken any more.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_whose_credentials_are_refused_is_denied() {
-    let url = Backend::ZooKeeper.url();
-    let server = endpoints(&url).await[0];
-    let forger = Forger::start(server, |mut packet| {
-        if packet.connection > 0 {
-            packet.garble_credentials();
-        }
-    })
-    .await;
-    let proxy = Proxy::start(forger.address, Framing::Jute).await;
-    let namespace = format!("/t-{:016x}", fastrand::u64(..));
-    let builder = |url: &str| {
-        let ttl = Duration::from_secs(4);
-        Client::builder(url).namespace(&namespace).credentials("app", "apppw").session_ttl(ttl)
-    };
-    let other = builder(&url).connect().await.unwrap();
-    let client = builder(&format!("zk://{}", proxy.address)).connect().await.unwrap();
-    let guard = client.mutex("held").lock().await.unwrap();
-    let (theirs, waiter) = contended(&other, &client, "awaited").await;
-    waiter.waits_throughout(Duration::from_millis(300), "it waits").await;
-    assert!(other.mutex("held").try_lock().await.unwrap().is_none());
+    /// The client comes back, and its password is not taken any more.
+    pub(crate) async fn a_client_whose_credentials_are_refused_is_denied<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
+        let (url, server) = (t.store.url(), t.store.network().1[0]);
+        let forger = Forger::start(server, |mut packet| {
+            if packet.connection > 0 {
+                packet.garble_credentials();
+            }
+        })
+        .await;
+        let proxy = Proxy::start(forger.address, Framing::Jute).await;
+        let namespace = format!("/t-{:016x}", fastrand::u64(..));
+        let builder = |url: &str| {
+            let ttl = Duration::from_secs(4);
+            Client::builder(url).namespace(&namespace).credentials("app", "apppw").session_ttl(ttl)
+        };
+        let other = builder(&url).connect().await.unwrap();
+        let client = builder(&format!("zk://{}", proxy.address)).connect().await.unwrap();
+        let guard = client.mutex("held").lock().await.unwrap();
+        let (theirs, waiter) = contended(&other, &client, "awaited").await;
+        waiter.waits_throughout(Duration::from_millis(300), "it waits").await;
+        assert!(other.mutex("held").try_lock().await.unwrap().is_none());
 
-    proxy.hang_up();
-    let reason = within(SOON, "the holder is told", guard.lost()).await;
-    assert!(matches!(reason, LostReason::SessionExpired | LostReason::DeadlinePassed), "{reason}");
-    let error = waiter.result(SOON).await.unwrap_err();
-    assert!(matches!(error, Error::SessionLost { .. }), "{error:?}");
-    let error = within(SOON, "it is refused", client.mutex("new").lock()).await.unwrap_err();
-    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-    assert!(!error.is_retryable());
-    // What nobody asks for is not tried.
-    let connections = forger.connections();
-    let _ = locked(&other, "held").await.unlock().await;
-    assert!(!guard.is_valid());
-    assert!(forger.connections() <= connections + 1, "{} connections", forger.connections());
-    assert!(forger.connections() < 12, "{} connections", forger.connections());
-    theirs.unlock().await.unwrap();
-    other.close().await.unwrap();
-    let _ = client.close().await;
-}
+        proxy.hang_up();
+        let reason = within(SOON, "the holder is told", guard.lost()).await;
+        assert!(
+            matches!(reason, LostReason::SessionExpired | LostReason::DeadlinePassed),
+            "{reason}"
+        );
+        let error = waiter.result(SOON).await.unwrap_err();
+        assert!(matches!(error, Error::SessionLost { .. }), "{error:?}");
+        let error = within(SOON, "it is refused", client.mutex("new").lock()).await.unwrap_err();
+        assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+        assert!(!error.is_retryable());
+        // What nobody asks for is not tried.
+        let connections = forger.connections();
+        let _ = locked(&other, "held").await.unlock().await;
+        assert!(!guard.is_valid());
+        assert!(forger.connections() <= connections + 1, "{} connections", forger.connections());
+        assert!(forger.connections() < 12, "{} connections", forger.connections());
+        theirs.unlock().await.unwrap();
+        other.close().await.unwrap();
+        let _ = client.close().await;
+    }
 
-/// Each time: what one server in five does is not left to luck.
-#[tokio::test]
-async fn a_server_that_answers_credentials_first_is_used() {
-    let server = endpoints(&Backend::ZooKeeper.url()).await[0];
-    let hasty = Hasty::start(server).await;
-    knows_its_user(hasty.address).await;
+    /// Each time: what one server in five does is not left to luck.
+    pub(crate) async fn a_server_that_answers_credentials_first_is_used<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
+        let hasty = Hasty::start(t.store.network().1[0]).await;
+        knows_its_user(hasty.address).await;
+    }
 }
 
 /// Such a server ends a session whose first request comes without credentials.

@@ -21,7 +21,7 @@ use crate::{
     common::{
         Case, Harness, Members, SOON, Sessions, Waiter, eventually, locked, loss, own_cases,
         precedes_grant, release, release_both, throughout, within,
-        zookeeper::{ZooKeeper, four_letters, take_over, watches},
+        zookeeper::{Server, ZooKeeper, four_letters, take_over, watches},
     },
     zookeeper::{
         directories::directory_of,
@@ -38,8 +38,8 @@ struct Misheard {
 }
 
 impl Misheard {
-    async fn connect(
-        t: &Case<ZooKeeper>,
+    async fn connect<const KIND: usize>(
+        t: &Case<Server<KIND>>,
         ttl: Duration,
         forgery: impl Fn(Packet<'_>) + Send + Sync + 'static,
     ) -> Self {
@@ -87,7 +87,7 @@ async fn taken(server: SocketAddr, session: i64) -> TcpStream {
 }
 
 /// What a session watches, by the servers' own record.
-async fn watched(t: &Case<ZooKeeper>, session: i64) -> Vec<String> {
+async fn watched<const KIND: usize>(t: &Case<Server<KIND>>, session: i64) -> Vec<String> {
     let mut paths = Vec::new();
     for server in t.store.network().1 {
         let watches = four_letters(*server, "wchc").await;
@@ -101,7 +101,7 @@ async fn watched(t: &Case<ZooKeeper>, session: i64) -> Vec<String> {
 
 /// The nodes in a directory: one request, however many they are.
 #[allow(clippy::panic)] // a test fails by panicking
-async fn children(zookeeper: &ZooKeeper, dir: &str) -> Vec<String> {
+async fn children<const KIND: usize>(zookeeper: &Server<KIND>, dir: &str) -> Vec<String> {
     match zookeeper.client().list_children(dir).await {
         Ok(children) => children.into_iter().map(|child| format!("{dir}/{child}")).collect(),
         Err(zookeeper_client::Error::NoNode) => Vec::new(),
@@ -121,15 +121,17 @@ own_cases! { ZooKeeper, beside_others,
     thousands_of_waiters_outlive_their_connections,
 }
 
-mod cases {
+pub(crate) mod cases {
     use super::*;
 
     /// ZooKeeper refuses a session that it does not know; other servers have given a new one
     /// instead (<https://github.com/ClickHouse/ClickHouse/issues/116690>), and the crate takes it
     /// without a word. The old one's nodes go when its time is up, whatever is done in the name of
     /// the new one.
-    pub(super) async fn a_holder_that_is_given_another_session_knows_before_its_successor(
-        t: &Case<ZooKeeper>,
+    pub(crate) async fn a_holder_that_is_given_another_session_knows_before_its_successor<
+        const KIND: usize,
+    >(
+        t: &Case<Server<KIND>>,
     ) {
         let ttl = t.store.min_ttl() * 2;
         let misheard = Misheard::connect(t, ttl, forget_session).await;
@@ -145,8 +147,10 @@ mod cases {
     }
 
     /// The same, and the first to be done in the new session's name is to stand in a queue.
-    pub(super) async fn a_waiter_that_is_given_another_session_stands_in_one_place(
-        t: &Case<ZooKeeper>,
+    pub(crate) async fn a_waiter_that_is_given_another_session_stands_in_one_place<
+        const KIND: usize,
+    >(
+        t: &Case<Server<KIND>>,
     ) {
         let ttl = t.store.min_ttl() * 3;
         let misheard = Misheard::connect(t, ttl, forget_session).await;
@@ -171,8 +175,10 @@ mod cases {
 
     /// The servers may be told to grant more while sessions are there. Those that come back then
     /// have longer to live than they were promised.
-    pub(super) async fn a_session_that_is_granted_for_longer_is_given_up_as_before(
-        t: &Case<ZooKeeper>,
+    pub(crate) async fn a_session_that_is_granted_for_longer_is_given_up_as_before<
+        const KIND: usize,
+    >(
+        t: &Case<Server<KIND>>,
     ) {
         let (ttl, longer) = (t.store.min_ttl(), t.store.min_ttl() * 3);
         let milliseconds = i32::try_from(longer.as_millis()).unwrap();
@@ -200,7 +206,9 @@ mod cases {
 
     /// Somebody who has the session's id and password uses it elsewhere. The client comes back each
     /// time, and nothing is lost.
-    pub(super) async fn a_session_that_is_taken_over_comes_back(t: &Case<ZooKeeper>) {
+    pub(crate) async fn a_session_that_is_taken_over_comes_back<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let [client, other] = t.clients().await;
         let guard = client.mutex("moved").lock().await.unwrap();
         let session = t.store.session_of(guard.key()).await;
@@ -220,8 +228,10 @@ mod cases {
 
     /// A write is under way when the session is taken over: it comes too late, and its repetition
     /// must not be a second one.
-    pub(super) async fn writes_that_come_after_their_session_has_moved_are_made_once(
-        t: &Case<ZooKeeper>,
+    pub(crate) async fn writes_that_come_after_their_session_has_moved_are_made_once<
+        const KIND: usize,
+    >(
+        t: &Case<Server<KIND>>,
     ) {
         let servers = t.store.network().1;
         let proxy = Proxy::start(servers[0], Framing::Jute).await;
@@ -267,7 +277,9 @@ mod cases {
 
     /// A server may list the node of a session that has ended a while ago: it is somebody else's
     /// now, for those who wait and for the one who held it.
-    pub(super) async fn a_node_of_an_old_session_is_not_taken_for_its_own(t: &Case<ZooKeeper>) {
+    pub(crate) async fn a_node_of_an_old_session_is_not_taken_for_its_own<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let guard = client.mutex("old").lock().await.unwrap();
         let (session, key) = (t.store.session_of(guard.key()).await, guard.key().to_owned());
@@ -288,7 +300,9 @@ mod cases {
 
     /// Holders watch their own keys. Those of one session are more than it could restore: some do
     /// without, and another look tells what becomes of their keys.
-    pub(super) async fn hundreds_of_readers_outlive_their_connection(t: &Case<ZooKeeper>) {
+    pub(crate) async fn hundreds_of_readers_outlive_their_connection<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         const READERS: usize = 450;
         let proxies = t.proxies().await;
         let client = t.connect(t.builder_for(&proxies.url())).await;
@@ -352,7 +366,9 @@ mod cases {
     }
 
     /// All that wait for one key watch one path, however many they are.
-    pub(super) async fn hundreds_of_readers_behind_one_writer_share_its_watch(t: &Case<ZooKeeper>) {
+    pub(crate) async fn hundreds_of_readers_behind_one_writer_share_its_watch<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         const READERS: usize = 500;
         let [other, client] = t.clients().await;
         let name = "w".repeat(200);
@@ -389,7 +405,9 @@ mod cases {
 
     /// One session cannot restore so many watches when its connection was lost: they are spread
     /// over several.
-    pub(super) async fn thousands_of_waiters_outlive_their_connections(t: &Case<ZooKeeper>) {
+    pub(crate) async fn thousands_of_waiters_outlive_their_connections<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         const WAITERS: usize = 2500;
         let proxies = t.proxies().await;
         let (client, other) = (t.connect(t.builder_for(&proxies.url())).await, t.client().await);

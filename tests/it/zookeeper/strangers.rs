@@ -7,7 +7,8 @@ use distlock_testkit::proxy::Mode;
 use tokio::time::sleep;
 
 use crate::common::{
-    Case, SOON, Waiter, beside_others, eventually, release_both, throughout, zookeeper::ZooKeeper,
+    Case, SOON, Waiter, beside_others, eventually, release_both, throughout,
+    zookeeper::{Server, ZooKeeper},
 };
 
 /// How many locks each of these is tried on, side by side.
@@ -27,7 +28,11 @@ enum Middle {
     Closed,
 }
 
-async fn a_written_middle_goes(t: &Case<ZooKeeper>, middle: Middle, way: Duration) {
+async fn a_written_middle_goes<const KIND: usize>(
+    t: &Case<Server<KIND>>,
+    middle: Middle,
+    way: Duration,
+) {
     let (zookeeper, [one, two]) = (&t.store, t.clients().await);
     let raw = zookeeper.client();
     let proxies = t.proxies().await;

@@ -8,7 +8,7 @@ use zookeeper_client::{Acls, CreateMode};
 use crate::{
     common::{
         Case, SOON, Waiter, eventually, handover, own_cases, release_both, take_turn,
-        zookeeper::ZooKeeper,
+        zookeeper::{Server, ZooKeeper},
     },
     zookeeper::own::OwnZooKeeper,
 };
@@ -17,8 +17,8 @@ const DIRECTORY: &str = "/locks/worn";
 
 /// The directory outlives its waiters, like the directory of a semaphore with a note, or a
 /// directory that an operator has created.
-async fn worn_out() -> OwnZooKeeper {
-    let mut server = OwnZooKeeper::start("").await;
+async fn worn_out<const KIND: usize>(t: &Case<Server<KIND>>) -> OwnZooKeeper {
+    let mut server = OwnZooKeeper::like(t, "").await;
     let raw = server.raw().await;
     let lasting = CreateMode::Persistent.with_acls(Acls::anyone_all());
     raw.mkdir(DIRECTORY, &lasting).await.expect("made");
@@ -34,11 +34,13 @@ own_cases! { ZooKeeper, beside_others,
     order_holds_after_sequence_numbers_overflow,
 }
 
-mod cases {
+pub(crate) mod cases {
     use super::*;
 
-    pub(super) async fn names_are_not_given_twice_where_numbers_are(_: &Case<ZooKeeper>) {
-        let server = worn_out().await;
+    pub(crate) async fn names_are_not_given_twice_where_numbers_are<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
+        let server = worn_out(t).await;
         let raw = server.raw().await;
         let keys = async || {
             let mut keys = raw.list_children(DIRECTORY).await.unwrap();
@@ -73,8 +75,10 @@ mod cases {
     }
 
     /// Nodes with labels have numbers, too.
-    pub(super) async fn order_holds_after_sequence_numbers_overflow(_: &Case<ZooKeeper>) {
-        let server = worn_out().await;
+    pub(crate) async fn order_holds_after_sequence_numbers_overflow<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
+        let server = worn_out(t).await;
         let client = server.client("/locks").await;
         let mut held = client.mutex("worn").lock().await.unwrap();
         let mut waiting = Vec::new();

@@ -12,6 +12,7 @@ mod jute;
 mod model;
 mod multi;
 mod prepare;
+mod quota;
 mod reads;
 mod requests;
 mod server;

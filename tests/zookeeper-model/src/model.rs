@@ -75,6 +75,11 @@ impl Model {
         std::mem::take(&mut self.state.output)
     }
 
+    /// Refuses what is more than a quota allows, from now on (`enforceQuota`).
+    pub fn enforce_quotas(&mut self) {
+        self.state.enforces_quotas = true;
+    }
+
     /// Makes the directory one in which so many nodes were ever created.
     pub fn wear_out(&mut self, directory: &str, created: i32) {
         if let Some(node) = self.state.tree.get_mut(directory) {

@@ -59,7 +59,7 @@ impl State {
         self.zxid += 1;
         let writes = operations(&mut request.body, operation)?;
         let asker = Asker { session: self.session(from), users: self.users(from) };
-        let mut plan = Plan::new(&self.tree);
+        let mut plan = Plan::new(self);
         let mut changes = Vec::with_capacity(writes.len());
         let mut results = Writer::default();
         for write in &writes {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::{
     acl::{self, Acl, Id},
+    quota::Amount,
     requests::{Data, Write, code, kind},
+    state::State,
     tree::{self, CONTAINER, Created, Persisted, Tree},
 };
 
@@ -23,6 +25,7 @@ pub(crate) enum Change {
 struct Record {
     stored: Persisted,
     children: usize,
+    length: usize,
     acls: Vec<Acl>,
 }
 
@@ -37,13 +40,15 @@ pub(crate) struct Asker<'a> {
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     tree: &'a Tree,
+    enforces_quotas: bool,
     /// `None` for those that are deleted.
     records: BTreeMap<String, Option<Record>>,
 }
 
 impl<'a> Plan<'a> {
-    pub(crate) fn new(tree: &'a Tree) -> Self {
-        Self { tree, records: BTreeMap::new() }
+    pub(crate) fn new(state: &'a State) -> Self {
+        let enforces_quotas = state.enforces_quotas;
+        Self { tree: &state.tree, enforces_quotas, records: BTreeMap::new() }
     }
 
     fn get(&self, path: &str) -> Result<Record, i32> {
@@ -52,7 +57,12 @@ impl<'a> Plan<'a> {
         }
         let node = self.tree.get(path).ok_or(code::NO_NODE)?;
         let (stored, acls) = (node.stored, node.acls.clone());
-        Ok(Record { stored, children: node.children.len(), acls })
+        Ok(Record { stored, children: node.children.len(), length: node.length(), acls })
+    }
+
+    fn check_quota(&self, path: &str, more: Amount) -> Result<(), i32> {
+        let admits = !self.enforces_quotas || self.tree.admits(path, more);
+        admits.then_some(()).ok_or(code::QUOTA_EXCEEDED)
     }
 
     fn set(&mut self, path: &str, record: Option<Record>) {
@@ -89,8 +99,10 @@ impl<'a> Plan<'a> {
                 validate(path)?;
                 let mut node = self.get(path)?;
                 acl::check(&node.acls, acl::WRITE, users)?;
+                let length = data.as_ref().map_or(0, Vec::len);
+                self.check_quota(path, Amount::difference(node.length, length))?;
                 let version = next_version(node.stored.version, *version)?;
-                node.stored.version = version;
+                (node.stored.version, node.length) = (version, length);
                 self.set(path, Some(node));
                 Ok(Change::SetData { path: path.clone(), data: data.clone(), version })
             }
@@ -140,6 +152,8 @@ impl<'a> Plan<'a> {
         if above.stored.owner != 0 && above.stored.owner != CONTAINER {
             return Err(code::NO_CHILDREN_FOR_EPHEMERALS);
         }
+        let length = data.as_ref().map_or(0, Vec::len);
+        self.check_quota(&path, Amount::of(length))?;
         let owner = match (kind, mode) {
             (kind::CREATE_CONTAINER, _) => CONTAINER,
             (_, Mode::Ephemeral | Mode::EphemeralSequential) => asker.session,
@@ -150,7 +164,7 @@ impl<'a> Plan<'a> {
         above.children += 1;
         self.set(parent, Some(above));
         let stored = Persisted { owner, ..Persisted::default() };
-        self.set(&path, Some(Record { stored, children: 0, acls: acls.clone() }));
+        self.set(&path, Some(Record { stored, children: 0, length, acls: acls.clone() }));
         let created = Created { path, data: data.clone(), acls, owner, cversion };
         Ok(Change::Create { kind, created })
     }

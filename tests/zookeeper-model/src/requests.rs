@@ -60,11 +60,31 @@ pub(crate) type Data = Option<Vec<u8>>;
 /// A request that writes, or that only a write's way can decide.
 #[derive(Clone, Debug)]
 pub(crate) enum Write {
-    Create { kind: i32, path: String, data: Data, acls: Vec<Acl>, flags: i32 },
-    Delete { path: String, version: i32 },
-    SetData { path: String, data: Data, version: i32 },
-    SetAcl { path: String, acls: Vec<Acl>, version: i32 },
-    Check { path: String, version: i32 },
+    Create {
+        kind: i32,
+        path: String,
+        data: Data,
+        acls: Vec<Acl>,
+        flags: i32,
+    },
+    Delete {
+        path: String,
+        version: i32,
+    },
+    SetData {
+        path: String,
+        data: Data,
+        version: i32,
+    },
+    SetAcl {
+        path: String,
+        acls: Vec<Acl>,
+        version: i32,
+    },
+    Check {
+        path: String,
+        version: i32,
+    },
     /// Its number was found to be one of those that a server without extended types refuses.
     Ttl,
 }
@@ -85,11 +105,9 @@ impl Write {
                 Self::Ttl
             }
             kind::DELETE => Self::Delete { path: from.text()?, version: from.int()? },
-            kind::SET_DATA => Self::SetData {
-                path: from.text()?,
-                data: from.buffer()?,
-                version: from.int()?,
-            },
+            kind::SET_DATA => {
+                Self::SetData { path: from.text()?, data: from.buffer()?, version: from.int()? }
+            }
             kind::SET_ACL => Self::SetAcl {
                 path: from.text()?,
                 acls: from.list(Acl::read)?,

@@ -6,6 +6,7 @@ use crate::{
     acl::{self, Acl, Id},
     connection::Connection,
     jute::Writer,
+    quota::Amount,
     sessions::Sessions,
     tree::{self, Created, Stat, Tree},
     watches::Watches,
@@ -47,6 +48,7 @@ pub(crate) struct State {
     /// In milliseconds since 1970.
     pub(crate) now: i64,
     pub(crate) output: Vec<(u64, Output)>,
+    pub(crate) enforces_quotas: bool,
 }
 
 impl State {
@@ -61,6 +63,7 @@ impl State {
             zxid: 1 << 32,
             now,
             output: Vec::new(),
+            enforces_quotas: false,
         }
     }
 
@@ -154,10 +157,13 @@ impl State {
     ) -> Option<Stat> {
         let (zxid, now) = (self.zxid, self.now);
         let node = self.tree.get_mut(path)?;
+        let before = node.length();
         node.data = data;
         node.stored.version = version;
         (node.stored.mzxid, node.stored.mtime) = (zxid, now);
         let (stat, acls) = (node.stat(), node.acls.clone());
+        let difference = Amount::difference(before, node.length());
+        self.tree.count(path, difference);
         let watchers = self.data_watches.trigger(path);
         self.notify_all(&watchers, Event::Data, path, &acls);
         Some(stat)

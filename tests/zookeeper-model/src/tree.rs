@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     acl::{self, Acl},
     jute::Writer,
+    quota::Amount,
     requests::Data,
 };
 
@@ -157,6 +158,8 @@ impl Tree {
             }
         }
         self.nodes.insert(created.path.clone(), node);
+        self.recount(&created.path);
+        self.count(&created.path, Amount::of(created.data.as_ref().map_or(0, Vec::len)));
     }
 
     /// Deletes a node; gives it and its parent's rights.
@@ -178,7 +181,9 @@ impl Tree {
         let above = self.get_mut(parent)?;
         above.children.remove(name);
         above.stored.pzxid = above.stored.pzxid.max(zxid);
-        Some((node, above.acls.clone()))
+        let acls = above.acls.clone();
+        self.count(path, Amount::of(node.length()).negated());
+        Some((node, acls))
     }
 
     pub(crate) fn ephemerals_of(&self, session: i64) -> Vec<String> {
@@ -206,6 +211,10 @@ impl Tree {
         }
         let start = format!("{path}/");
         self.nodes.keys().filter(|path| path.starts_with(&start)).count()
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (&str, &Node)> {
+        self.nodes.iter().map(|(path, node)| (path.as_str(), node))
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -41,10 +41,7 @@ impl State {
     fn dump(&self) -> String {
         let sets = self.sessions.by_end();
         let count: usize = sets.values().map(Vec::len).sum();
-        let mut text = format!(
-            "SessionTracker dump:\nSession Sets ({})/({count}):\n",
-            sets.len()
-        );
+        let mut text = format!("SessionTracker dump:\nSession Sets ({})/({count}):\n", sets.len());
         for (end, sessions) in sets {
             let _ = writeln!(text, "{} expire at {end}:", sessions.len());
             for session in sessions {

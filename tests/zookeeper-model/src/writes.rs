@@ -70,7 +70,7 @@ impl State {
         // What fails is a transaction, too.
         self.zxid += 1;
         let asker = Asker { session: self.session(from), users: self.users(from) };
-        let change = Plan::new(&self.tree).add(asker, &write)?;
+        let change = Plan::new(self).add(asker, &write)?;
         let mut body = Writer::default();
         match self.apply(change)? {
             Done::Created { kind, path, stat } => {

@@ -1,0 +1,214 @@
+//! Random requests.
+
+use std::fmt;
+
+use fastrand::Rng;
+
+use super::{
+    USERS,
+    wire::{Record, UNKNOWN},
+};
+
+/// What one of two clients does.
+pub(super) struct Step {
+    pub(super) by: usize,
+    pub(super) act: Act,
+    /// For those who read of a difference.
+    told: String,
+}
+
+pub(super) enum Act {
+    /// A request of this kind.
+    Ask(i32, Vec<u8>),
+    /// Shows credentials.
+    Auth(&'static str, &'static str),
+    /// Watches again what was watched before, as of one of the sequence's transactions.
+    SetWatches { newer: bool, since: usize, lists: [Vec<String>; 5] },
+    /// Ends the session.
+    Close,
+    /// Comes back by another connection.
+    Reconnect { password: bool, timeout: i32 },
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "client {}: {}", self.by, self.told)
+    }
+}
+
+type Acls = &'static [(i32, &'static str, &'static str)];
+
+/// Rights: of each node that they are given to, one of the users may do all.
+const ACLS: [Acls; 6] = [
+    &[(31, "auth", "")],
+    &[(1, "world", "anyone"), (31, "digest", A)],
+    &[(6, "world", "anyone"), (31, "digest", B)],
+    &[(24, "world", "anyone"), (24, "world", "anyone"), (31, "digest", A)],
+    &[(31, "digest", B), (17, "digest", A)],
+    &[(31, "world", "anyone"), (31, "digest", A)],
+];
+
+/// Those that are refused.
+const BAD_ACLS: [Acls; 4] =
+    [&[], &[(31, "riddle", "a")], &[(31, "digest", "a:b:c")], &[(31, "world", "someone")]];
+
+/// The two users, as their nodes have them.
+const A: &str = "a:mDmPUap4qvYwm+PZOtJ/scGyHLY=";
+const B: &str = "b:+F8zPn3x1CLx3qpYHEaRwIheWcc=";
+
+fn one_of<T: Copy>(dice: &mut Rng, all: &[T]) -> T {
+    all[dice.usize(..all.len())]
+}
+
+fn path(dice: &mut Rng, root: &str) -> String {
+    let below = ["", "/a", "/a", "/b", "/b", "/c", "/a/a", "/a/b", "/b/a", "/a-", "/a/a/a"];
+    let odd = ["/", "//a", "/a/..", "/.", "/a\u{1}", "/a\0", "/b/\u{1f512}"];
+    match dice.u8(..40) {
+        0 => format!("{root}{}", one_of(dice, &odd)),
+        1 => one_of(dice, &["", "a", "/zookeeper/quota", "/zookeeper", "/alike-none/a"]).to_owned(),
+        _ => format!("{root}{}", one_of(dice, &below)),
+    }
+}
+
+fn version(dice: &mut Rng) -> i32 {
+    one_of(dice, &[-1, -1, -1, 0, 0, 1, 2, 7, -2])
+}
+
+fn data(dice: &mut Rng) -> Option<&'static [u8]> {
+    one_of(dice, &[Some(b""), Some(b"x"), Some(b"some data"), None])
+}
+
+fn acls(dice: &mut Rng) -> Acls {
+    match dice.u8(..12) {
+        0 => one_of(dice, &BAD_ACLS),
+        1..=3 => one_of(dice, &ACLS),
+        _ => &[(31, "world", "anyone")],
+    }
+}
+
+/// A request that writes: its kind and body, and what it is in words.
+fn write(dice: &mut Rng, root: &str, kinds: &[i32]) -> (i32, Record, String) {
+    let (kind, path) = (one_of(dice, kinds), path(dice, root));
+    let body = Record::default().text(&path);
+    let (body, told) = match kind {
+        1 | 15 | 19 => {
+            let flags = match kind {
+                19 => 4,
+                _ => one_of(dice, &[0, 0, 0, 0, 1, 1, 2, 3, 3, 5, 9]),
+            };
+            let (data, acls) = (data(dice), acls(dice));
+            (body.buffer(data).acls(acls).int(flags), format!("{data:?} {acls:?} flags {flags}"))
+        }
+        21 => {
+            let acls = acls(dice);
+            (body.buffer(None).acls(acls).int(5).long(10_000), format!("{acls:?} for a time"))
+        }
+        5 => {
+            let (data, version) = (data(dice), version(dice));
+            (body.buffer(data).int(version), format!("{data:?} version {version}"))
+        }
+        7 => {
+            let (acls, version) = (acls(dice), version(dice));
+            (body.acls(acls).int(version), format!("{acls:?} version {version}"))
+        }
+        _ => {
+            let version = version(dice);
+            (body.int(version), format!("version {version}"))
+        }
+    };
+    (kind, body, format!("{kind} {path:?} {told}"))
+}
+
+/// Several in one.
+fn multi(dice: &mut Rng, root: &str) -> (Record, String) {
+    let (mut body, mut told) = (Record::default(), String::new());
+    for _ in 0..dice.u8(..4) {
+        let kinds = [1, 15, 15, 19, 2, 2, 5, 5, 13, 13];
+        let (kind, operation, words) = write(dice, root, &kinds);
+        body = body.int(kind).flag(false).int(-1).append(operation);
+        told += &format!(" ({words})");
+    }
+    (body.int(-1).flag(true).int(-1), format!("multi{told}"))
+}
+
+fn multi_read(dice: &mut Rng, root: &str) -> (Record, String) {
+    let (mut body, mut told) = (Record::default(), String::new());
+    for _ in 0..dice.u8(..4) {
+        let (kind, path) = (one_of(dice, &[4, 4, 8]), path(dice, root));
+        body = body.int(kind).flag(false).int(-1).text(&path).flag(false);
+        told += &format!(" ({kind} {path:?})");
+    }
+    (body.int(-1).flag(true).int(-1), format!("multi read{told}"))
+}
+
+fn read(dice: &mut Rng, root: &str) -> (i32, Record, String) {
+    let kinds = [3, 3, 4, 4, 6, 8, 12, 12, 9, 103, 104, 106, 17, 18];
+    let (kind, path) = (one_of(dice, &kinds), path(dice, root));
+    // All that there is on the server is of no interest.
+    let path = if kind == 104 && path.len() < root.len() { root.to_owned() } else { path };
+    let body = Record::default().text(&path);
+    let more = match kind {
+        3 | 4 | 8 | 12 => i32::from(dice.u8(..3) > 0),
+        106 => one_of(dice, &[0, 1, 1, 2]),
+        17 | 18 => one_of(dice, &[1, 2, 3, 3, 4, 5, 6]),
+        _ => 0,
+    };
+    let body = match kind {
+        3 | 4 | 8 | 12 => body.flag(more > 0),
+        17 | 18 | 106 => body.int(more),
+        _ => body,
+    };
+    (kind, body, format!("{kind} {path:?} {more}"))
+}
+
+/// The next step of a sequence below this node.
+pub(super) fn step(dice: &mut Rng, root: &str) -> Step {
+    let by = dice.usize(..2);
+    let (act, told) = match dice.u8(..100) {
+        0..=1 => (Act::Close, "ends its session".to_owned()),
+        2..=4 => {
+            let (password, timeout) = (dice.u8(..5) > 0, one_of(dice, &[1, 15_000, 1_000_000]));
+            let told = format!("comes back for {timeout}, with its password: {password}");
+            (Act::Reconnect { password, timeout }, told)
+        }
+        5..=8 => {
+            let (scheme, user) = match dice.u8(..8) {
+                0 => ("riddle", "a"),
+                _ => ("digest", one_of(dice, &USERS)),
+            };
+            (Act::Auth(scheme, user), format!("is {scheme} {user}"))
+        }
+        9..=12 => {
+            let (newer, since) = (dice.bool(), dice.usize(..10));
+            let lists = [(); 5].map(|()| (0..dice.u8(..3)).map(|_| path(dice, root)).collect());
+            let told = format!("watches {lists:?} since {since}, all: {newer}");
+            (Act::SetWatches { newer, since, lists }, told)
+        }
+        13 => (Act::Ask(UNKNOWN, Vec::new()), "asks for what is unknown".to_owned()),
+        14..=17 => {
+            let (body, told) = multi_read(dice, root);
+            (Act::Ask(22, body.bytes()), told)
+        }
+        18..=32 => {
+            let (body, told) = multi(dice, root);
+            (Act::Ask(14, body.bytes()), told)
+        }
+        33..=65 => {
+            let (kind, body, told) = read(dice, root);
+            (Act::Ask(kind, body.bytes()), told)
+        }
+        _ => {
+            let kinds = [1, 1, 15, 15, 15, 15, 19, 19, 21, 2, 2, 2, 2, 5, 5, 5, 7];
+            let (kind, body, told) = write(dice, root, &kinds);
+            (Act::Ask(kind, body.bytes()), told)
+        }
+    };
+    match act {
+        // Seldom the end is missing.
+        Act::Ask(kind, mut body) if body.len() > 3 && dice.u8(..40) == 0 => {
+            body.truncate(body.len() - 3);
+            Step { by, act: Act::Ask(kind, body), told: told + ", cut short" }
+        }
+        act => Step { by, act, told },
+    }
+}
