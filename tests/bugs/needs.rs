@@ -78,7 +78,8 @@ impl File {
         // In a module, too.
         let mut within = false;
         let flat = text.lines().map(|line| {
-            within = (within && line != "}") || (line.starts_with("mod ") && line.ends_with('{'));
+            let opens = line.starts_with("mod ") || line.starts_with("pub(crate) mod ");
+            within = (within && line != "}") || (opens && line.ends_with('{'));
             line.strip_prefix("    ").filter(|_| within).unwrap_or(line)
         });
         let mut lines = flat.skip_while(|line| !begins(line)).peekable();

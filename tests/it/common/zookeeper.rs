@@ -39,16 +39,16 @@ enum Kind {
 
 const KINDS: [Kind; 2] = [Kind::Ensemble, Kind::Model];
 
-/// One of them, by its number.
-pub(crate) struct Server<const KIND: usize> {
+/// ZooKeeper as it is set up, by the number of its kind.
+pub(crate) struct Setup<const KIND: usize> {
     url: String,
     /// As clients are given them: a single one several times.
     endpoints: Vec<SocketAddr>,
     client: Client,
 }
 
-pub(crate) type ZooKeeper = Server<0>;
-pub(crate) type Model = Server<1>;
+pub(crate) type ZooKeeper = Setup<0>;
+pub(crate) type Model = Setup<1>;
 
 /// The model that all cases have in common, as they have the servers.
 fn model() -> &'static Front {
@@ -56,13 +56,13 @@ fn model() -> &'static Front {
     &MODEL
 }
 
-impl<const KIND: usize> Server<KIND> {
+impl<const KIND: usize> Setup<KIND> {
     pub(crate) fn is_model() -> bool {
         KINDS[KIND] == Kind::Model
     }
 
     /// The servers, each of them once.
-    fn distinct(&self) -> &[SocketAddr] {
+    pub(crate) fn distinct(&self) -> &[SocketAddr] {
         match KINDS[KIND] {
             Kind::Ensemble => &self.endpoints,
             Kind::Model => &self.endpoints[..1],
@@ -111,7 +111,7 @@ impl<const KIND: usize> Server<KIND> {
 }
 
 #[async_trait]
-impl<const KIND: usize> Harness for Server<KIND> {
+impl<const KIND: usize> Harness for Setup<KIND> {
     async fn start() -> Self {
         let (url, endpoints) = match KINDS[KIND] {
             Kind::Ensemble => {
@@ -246,7 +246,7 @@ impl<const KIND: usize> Harness for Server<KIND> {
 }
 
 #[async_trait]
-impl<const KIND: usize> Sessions for Server<KIND> {
+impl<const KIND: usize> Sessions for Setup<KIND> {
     async fn session_of(&self, key: &str) -> i64 {
         self.get(key).await.1.ephemeral_owner
     }
@@ -283,7 +283,7 @@ impl<const KIND: usize> Sessions for Server<KIND> {
 }
 
 #[async_trait]
-impl<const KIND: usize> Servers for Server<KIND> {
+impl<const KIND: usize> Servers for Setup<KIND> {
     async fn proxies(&self) -> Proxies {
         Proxies::start(Backend::ZooKeeper, &self.endpoints).await
     }
@@ -295,7 +295,7 @@ impl<const KIND: usize> Servers for Server<KIND> {
 }
 
 #[async_trait]
-impl<const KIND: usize> Members for Server<KIND> {
+impl<const KIND: usize> Members for Setup<KIND> {
     fn network(&self) -> (Backend, &[SocketAddr]) {
         (Backend::ZooKeeper, &self.endpoints)
     }

@@ -14,7 +14,7 @@ use tokio::{task::JoinSet, time::sleep};
 use crate::{
     common::{
         Case, Members, SOON, eventually, own_cases, release, within,
-        zookeeper::{Server, ZooKeeper},
+        zookeeper::{Setup, ZooKeeper},
     },
     zookeeper::{
         directories::directory_of,
@@ -48,7 +48,7 @@ pub(crate) mod cases {
 
     /// A list for each of them, of all of them, would take so long that the session is lost.
     pub(crate) async fn readers_list_their_queue_together<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let [lists, looks] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let (counted, looked) = (Arc::clone(&lists), Arc::clone(&looks));
@@ -105,7 +105,7 @@ pub(crate) mod cases {
     /// The server writes the paths of all nodes of a session into the transaction that ends it.
     /// With more than 2 MiB of them no server can read that transaction, and the ensemble stops.
     pub(crate) async fn waiters_with_long_paths_need_several_sessions<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (namespace, name) = (format!("{}/{}", t.namespace, "n".repeat(200)), "w".repeat(250));
         let client = t.connect(t.builder().namespace(&namespace)).await;

@@ -9,11 +9,11 @@ use zookeeper_client::{Acl, AuthId, CreateMode, Permission};
 use crate::common::{
     Case, Harness, SOON, eventually, handover, own_cases, release, release_both, throughout,
     within,
-    zookeeper::{Server, ZooKeeper},
+    zookeeper::{Setup, ZooKeeper},
 };
 
 /// An operator's `deleteall`.
-pub(crate) async fn delete_all<const KIND: usize>(zookeeper: &Server<KIND>, directory: &str) {
+pub(crate) async fn delete_all<const KIND: usize>(zookeeper: &Setup<KIND>, directory: &str) {
     eventually(SOON, "the directory is gone", async || {
         if let Ok(children) = zookeeper.client().list_children(directory).await {
             for child in children {
@@ -34,7 +34,7 @@ pub(crate) fn number(key: &str) -> &str {
     key.rsplit_once("lock-").expect("a waiter's node").1
 }
 
-async fn make_unwritable<const KIND: usize>(t: &Case<Server<KIND>>, name: &str) {
+async fn make_unwritable<const KIND: usize>(t: &Case<Setup<KIND>>, name: &str) {
     let directory = format!("{}/{name}", t.namespace);
     t.store.make_directory(&directory).await;
     let rights = Permission::READ | Permission::CREATE | Permission::DELETE | Permission::ADMIN;
@@ -57,7 +57,7 @@ pub(crate) mod cases {
     /// The numbers begin again with the directory. What is left of an old guard, which has the
     /// number that another has now, does not touch the new one.
     pub(crate) async fn reused_sequence_numbers_are_distinguished<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, [one, two]) = (&t.store, t.clients().await);
         for warm in [false, true] {
@@ -88,7 +88,7 @@ pub(crate) mod cases {
     /// The same with a release whose reply was lost, and that is repeated when the number is
     /// another's.
     pub(crate) async fn a_late_release_spares_a_later_node_of_the_same_number<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let proxies = t.proxies().await;
         let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
@@ -119,7 +119,7 @@ pub(crate) mod cases {
 
     /// A client that has known a directory takes the one that has replaced it for what it is.
     pub(crate) async fn nodes_are_named_for_the_directory_they_are_in<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, [one, two]) = (&t.store, t.clients().await);
         let is_named = async |key: &str| {
@@ -149,7 +149,7 @@ pub(crate) mod cases {
 
     /// A node that somebody has made by hand has the next number.
     pub(crate) async fn a_number_that_is_taken_is_no_obstacle<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let (marker, second) = t.contended(&client, &client, "taken").await;
@@ -172,7 +172,7 @@ pub(crate) mod cases {
 
     /// An operator lets nobody write to the directory: then it is listed.
     pub(crate) async fn a_directory_that_cannot_be_written_to_serves<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let [one, two] = t.clients().await;
         make_unwritable(t, "unwritten").await;
@@ -187,7 +187,7 @@ pub(crate) mod cases {
 
     /// The node is known to be there, and the list is lost.
     pub(crate) async fn a_join_whose_list_is_lost_leaves_one_node<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let proxies = t.proxies().await;
         let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);

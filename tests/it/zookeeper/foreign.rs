@@ -10,12 +10,12 @@ use crate::common::{
     Case, Harness, SOON, Waiter,
     cases::strangers,
     eventually, own_cases, release_both, take_turn, within,
-    zookeeper::{Server, ZooKeeper},
+    zookeeper::{Setup, ZooKeeper},
 };
 
 /// Joins a queue as another library's client would, and gives its node.
 async fn foreign_waiter<const KIND: usize>(
-    t: &Case<Server<KIND>>,
+    t: &Case<Setup<KIND>>,
     name: &str,
     prefix: &str,
     data: &[u8],
@@ -49,7 +49,7 @@ pub(crate) mod cases {
     use super::*;
 
     pub(crate) async fn distlock_waits_for_curator_and_kazoo<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, client) = (&t.store, t.client().await);
         for prefix in FOREIGN.into_iter().chain(KAZOO) {
@@ -64,7 +64,7 @@ pub(crate) mod cases {
 
     /// Curator takes the lock when its node has the lowest sequence number, and watches the next
     /// lower one until then.
-    pub(crate) async fn curator_waits_for_distlock<const KIND: usize>(t: &Case<Server<KIND>>) {
+    pub(crate) async fn curator_waits_for_distlock<const KIND: usize>(t: &Case<Setup<KIND>>) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let guard = client.mutex("shared").lock().await.unwrap();
         let number = |key: &str| {
@@ -88,7 +88,7 @@ pub(crate) mod cases {
     /// kazoo takes the lock when no name that ends in one of its patterns and a number has a lower
     /// number than its own. It compares the ten characters, and watches the highest of the lower
     /// ones until then. With `extra_lock_patterns=["-lock-"]` ours are among them.
-    pub(crate) async fn kazoo_waits_for_distlock<const KIND: usize>(t: &Case<Server<KIND>>) {
+    pub(crate) async fn kazoo_waits_for_distlock<const KIND: usize>(t: &Case<Setup<KIND>>) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let number = |key: &str| {
             let (mark, number) = key.split_at(key.len() - 10);
@@ -111,7 +111,7 @@ pub(crate) mod cases {
         last.served().await;
     }
 
-    pub(crate) async fn junk_is_passed_over<const KIND: usize>(t: &Case<Server<KIND>>) {
+    pub(crate) async fn junk_is_passed_over<const KIND: usize>(t: &Case<Setup<KIND>>) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let raw = zookeeper.client();
         let directory = format!("{}/junk", t.namespace);
@@ -152,7 +152,7 @@ pub(crate) mod cases {
     /// A waiter may watch a foreign node of any size, and is not woken for good by a change of its
     /// data.
     pub(crate) async fn large_and_changing_foreign_nodes_are_waited_for<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let megabyte = vec![b'v'; (1 << 20) - 1024];
@@ -167,7 +167,7 @@ pub(crate) mod cases {
     }
 
     pub(crate) async fn operators_find_the_owner_in_the_node<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let zookeeper = &t.store;
         let client = t.connect(t.builder().owner("worker-7 of gaia")).await;
@@ -192,7 +192,7 @@ pub(crate) mod cases {
     /// The directory of a lock may be removed at any time that nobody is in it: between its making
     /// and its use, too.
     pub(crate) async fn a_directory_that_vanishes_is_made_again<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let directory = format!("{}/vanishing", t.namespace);
@@ -210,7 +210,7 @@ pub(crate) mod cases {
     }
 
     pub(crate) async fn curator_and_kazoo_are_seen_in_the_queue<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let mutex = client.mutex("shared");
@@ -239,7 +239,7 @@ pub(crate) mod cases {
 
     /// What a node of another client's is for nobody knows: it is alone where readers share, and
     /// has a permit where permits are counted.
-    pub(crate) async fn strangers_are_not_shared_with<const KIND: usize>(t: &Case<Server<KIND>>) {
+    pub(crate) async fn strangers_are_not_shared_with<const KIND: usize>(t: &Case<Setup<KIND>>) {
         let strangers = [
             foreign_waiter(t, "m!rw", FOREIGN[0], b"").await,
             foreign_waiter(t, "m!permits", KAZOO[0], b"").await,
@@ -252,7 +252,7 @@ pub(crate) mod cases {
     pub(crate) async fn a_node_written_over_before_its_owner_knows_it_is_removed<
         const KIND: usize,
     >(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, proxies) = (&t.store, t.proxies().await);
         let client = t.connect(t.builder_for(&proxies.url())).await;

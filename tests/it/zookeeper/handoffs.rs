@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::sleep};
 use crate::common::{
     Case, Harness, SOON, Sessions, eventually, own_cases, release, release_both, throughout,
     within,
-    zookeeper::{Server, ZooKeeper},
+    zookeeper::{Setup, ZooKeeper},
 };
 
 own_cases! { ZooKeeper, beside_others,
@@ -28,7 +28,7 @@ pub(crate) mod cases {
     /// A connection is lost when many are about to join: those in doubt find their nodes, at one
     /// search for many.
     pub(crate) async fn hundreds_in_doubt_find_their_places<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         // Fewer than a session sends at once: the others would be sent when the first are given up,
         // and by then the connection may be given up, too.
@@ -66,7 +66,7 @@ pub(crate) mod cases {
     pub(crate) async fn an_uncontended_lock_takes_a_round_trip_and_so_does_its_release<
         const KIND: usize,
     >(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         const WAY: Duration = Duration::from_millis(60);
         let proxies = t.proxies().await;
@@ -94,7 +94,7 @@ pub(crate) mod cases {
     pub(crate) async fn a_handoff_between_processes_costs_the_same_however_long_the_queue<
         const KIND: usize,
     >(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         const HANDOFFS: u64 = 24;
         let clients = t.clients::<4>().await;
@@ -133,7 +133,7 @@ pub(crate) mod cases {
 
     /// Curator's waiters have names of another kind: they stand in the way of those who look for a
     /// number, wherever they come.
-    pub(crate) async fn curator_in_between_has_its_turn<const KIND: usize>(t: &Case<Server<KIND>>) {
+    pub(crate) async fn curator_in_between_has_its_turn<const KIND: usize>(t: &Case<Setup<KIND>>) {
         let (zookeeper, [one, two]) = (&t.store, t.clients().await);
         for leaves_early in [false, true] {
             // So that all know the directory.
@@ -160,9 +160,7 @@ pub(crate) mod cases {
     }
 
     /// A write to a node looks to its watcher like a release.
-    pub(crate) async fn a_strangers_write_grants_nothing<const KIND: usize>(
-        t: &Case<Server<KIND>>,
-    ) {
+    pub(crate) async fn a_strangers_write_grants_nothing<const KIND: usize>(t: &Case<Setup<KIND>>) {
         let (zookeeper, [one, two]) = (&t.store, t.clients().await);
         // Far away: what it is told it looks at late.
         let proxies = t.proxies().await;

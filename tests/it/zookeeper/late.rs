@@ -16,7 +16,7 @@ use zookeeper_client::{self as zk, Acls, CreateMode};
 use crate::{
     common::{
         Case, Members, SOON, Sessions, eventually, own_cases, release, throughout,
-        zookeeper::{Server, ZooKeeper, exchange, take_over},
+        zookeeper::{Setup, ZooKeeper, exchange, take_over},
     },
     zookeeper::forger::{Forger, Packet},
 };
@@ -44,7 +44,7 @@ pub(crate) mod cases {
     /// again long after the lock was released, together with a request to connect. A network that
     /// comes back delivers both, and makes a former connection the session's once more.
     pub(crate) async fn a_node_created_after_its_release_is_removed<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (late, other) = (Late::start(t, "late").await, t.client().await);
         let lock = late.client.mutex("late");
@@ -66,7 +66,7 @@ pub(crate) mod cases {
 
     /// The same while the lock is held by another node, which has the same ticket.
     pub(crate) async fn a_node_created_after_its_downgrade_is_removed<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (late, other) = (Late::start(t, "late!rw").await, t.client().await);
         late.proxy.set(Mode::SwallowReply);
@@ -97,7 +97,7 @@ struct Late {
 }
 
 impl Late {
-    async fn start<const KIND: usize>(t: &Case<Server<KIND>>, queue: &str) -> Self {
+    async fn start<const KIND: usize>(t: &Case<Setup<KIND>>, queue: &str) -> Self {
         let zookeeper = t.store.client().clone();
         // Kept by a node that is nobody's: the server removes an empty one.
         let directory = format!("{}/{queue}", t.namespace);

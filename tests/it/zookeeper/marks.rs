@@ -9,7 +9,7 @@ use zookeeper_client::{Acls, CreateMode};
 use crate::{
     common::{
         Case, SOON, eventually, handover, own_cases, release_both, throughout,
-        zookeeper::{Server, ZooKeeper},
+        zookeeper::{Setup, ZooKeeper},
     },
     zookeeper::directories::{delete_all, directory_of, number},
 };
@@ -26,7 +26,7 @@ pub(crate) mod cases {
     /// holder's mark into the new one. When it gives that node up, it looks like the release of a
     /// holder.
     pub(crate) async fn a_mark_of_a_former_directory_grants_nothing<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, proxies) = (&t.store, t.proxies().await);
         let [one, two, three] = t.clients().await;

@@ -9,7 +9,7 @@ use zookeeper_client as zk;
 
 use crate::common::{
     Case, SOON, eventually,
-    zookeeper::{Server, mode_of},
+    zookeeper::{Setup, mode_of},
 };
 
 /// Where the transactions are that a server has seen since it was started with an empty disk.
@@ -33,8 +33,8 @@ enum Place {
 
 impl OwnZooKeeper {
     /// One of the same kind as the servers of a case. The model knows [`ENFORCE_QUOTAS`] alone.
-    pub(crate) async fn like<const KIND: usize>(_: &Case<Server<KIND>>, options: &str) -> Self {
-        if !Server::<KIND>::is_model() {
+    pub(crate) async fn like<const KIND: usize>(_: &Case<Setup<KIND>>, options: &str) -> Self {
+        if !Setup::<KIND>::is_model() {
             return Self::start(options).await;
         }
         let front = Front::start().expect("a port");

@@ -8,7 +8,7 @@ use zookeeper_client::{Acls, CreateMode};
 
 use crate::common::{
     Case, Harness, SOON, locked, own_cases, release, release_both, throughout, within,
-    zookeeper::{Server, ZooKeeper},
+    zookeeper::{Setup, ZooKeeper},
 };
 
 /// Names that stand ahead of all that join later: Curator's, kazoo's, ours, and ours with a label.
@@ -22,13 +22,13 @@ const NAMES: [&str; 6] = [
 ];
 
 struct Junk<'a, const KIND: usize> {
-    zookeeper: &'a Server<KIND>,
+    zookeeper: &'a Setup<KIND>,
     directory: String,
     nodes: Vec<String>,
 }
 
 impl<'a, const KIND: usize> Junk<'a, KIND> {
-    async fn new(t: &'a Case<Server<KIND>>, name: &str, names: &[&str]) -> Self {
+    async fn new(t: &'a Case<Setup<KIND>>, name: &str, names: &[&str]) -> Self {
         let directory = format!("{}/{name}", t.namespace);
         let zookeeper = &t.store;
         let container = CreateMode::Container.with_acls(Acls::anyone_all());
@@ -78,7 +78,7 @@ pub(crate) mod cases {
     use super::*;
 
     pub(crate) async fn a_persistent_node_named_like_a_waiter_holds_no_place<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let [one, two] = t.clients().await;
         let mut junk = Junk::new(t, "m", &NAMES).await;
@@ -111,7 +111,7 @@ pub(crate) mod cases {
     pub(crate) async fn a_persistent_node_in_the_place_just_ahead_is_passed_over<
         const KIND: usize,
     >(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let client = t.client().await;
         let mut junk = Junk::new(t, "m", &[]).await;
@@ -134,7 +134,7 @@ pub(crate) mod cases {
     }
 
     pub(crate) async fn junk_that_is_deleted_grants_nothing<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let [one, two] = t.clients().await;
         let junk = Junk::new(t, "m", &NAMES).await;
@@ -152,7 +152,7 @@ pub(crate) mod cases {
 
     /// What is known of a name is not known of the next node that has it.
     pub(crate) async fn a_waiter_under_the_name_of_junk_is_waited_for<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let client = t.client().await;
         for name in NAMES {
@@ -172,7 +172,7 @@ pub(crate) mod cases {
     }
 
     pub(crate) async fn junk_neither_reads_nor_writes_nor_has_a_permit<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let client = t.client().await;
         let mut junk = Vec::new();
@@ -207,7 +207,7 @@ pub(crate) mod cases {
     pub(crate) async fn a_writer_does_not_wait_for_junk_that_looks_like_one_of_ours<
         const KIND: usize,
     >(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let client = t.client().await;
         let name = "0f0e8a5e8b8d4a9e-w-lock-0000000000";

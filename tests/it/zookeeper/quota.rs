@@ -7,7 +7,7 @@ use zookeeper_client::{Acls, CreateMode};
 use crate::{
     common::{
         Case, SOON, Waiter, contended, eventually, handover, own_cases, within,
-        zookeeper::{Server, ZooKeeper},
+        zookeeper::{Setup, ZooKeeper},
     },
     zookeeper::own::{ENFORCE_QUOTAS, OwnZooKeeper},
 };
@@ -22,7 +22,7 @@ pub(crate) mod cases {
     /// Other data of the application's takes all that its quota allows. From then on each change of
     /// a node's length is refused, but no deletion is.
     pub(crate) async fn a_used_up_quota_prevents_no_release<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let server = OwnZooKeeper::like(t, ENFORCE_QUOTAS).await;
         let raw = server.raw().await;

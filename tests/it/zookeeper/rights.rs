@@ -10,7 +10,7 @@ use crate::{
     common::{
         Case, Harness, Members, SOON, Sessions, close, connected, contended, eventually, locked,
         own_cases, throughout, within,
-        zookeeper::{Server, ZooKeeper},
+        zookeeper::{Setup, ZooKeeper},
     },
     zookeeper::{forger::Forger, hasty::Hasty, own::OwnZooKeeper},
 };
@@ -26,7 +26,7 @@ pub(crate) mod cases {
 
     /// An operator locks everybody out of a lock's directory, and lets them in again.
     pub(crate) async fn a_client_without_rights_is_denied_and_retries_slowly<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let zookeeper = &t.store;
         let builder = || {
@@ -78,7 +78,7 @@ pub(crate) mod cases {
 
     /// The client comes back, and its password is not taken any more.
     pub(crate) async fn a_client_whose_credentials_are_refused_is_denied<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (url, server) = (t.store.url(), t.store.network().1[0]);
         let forger = Forger::start(server, |mut packet| {
@@ -124,7 +124,7 @@ pub(crate) mod cases {
 
     /// Each time: what one server in five does is not left to luck.
     pub(crate) async fn a_server_that_answers_credentials_first_is_used<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let hasty = Hasty::start(t.store.network().1[0]).await;
         knows_its_user(hasty.address).await;

@@ -21,7 +21,7 @@ use crate::{
     common::{
         Case, Harness, Members, SOON, Sessions, Waiter, eventually, locked, loss, own_cases,
         precedes_grant, release, release_both, throughout, within,
-        zookeeper::{Server, ZooKeeper, four_letters, take_over, watches},
+        zookeeper::{Setup, ZooKeeper, four_letters, take_over, watches},
     },
     zookeeper::{
         directories::directory_of,
@@ -39,7 +39,7 @@ struct Misheard {
 
 impl Misheard {
     async fn connect<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
         ttl: Duration,
         forgery: impl Fn(Packet<'_>) + Send + Sync + 'static,
     ) -> Self {
@@ -87,9 +87,9 @@ async fn taken(server: SocketAddr, session: i64) -> TcpStream {
 }
 
 /// What a session watches, by the servers' own record.
-async fn watched<const KIND: usize>(t: &Case<Server<KIND>>, session: i64) -> Vec<String> {
+async fn watched<const KIND: usize>(t: &Case<Setup<KIND>>, session: i64) -> Vec<String> {
     let mut paths = Vec::new();
-    for server in t.store.network().1 {
+    for server in t.store.distinct() {
         let watches = four_letters(*server, "wchc").await;
         let lines = watches.lines().skip_while(|line| *line != format!("0x{session:x}")).skip(1);
         paths.extend(
@@ -101,7 +101,7 @@ async fn watched<const KIND: usize>(t: &Case<Server<KIND>>, session: i64) -> Vec
 
 /// The nodes in a directory: one request, however many they are.
 #[allow(clippy::panic)] // a test fails by panicking
-async fn children<const KIND: usize>(zookeeper: &Server<KIND>, dir: &str) -> Vec<String> {
+async fn children<const KIND: usize>(zookeeper: &Setup<KIND>, dir: &str) -> Vec<String> {
     match zookeeper.client().list_children(dir).await {
         Ok(children) => children.into_iter().map(|child| format!("{dir}/{child}")).collect(),
         Err(zookeeper_client::Error::NoNode) => Vec::new(),
@@ -131,7 +131,7 @@ pub(crate) mod cases {
     pub(crate) async fn a_holder_that_is_given_another_session_knows_before_its_successor<
         const KIND: usize,
     >(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let ttl = t.store.min_ttl() * 2;
         let misheard = Misheard::connect(t, ttl, forget_session).await;
@@ -150,7 +150,7 @@ pub(crate) mod cases {
     pub(crate) async fn a_waiter_that_is_given_another_session_stands_in_one_place<
         const KIND: usize,
     >(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let ttl = t.store.min_ttl() * 3;
         let misheard = Misheard::connect(t, ttl, forget_session).await;
@@ -178,7 +178,7 @@ pub(crate) mod cases {
     pub(crate) async fn a_session_that_is_granted_for_longer_is_given_up_as_before<
         const KIND: usize,
     >(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (ttl, longer) = (t.store.min_ttl(), t.store.min_ttl() * 3);
         let milliseconds = i32::try_from(longer.as_millis()).unwrap();
@@ -207,7 +207,7 @@ pub(crate) mod cases {
     /// Somebody who has the session's id and password uses it elsewhere. The client comes back each
     /// time, and nothing is lost.
     pub(crate) async fn a_session_that_is_taken_over_comes_back<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let [client, other] = t.clients().await;
         let guard = client.mutex("moved").lock().await.unwrap();
@@ -231,7 +231,7 @@ pub(crate) mod cases {
     pub(crate) async fn writes_that_come_after_their_session_has_moved_are_made_once<
         const KIND: usize,
     >(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let servers = t.store.network().1;
         let proxy = Proxy::start(servers[0], Framing::Jute).await;
@@ -278,7 +278,7 @@ pub(crate) mod cases {
     /// A server may list the node of a session that has ended a while ago: it is somebody else's
     /// now, for those who wait and for the one who held it.
     pub(crate) async fn a_node_of_an_old_session_is_not_taken_for_its_own<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let guard = client.mutex("old").lock().await.unwrap();
@@ -301,7 +301,7 @@ pub(crate) mod cases {
     /// Holders watch their own keys. Those of one session are more than it could restore: some do
     /// without, and another look tells what becomes of their keys.
     pub(crate) async fn hundreds_of_readers_outlive_their_connection<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         const READERS: usize = 450;
         let proxies = t.proxies().await;
@@ -367,7 +367,7 @@ pub(crate) mod cases {
 
     /// All that wait for one key watch one path, however many they are.
     pub(crate) async fn hundreds_of_readers_behind_one_writer_share_its_watch<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         const READERS: usize = 500;
         let [other, client] = t.clients().await;
@@ -406,7 +406,7 @@ pub(crate) mod cases {
     /// One session cannot restore so many watches when its connection was lost: they are spread
     /// over several.
     pub(crate) async fn thousands_of_waiters_outlive_their_connections<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         const WAITERS: usize = 2500;
         let proxies = t.proxies().await;
@@ -426,7 +426,7 @@ pub(crate) mod cases {
         }
         eventually(SOON * 3, "all of them watch", async || {
             let mut watches = 0;
-            for server in t.store.network().1 {
+            for server in t.store.distinct() {
                 let answer = four_letters(*server, "wchs").await;
                 let total = answer.lines().find_map(|line| line.strip_prefix("Total watches:"));
                 watches += total.expect("a count").trim().parse::<usize>().unwrap();

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::common::{
     Case, SOON, Waiter, beside_others, eventually, release_both, throughout,
-    zookeeper::{Server, ZooKeeper},
+    zookeeper::{Setup, ZooKeeper},
 };
 
 /// How many locks each of these is tried on, side by side.
@@ -29,7 +29,7 @@ enum Middle {
 }
 
 async fn a_written_middle_goes<const KIND: usize>(
-    t: &Case<Server<KIND>>,
+    t: &Case<Setup<KIND>>,
     middle: Middle,
     way: Duration,
 ) {

@@ -8,7 +8,7 @@ use zookeeper_client::{Acls, CreateMode};
 use crate::{
     common::{
         Case, SOON, Waiter, eventually, handover, own_cases, release_both, take_turn,
-        zookeeper::{Server, ZooKeeper},
+        zookeeper::{Setup, ZooKeeper},
     },
     zookeeper::own::OwnZooKeeper,
 };
@@ -17,7 +17,7 @@ const DIRECTORY: &str = "/locks/worn";
 
 /// The directory outlives its waiters, like the directory of a semaphore with a note, or a
 /// directory that an operator has created.
-async fn worn_out<const KIND: usize>(t: &Case<Server<KIND>>) -> OwnZooKeeper {
+async fn worn_out<const KIND: usize>(t: &Case<Setup<KIND>>) -> OwnZooKeeper {
     let mut server = OwnZooKeeper::like(t, "").await;
     let raw = server.raw().await;
     let lasting = CreateMode::Persistent.with_acls(Acls::anyone_all());
@@ -38,7 +38,7 @@ pub(crate) mod cases {
     use super::*;
 
     pub(crate) async fn names_are_not_given_twice_where_numbers_are<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let server = worn_out(t).await;
         let raw = server.raw().await;
@@ -76,7 +76,7 @@ pub(crate) mod cases {
 
     /// Nodes with labels have numbers, too.
     pub(crate) async fn order_holds_after_sequence_numbers_overflow<const KIND: usize>(
-        t: &Case<Server<KIND>>,
+        t: &Case<Setup<KIND>>,
     ) {
         let server = worn_out(t).await;
         let client = server.client("/locks").await;

@@ -106,8 +106,21 @@ impl Writer {
         }
     }
 
+    /// As Java does: one of its characters after the other, also where two of them are one.
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
-        self.buffer(Some(text.as_bytes()))
+        if text.chars().all(|c| c <= '\u{ffff}') {
+            return self.buffer(Some(text.as_bytes()));
+        }
+        let mut bytes = Vec::new();
+        for unit in text.encode_utf16() {
+            let part = |shift: u16| 0x80 | (unit >> shift & 0x3f) as u8;
+            match unit {
+                0..0x80 => bytes.push(unit as u8),
+                0x80..0x800 => bytes.extend([0xc0 | (unit >> 6) as u8, part(0)]),
+                _ => bytes.extend([0xe0 | (unit >> 12) as u8, part(6), part(0)]),
+            }
+        }
+        self.buffer(Some(&bytes))
     }
 
     pub(crate) fn texts<'a>(&mut self, texts: impl ExactSizeIterator<Item = &'a str>) -> &mut Self {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::state::State;
 
-const KNOWN: [&str; 7] = ["cons", "dump", "isro", "ruok", "srvr", "wchc", "wchp"];
+const KNOWN: [&str; 8] = ["cons", "dump", "isro", "ruok", "srvr", "wchc", "wchp", "wchs"];
 
 /// The word that these bytes are.
 pub(crate) fn known(bytes: &[u8; 4]) -> Option<&'static str> {
@@ -20,6 +20,7 @@ impl State {
             "ruok" => "imok".to_owned(),
             "srvr" => self.srvr(),
             "wchc" => self.wchc(),
+            "wchs" => self.wchs(),
             _ => self.wchp(),
         }
     }
@@ -79,6 +80,13 @@ impl State {
             }
         }
         text + "\n"
+    }
+
+    fn wchs(&self) -> String {
+        let connections = self.data_watches.by_connection();
+        let (count, paths) = (connections.len(), self.data_watches.by_path().count());
+        let total: usize = connections.values().map(Vec::len).sum();
+        format!("{count} connections watching {paths} paths\nTotal watches:{total}\n")
     }
 
     /// The same by path.

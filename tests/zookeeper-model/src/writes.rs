@@ -50,7 +50,8 @@ impl State {
             | kind::GET_EPHEMERALS
             | kind::GET_ALL_CHILDREN_NUMBER => self.read(from, &mut request),
             _ => {
-                self.send(from, &Writer::reply(request.xid, 0, code::UNIMPLEMENTED));
+                // No transaction precedes what is not even looked at.
+                self.send(from, &Writer::reply(request.xid, -1, code::UNIMPLEMENTED));
                 return self.hang_up(from);
             }
         };
