@@ -32,7 +32,7 @@ ALL=etcd,zookeeper,postgres,mysql,redis,redlock,sqlite,blocking,serde,sasl,metri
 TOGETHER=(--package distlock --package distlock-tests --package distlock-testkit
     --package distlock-metrics-example --package distlock-torture
     --package distlock-interleavings --package distlock-interop --package distlock-model
-    --package distlock-cli
+    --package distlock-cli --package distlock-zookeeper-model
     --features "distlock/${ALL//,/,distlock/},distlock-tests/${ALL//,/,distlock-tests/},distlock-tests/traced")
 
 # services STORE: the names of its containers.

@@ -67,9 +67,8 @@ pub(crate) fn read_only() -> Vec<Acl> {
 
 /// Whether one of these users has one of the rights.
 pub(crate) fn permits(acls: &[Acl], rights: i32, users: &[Id]) -> bool {
-    let admits = |acl: &Acl| {
-        acl.rights & rights != 0 && (acl.id.is_anyone() || users.iter().any(|user| *user == acl.id))
-    };
+    let admits =
+        |acl: &Acl| acl.rights & rights != 0 && (acl.id.is_anyone() || users.contains(&acl.id));
     acls.is_empty() || acls.iter().any(admits)
 }
 
@@ -143,7 +142,8 @@ mod tests {
     #[test]
     fn rights_are_expanded_and_checked() {
         let user = Id::of("digest", b"app:apppw").unwrap();
-        let own = granted(&[Acl { rights: ALL, id: Id::new("auth", "") }], &[user.clone()]);
+        let own =
+            granted(&[Acl { rights: ALL, id: Id::new("auth", "") }], std::slice::from_ref(&user));
         let own = own.unwrap();
         assert_eq!(own[0].id, user);
         assert!(permits(&own, READ, &[user]) && !permits(&own, READ, &[]));

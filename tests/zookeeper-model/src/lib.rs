@@ -24,6 +24,9 @@ mod watches;
 mod words;
 mod writes;
 
+#[cfg(test)]
+mod tests;
+
 pub use model::Model;
 pub use server::Front;
 pub use state::Output;

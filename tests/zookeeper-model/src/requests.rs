@@ -85,7 +85,7 @@ pub(crate) enum Write {
         path: String,
         version: i32,
     },
-    /// Its number was found to be one of those that a server without extended types refuses.
+    /// A node with a time to live, which is refused without extended types.
     Ttl,
 }
 
@@ -101,7 +101,11 @@ impl Write {
                 flags: from.int()?,
             },
             kind::CREATE_TTL => {
-                (from.text()?, from.buffer()?, from.list(Acl::read)?, from.int()?, from.long()?);
+                from.text()?;
+                from.buffer()?;
+                from.list(Acl::read)?;
+                from.int()?;
+                from.long()?;
                 Self::Ttl
             }
             kind::DELETE => Self::Delete { path: from.text()?, version: from.int()? },
