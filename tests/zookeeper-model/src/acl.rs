@@ -28,7 +28,7 @@ impl Id {
         self.scheme == "world" && self.id == "anyone"
     }
 
-    /// The user of these credentials. `None` if the server does not know the scheme.
+    /// Returns the user of these credentials; `None` if the server does not know the scheme.
     pub(crate) fn of(scheme: &str, credentials: &[u8]) -> Option<Self> {
         let credentials = String::from_utf8_lossy(credentials);
         let user = credentials.split(':').next().unwrap_or_default();
@@ -55,29 +55,29 @@ impl Acl {
     }
 }
 
-/// Anyone may do all.
+/// Returns rights by which anyone may do all.
 pub(crate) fn open() -> Vec<Acl> {
     vec![Acl { rights: ALL, id: Id::new("world", "anyone") }]
 }
 
-/// Anyone may read.
+/// Returns rights by which anyone may read.
 pub(crate) fn read_only() -> Vec<Acl> {
     vec![Acl { rights: READ, id: Id::new("world", "anyone") }]
 }
 
-/// Whether one of these users has one of the rights.
+/// Returns `true` if one of these users has one of the rights.
 pub(crate) fn permits(acls: &[Acl], rights: i32, users: &[Id]) -> bool {
     let admits =
         |acl: &Acl| acl.rights & rights != 0 && (acl.id.is_anyone() || users.contains(&acl.id));
     acls.is_empty() || acls.iter().any(admits)
 }
 
-/// The same as a refusal.
+/// Refuses users who have none of the rights.
 pub(crate) fn check(acls: &[Acl], rights: i32, users: &[Id]) -> Result<(), i32> {
     permits(acls, rights, users).then_some(()).ok_or(code::NO_AUTH)
 }
 
-/// The rights that a node gets: `auth` stands for the users of the connection.
+/// Returns the rights that a node gets: `auth` stands for the users of the connection.
 pub(crate) fn granted(acls: &[Acl], users: &[Id]) -> Result<Vec<Acl>, i32> {
     let mut granted = Vec::new();
     let mut seen: Vec<&Acl> = Vec::new();
@@ -100,7 +100,7 @@ pub(crate) fn granted(acls: &[Acl], users: &[Id]) -> Result<Vec<Acl>, i32> {
     if granted.is_empty() { Err(code::INVALID_ACL) } else { Ok(granted) }
 }
 
-/// What those see who may read a node's rights and not change them.
+/// Hides digests from users who may read a node's rights and not change them.
 pub(crate) fn veiled(acls: &[Acl]) -> Vec<Acl> {
     let veil = |acl: &Acl| {
         let mut acl = acl.clone();

@@ -11,7 +11,7 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
-    /// What has come and is no whole packet yet.
+    /// Bytes of a packet that has not come as a whole.
     read: Vec<u8>,
     /// It has asked for a session.
     is_known: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Connection {
     pub(crate) sent: u64,
 }
 
-/// What is asked for by a packet.
+/// A packet of a client's.
 pub(crate) struct Request<'a> {
     pub(crate) xid: i32,
     pub(crate) kind: i32,

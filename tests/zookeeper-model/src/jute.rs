@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
         self.array().map(|[byte]: [u8; 1]| byte != 0)
     }
 
-    /// Bytes, which may be `null`: that is not the same as none.
+    /// Reads bytes, which may be `null`: that differs from no bytes.
     pub(crate) fn buffer(&mut self) -> Result<Option<Vec<u8>>, Malformed> {
         match self.int()? {
             -1 => Ok(None),
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         String::from_utf8(bytes).map_err(|_| Malformed)
     }
 
-    /// Several values, of which the number comes first.
+    /// Reads several values after their number.
     pub(crate) fn list<T>(
         &mut self,
         mut each: impl FnMut(&mut Self) -> Result<T, Malformed>,
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
 pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
-    /// The header of a reply or of an event.
+    /// Begins a reply or an event with its header.
     pub(crate) fn reply(xid: i32, zxid: i64, error: i32) -> Self {
         let mut writer = Self::default();
         writer.int(xid).long(zxid).int(error);
@@ -106,7 +106,7 @@ impl Writer {
         }
     }
 
-    /// As Java does: one of its characters after the other, also where two of them are one.
+    /// Writes a text as Java does: each of its 16-bit characters by itself, also one of a pair.
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         if text.chars().all(|c| c <= '\u{ffff}') {
             return self.buffer(Some(text.as_bytes()));
@@ -136,7 +136,7 @@ impl Writer {
         self
     }
 
-    /// The packet: the record after its length.
+    /// Returns the packet: the record after its length.
     pub(crate) fn packet(&self) -> Vec<u8> {
         let length = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         [&length.to_be_bytes(), &self.0[..]].concat()

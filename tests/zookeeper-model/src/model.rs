@@ -5,27 +5,27 @@ use crate::{
     state::{Output, State},
 };
 
-/// How often containers are looked after, in milliseconds, as by the servers of the tests
-/// (`znode.container.checkIntervalMs`).
+/// The interval between two checks of the containers, in milliseconds, as the tests' servers have
+/// it (`znode.container.checkIntervalMs`).
 const CONTAINERS: i64 = 1000;
 
 /// One server.
 #[derive(Debug)]
 pub struct Model {
     state: State,
-    /// When containers are looked after next.
+    /// When the containers are checked next.
     containers: i64,
     connections: u64,
 }
 
 impl Model {
-    /// An empty one. `now`: what its clock shows, in milliseconds since 1970.
+    /// Starts an empty server whose clock shows `now`, in milliseconds since 1970.
     #[must_use]
     pub fn new(now: i64) -> Self {
         Self { state: State::new(now), containers: now + CONTAINERS, connections: 0 }
     }
 
-    /// What its clock shows from now on. What is due by then happens.
+    /// Sets the clock, and does what is due by then.
     pub fn set_time(&mut self, now: i64) {
         while self.next_event() <= now {
             self.state.now = self.next_event();
@@ -46,41 +46,41 @@ impl Model {
         self.state.now = now;
     }
 
-    /// When something happens by itself: the end of a session, or of containers.
+    /// Returns when something happens by itself: a session or a container ends.
     #[must_use]
     pub fn next_event(&self) -> i64 {
         let end = self.state.sessions.next_end();
         end.map_or(self.containers, |end| end.min(self.containers))
     }
 
-    /// A client has connected.
+    /// Accepts a client's connection; returns its number.
     pub fn connect(&mut self) -> u64 {
         self.connections += 1;
         self.state.connections.insert(self.connections, Connection::default());
         self.connections
     }
 
-    /// A client has gone. Its session lives on.
+    /// Notes that a client has hung up. Its session lives on.
     pub fn disconnect(&mut self, connection: u64) {
         self.state.disconnect(connection);
     }
 
-    /// These bytes have come from a client.
+    /// Takes bytes that have come from a client.
     pub fn receive(&mut self, connection: u64, bytes: &[u8]) {
         self.state.receive(connection, bytes);
     }
 
-    /// What the server does with its connections, in its order.
+    /// Returns what the server has done with its connections, in this order.
     pub fn take_output(&mut self) -> Vec<(u64, Output)> {
         std::mem::take(&mut self.state.output)
     }
 
-    /// Refuses what is more than a quota allows, from now on (`enforceQuota`).
+    /// Refuses writes beyond a quota from now on (`enforceQuota`).
     pub fn enforce_quotas(&mut self) {
         self.state.enforces_quotas = true;
     }
 
-    /// Makes the directory one in which so many nodes were ever created.
+    /// Sets the number of nodes that were ever created in a directory.
     pub fn wear_out(&mut self, directory: &str, created: i32) {
         if let Some(node) = self.state.tree.get_mut(directory) {
             node.stored.cversion = created;

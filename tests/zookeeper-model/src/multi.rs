@@ -54,7 +54,7 @@ fn refused(results: &mut Writer, error: i32) {
 }
 
 impl State {
-    /// A transaction: all of it is done, or nothing.
+    /// Makes all changes of a transaction, or none.
     pub(crate) fn multi(&mut self, from: u64, request: &mut Request<'_>) -> Result<Writer, i32> {
         self.zxid += 1;
         let writes = operations(&mut request.body, operation)?;
@@ -98,7 +98,7 @@ impl State {
         Ok(end(results))
     }
 
-    /// Several reads: each has its own result.
+    /// Reads several nodes: each read has its own result.
     pub(crate) fn multi_read(
         &mut self,
         from: u64,

@@ -69,7 +69,7 @@ impl<'a> Plan<'a> {
         self.records.insert(path.to_owned(), record);
     }
 
-    /// What comes of an operation, or the error.
+    /// Adds an operation; returns its change, or the error.
     pub(crate) fn add(&mut self, asker: Asker<'_>, write: &Write) -> Result<Change, i32> {
         let users = asker.users;
         match write {

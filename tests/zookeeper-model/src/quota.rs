@@ -1,4 +1,4 @@
-//! Quotas, which the server counts always and enforces if it is told to (`Quotas`, `StatsTrack`).
+//! Quotas, which the server counts always and enforces if it is set up so (`Quotas`, `StatsTrack`).
 
 use std::ops::AddAssign;
 
@@ -20,7 +20,7 @@ impl Amount {
         Self { count: 1, bytes: i64::try_from(length).unwrap_or(i64::MAX) }
     }
 
-    /// Of a node whose data is written over.
+    /// Returns the change of a node whose data is written over.
     pub(crate) fn difference(before: usize, after: usize) -> Self {
         Self { count: 0, bytes: Self::of(after).bytes - Self::of(before).bytes }
     }
@@ -37,7 +37,7 @@ impl AddAssign for Amount {
     }
 }
 
-/// A number of a note such as `count=3,bytes=-1=;byteHardLimit=100`; -1 if it says nothing.
+/// Returns a number of a note such as `count=3,bytes=-1=;byteHardLimit=100`; -1 without one.
 fn number(node: &Node, name: &str) -> i64 {
     let text = String::from_utf8_lossy(node.data.as_deref().unwrap_or_default());
     let mut pairs = text.split([',', ';']).filter_map(|pair| pair.split_once('='));
@@ -46,7 +46,7 @@ fn number(node: &Node, name: &str) -> i64 {
 }
 
 impl Tree {
-    /// The nearest node at or above this one that has a quota.
+    /// Returns the nearest node at or above this one that has a quota.
     fn quota_of(&self, path: &str) -> Option<String> {
         let mut above = path;
         while above != "/" {
@@ -58,7 +58,7 @@ impl Tree {
         None
     }
 
-    /// Whether the quota is large enough for that much more.
+    /// Returns `true` if the quota is large enough for that much more.
     pub(crate) fn admits(&self, path: &str, more: Amount) -> bool {
         let notes = self.quota_of(path).and_then(|quota| {
             let note = |name| self.get(&format!("{QUOTAS}{quota}/{name}"));
@@ -83,7 +83,7 @@ impl Tree {
         self.note(&note, used);
     }
 
-    /// A new note of what is used is made to say what is there.
+    /// Writes what is there into a note that was just created for it.
     pub(crate) fn recount(&mut self, path: &str) {
         let (place, name) = tree::split(path);
         let Some(quota) = place.strip_prefix(QUOTAS).filter(|_| name == USED) else { return };

@@ -10,7 +10,7 @@ use crate::{
     watches::Mode,
 };
 
-/// A path, and whether it is to be watched.
+/// Reads a path, and `true` if the client watches it.
 fn watched(body: &mut Reader<'_>) -> Result<(String, bool), Malformed> {
     Ok((body.text()?, body.flag()?))
 }
@@ -62,13 +62,13 @@ impl State {
         }
     }
 
-    /// A node on which the connection has one of these rights.
+    /// Returns a node on which the connection has one of these rights.
     fn readable(&self, from: u64, path: &str, rights: i32) -> Result<&Node, i32> {
         let node = self.tree.get(path).ok_or(code::NO_NODE)?;
         acl::check(&node.acls, rights, self.users(from)).map(|()| node)
     }
 
-    /// A node that is not there is watched, too.
+    /// A missing node can be watched, too: for its creation.
     fn exists(&mut self, from: u64, path: &str, watch: bool) -> Result<Writer, i32> {
         if path.contains('\0') {
             return Err(code::BAD_ARGUMENTS);

@@ -54,10 +54,10 @@ pub(crate) mod code {
     pub(crate) const QUOTA_EXCEEDED: i32 = -125;
 }
 
-/// What may be the data of a node: none at all is not the same as no bytes.
+/// The data of a node: `None` differs from no bytes.
 pub(crate) type Data = Option<Vec<u8>>;
 
-/// A request that writes, or that only a write's way can decide.
+/// An operation that is a transaction, or a part of one.
 #[derive(Clone, Debug)]
 pub(crate) enum Write {
     Create {
@@ -90,7 +90,7 @@ pub(crate) enum Write {
 }
 
 impl Write {
-    /// The one of this kind; `None` if the kind is another.
+    /// Reads an operation of this kind; `None` for a kind that is none.
     pub(crate) fn read(kind: i32, from: &mut Reader<'_>) -> Result<Option<Self>, Malformed> {
         Ok(Some(match kind {
             kind::CREATE | kind::CREATE2 | kind::CREATE_CONTAINER => Self::Create {

@@ -23,7 +23,7 @@ enum Event {
     Came(TcpStream, Sender<u64>),
     Read(u64, Vec<u8>),
     Went(u64),
-    /// Something that no client can do.
+    /// A change that no client can make.
     Do(Box<dyn FnOnce(&mut Model) + Send>),
 }
 
@@ -48,7 +48,7 @@ impl Front {
         Ok(Self { address, events })
     }
 
-    /// Does something with the model that no client can do; before what a client asks for later.
+    /// Changes the model as no client can, before it serves later requests.
     pub fn with(&self, act: impl FnOnce(&mut Model) + Send + 'static) {
         // The thread that serves lives as long as the process.
         let _served = self.events.send(Event::Do(Box::new(act)));
@@ -59,8 +59,8 @@ impl Front {
 fn carry(stream: TcpStream, events: &Sender<Event>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut reader = stream.try_clone().ok()?;
-    let (told, number) = channel();
-    events.send(Event::Came(stream, told)).ok()?;
+    let (numbers, number) = channel();
+    events.send(Event::Came(stream, numbers)).ok()?;
     let number = number.recv().ok()?;
     let mut bytes = vec![0; 16 * 1024];
     while let Ok(read @ 1..) = reader.read(&mut bytes) {
@@ -94,13 +94,13 @@ fn serve(events: &Receiver<Event>) {
         let event = events.recv_timeout(Duration::from_millis(wait));
         model.set_time(now());
         match event {
-            Ok(Event::Came(stream, told)) => {
+            Ok(Event::Came(stream, numbers)) => {
                 let number = model.connect();
                 let (packets, sent) = channel();
                 thread::spawn(move || deliver(stream, &sent));
                 clients.insert(number, packets);
                 // It may have gone already.
-                let _gone = told.send(number);
+                let _gone = numbers.send(number);
             }
             Ok(Event::Went(number)) => {
                 clients.remove(&number);
@@ -114,7 +114,7 @@ fn serve(events: &Receiver<Event>) {
         for (number, output) in model.take_output() {
             match output {
                 Output::Bytes(bytes) => {
-                    // Its end is told by the one who reads.
+                    // The reading thread notices when the client hangs up.
                     clients.get(&number).map(|client| client.send(bytes));
                 }
                 Output::Close => _ = clients.remove(&number),

@@ -22,7 +22,7 @@ impl Sessions {
         Self { ends: BTreeMap::new(), next: time.cast_signed() | 1 << 56 }
     }
 
-    /// The timeout that a client gets which asks for this one.
+    /// Returns the timeout that is granted for the one that a client asks for.
     pub(crate) fn granted(asked: i32) -> i32 {
         let granted = i64::from(asked).clamp(TIMEOUTS[0], TIMEOUTS[1]);
         i32::try_from(granted).unwrap_or(asked)
@@ -35,7 +35,7 @@ impl Sessions {
         session
     }
 
-    /// Whether there is such a session, which then lives for another timeout.
+    /// Extends a session by the timeout; returns `false` if there is none.
     pub(crate) fn touch(&mut self, session: i64, timeout: i32, now: i64) -> bool {
         let found = self.ends.get_mut(&session);
         found.map(|end| *end = ends(timeout, now)).is_some()
@@ -45,18 +45,18 @@ impl Sessions {
         self.ends.remove(&session);
     }
 
-    /// One that is over by then, the earliest first.
+    /// Returns a session that is over by then, the earliest first.
     pub(crate) fn expired(&self, now: i64) -> Option<i64> {
         let over = self.ends.iter().filter(|(_, end)| **end <= now);
         over.min_by_key(|(session, end)| (**end, **session)).map(|(session, _)| *session)
     }
 
-    /// When the next one ends.
+    /// Returns when the next session ends.
     pub(crate) fn next_end(&self) -> Option<i64> {
         self.ends.values().min().copied()
     }
 
-    /// The sessions that end at each moment.
+    /// Returns the sessions that end at each moment.
     pub(crate) fn by_end(&self) -> BTreeMap<i64, Vec<i64>> {
         let mut moments = BTreeMap::<i64, Vec<i64>>::new();
         for (session, end) in &self.ends {
@@ -66,12 +66,12 @@ impl Sessions {
     }
 }
 
-/// The tick after the timeout has passed.
+/// Returns the first tick after the timeout has passed.
 fn ends(timeout: i32, now: i64) -> i64 {
     ((now + i64::from(timeout)) / TICK + 1) * TICK
 }
 
-/// The password of a session: `ZooKeeperServer.generatePasswd`, with `java.util.Random`.
+/// Returns the password of a session: `ZooKeeperServer.generatePasswd`, with `java.util.Random`.
 pub(crate) fn password(session: i64) -> [u8; 16] {
     const MULTIPLIER: u64 = 0x5_DEEC_E66D;
     const MASK: u64 = (1 << 48) - 1;

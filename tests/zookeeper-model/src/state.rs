@@ -100,7 +100,7 @@ impl State {
         self.connections.get(&connection).map_or(0, |connection| connection.session)
     }
 
-    /// The connection that the session has.
+    /// Returns the connection that the session has.
     pub(crate) fn connection_of(&self, session: i64) -> Option<u64> {
         let mut all = self.connections.iter();
         all.find(|(_, connection)| connection.session == session).map(|(number, _)| *number)

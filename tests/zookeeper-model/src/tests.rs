@@ -34,7 +34,7 @@ impl Client {
         model.receive(self.number, &request.packet());
     }
 
-    /// What this client was sent, and whether the server has hung up.
+    /// Returns what this client was sent, and `true` if the server has hung up.
     fn received(&self, model: &mut Model) -> (Vec<Packet>, bool) {
         let (mut packets, mut closed) = (Vec::new(), false);
         for (_, output) in model.take_output().into_iter().filter(|(to, _)| *to == self.number) {
@@ -51,7 +51,7 @@ impl Client {
         (packets, closed)
     }
 
-    /// Creates a node; gives its path, or the error.
+    /// Creates a node; returns its path, or the error.
     fn create(&self, model: &mut Model, kind: i32, path: &str, flags: i32) -> Result<String, i32> {
         let mut body = Writer::default();
         body.text(path).buffer(Some(b"")).int(1).int(31).text("world").text("anyone").int(flags);

@@ -82,7 +82,7 @@ pub(crate) struct Created {
     pub(crate) cversion: i32,
 }
 
-/// The parent of a path and the name in it. The root is `/`, by whatever name.
+/// Splits a path into its parent and its name. The root is always `/`.
 pub(crate) fn split(path: &str) -> (&str, &str) {
     let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
     (if parent.is_empty() { "/" } else { parent }, name)
@@ -124,7 +124,7 @@ impl Tree {
         self.nodes.get_mut(if path.is_empty() { "/" } else { path })
     }
 
-    /// Whether this is one of the server's own nodes, which cannot be deleted.
+    /// Returns `true` for the server's own nodes, which cannot be deleted.
     pub(crate) fn is_special(path: &str) -> bool {
         ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"].contains(&path)
     }
@@ -162,7 +162,7 @@ impl Tree {
         self.count(&created.path, Amount::of(created.data.as_ref().map_or(0, Vec::len)));
     }
 
-    /// Deletes a node; gives it and its parent's rights.
+    /// Deletes a node; returns it and its parent's rights.
     pub(crate) fn delete(&mut self, path: &str, zxid: i64) -> Option<(Node, Vec<Acl>)> {
         let node = self.nodes.remove(path)?;
         match node.stored.owner {
@@ -194,7 +194,7 @@ impl Tree {
         &self.ephemerals
     }
 
-    /// Containers that had children and have none (`ContainerManager.getCandidates`).
+    /// Returns the containers that had children and have none (`ContainerManager.getCandidates`).
     pub(crate) fn used_up(&self) -> Vec<String> {
         let is_used_up = |path: &&String| {
             self.nodes
@@ -204,7 +204,7 @@ impl Tree {
         self.containers.iter().filter(is_used_up).cloned().collect()
     }
 
-    /// How many nodes there are below this one (`DataTree.getAllChildrenNumber`).
+    /// Returns the number of nodes below this one (`DataTree.getAllChildrenNumber`).
     pub(crate) fn below(&self, path: &str) -> usize {
         if path == "/" {
             return self.nodes.len() - 1;

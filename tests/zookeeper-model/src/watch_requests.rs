@@ -52,7 +52,7 @@ impl State {
         found.map_err(malformed)?.then(Writer::default).ok_or(code::NO_WATCHER)
     }
 
-    /// What a client watched by its former connection: it is told what it has missed.
+    /// Restores the watches of a former connection, and notifies the client of what it has missed.
     fn set_watches(
         &mut self,
         from: u64,

@@ -26,13 +26,13 @@ impl Watches {
         *modes |= mode as u8;
     }
 
-    /// Whether the connection watches the path, in this mode or in any.
+    /// Returns `true` if the connection watches the path, in this mode or in any.
     pub(crate) fn has(&self, path: &str, connection: u64, mode: Option<Mode>) -> bool {
         let modes = self.paths.get(path).and_then(|watchers| watchers.get(&connection));
         modes.is_some_and(|modes| mode.is_none_or(|mode| modes & mode as u8 != 0))
     }
 
-    /// Whether there was such a watch.
+    /// Removes a watch; returns `false` if there was none.
     pub(crate) fn remove(&mut self, path: &str, connection: u64, mode: Option<Mode>) -> bool {
         let there = self.has(path, connection, mode);
         if let Some(watchers) = self.paths.get_mut(path) {
@@ -55,7 +55,7 @@ impl Watches {
         });
     }
 
-    /// Who is to be notified of what happened to a path. A watch of the usual kind ends with that.
+    /// Returns the connections to notify of a change of a path. A standard watch ends with that.
     pub(crate) fn trigger(&mut self, path: &str) -> BTreeSet<u64> {
         let mut notified = BTreeSet::new();
         if let Some(watchers) = self.paths.get_mut(path) {
@@ -82,7 +82,7 @@ impl Watches {
         self.paths.iter().map(|(path, watchers)| (path, watchers.keys().copied().collect()))
     }
 
-    /// What each connection watches.
+    /// Returns the paths that each connection watches.
     pub(crate) fn by_connection(&self) -> BTreeMap<u64, Vec<&String>> {
         let mut connections = BTreeMap::<u64, Vec<&String>>::new();
         for (path, watchers) in &self.paths {

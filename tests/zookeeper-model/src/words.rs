@@ -6,7 +6,7 @@ use crate::state::State;
 
 const KNOWN: [&str; 8] = ["cons", "dump", "isro", "ruok", "srvr", "wchc", "wchp", "wchs"];
 
-/// The word that these bytes are.
+/// Returns the word that these bytes are.
 pub(crate) fn known(bytes: &[u8; 4]) -> Option<&'static str> {
     KNOWN.into_iter().find(|word| word.as_bytes() == bytes)
 }
@@ -70,7 +70,7 @@ impl State {
         )
     }
 
-    /// The watches on data and existence, by connection.
+    /// Lists the watches on data and existence, by connection.
     fn wchc(&self) -> String {
         let mut text = String::new();
         for (connection, paths) in self.data_watches.by_connection() {
@@ -89,7 +89,7 @@ impl State {
         format!("{count} connections watching {paths} paths\nTotal watches:{total}\n")
     }
 
-    /// The same by path.
+    /// Lists the watches on data and existence, by path.
     fn wchp(&self) -> String {
         let mut text = String::new();
         for (path, connections) in self.data_watches.by_path() {

@@ -13,8 +13,8 @@ use super::{
 pub(super) struct Step {
     pub(super) by: usize,
     pub(super) act: Act,
-    /// For those who read of a difference.
-    told: String,
+    /// The step in words, for the message about a difference.
+    words: String,
 }
 
 pub(super) enum Act {
@@ -32,7 +32,7 @@ pub(super) enum Act {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "client {}: {}", self.by, self.told)
+        write!(f, "client {}: {}", self.by, self.words)
     }
 }
 
@@ -90,7 +90,7 @@ fn acls(dice: &mut Rng) -> Acls {
 fn write(dice: &mut Rng, root: &str, kinds: &[i32]) -> (i32, Record, String) {
     let (kind, path) = (one_of(dice, kinds), path(dice, root));
     let body = Record::default().text(&path);
-    let (body, told) = match kind {
+    let (body, words) = match kind {
         1 | 15 | 19 => {
             let flags = match kind {
                 19 => 4,
@@ -116,29 +116,29 @@ fn write(dice: &mut Rng, root: &str, kinds: &[i32]) -> (i32, Record, String) {
             (body.int(version), format!("version {version}"))
         }
     };
-    (kind, body, format!("{kind} {path:?} {told}"))
+    (kind, body, format!("{kind} {path:?} {words}"))
 }
 
 /// Several in one.
 fn multi(dice: &mut Rng, root: &str) -> (Record, String) {
-    let (mut body, mut told) = (Record::default(), String::new());
+    let (mut body, mut words) = (Record::default(), String::new());
     for _ in 0..dice.u8(..4) {
         let kinds = [1, 15, 15, 19, 2, 2, 5, 5, 13, 13];
-        let (kind, operation, words) = write(dice, root, &kinds);
+        let (kind, operation, operation_words) = write(dice, root, &kinds);
         body = body.int(kind).flag(false).int(-1).append(operation);
-        told += &format!(" ({words})");
+        words += &format!(" ({operation_words})");
     }
-    (body.int(-1).flag(true).int(-1), format!("multi{told}"))
+    (body.int(-1).flag(true).int(-1), format!("multi{words}"))
 }
 
 fn multi_read(dice: &mut Rng, root: &str) -> (Record, String) {
-    let (mut body, mut told) = (Record::default(), String::new());
+    let (mut body, mut words) = (Record::default(), String::new());
     for _ in 0..dice.u8(..4) {
         let (kind, path) = (one_of(dice, &[4, 4, 8]), path(dice, root));
         body = body.int(kind).flag(false).int(-1).text(&path).flag(false);
-        told += &format!(" ({kind} {path:?})");
+        words += &format!(" ({kind} {path:?})");
     }
-    (body.int(-1).flag(true).int(-1), format!("multi read{told}"))
+    (body.int(-1).flag(true).int(-1), format!("multi read{words}"))
 }
 
 fn read(dice: &mut Rng, root: &str) -> (i32, Record, String) {
@@ -164,12 +164,12 @@ fn read(dice: &mut Rng, root: &str) -> (i32, Record, String) {
 /// The next step of a sequence below this node.
 pub(super) fn step(dice: &mut Rng, root: &str) -> Step {
     let by = dice.usize(..2);
-    let (act, told) = match dice.u8(..100) {
+    let (act, words) = match dice.u8(..100) {
         0..=1 => (Act::Close, "ends its session".to_owned()),
         2..=4 => {
             let (password, timeout) = (dice.u8(..5) > 0, one_of(dice, &[1, 15_000, 1_000_000]));
-            let told = format!("comes back for {timeout}, with its password: {password}");
-            (Act::Reconnect { password, timeout }, told)
+            let words = format!("comes back for {timeout}, with its password: {password}");
+            (Act::Reconnect { password, timeout }, words)
         }
         5..=8 => {
             let (scheme, user) = match dice.u8(..8) {
@@ -181,34 +181,34 @@ pub(super) fn step(dice: &mut Rng, root: &str) -> Step {
         9..=12 => {
             let (newer, since) = (dice.bool(), dice.usize(..10));
             let lists = [(); 5].map(|()| (0..dice.u8(..3)).map(|_| path(dice, root)).collect());
-            let told = format!("watches {lists:?} since {since}, all: {newer}");
-            (Act::SetWatches { newer, since, lists }, told)
+            let words = format!("watches {lists:?} since {since}, all: {newer}");
+            (Act::SetWatches { newer, since, lists }, words)
         }
         13 => (Act::Ask(UNKNOWN, Vec::new()), "asks for what is unknown".to_owned()),
         14..=17 => {
-            let (body, told) = multi_read(dice, root);
-            (Act::Ask(22, body.bytes()), told)
+            let (body, words) = multi_read(dice, root);
+            (Act::Ask(22, body.bytes()), words)
         }
         18..=32 => {
-            let (body, told) = multi(dice, root);
-            (Act::Ask(14, body.bytes()), told)
+            let (body, words) = multi(dice, root);
+            (Act::Ask(14, body.bytes()), words)
         }
         33..=65 => {
-            let (kind, body, told) = read(dice, root);
-            (Act::Ask(kind, body.bytes()), told)
+            let (kind, body, words) = read(dice, root);
+            (Act::Ask(kind, body.bytes()), words)
         }
         _ => {
             let kinds = [1, 1, 15, 15, 15, 15, 19, 19, 21, 2, 2, 2, 2, 5, 5, 5, 7];
-            let (kind, body, told) = write(dice, root, &kinds);
-            (Act::Ask(kind, body.bytes()), told)
+            let (kind, body, words) = write(dice, root, &kinds);
+            (Act::Ask(kind, body.bytes()), words)
         }
     };
     match act {
         // Seldom the end is missing.
         Act::Ask(kind, mut body) if body.len() > 3 && dice.u8(..40) == 0 => {
             body.truncate(body.len() - 3);
-            Step { by, act: Act::Ask(kind, body), told: told + ", cut short" }
+            Step { by, act: Act::Ask(kind, body), words: words + ", cut short" }
         }
-        act => Step { by, act, told },
+        act => Step { by, act, words },
     }
 }
