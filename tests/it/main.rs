@@ -11,6 +11,8 @@ mod clusters;
 mod common;
 #[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(feature = "etcd")]
+mod etcd_model;
 #[cfg(all(feature = "mysql", feature = "postgres", feature = "redis"))]
 mod failover;
 mod memory;

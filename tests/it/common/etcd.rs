@@ -1,8 +1,15 @@
-//! The harness of etcd: an operator with a client of the store's own.
+//! The harness of etcd and its model: an operator with a client of the store's own.
 
-use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use async_trait::async_trait;
+use distlock::AfterLoss;
+use distlock_etcd_model::{Front, Settings};
 use distlock_testkit::{
     backend::Backend,
     proxies::Proxies,
@@ -13,13 +20,32 @@ use tokio::time::timeout;
 
 use super::{Cost, Harness, Link, Members, SOON, Servers, Sessions};
 
-pub(crate) struct Etcd {
+/// What serves the cases.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A cluster of three members.
+    Etcd,
+    /// The model of one server, in this process.
+    Model,
+}
+
+const KINDS: [Kind; 2] = [Kind::Etcd, Kind::Model];
+
+/// A store of one of these kinds, by its index.
+pub(crate) struct Server<const KIND: usize> {
     url: String,
     endpoints: Vec<SocketAddr>,
     client: Client,
 }
 
-impl Etcd {
+pub(crate) type Etcd = Server<0>;
+pub(crate) type Model = Server<1>;
+
+/// The model that all cases share.
+static MODEL: LazyLock<Front> =
+    LazyLock::new(|| Front::start(Settings::default()).expect("a port"));
+
+impl<const KIND: usize> Server<KIND> {
     /// The key's lease and value.
     pub(crate) async fn get(&self, key: &str) -> (i64, Vec<u8>) {
         let answer =
@@ -85,9 +111,12 @@ where
 }
 
 #[async_trait]
-impl Harness for Etcd {
+impl<const KIND: usize> Harness for Server<KIND> {
     async fn start() -> Self {
-        let url = Backend::Etcd.url();
+        let url = match KINDS[KIND] {
+            Kind::Etcd => Backend::Etcd.url(),
+            Kind::Model => Backend::Etcd.url_of([MODEL.address]),
+        };
         let endpoints = endpoints(&url).await;
         let addresses: Vec<_> =
             endpoints.iter().map(|endpoint| format!("http://{endpoint}")).collect();
@@ -98,6 +127,14 @@ impl Harness for Etcd {
 
     fn url(&self) -> String {
         self.url.clone()
+    }
+
+    fn promises(&self) -> (bool, AfterLoss) {
+        match KINDS[KIND] {
+            Kind::Etcd => (true, AfterLoss::GoesOn),
+            // The only member has to return.
+            Kind::Model => (true, AfterLoss::Waits),
+        }
     }
 
     async fn keys(&self, namespace: &str) -> Vec<String> {
@@ -139,16 +176,10 @@ impl Harness for Etcd {
     }
 
     async fn cost(&self, _: &[i64]) -> Cost {
-        let mut totals = HashMap::new();
-        for endpoint in &self.endpoints {
-            for line in metrics(*endpoint).await.lines() {
-                let Some((series, value)) = line.rsplit_once(' ') else { continue };
-                let Some((metric, labels)) = series.split_once("{grpc_method=\"") else { continue };
-                let Some((method, _)) = labels.split_once('"') else { continue };
-                let value: f64 = value.parse().expect("a number");
-                *totals.entry((metric.to_owned(), method.to_owned())).or_default() += value as u64;
-            }
-        }
+        let totals = match KINDS[KIND] {
+            Kind::Etcd => counted(&self.endpoints).await,
+            Kind::Model => model_counted(),
+        };
         let total = |metric: &str, methods: &[&str]| -> u64 {
             let series = methods
                 .iter()
@@ -171,7 +202,7 @@ impl Harness for Etcd {
 }
 
 #[async_trait]
-impl Sessions for Etcd {
+impl<const KIND: usize> Sessions for Server<KIND> {
     async fn session_of(&self, key: &str) -> i64 {
         self.get(key).await.0
     }
@@ -191,9 +222,14 @@ impl Sessions for Etcd {
 }
 
 #[async_trait]
-impl Servers for Etcd {
+impl<const KIND: usize> Servers for Server<KIND> {
     async fn proxies(&self) -> Proxies {
-        Proxies::start(Backend::Etcd, &self.endpoints).await
+        // A client takes the proxies of the one server for several servers.
+        let each = match KINDS[KIND] {
+            Kind::Etcd => 1,
+            Kind::Model => 3,
+        };
+        Proxies::start(Backend::Etcd, &self.endpoints.repeat(each)).await
     }
 
     fn bearable_round_trip(&self) -> f64 {
@@ -202,7 +238,7 @@ impl Servers for Etcd {
 }
 
 #[async_trait]
-impl Members for Etcd {
+impl<const KIND: usize> Members for Server<KIND> {
     fn network(&self) -> (Backend, &[SocketAddr]) {
         (Backend::Etcd, &self.endpoints)
     }
@@ -214,6 +250,30 @@ impl Members for Etcd {
         let mut member = member.kv_client();
         matches!(timeout(Duration::from_secs(1), member.get("any", None)).await, Ok(Ok(_)))
     }
+}
+
+/// How often something happened, by its counter and by the method of gRPC.
+type Totals = HashMap<(String, String), u64>;
+
+/// What all members have counted.
+async fn counted(members: &[SocketAddr]) -> Totals {
+    let mut totals = HashMap::new();
+    for member in members {
+        for line in metrics(*member).await.lines() {
+            let Some((series, value)) = line.rsplit_once(' ') else { continue };
+            let Some((metric, labels)) = series.split_once("{grpc_method=\"") else { continue };
+            let Some((method, _)) = labels.split_once('"') else { continue };
+            let value: f64 = value.parse().expect("a number");
+            *totals.entry((metric.to_owned(), method.to_owned())).or_default() += value as u64;
+        }
+    }
+    totals
+}
+
+fn model_counted() -> Totals {
+    let counts = MODEL.counts().into_iter();
+    let named = |(what, method)| (format!("grpc_server_{what}_total"), String::from(method));
+    counts.map(|(counter, count)| (named(counter), count)).collect()
 }
 
 /// What a member has counted, in Prometheus' words.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    net::SocketAddr,
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
     time::Duration,
 };
@@ -10,7 +11,11 @@ use distlock::Client;
 use distlock_testkit::{docker::OwnEtcd, proxy::Mode};
 use etcd_client::CompactionOptions;
 
-use crate::common::{Case, Harness, SOON, etcd::Etcd, eventually, own_cases, release_both, within};
+use crate::common::{
+    Case, Harness, SOON,
+    etcd::{Etcd, Server},
+    eventually, release_both, within,
+};
 
 static FORGED: AtomicUsize = AtomicUsize::new(0);
 
@@ -33,7 +38,12 @@ fn of_long_ago(packet: &[u8]) -> Option<Vec<u8>> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_that_are_too_many_for_one_transaction_are_taken_one_by_one() {
     let etcd = OwnEtcd::start(&["--max-txn-ops=8"]).await;
-    let url = format!("etcd://{}", etcd.address);
+    too_many_locks_are_taken_one_by_one(etcd.address).await;
+}
+
+/// On a server that allows eight operations.
+pub(crate) async fn too_many_locks_are_taken_one_by_one(server: SocketAddr) {
+    let url = format!("etcd://{server}");
     let mut connected = None;
     eventually(SOON * 2, "it is up", async || {
         connected = Client::connect(&url).await.ok();
@@ -54,29 +64,39 @@ async fn locks_that_are_too_many_for_one_transaction_are_taken_one_by_one() {
     client.close().await.unwrap();
 }
 
-own_cases! { Etcd, beside_others,
-    a_stale_answer_is_no_grant,
+/// Emits the cases, which the model passes, too.
+macro_rules! answer_cases {
+    ($harness:ty) => {
+        $crate::common::own_cases! { $harness, beside_others,
+            a_stale_answer_is_no_grant,
+        }
+
+        $crate::common::own_cases! { $harness, alone,
+            a_waiter_gets_over_a_compaction,
+            leases_whose_answer_is_lost_end_with_their_ttl,
+        }
+    };
 }
 
-own_cases! { Etcd, alone,
-    a_waiter_gets_over_a_compaction,
-    leases_whose_answer_is_lost_end_with_their_ttl,
-}
+pub(crate) use answer_cases;
 
-mod cases {
+answer_cases!(Etcd);
+
+pub(crate) mod cases {
     use super::*;
 
     /// Members have answered from a state that the request had left behind
     /// (<https://github.com/etcd-io/etcd/issues/20418>): that nobody was ahead then does not count.
-    pub(super) async fn a_stale_answer_is_no_grant(t: &Case<Etcd>) {
+    pub(crate) async fn a_stale_answer_is_no_grant<const KIND: usize>(t: &Case<Server<KIND>>) {
         let proxies = t.proxies().await;
         let builder = t.builder_for(&proxies.url()).recheck_interval(Duration::from_millis(200));
         let (client, other) = (t.connect(builder).await, t.client().await);
         let guard = other.mutex("stale").lock().await.unwrap();
+        let before = FORGED.load(SeqCst);
         // The answer to joining, too.
         proxies.set(&Mode::Forge(of_long_ago));
         let waiter = t.enqueue(&client, "stale").await;
-        eventually(SOON, "it is answered", async || FORGED.load(SeqCst) >= 5).await;
+        eventually(SOON, "it is answered", async || FORGED.load(SeqCst) >= before + 5).await;
         waiter.waits_behind(&guard, Duration::from_millis(500)).await;
         assert_eq!(t.keys().await.len(), 2);
         proxies.set(&Mode::Pass);
@@ -84,7 +104,7 @@ mod cases {
     }
 
     /// While the waiter is away the one ahead goes, and the history with it that would tell of it.
-    pub(super) async fn a_waiter_gets_over_a_compaction(t: &Case<Etcd>) {
+    pub(crate) async fn a_waiter_gets_over_a_compaction<const KIND: usize>(t: &Case<Server<KIND>>) {
         let proxies = t.proxies().await;
         let (client, other) = (t.connect(t.builder_for(&proxies.url())).await, t.client().await);
         let (guard, waiter) = t.contended(&other, &client, "compacted").await;
@@ -100,7 +120,9 @@ mod cases {
     }
 
     /// Each lease whose answer was lost has an id of its own, and nobody keeps it alive.
-    pub(super) async fn leases_whose_answer_is_lost_end_with_their_ttl(t: &Case<Etcd>) {
+    pub(crate) async fn leases_whose_answer_is_lost_end_with_their_ttl<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let raw = t.store.client();
         let leases = async || -> HashSet<i64> {
             raw.lease_client()

@@ -1,47 +1,50 @@
-//! What others put into the queues: other languages' waiters, which count, and junk, which does
-//! not.
+//! What other clients put into the queues: waiters, which count, and junk, which does not.
 
-use std::{process::Stdio, time::Duration};
+use std::time::Duration;
 
 use distlock::{Error, LostReason};
-use distlock_testkit::{docker::container, proxy::Mode};
-use etcd_client::{DeleteOptions, PutOptions, Txn, TxnOp};
-use tokio::process::{Child, Command};
+use distlock_testkit::proxy::Mode;
+use etcd_client::{Compare, CompareOp, DeleteOptions, PutOptions, Txn, TxnOp};
 
 use crate::common::{
-    Case, Harness, SOON, Sessions, Waiter, beside_others, cases::strangers, etcd::Etcd, eventually,
-    own_cases, release_both, throughout, within,
+    Case, Harness, SOON, Sessions, Waiter,
+    cases::strangers,
+    etcd::{Etcd, Server},
+    eventually, release_both, throughout, within,
 };
 
-/// `etcdctl lock`, which is Go's `clientv3/concurrency`: the one on the path, else the one in a
-/// server's container.
-async fn etcdctl(t: &Case<Etcd>, arguments: &[&str]) -> Child {
-    let on_path = Command::new("etcdctl").arg("version").output().await.is_ok();
-    let mut command = if on_path {
-        let mut command = Command::new("etcdctl");
-        command.arg(t.store.url().replace("etcd://", "--endpoints="));
-        command
-    } else {
-        let mut command = Command::new("docker");
-        command.args(["exec", &container("etcd1"), "etcdctl"]);
-        command
+/// Emits the cases, which the model passes, too.
+macro_rules! foreign_cases {
+    ($harness:ty) => {
+        $crate::common::own_cases! { $harness, beside_others,
+            transactions_can_be_fenced_by_key_and_token,
+            keys_without_a_lease_are_passed_over,
+            a_foreign_waiter_in_a_long_queue_has_its_turn,
+            a_tail_that_names_no_key_of_the_queue_is_passed_over,
+            foreign_waiters_keep_their_places,
+            ten_thousand_keys_are_read_a_few_at_a_time,
+            operators_find_the_owner_in_the_key,
+            strangers_are_not_shared_with,
+            a_key_written_over_without_its_lease_is_lost,
+            a_holder_whose_key_was_put_again_is_notified,
+            a_join_served_long_after_its_release_is_removed,
+            a_key_put_again_is_another_one,
+            a_waiter_whose_key_was_put_again_is_not_that_one,
+        }
     };
-    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    command.spawn().expect("etcdctl or docker is there")
 }
 
-/// Its last words, which it has only when it was granted the lock.
-async fn granted(child: Child) {
-    let output = within(SOON, "etcdctl ends", child.wait_with_output()).await.expect("its output");
-    assert!(output.status.success(), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("etcdctl version"), "{output:?}");
-}
+pub(crate) use foreign_cases;
 
-/// The token is what a transaction can compare: the create revision of the holder's key.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn transactions_can_be_fenced_by_key_and_token() {
-    use etcd_client::{Compare, CompareOp};
-    beside_others::<Etcd>(async |t| {
+foreign_cases!(Etcd);
+
+pub(crate) mod cases {
+    use super::*;
+
+    /// The token is what a transaction can compare: the create revision of the holder's key.
+    pub(crate) async fn transactions_can_be_fenced_by_key_and_token<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let client = t.client().await;
         let guard = client.mutex("fenced").lock().await.unwrap();
         let (key, token) =
@@ -55,65 +58,12 @@ async fn transactions_can_be_fenced_by_key_and_token() {
         guard.unlock().await.unwrap();
         assert!(!raw.txn(write()).await.unwrap().succeeded());
         eventually(SOON, "nothing is left", async || t.keys().await.is_empty()).await;
-    })
-    .await;
-}
-
-own_cases! { Etcd, beside_others,
-    etcdctl_waits_for_distlock,
-    distlock_waits_for_etcdctl,
-    keys_without_a_lease_are_passed_over,
-    a_foreign_waiter_in_a_long_queue_has_its_turn,
-    a_tail_that_names_no_key_of_the_queue_is_passed_over,
-    foreign_waiters_keep_their_places,
-    ten_thousand_keys_are_read_a_few_at_a_time,
-    operators_find_the_owner_in_the_key,
-    etcdctl_is_seen_in_the_queue,
-    etcdctl_takes_part_in_elections,
-    strangers_are_not_shared_with,
-    a_key_written_over_without_its_lease_is_lost,
-    a_holder_whose_key_was_put_again_is_notified,
-    a_join_served_long_after_its_release_is_removed,
-    a_key_put_again_is_another_one,
-    a_waiter_whose_key_was_put_again_is_not_that_one,
-}
-
-mod cases {
-    use super::*;
-
-    pub(super) async fn etcdctl_waits_for_distlock(t: &Case<Etcd>) {
-        let client = t.client().await;
-        let guard = client.mutex("shared").lock().await.unwrap();
-        let name = format!("{}/shared", t.namespace);
-        let mut child = etcdctl(t, &["lock", &name, "etcdctl", "version"]).await;
-        t.queue_of(2).await;
-        throughout(Duration::from_millis(500), "etcdctl waits", async || {
-            child.try_wait().unwrap().is_none()
-        })
-        .await;
-        assert!(guard.is_valid());
-        guard.unlock().await.unwrap();
-        granted(child).await;
-    }
-
-    pub(super) async fn distlock_waits_for_etcdctl(t: &Case<Etcd>) {
-        let client = t.client().await;
-        // It holds the one lock for as long as it waits for the other.
-        let until = client.mutex("until").lock().await.unwrap();
-        let [shared, other] = ["shared", "until"].map(|name| format!("{}/{name}", t.namespace));
-        let child =
-            etcdctl(t, &["lock", &shared, "etcdctl", "lock", &other, "etcdctl", "version"]).await;
-        t.queue_of(3).await;
-        assert!(client.mutex("shared").try_lock().await.unwrap().is_none());
-        let waiter = t.enqueue(&client, "shared").await;
-        waiter.waits_throughout(Duration::from_millis(500), "distlock waits").await;
-        until.unlock().await.unwrap();
-        granted(child).await;
-        waiter.served().await;
     }
 
     /// Without a lease a key would stay for ever: it is nobody's place.
-    pub(super) async fn keys_without_a_lease_are_passed_over(t: &Case<Etcd>) {
+    pub(crate) async fn keys_without_a_lease_are_passed_over<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let etcd = &t.store;
         let prefix = format!("{}/junk/", t.namespace);
         let mut raw = etcd.client();
@@ -140,7 +90,9 @@ mod cases {
     }
 
     /// In a long queue a newcomer is told who came before it by a key that others do not write.
-    pub(super) async fn a_foreign_waiter_in_a_long_queue_has_its_turn(t: &Case<Etcd>) {
+    pub(crate) async fn a_foreign_waiter_in_a_long_queue_has_its_turn<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let mut raw = t.store.client();
         let lease = t.store.lease().await;
         let client = t.client().await;
@@ -165,7 +117,9 @@ mod cases {
     }
 
     /// A foreign client may overwrite the key that names the last waiter.
-    pub(super) async fn a_tail_that_names_no_key_of_the_queue_is_passed_over(t: &Case<Etcd>) {
+    pub(crate) async fn a_tail_that_names_no_key_of_the_queue_is_passed_over<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let client = t.client().await;
         let elsewhere = format!("{}/other/~7-x", t.namespace);
         let deeper = format!("{}/tail/~7-x/y", t.namespace);
@@ -180,7 +134,9 @@ mod cases {
     }
 
     /// With a lease it is somebody's place, whatever it is called and however much is in it.
-    pub(super) async fn foreign_waiters_keep_their_places(t: &Case<Etcd>) {
+    pub(crate) async fn foreign_waiters_keep_their_places<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let mut raw = t.store.client();
         let lease = t.store.lease().await;
         let prefix = format!("{}/foreign/", t.namespace);
@@ -203,7 +159,9 @@ mod cases {
 
     /// Ten thousand keys and six megabytes, more than an answer may be long: those without a lease
     /// are passed over, those with one are waited for.
-    pub(super) async fn ten_thousand_keys_are_read_a_few_at_a_time(t: &Case<Etcd>) {
+    pub(crate) async fn ten_thousand_keys_are_read_a_few_at_a_time<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let mut raw = t.store.client();
         let lease = t.store.lease().await;
         let client = t.client().await;
@@ -234,7 +192,9 @@ mod cases {
         );
     }
 
-    pub(super) async fn operators_find_the_owner_in_the_key(t: &Case<Etcd>) {
+    pub(crate) async fn operators_find_the_owner_in_the_key<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let client = t.connect(t.builder().owner("worker-7 of gaia")).await;
         let guard = client.mutex("owned").lock().await.unwrap();
         let (lease, value) = t.store.get(guard.key()).await;
@@ -253,62 +213,9 @@ mod cases {
         );
     }
 
-    pub(super) async fn etcdctl_is_seen_in_the_queue(t: &Case<Etcd>) {
-        let client = t.client().await;
-        let mutex = client.mutex("shared");
-        let guard = mutex.lock().await.unwrap();
-        let mut watch = mutex.watch_queue().unwrap();
-        assert_eq!(watch.next().await.unwrap().len(), 1);
-        let name = format!("{}/shared", t.namespace);
-        let child = etcdctl(t, &["lock", &name, "etcdctl", "version"]).await;
-        let queue = within(SOON, "etcdctl is seen", watch.next()).await.unwrap();
-        let [holder, waiter] = &queue[..] else { panic!("{queue:?}") };
-        assert!(holder.is_own() && holder.key() == guard.key() && holder.since().is_some());
-        assert!(
-            !waiter.is_own()
-                && waiter.position() == 1
-                && waiter.owner().is_empty()
-                && waiter.since().is_none()
-        );
-        assert!(waiter.token() > guard.fencing_token());
-        guard.unlock().await.unwrap();
-        granted(child).await;
-    }
-
-    /// `etcdctl elect`, which is Go's `concurrency.Election`: it stands for election among ours,
-    /// and each sees whom the other has for a leader.
-    pub(super) async fn etcdctl_takes_part_in_elections(t: &Case<Etcd>) {
-        let client = t.client().await;
-        let election = client.election("e");
-        let leadership = election.campaign("ours").await.unwrap();
-        let name = format!("{}/e!election", t.namespace);
-        let mut candidate = etcdctl(t, &["elect", &name, "theirs"]).await;
-        t.queue_of(2).await;
-        let heard =
-            etcdctl(t, &["get", "--prefix", "--print-value-only", &format!("{name}/~")]).await;
-        let heard = within(SOON, "etcdctl reads", heard.wait_with_output()).await.unwrap();
-        assert_eq!(String::from_utf8_lossy(&heard.stdout).trim(), "ours");
-        let mut leaders = election.observe().unwrap();
-        assert_eq!(leaders.next().await.unwrap().value_str(), Some("ours"));
-        leadership.resign().await.unwrap();
-        let leader = within(SOON, "etcdctl leads", leaders.next()).await.unwrap();
-        assert_eq!(leader.value_str(), Some("theirs"));
-        let waiting = client.clone();
-        let next =
-            t.stands(async move { waiting.election("e").campaign("ours again").await }).await;
-        next.waits_throughout(Duration::from_millis(300), "we wait").await;
-        // In the container it would not hear of the end of `docker exec`.
-        t.store.end_session_of(leader.key()).await;
-        let next = next.granted().await;
-        assert_eq!(election.leader().await.unwrap().unwrap().token(), next.fencing_token());
-        next.resign().await.unwrap();
-        let _ = candidate.start_kill();
-        eventually(SOON, "nobody is left", async || t.keys().await.is_empty()).await;
-    }
-
     /// What a key of another client's is for nobody knows: it is alone where readers share, and has
     /// a permit where permits are counted.
-    pub(super) async fn strangers_are_not_shared_with(t: &Case<Etcd>) {
+    pub(crate) async fn strangers_are_not_shared_with<const KIND: usize>(t: &Case<Server<KIND>>) {
         let lease = t.store.lease().await;
         let keys = ["m!rw", "m!permits"].map(|dir| format!("{}/{dir}/stranger", t.namespace));
         for key in &keys {
@@ -318,7 +225,9 @@ mod cases {
     }
 
     /// For all others such a key is nobody's place: its owner is told.
-    pub(super) async fn a_key_written_over_without_its_lease_is_lost(t: &Case<Etcd>) {
+    pub(crate) async fn a_key_written_over_without_its_lease_is_lost<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let [one, two, three] = t.clients().await;
         let (guard, waiter) = t.contended(&one, &two, "over").await;
         let last = t.enqueue(&three, "over").await;
@@ -350,7 +259,9 @@ mod cases {
 
     /// The same of a holder's key while it is held, and the event is lost: the name is there, and
     /// stands at the end of the queue.
-    pub(super) async fn a_holder_whose_key_was_put_again_is_notified(t: &Case<Etcd>) {
+    pub(crate) async fn a_holder_whose_key_was_put_again_is_notified<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let proxies = t.proxies().await;
         let recheck = Duration::from_secs(2);
         let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
@@ -374,7 +285,9 @@ mod cases {
 
     /// The reply to the first request to join is lost, so it may be served at any later time: here
     /// so long after the release that only a recheck can find the key.
-    pub(super) async fn a_join_served_long_after_its_release_is_removed(t: &Case<Etcd>) {
+    pub(crate) async fn a_join_served_long_after_its_release_is_removed<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let (proxies, other) = (t.proxies().await, t.client().await);
         let recheck = Duration::from_secs(2);
         let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
@@ -400,7 +313,7 @@ mod cases {
     }
 
     /// As if an operator had deleted it, and a request to join had come late after that.
-    pub(super) async fn a_key_put_again_is_another_one(t: &Case<Etcd>) {
+    pub(crate) async fn a_key_put_again_is_another_one<const KIND: usize>(t: &Case<Server<KIND>>) {
         let client = t.client().await;
         let guard = client.mutex("again").lock().await.unwrap();
         let key = guard.key().to_owned();
@@ -415,7 +328,9 @@ mod cases {
 
     /// The same of one that waits for a read-write lock, which looks at the whole queue: the late
     /// key stands behind one that joined meanwhile, and a token of its own first key would go back.
-    pub(super) async fn a_waiter_whose_key_was_put_again_is_not_that_one(t: &Case<Etcd>) {
+    pub(crate) async fn a_waiter_whose_key_was_put_again_is_not_that_one<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let clients = t.clients::<3>().await;
         let [holder, waiter, next] = clients.each_ref().map(|client| client.rw_lock("again"));
         let guard = holder.write().await.unwrap();

@@ -131,8 +131,27 @@ async fn by_way_of(proxies: &[Proxy], wanted: usize) -> Client {
 async fn waiters_and_holders_leave_a_member_whose_disk_hangs() {
     let cluster = Cluster::start(3).await;
     let (leader, follower) = cluster.roles().await;
+    let hang = async || {
+        // While a write to its database hangs, a member serves nothing. Let it be its log.
+        eventually(SOON, "it has nothing to write", async || {
+            let before = commits(cluster.addresses[follower]).await;
+            sleep(Duration::from_millis(300)).await;
+            commits(cluster.addresses[follower]).await == before
+        })
+        .await;
+        HungDisk::of(cluster.members[follower].container(), LOG_OF_ETCD).await
+    };
+    waiters_and_holders_leave(&cluster.addresses, [leader, follower], hang).await;
+}
+
+/// `hang` lets the follower's disk hang, until what it returns is dropped.
+pub(crate) async fn waiters_and_holders_leave<H>(
+    members: &[SocketAddr],
+    [leader, follower]: [usize; 2],
+    hang: impl AsyncFnOnce() -> H,
+) {
     let mut proxies = Vec::new();
-    for address in &cluster.addresses {
+    for address in members {
         proxies.push(Proxy::start(*address, None).await);
     }
     let holder = by_way_of(&proxies, leader).await;
@@ -143,16 +162,8 @@ async fn waiters_and_holders_leave_a_member_whose_disk_hangs() {
     let evicted = evictee.mutex("b").lock().await.expect("free");
     queue_of(&holder, "a", 2).await;
 
-    // While a write to its database hangs, a member serves nothing. Let it be its log.
-    eventually(SOON, "it has nothing to write", async || {
-        let before = commits(cluster.addresses[follower]).await;
-        sleep(Duration::from_millis(300)).await;
-        commits(cluster.addresses[follower]).await == before
-    })
-    .await;
-    let _hung = HungDisk::of(cluster.members[follower].container(), LOG_OF_ETCD).await;
-    let (well, behind) =
-        (raw(cluster.addresses[leader]).await, raw(cluster.addresses[follower]).await);
+    let _hung = hang().await;
+    let (well, behind) = (raw(members[leader]).await, raw(members[follower]).await);
     let mut written = 0;
     eventually(SOON * 2, "the member is behind", async || {
         written += 1;

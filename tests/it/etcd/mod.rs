@@ -1,13 +1,15 @@
 //! etcd passes every case, and some of its own. Needs the servers of `docker/up`.
 
-mod answers;
-mod foreign;
+pub(crate) mod answers;
+mod etcdctl;
+pub(crate) mod foreign;
+pub(crate) mod full;
 pub(crate) mod hung;
 mod members;
 mod proxied;
-mod release_markers;
+pub(crate) mod release_markers;
 mod secured;
-mod turns;
+pub(crate) mod turns;
 
 use crate::common::{cases_for, conformance, etcd::Etcd, network_conformance};
 

@@ -7,14 +7,21 @@ use distlock_testkit::proxy::Mode;
 use tokio::task::JoinSet;
 
 use crate::common::{
-    Case, Harness, SOON, etcd::Etcd, eventually, handover, own_cases, release_both, within,
+    Case, Harness, SOON,
+    etcd::{Etcd, Server},
+    eventually, handover, release_both, within,
 };
 
 /// So many make a long queue.
 const MANY: usize = 60;
 
 /// Those who wait for nothing, until they are dropped.
-async fn crowd(t: &Case<Etcd>, client: &Client, name: &str, ahead: usize) -> JoinSet<()> {
+async fn crowd<const KIND: usize>(
+    t: &Case<Server<KIND>>,
+    client: &Client,
+    name: &str,
+    ahead: usize,
+) -> JoinSet<()> {
     let mut crowd = JoinSet::new();
     for mutex in std::iter::repeat_n(client.mutex(name), MANY) {
         crowd.spawn(async move { drop(mutex.lock().await) });
@@ -23,23 +30,34 @@ async fn crowd(t: &Case<Etcd>, client: &Client, name: &str, ahead: usize) -> Joi
     crowd
 }
 
-async fn release_marker(t: &Case<Etcd>, name: &str) -> Option<String> {
+async fn release_marker<const KIND: usize>(t: &Case<Server<KIND>>, name: &str) -> Option<String> {
     let mut raw = t.store.client();
     let key = format!("{}/{name}!/word", t.namespace);
     let kvs = raw.get(key, None).await.expect("etcd answers").take_kvs();
     kvs.first().map(|kv| kv.value_str().expect("it is text").to_owned())
 }
 
-own_cases! { Etcd, beside_others,
-    a_holder_writes_a_release_marker_in_a_long_queue,
-    a_waiter_that_gives_up_writes_no_release_marker,
-    an_evicted_holder_writes_no_release_marker,
+/// Emits the cases, which the model passes, too.
+macro_rules! release_marker_cases {
+    ($harness:ty) => {
+        $crate::common::own_cases! { $harness, beside_others,
+            a_holder_writes_a_release_marker_in_a_long_queue,
+            a_waiter_that_gives_up_writes_no_release_marker,
+            an_evicted_holder_writes_no_release_marker,
+        }
+    };
 }
 
-mod cases {
+pub(crate) use release_marker_cases;
+
+release_marker_cases!(Etcd);
+
+pub(crate) mod cases {
     use super::*;
 
-    pub(super) async fn a_holder_writes_a_release_marker_in_a_long_queue(t: &Case<Etcd>) {
+    pub(crate) async fn a_holder_writes_a_release_marker_in_a_long_queue<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let clients = t.clients::<4>().await;
         let first = clients[0].mutex("marked").lock().await.unwrap();
         let crowd = crowd(t, &clients[0], "marked", 1).await;
@@ -60,7 +78,9 @@ mod cases {
         assert_eq!(release_marker(t, "marked").await, None, "it goes with the queue");
     }
 
-    pub(super) async fn a_waiter_that_gives_up_writes_no_release_marker(t: &Case<Etcd>) {
+    pub(crate) async fn a_waiter_that_gives_up_writes_no_release_marker<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let clients = t.clients::<4>().await;
         let holder = clients[0].mutex("quitter").lock().await.unwrap();
         let crowd = crowd(t, &clients[1], "quitter", 1).await;
@@ -75,7 +95,9 @@ mod cases {
     }
 
     /// Others may have come in since its key was deleted, and behind them who knows it as the tail.
-    pub(super) async fn an_evicted_holder_writes_no_release_marker(t: &Case<Etcd>) {
+    pub(crate) async fn an_evicted_holder_writes_no_release_marker<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let [one, two, three] = t.clients().await;
         let first = one.mutex("evicted").lock().await.unwrap();
         let crowd = crowd(t, &one, "evicted", 1).await;

@@ -6,23 +6,38 @@ use distlock_testkit::proxy::Mode;
 use futures_util::future::join_all;
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::common::{Case, etcd::Etcd, own_cases, release_both};
+use crate::common::{
+    Case,
+    etcd::{Etcd, Server},
+    release_both,
+};
 
 const TURNS: u64 = 60;
 /// So many clients that one of them makes a tail, but for once in 13,000 times.
 const MANY: usize = 300;
 
-own_cases! { Etcd, alone,
-    a_waiter_behind_the_same_predecessor_reuses_its_watch,
-    a_watch_of_another_key_is_none_of_this_one,
-    a_few_of_many_concurrent_joiners_create_the_tail_key,
+/// Emits the cases, which the model passes, too.
+macro_rules! turn_cases {
+    ($harness:ty) => {
+        $crate::common::own_cases! { $harness, alone,
+            a_waiter_behind_the_same_predecessor_reuses_its_watch,
+            a_watch_of_another_key_is_none_of_this_one,
+            a_few_of_many_concurrent_joiners_create_the_tail_key,
+        }
+    };
 }
 
-mod cases {
+pub(crate) use turn_cases;
+
+turn_cases!(Etcd);
+
+pub(crate) mod cases {
     use super::*;
 
     /// Each waits behind the same other one every time, and the server has that watch already.
-    pub(super) async fn a_waiter_behind_the_same_predecessor_reuses_its_watch(t: &Case<Etcd>) {
+    pub(crate) async fn a_waiter_behind_the_same_predecessor_reuses_its_watch<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let clients = t.clients::<3>().await;
         let turns = async || {
             let mut tasks = JoinSet::new();
@@ -50,7 +65,9 @@ mod cases {
     }
 
     /// The one behind is told at once, also if it waited for another one before.
-    pub(super) async fn a_watch_of_another_key_is_none_of_this_one(t: &Case<Etcd>) {
+    pub(crate) async fn a_watch_of_another_key_is_none_of_this_one<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let clients = t.clients::<3>().await;
         let began = tokio::time::Instant::now();
         for turn in 0..12 {
@@ -63,7 +80,9 @@ mod cases {
     }
 
     /// Each of them counts those who are there before any of the others has joined.
-    pub(super) async fn a_few_of_many_concurrent_joiners_create_the_tail_key(t: &Case<Etcd>) {
+    pub(crate) async fn a_few_of_many_concurrent_joiners_create_the_tail_key<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let holder = t.client().await.mutex("crowd").lock().await.expect("locked");
         let proxies = t.proxies().await;
         let mut clients = Vec::new();

@@ -1,0 +1,83 @@
+//! The server as a whole.
+
+use std::time::Duration;
+
+use etcd_client::proto::PbResponseHeader;
+
+use crate::{
+    keys::Keys,
+    lease::{EXPIRY_INTERVAL, Leases},
+    members::{CLUSTER, MEMBER, RAFT_TERM},
+    watch::{SYNC_INTERVAL, Watches},
+};
+
+/// How an operator has set up the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How many operations a transaction may have (`--max-txn-ops`).
+    pub max_txn_ops: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { max_txn_ops: 128 }
+    }
+}
+
+/// One server.
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub(crate) settings: Settings,
+    /// Since it was started.
+    pub(crate) now: Duration,
+    pub(crate) keys: Keys,
+    pub(crate) leases: Leases,
+    pub(crate) watches: Watches,
+    /// Whose NOSPACE alarm is raised.
+    pub(crate) alarms: Vec<u64>,
+    /// When it looks for expired leases again.
+    expiry_due: Duration,
+    /// When it serves watches from a past revision again.
+    sync_due: Duration,
+}
+
+impl Model {
+    /// An empty server that starts at time zero.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            now: Duration::ZERO,
+            keys: Keys::new(),
+            leases: Leases::default(),
+            watches: Watches::default(),
+            alarms: Vec::new(),
+            expiry_due: EXPIRY_INTERVAL,
+            sync_due: SYNC_INTERVAL,
+        }
+    }
+
+    /// Sets how much time has passed since the start, and does what is due by then.
+    pub fn set_time(&mut self, now: Duration) {
+        self.now = self.now.max(now);
+        if self.expiry_due <= self.now {
+            self.expiry_due = self.now + EXPIRY_INTERVAL;
+            self.revoke_expired();
+        }
+        if self.sync_due <= self.now {
+            self.sync_due = self.now + SYNC_INTERVAL;
+            self.sync_watches();
+        }
+    }
+
+    /// Returns when [`set_time`](Self::set_time) has something to do next.
+    #[must_use]
+    pub fn due(&self) -> Duration {
+        self.expiry_due.min(self.sync_due)
+    }
+
+    pub(crate) fn header(&self, revision: i64) -> Option<PbResponseHeader> {
+        let (cluster_id, member_id, raft_term) = (CLUSTER, MEMBER, RAFT_TERM);
+        Some(PbResponseHeader { cluster_id, member_id, revision, raft_term })
+    }
+}
