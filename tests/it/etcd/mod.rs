@@ -1,5 +1,6 @@
 //! etcd passes every case, and some of its own. Needs the servers of `docker/up`.
 
+mod alike;
 pub(crate) mod answers;
 mod etcdctl;
 pub(crate) mod foreign;
