@@ -53,6 +53,14 @@ fn exists(Test { binary, path }: &Test) -> bool {
             let list = if modules == ["network"] { network } else { plain };
             lists(list, name)
         }
+        // The model passes cases of etcd's own files.
+        [module] if binary == "etcd_model" => {
+            let (own, cases) =
+                ("tests/it/etcd_model.rs".to_owned(), format!("tests/it/etcd/{module}.rs"));
+            let listed = text(&cases).lines().any(|line| line.trim() == format!("{name},"));
+            text(&own).contains(&format!("mod {module} {{"))
+                && (defines(&[own], name) || listed && defines(&[cases], name))
+        }
         [_, "promotion"] => defines(&["tests/it/failover/promotion.rs".to_owned()], name),
         modules => {
             let path = format!("{binary}/{}.rs", modules.join("/"));
@@ -146,6 +154,9 @@ fn every_bug_has_its_tests() {
             "members::a_holder_on_a_follower_that_is_cut_off_knows_before_its_successor",
         ),
         ("zookeeper_model", "marks::names_are_not_given_twice_where_numbers_are"),
+        ("etcd_model", "foreign::no_such_test"),
+        // It needs a program of etcd's.
+        ("etcd_model", "etcdctl::etcdctl_waits_for_distlock"),
     ] {
         assert!(!exists(binary, path), "{path}");
     }
@@ -163,6 +174,7 @@ fn what_a_test_needs_is_in_its_source() {
         (Need::Nothing, "forked", "memory"),
         (Need::Servers, "forked", "redis"),
         (Need::Servers, "etcd", "conformance::two_namespaces_are_independent"),
+        (Need::Nothing, "etcd_model", "conformance::two_namespaces_are_independent"),
         // In a module of its file.
         (Need::Servers, "redis", "bridge::a_lock_is_what_others_take"),
         (Need::Servers, "mysql", "settings::pooler_that_resets_connections_is_refused_by_name"),

@@ -22,6 +22,10 @@
 //! `mysql`, `sqlite`, `redis_model`, `zookeeper_model`, `redis`, `redlock`, `failover` or
 //! `secured`, or `lib` for a unit test. `lib:zookeeper` is one that is there with this feature
 //! alone, and `cli` a unit test of the command. There may be several tests, and several places.
+//! BINARY is `memory`, `forked`, `interleavings`, `telemetry`, `etcd_model`, `etcd`, `zookeeper`,
+//! `postgres`, `mysql`, `sqlite`, `redis_model`, `redis`, `redlock`, `failover` or `secured`, or
+//! `lib` for a unit test. `lib:zookeeper` is one that is there with this feature alone, and `cli` a
+//! unit test of the command. There may be several tests, and several places.
 
 pub(crate) mod needs;
 
@@ -37,6 +41,7 @@ pub(crate) const BINARIES: [&str; 25] = [
     "memory",
     "forked",
     "sqlite",
+    "etcd_model",
     "redis_model",
     "zookeeper_model",
     "interleavings",

@@ -80,6 +80,8 @@ impl File {
         let flat = text.lines().map(|line| {
             let opens = line.starts_with("mod ") || line.starts_with("pub(crate) mod ");
             within = (within && line != "}") || (opens && line.ends_with('{'));
+            let module = line.trim_start_matches("pub(crate) ").starts_with("mod ");
+            within = (within && line != "}") || (module && line.ends_with('{'));
             line.strip_prefix("    ").filter(|_| within).unwrap_or(line)
         });
         let mut lines = flat.skip_while(|line| !begins(line)).peekable();
@@ -159,6 +161,8 @@ impl Sources {
             "sqlite",
             "redis_model",
             "zookeeper_model",
+            "etcd_model",
+            "redis_model",
             "interleavings",
             "telemetry",
         ];
