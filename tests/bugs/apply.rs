@@ -19,13 +19,10 @@
 //! (`docker/simulation --bugs`).
 //!
 //! BINARY is `memory`, `forked`, `interleavings`, `telemetry`, `etcd`, `zookeeper`, `postgres`,
-//! `mysql`, `sqlite`, `redis_model`, `zookeeper_model`, `redis`, `redlock`, `failover` or
-//! `secured`, or `lib` for a unit test. `lib:zookeeper` is one that is there with this feature
-//! alone, and `cli` a unit test of the command. There may be several tests, and several places.
-//! BINARY is `memory`, `forked`, `interleavings`, `telemetry`, `etcd_model`, `etcd`, `zookeeper`,
-//! `postgres`, `mysql`, `sqlite`, `redis_model`, `redis`, `redlock`, `failover` or `secured`, or
-//! `lib` for a unit test. `lib:zookeeper` is one that is there with this feature alone, and `cli` a
-//! unit test of the command. There may be several tests, and several places.
+//! `mysql`, `sqlite`, `redis`, `redlock`, `failover`, `secured`, or `etcd_model`, `zookeeper_model`
+//! or `redis_model`, or `lib` for a unit test. `lib:zookeeper` is one that is there with this
+//! feature alone, and `cli` a unit test of the command. There may be several tests, and several
+//! places.
 
 pub(crate) mod needs;
 
@@ -34,7 +31,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use needs::Sources;
 
 /// Where a test can be. In this order they are built and run.
-pub(crate) const BINARIES: [&str; 25] = [
+pub(crate) const BINARIES: [&str; 26] = [
     "clusters",
     "lib",
     "cli",

@@ -78,8 +78,6 @@ impl File {
         // In a module, too.
         let mut within = false;
         let flat = text.lines().map(|line| {
-            let opens = line.starts_with("mod ") || line.starts_with("pub(crate) mod ");
-            within = (within && line != "}") || (opens && line.ends_with('{'));
             let module = line.trim_start_matches("pub(crate) ").starts_with("mod ");
             within = (within && line != "}") || (module && line.ends_with('{'));
             line.strip_prefix("    ").filter(|_| within).unwrap_or(line)
@@ -159,10 +157,9 @@ impl Sources {
             "cli",
             "memory",
             "sqlite",
-            "redis_model",
-            "zookeeper_model",
             "etcd_model",
             "redis_model",
+            "zookeeper_model",
             "interleavings",
             "telemetry",
         ];
