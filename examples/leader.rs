@@ -21,7 +21,7 @@ async fn main() -> distlock::Result<()> {
     let mut leaders = client.election("scheduler").observe()?;
     while !stops.is_empty() {
         let leader = leaders.next().await.expect("the client is open");
-        println!("{:?} leads, with token {}", leader.value_str(), leader.token());
+        println!("{:?} leads, with token {}", leader.value_str(), leader.fencing_token());
         // A rolling restart: the one that leads is told to stop.
         drop(stops.remove(leader.value()));
     }

@@ -54,7 +54,7 @@ use futures_util::{Stream, StreamExt};
 
 use crate::{
     lost::Lost,
-    primitives::{guard::LockGuard, multi_lock::AllGuard},
+    primitives::{guard::LockGuard, multi_lock::MultiLockGuard},
     runtime::{Runtime, clock::sleep},
 };
 
@@ -223,7 +223,7 @@ impl LockGuard {
     }
 }
 
-impl AllGuard {
+impl MultiLockGuard {
     /// Runs `work` on this thread, and tells whether all of the locks were held from its beginning
     /// to its end: [`LockGuard::run_blocking`]. Feature `blocking`.
     ///

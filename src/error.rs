@@ -2,7 +2,10 @@
 
 use std::{error::Error as StdError, sync::Arc};
 
-use crate::lost::{Lost, LostReason};
+use crate::{
+    lost::{Lost, LostReason},
+    store_kind::StoreKind,
+};
 
 /// The result of this crate's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -42,30 +45,12 @@ pub enum Error {
         /// The cargo feature to turn on.
         feature: &'static str,
     },
-    /// An option of the builder cannot be used. Nothing was sent.
-    #[error("invalid {option}: {reason}")]
+    /// An argument, or an option of the builder, is invalid. Nothing was sent.
+    #[error("invalid {argument}: {reason}")]
     #[non_exhaustive]
-    InvalidConfig {
-        /// The builder's method.
-        option: &'static str,
-        /// What is wrong and what to pass instead.
-        reason: String,
-    },
-    /// The lock's name cannot be used. Nothing was sent.
-    #[error("invalid lock name {name:?}: {reason}")]
-    #[non_exhaustive]
-    InvalidName {
-        /// The name as given, cut to a printable length.
-        name: String,
-        /// What is wrong and what to pass instead.
-        reason: String,
-    },
-    /// This number of permits cannot be had. Nothing was taken.
-    #[error("invalid number of permits of {name:?}: {reason}")]
-    #[non_exhaustive]
-    InvalidPermits {
-        /// The semaphore's name.
-        name: String,
+    InvalidArgument {
+        /// The argument: `name`, `permits` or `key`, or the builder's method.
+        argument: &'static str,
         /// What is wrong and what to pass instead.
         reason: String,
     },
@@ -74,25 +59,16 @@ pub enum Error {
     #[non_exhaustive]
     Unsupported {
         /// The store.
-        backend: &'static str,
+        backend: StoreKind,
         /// What it has not.
         operation: &'static str,
-    },
-    /// A guarded write cannot be made. Nothing was sent.
-    #[error("invalid write to {key:?}: {reason}")]
-    #[non_exhaustive]
-    InvalidWrite {
-        /// The key as given, cut to a printable length.
-        key: String,
-        /// What is wrong and what to pass instead.
-        reason: String,
     },
     /// The store refuses this user, password, certificate or access. Trying again will not help.
     #[error("{backend} refused access")]
     #[non_exhaustive]
     Denied {
         /// The store.
-        backend: &'static str,
+        backend: StoreKind,
         /// The store's own words.
         #[source]
         source: Source,
@@ -103,7 +79,7 @@ pub enum Error {
     #[non_exhaustive]
     Unavailable {
         /// The store.
-        backend: &'static str,
+        backend: StoreKind,
         /// What the last attempt met; it names the endpoint where there is one.
         #[source]
         source: Source,
@@ -117,7 +93,7 @@ pub enum Error {
     #[non_exhaustive]
     NotYet {
         /// The store.
-        backend: &'static str,
+        backend: StoreKind,
         /// What it waits for.
         #[source]
         source: Source,
@@ -128,7 +104,7 @@ pub enum Error {
     #[non_exhaustive]
     SessionLost {
         /// The store.
-        backend: &'static str,
+        backend: StoreKind,
         /// Why it ended.
         reason: LostReason,
     },
@@ -189,7 +165,7 @@ pub enum Error {
     #[non_exhaustive]
     Backend {
         /// The store.
-        backend: &'static str,
+        backend: StoreKind,
         /// What was asked of it.
         operation: &'static str,
         /// The store's own words.
@@ -211,9 +187,16 @@ impl From<Lost> for Error {
 }
 
 impl Error {
-    /// An option, or an argument, that cannot be used.
-    pub(crate) fn invalid(option: &'static str, reason: impl Into<String>) -> Self {
-        Self::InvalidConfig { option, reason: reason.into() }
+    /// Returns the error for an invalid argument or option.
+    pub(crate) fn invalid(argument: &'static str, reason: impl Into<String>) -> Self {
+        Self::InvalidArgument { argument, reason: reason.into() }
+    }
+
+    /// Returns the error for an invalid argument whose value the message repeats, cut to a
+    /// printable length.
+    pub(crate) fn invalid_value(argument: &'static str, value: &str, reason: &str) -> Self {
+        let value: String = value.chars().take(80).collect();
+        Self::invalid(argument, format!("{value:?}: {reason}"))
     }
 
     /// Whether the same call may succeed later without a change to the program or its
@@ -236,7 +219,7 @@ mod tests {
 
     #[test]
     fn clones_have_the_same_source() {
-        let error = Error::Denied { backend: "etcd", source: source("no right") };
+        let error = Error::Denied { backend: StoreKind::Etcd, source: source("no right") };
         let clone = error.clone();
         assert_eq!(clone.source().map(ToString::to_string).as_deref(), Some("no right"));
         assert_eq!(clone.to_string(), error.to_string());

@@ -6,7 +6,7 @@
 
 use etcd_client::{Compare, CompareOp};
 
-use crate::primitives::guard::LockGuard;
+use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 
 /// The condition that this guard's key is there: with it, a transaction takes effect only while the
 /// lock is held, whatever this process knows of it. `None` for a guard of another store.
@@ -28,7 +28,7 @@ use crate::primitives::guard::LockGuard;
 /// ```
 #[must_use]
 pub fn compare(guard: &LockGuard) -> Option<Compare> {
-    let entry = guard.entry_in("etcd")?;
+    let entry = guard.entry_in(StoreKind::Etcd)?;
     Some(Compare::create_revision(
         &*entry.key,
         CompareOp::Equal,

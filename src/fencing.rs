@@ -156,7 +156,7 @@ impl fmt::Display for FencingToken {
 /// assert!(gate.admit(old).is_ok());
 /// assert!(gate.admit(new).is_ok());
 /// let stale = gate.admit(old).unwrap_err();
-/// assert_eq!((stale.token, stale.highest), (old.as_u64(), new.as_u64()));
+/// assert_eq!((stale.fencing_token, stale.highest), (old, new));
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Default)]
@@ -168,13 +168,13 @@ pub struct FencingGate {
 /// The error of [`FencingGate::admit`]: somebody with a higher token was there before. Do not
 /// write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the fencing token {token} is stale: {highest} was seen")]
+#[error("the fencing token {fencing_token} is stale: {highest} was seen")]
 #[non_exhaustive]
 pub struct StaleToken {
-    /// The one that was refused.
-    pub token: u64,
-    /// The highest that was seen.
-    pub highest: u64,
+    /// The refused token.
+    pub fencing_token: FencingToken,
+    /// The highest token that the gate has admitted.
+    pub highest: FencingToken,
 }
 
 impl FencingGate {
@@ -214,21 +214,25 @@ impl FencingGate {
         let token = token.into();
         // What the caller does after this is not to be seen before it.
         let highest = self.highest.fetch_max(token, Ordering::AcqRel);
-        if highest > token { Err(StaleToken { token, highest }) } else { Ok(()) }
+        if highest <= token {
+            return Ok(());
+        }
+        Err(StaleToken { fencing_token: FencingToken(token), highest: FencingToken(highest) })
     }
 
-    /// The highest token that was seen; `None` before the first one.
+    /// Returns the highest admitted token; `None` before the first one.
     ///
     /// ```
     /// let gate = distlock::FencingGate::new();
     /// assert_eq!(gate.highest(), None);
     /// assert!(gate.admit(7_u64).is_ok());
-    /// assert_eq!(gate.highest(), Some(7));
+    /// assert_eq!(gate.highest(), Some(7.into()));
     /// ```
     #[must_use]
-    pub fn highest(&self) -> Option<u64> {
+    pub fn highest(&self) -> Option<FencingToken> {
         // No store gives zero as a token.
-        Some(self.highest.load(Ordering::Acquire)).filter(|highest| *highest > 0)
+        let highest = self.highest.load(Ordering::Acquire);
+        (highest > 0).then_some(FencingToken(highest))
     }
 }
 
@@ -256,8 +260,8 @@ mod tests {
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
         });
         admitted.sort_unstable();
-        assert_eq!(gate.highest(), admitted.last().copied());
-        assert_eq!(gate.highest(), Some(7_999));
+        assert_eq!(gate.highest(), admitted.last().copied().map(FencingToken));
+        assert_eq!(gate.highest(), Some(FencingToken(7_999)));
         let stale = gate.admit(1_u64).unwrap_err();
         assert_eq!(stale.to_string(), "the fencing token 1 is stale: 7999 was seen");
     }

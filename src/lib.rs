@@ -150,13 +150,14 @@ mod session;
 pub mod sqlite;
 #[cfg(all(feature = "sqlx-0_9", any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub mod sqlx_0_9;
+mod store_kind;
 mod telemetry;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 
 pub use backend::{
     credentials::Credentials,
-    durability::{AfterLoss, Durability},
+    durability::{Durability, FailoverBehavior},
     memory,
     tls::Tls,
 };
@@ -172,7 +173,7 @@ pub use primitives::{
     leadership::{Leadership, LeadershipHandle},
     lock_handle::LockHandle,
     lock_info::LockInfo,
-    multi_lock::AllGuard,
+    multi_lock::MultiLockGuard,
     mutex::Mutex,
     queue_entry::QueueEntry,
     queue_watch::QueueWatch,
@@ -180,12 +181,15 @@ pub use primitives::{
     release_request::ReleaseRequest,
     rwlock::{ReadGuard, RwLock, WriteGuard},
     semaphore::{Permit, Semaphore},
+    viewer::LockKind,
 };
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use primitives::{
     sql_check::{CheckError, SqlCheck, SqlDialect, SqlParameter},
     sql_release::SqlRelease,
 };
+
+pub use store_kind::StoreKind;
 
 /// Runs the code of the README.
 #[cfg(doctest)]

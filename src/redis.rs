@@ -6,7 +6,7 @@
 //! the condition goes into a script of your own, on the same server and database. In a cluster its
 //! keys have to be in the same slot, so that they begin with `{distlock:/namespace}`, too.
 
-use crate::primitives::guard::LockGuard;
+use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 
 /// The key and the member of the sorted set of all queues' entries: `ZSCORE key member` is there
 /// only while the lock is held, whatever this process knows of it. `None` for a guard of another
@@ -39,5 +39,5 @@ use crate::primitives::guard::LockGuard;
 /// ```
 #[must_use]
 pub fn check(guard: &LockGuard) -> Option<(String, String)> {
-    guard.entry_in("Redis").and_then(crate::backend::redis::held)
+    guard.entry_in(StoreKind::Redis).and_then(crate::backend::redis::held)
 }

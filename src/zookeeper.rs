@@ -23,7 +23,7 @@
 //! and `:` is percent-escaped, `/` too, so that the lock `a/b` is `/distlock/a%2Fb`. What belongs
 //! to no session, whatever it is called, has no place in a queue: nothing would ever take it away.
 
-use crate::primitives::guard::LockGuard;
+use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 
 /// The path and version for
 /// [`MultiWriter::add_check_version`](zookeeper_client::MultiWriter::add_check_version): with that
@@ -53,5 +53,5 @@ use crate::primitives::guard::LockGuard;
 #[must_use]
 pub fn check(guard: &LockGuard) -> Option<(&str, i32)> {
     // Any version: what counts is that it is there.
-    guard.entry_in("ZooKeeper").map(|entry| (&*entry.key, -1))
+    guard.entry_in(StoreKind::ZooKeeper).map(|entry| (&*entry.key, -1))
 }

@@ -39,6 +39,7 @@ const STOREYS: &[(&str, u8)] = &[
     ("fencing", 0),
     ("lost", 0),
     ("optimistic", 0),
+    ("store_kind", 0),
 ];
 
 /// `lib.rs`, which names everything.

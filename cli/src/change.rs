@@ -77,8 +77,9 @@ pub(crate) async fn break_key(
 /// Deletes a key if it still has this token.
 async fn break_hold(client: &Client, key: &str, token: u64) -> Result<bool, Failure> {
     for lock in client.locks().await? {
-        let mut entries = lock.holders().iter().chain(lock.waiting());
-        let meant = entries.find(|entry| entry.key() == key && u64::from(entry.token()) == token);
+        let mut entries = lock.holders().iter().chain(lock.waiters());
+        let meant =
+            entries.find(|entry| entry.key() == key && u64::from(entry.fencing_token()) == token);
         if let Some(entry) = meant {
             return Ok(client.evict_entry(entry).await?);
         }

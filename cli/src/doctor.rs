@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use distlock::{AfterLoss, Client};
+use distlock::{Client, FailoverBehavior, StoreKind};
 use serde_json::json;
 
 use crate::{
@@ -135,9 +135,9 @@ async fn promised(client: &Client, doctor: &mut Doctor) -> Result<(), Failure> {
         true => (Verdict::Good, "locks are exclusive"),
         false => (Verdict::Bad, "two may hold a lock after a crash"),
     };
-    let loss = match durability.after_loss {
-        AfterLoss::GoesOn => "another server goes on after the loss of one",
-        AfterLoss::Waits => "nothing is granted while the server that decides is down",
+    let loss = match durability.failover {
+        FailoverBehavior::Continues => "another server goes on after the loss of one",
+        FailoverBehavior::Blocks => "nothing is granted while the server that decides is down",
         _ => "what was granted last may be forgotten with a server",
     };
     let finding = format!("{exclusive}; {loss}");
@@ -201,7 +201,7 @@ async fn rights(client: &Client, doctor: &mut Doctor) -> Result<(), Failure> {
 
 async fn clock(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Result<(), Failure> {
     let here = SystemTime::now();
-    let there = if client.backend() == "ZooKeeper" {
+    let there = if client.backend() == StoreKind::ZooKeeper {
         // Its servers note when each key was made.
         let mutex = client.mutex(own_name());
         let looked = async {

@@ -66,10 +66,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match error {
             Error::InvalidUrl { .. }
-            | Error::InvalidConfig { .. }
-            | Error::InvalidName { .. }
-            | Error::InvalidPermits { .. }
-            | Error::InvalidWrite { .. }
+            | Error::InvalidArgument { .. }
             | Error::Unsupported { .. }
             | Error::FeatureDisabled { .. } => USAGE,
             Error::Unavailable { .. } => UNAVAILABLE,

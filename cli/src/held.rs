@@ -6,7 +6,7 @@ use std::{
 };
 
 use distlock::{
-    AllGuard, Client, Election, Leadership, LockGuard, LostReason, MultiLock, Mutex, Permit,
+    Client, Election, Leadership, LockGuard, LostReason, MultiLock, MultiLockGuard, Mutex, Permit,
     QueueEntry, ReadGuard, ReleaseRequest, Result, RwLock, Semaphore, WriteGuard,
 };
 
@@ -101,7 +101,7 @@ pub(crate) enum Held {
     Read(ReadGuard),
     Write(WriteGuard),
     Permit(Permit),
-    All(AllGuard),
+    All(MultiLockGuard),
     Leader(Leadership),
 }
 

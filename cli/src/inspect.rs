@@ -19,7 +19,7 @@ pub(crate) fn object(entry: &QueueEntry) -> Value {
     json!({
         "position": entry.position(),
         "owner": entry.owner(),
-        "token": entry.token().as_u64(),
+        "token": entry.fencing_token().as_u64(),
         "key": entry.key(),
         "since": since.map(|since| since.as_secs_f64()),
     })
@@ -42,7 +42,7 @@ pub(crate) async fn list(client: &Client, prefix: &str, output: Output) -> Resul
             "{:width$}  {:9}  {:>3} waiting  {oldest:>8}  {}",
             lock.name(),
             lock.kind(),
-            lock.waiters(),
+            lock.waiters().len(),
             holders.join(", "),
         );
         output.line(&text, &lock_object(lock))?;
@@ -53,7 +53,10 @@ pub(crate) async fn list(client: &Client, prefix: &str, output: Output) -> Resul
 pub(crate) fn lock_object(lock: &LockInfo) -> Value {
     let holders: Vec<_> = lock.holders().iter().map(object).collect();
     json!({
-        "name": lock.name(), "kind": lock.kind(), "holders": holders, "waiters": lock.waiters(),
+        "name": lock.name(),
+        "kind": lock.kind().to_string(),
+        "holders": holders,
+        "waiters": lock.waiters().len(),
     })
 }
 
@@ -97,7 +100,7 @@ pub(crate) async fn queue(
 
 fn entry_line(entry: &QueueEntry) -> String {
     let (position, owner) = (entry.position(), entry.owner());
-    format!("{position}  {owner}  {}  token {}  {}", age(entry), entry.token(), entry.key())
+    format!("{position}  {owner}  {}  token {}  {}", age(entry), entry.fencing_token(), entry.key())
 }
 
 /// `leader`.
@@ -126,7 +129,7 @@ pub(crate) async fn observe(client: &Client, name: &str, output: Output) -> Resu
 fn tell(leader: &Leader, output: Output) -> Result<(), Failure> {
     let value = String::from_utf8_lossy(leader.value());
     let object = json!({
-        "value": value, "token": leader.token().as_u64(), "key": leader.key(),
+        "value": value, "token": leader.fencing_token().as_u64(), "key": leader.key(),
     });
     Ok(output.line(&value, &object)?)
 }

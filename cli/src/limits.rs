@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use distlock::StoreKind;
 use rustix::process::Signal;
 
 /// When a command is told to end, and when it is killed.
@@ -22,7 +23,7 @@ impl Limits {
     /// For locks of this store with this TTL, of which at least `reserve` is left before their
     /// deadlines while all is well. The error says what to choose instead.
     pub(crate) fn new(
-        backend: &str,
+        backend: StoreKind,
         ttl: Duration,
         reserve: Duration,
         kill_signal: Signal,
@@ -79,22 +80,25 @@ impl Limits {
 mod tests {
     use super::*;
 
-    fn limits(backend: &str, ttl: u64, kill_after: Option<u64>) -> Result<Limits, String> {
+    fn limits(backend: StoreKind, ttl: u64, kill_after: Option<u64>) -> Result<Limits, String> {
         let millis = Duration::from_millis;
         let ttl = millis(ttl);
-        let reserve = if backend == "ZooKeeper" { ttl * 4 / 15 } else { ttl * 17 / 30 };
+        let reserve = if backend == StoreKind::ZooKeeper { ttl * 4 / 15 } else { ttl * 17 / 30 };
         Limits::new(backend, ttl, reserve, Signal::TERM, kill_after.map(millis), None)
     }
 
     #[test]
     fn there_is_time_to_end() {
-        for backend in ["etcd", "ZooKeeper"] {
+        for backend in [StoreKind::Etcd, StoreKind::ZooKeeper] {
             for ttl in [1_000, 2_000, 10_000, 60_000] {
                 let limits = limits(backend, ttl, None).expect("the default fits");
                 assert!(limits.kill_after > Duration::from_millis(ttl / 20), "{limits:?}");
             }
         }
-        assert_eq!(limits("etcd", 60_000, None).map(|limits| limits.kill_after), Ok(ENOUGH));
+        assert_eq!(
+            limits(StoreKind::Etcd, 60_000, None).map(|limits| limits.kill_after),
+            Ok(ENOUGH)
+        );
     }
 
     #[test]
@@ -102,7 +106,7 @@ mod tests {
         let limits = |kill_after: Option<u64>, max_hold| {
             let (millis, ttl) = (Duration::from_millis, Duration::from_secs(10));
             let (kill_after, max_hold) = (kill_after.map(millis), Some(millis(max_hold)));
-            Limits::new("etcd", ttl, ttl * 17 / 30, Signal::TERM, kill_after, max_hold)
+            Limits::new(StoreKind::Etcd, ttl, ttl * 17 / 30, Signal::TERM, kill_after, max_hold)
         };
         let short = limits(None, 1_800).expect("it fits");
         assert!(short.kill_after <= Duration::from_millis(500), "{short:?}");
@@ -115,8 +119,10 @@ mod tests {
 
     #[test]
     fn too_long_a_time_is_refused_with_one_that_fits() {
-        assert!(limits("etcd", 10_000, Some(5_000)).is_ok());
-        for (backend, kill_after) in [("etcd", 6_000), ("ZooKeeper", 5_000), ("etcd", 60_000)] {
+        assert!(limits(StoreKind::Etcd, 10_000, Some(5_000)).is_ok());
+        for (backend, kill_after) in
+            [(StoreKind::Etcd, 6_000), (StoreKind::ZooKeeper, 5_000), (StoreKind::Etcd, 60_000)]
+        {
             let error = limits(backend, 10_000, Some(kill_after)).expect_err("too long");
             let ttl = error.rsplit_once("--ttl ").expect("it says so").1.trim_end_matches('s');
             let ttl: u64 = ttl.parse().expect("a number");

@@ -5,13 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{LockInfo, QueueEntry};
+use distlock::{LockInfo, LockKind, QueueEntry};
 
 /// Over how long hand-overs are averaged.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// A lock's name and kind.
-type Lock = (String, &'static str);
+type Lock = (String, LockKind);
 
 /// One who stands in a lock's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,11 +35,12 @@ pub(crate) struct QueueChanges {
 impl QueueChanges {
     /// Counts what this look shows. What happens twice between two looks counts once.
     pub(crate) fn look(&mut self, locks: &[LockInfo], now: Instant) {
-        let entry =
-            |holds| move |entry: &QueueEntry| Entry { token: entry.token().as_u64(), holds };
+        let entry = |holds| {
+            move |entry: &QueueEntry| Entry { token: entry.fencing_token().as_u64(), holds }
+        };
         let seen = locks.iter().map(|lock| {
             let holders = lock.holders().iter().map(entry(true));
-            let entries = holders.chain(lock.waiting().iter().map(entry(false))).collect();
+            let entries = holders.chain(lock.waiters().iter().map(entry(false))).collect();
             ((lock.name().to_owned(), lock.kind()), entries)
         });
         self.count(seen.collect(), now);
@@ -52,7 +53,7 @@ impl QueueChanges {
             let Some(after) = seen.get(lock) else { continue };
             handovers += passed(before, after);
             // In others, several can hold side by side and leave in any order.
-            if matches!(lock.1, "mutex" | "election") {
+            if matches!(lock.1, LockKind::Mutex | LockKind::Election) {
                 self.lost_places += never_held(before, after);
             }
         }
@@ -102,7 +103,7 @@ mod tests {
         };
         locks
             .iter()
-            .map(|(name, tokens)| (((*name).to_owned(), "mutex"), entries(tokens)))
+            .map(|(name, tokens)| (((*name).to_owned(), LockKind::Mutex), entries(tokens)))
             .collect()
     }
 

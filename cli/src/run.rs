@@ -145,7 +145,7 @@ async fn under_lock(job: &Job, client: &Client, output: Output) -> Result<Done, 
         }),
     );
     if let (Some(period), Held::One(guard)) = (job.once_per, &held)
-        && !guard.first_in_at(period, job.fired).await?
+        && !guard.claim_period_at(period, job.fired).await?
     {
         let period = humantime::format_duration(period);
         let text = format!("{names} was begun by another within this period of {period}");

@@ -73,7 +73,7 @@ impl View<'_> {
             Ok(mut locks) => {
                 self.queue_changes.look(&locks, Instant::now());
                 // The most wanted first.
-                locks.sort_by_key(|lock| std::cmp::Reverse(lock.waiters()));
+                locks.sort_by_key(|lock| std::cmp::Reverse(lock.waiters().len()));
                 self.locks = locks;
                 self.silent = None;
             }
@@ -104,7 +104,7 @@ impl View<'_> {
     }
 
     fn waiters(&self) -> usize {
-        self.locks.iter().map(LockInfo::waiters).sum()
+        self.locks.iter().map(|lock| lock.waiters().len()).sum()
     }
 
     fn summary(&self) -> String {
@@ -158,12 +158,12 @@ fn row(lock: &LockInfo) -> Row<'static> {
     let holder = lock.holders().first();
     Row::new([
         printable(lock.name()),
-        lock.kind().to_owned(),
+        lock.kind().to_string(),
         owner(holder),
         holder.map_or_else(|| "-".to_owned(), age),
         lock.holders().len().to_string(),
-        lock.waiters().to_string(),
-        owner(lock.waiting().first()),
+        lock.waiters().len().to_string(),
+        owner(lock.waiters().first()),
     ])
 }
 

@@ -53,7 +53,7 @@ impl Bridge {
             return Ok(());
         };
         let reason = format!("the keys that begin with {ours} are distlock's own");
-        Err(Error::InvalidName { name: name.chars().take(80).collect(), reason })
+        Err(Error::invalid_value("name", name, &reason))
     }
 }
 

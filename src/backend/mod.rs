@@ -37,8 +37,8 @@ mod stage;
 pub(crate) mod zookeeper;
 
 pub(crate) use contract::{
-    AfterLoss, Ask, Backend, Detail, Durability, Entry, Event, Extras, Facts, Fate, Join, Joined,
-    Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore, LossListener, Member, Part,
+    Ask, Backend, Detail, Durability, Entry, Event, Extras, Facts, FailoverBehavior, Fate, Join,
+    Joined, Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore, LossListener, Member, Part,
     Predecessor, Present, Queue, Result, Rewrite, Rewritten, SequencePoint, Specifics, Standing,
     Store, StoreError, Ticket, Watch, Watched, Which, Write, durability, error, name, signature,
 };

@@ -145,7 +145,7 @@ impl Builder {
     /// (`tokio::time::pause`, `#[tokio::test(start_paused = true)]`) has its work done by that
     /// runtime in any case: such a clock does not wait for other threads.
     ///
-    /// [`connect`](Self::connect) fails with [`Error::InvalidConfig`] if its timers are not
+    /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] if its timers are not
     /// enabled. Etcd and ZooKeeper also need its I/O: `enable_all` does both.
     ///
     /// ```
@@ -186,7 +186,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidUrl`], [`Error::InvalidConfig`] and [`Error::FeatureDisabled`] before
+    /// [`Error::InvalidUrl`], [`Error::InvalidArgument`] and [`Error::FeatureDisabled`] before
     /// anything is sent. [`Error::Unavailable`] if no server gives a session within the
     /// [`connect_timeout`](Self::connect_timeout), each having been tried once. [`Error::Denied`]
     /// if they refuse the credentials or the certificate.
@@ -201,7 +201,7 @@ impl Builder {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
     /// let builder = distlock::Client::builder("memory://docs").namespace("locks");
     /// let error = builder.connect().await.unwrap_err();
-    /// assert!(matches!(error, distlock::Error::InvalidConfig { option: "namespace", .. }));
+    /// assert!(matches!(error, distlock::Error::InvalidArgument { argument: "namespace", .. }));
     /// # }
     /// ```
     pub async fn connect(self) -> Result<Client> {
@@ -220,7 +220,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidUrl`], [`Error::InvalidConfig`] and [`Error::FeatureDisabled`]. Files of
+    /// [`Error::InvalidUrl`], [`Error::InvalidArgument`] and [`Error::FeatureDisabled`]. Files of
     /// certificates and passwords have to be there already.
     ///
     /// ```
@@ -342,7 +342,7 @@ impl Builder {
             service: url.service,
         };
         let backend = backend::of(url.scheme, remote)?;
-        let telemetry = Telemetry::new(backend.name(), self.metric_label);
+        let telemetry = Telemetry::new(backend.kind().name(), self.metric_label);
         Ok(Shared {
             backend,
             runtime,

@@ -30,10 +30,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidWrite`] before anything is sent, if this is not a key in the queue of a lock
-    /// in the client's namespace. [`Error::Unavailable`] if no server answers within about twice
-    /// the [`request_timeout`](crate::Builder::request_timeout): it may have been deleted all the
-    /// same. [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and [`Error::Closed`].
+    /// [`Error::InvalidArgument`] before anything is sent, if this is not a key in the queue of a
+    /// lock in the client's namespace. [`Error::Unavailable`] if no server answers within about
+    /// twice the [`request_timeout`](crate::Builder::request_timeout): it may have been deleted all
+    /// the same. [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and
+    /// [`Error::Closed`].
     ///
     /// # Cancel safety
     ///
@@ -90,10 +91,8 @@ impl Client {
     /// Deletes a key of a queue if `meant` accepts the entry that has this key now.
     async fn evict_if(&self, key: &str, meant: impl Fn(&Entry) -> bool) -> Result<bool> {
         self.sessions.shared().must_queue("queue to look at")?;
-        let queue = queue_of(self.namespace(), key).map_err(|reason| Error::InvalidWrite {
-            key: key.chars().take(80).collect(),
-            reason: reason.to_owned(),
-        })?;
+        let queue = queue_of(self.namespace(), key)
+            .map_err(|reason| Error::invalid_value("key", key, reason))?;
         let snapshot = snapshot::look_now(&self.sessions, &queue).await?;
         let mut entries = snapshot.members.into_iter().map(|member| member.entry);
         let Some(entry) = entries.find(|entry| &*entry.key == key && meant(entry)) else {

@@ -9,14 +9,14 @@ use crate::{backend::durability::Durability, error::Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Health {
-    /// The store has confirmed the session: locks are valid for so long if nothing more is heard.
+    /// The store has confirmed the session.
     #[non_exhaustive]
-    Proved {
-        /// How long.
+    Confirmed {
+        /// How long held locks stay valid without another keepalive.
         remaining: Duration,
     },
-    /// Nothing is held, and the last proof is too old to count: the next lock asks for another.
-    Unproved,
+    /// No lock is held, and the last keepalive is too old. The next lock sends another one.
+    Stale,
     /// No session was opened yet: [`connect_lazy`](crate::Builder::connect_lazy) leaves that to the
     /// first call that needs one.
     NotOpened,
@@ -33,7 +33,7 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// # use distlock::Health;
     /// let client = distlock::Client::connect("memory://docs-health").await?;
-    /// assert!(matches!(client.health(), Health::Proved { .. }));
+    /// assert!(matches!(client.health(), Health::Confirmed { .. }));
     /// client.close().await?;
     /// assert_eq!(client.health(), Health::Closed);
     /// # Ok(()) }
@@ -44,8 +44,8 @@ impl Client {
             return Health::Closed;
         }
         match self.sessions.remaining() {
-            Some(remaining) if !remaining.is_zero() => Health::Proved { remaining },
-            Some(_) => Health::Unproved,
+            Some(remaining) if !remaining.is_zero() => Health::Confirmed { remaining },
+            Some(_) => Health::Stale,
             None if !self.sessions.is_opened() => Health::NotOpened,
             None => Health::Lost,
         }

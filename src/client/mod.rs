@@ -19,10 +19,11 @@ use crate::{
         named::Named,
         rwlock::RwLock,
         semaphore::Semaphore,
-        viewer::Kind,
+        viewer::LockKind,
     },
     runtime::clock::timeout,
     session::{Sessions, Shared},
+    store_kind::StoreKind,
 };
 
 pub use builder::Builder;
@@ -110,7 +111,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) if it is not set or not UTF-8,
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if it is not set or not UTF-8,
     /// otherwise as [`Builder::connect`].
     ///
     /// # Cancel safety
@@ -153,7 +154,7 @@ impl Client {
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex {
-            named: Named::new(&self.sessions, Kind::Mutex, name),
+            named: Named::new(&self.sessions, LockKind::Mutex, name),
             holders: Arc::clone(&self.holders),
         }
     }
@@ -162,21 +163,21 @@ impl Client {
     /// has nothing to do with a mutex of the same name.
     #[must_use]
     pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
-        RwLock { named: Named::new(&self.sessions, Kind::RwLock, name) }
+        RwLock { named: Named::new(&self.sessions, LockKind::RwLock, name) }
     }
 
     /// The semaphore of this name, with so many permits for all clients together: all have to name
     /// the same number. No I/O: name and number are checked at the first acquisition.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
-        Semaphore { named: Named::new(&self.sessions, Kind::Semaphore, name), permits }
+        Semaphore { named: Named::new(&self.sessions, LockKind::Semaphore, name), permits }
     }
 
     /// The election of this name. No I/O: the name is checked when it is first used. It has nothing
     /// to do with a mutex of the same name.
     #[must_use]
     pub fn election(&self, name: impl AsRef<str>) -> Election {
-        Election { named: Named::new(&self.sessions, Kind::Election, name) }
+        Election { named: Named::new(&self.sessions, LockKind::Election, name) }
     }
 
     /// All locks of the namespace at which somebody stands, by their names: mutexes, read-write
@@ -201,7 +202,7 @@ impl Client {
     /// let guard = client.mutex("report").lock().await?;
     /// for lock in client.locks().await? {
     ///     let holders: Vec<_> = lock.holders().iter().map(|holder| holder.owner()).collect();
-    ///     println!("{} {}: {holders:?}, {} wait", lock.kind(), lock.name(), lock.waiters());
+    ///     println!("{} {}: {holders:?}, {} wait", lock.kind(), lock.name(), lock.waiters().len());
     /// }
     /// # guard.unlock().await }
     /// ```
@@ -226,10 +227,10 @@ impl Client {
         self.sessions.timing().reserve()
     }
 
-    /// What keeps the locks: `etcd`, `ZooKeeper`, `PostgreSQL`, `MySQL`, `SQLite` or `memory`.
+    /// Returns what kind of store keeps the locks.
     #[must_use]
-    pub fn backend(&self) -> &'static str {
-        self.sessions.shared().backend.name()
+    pub fn backend(&self) -> StoreKind {
+        self.sessions.shared().backend.kind()
     }
 
     /// The text that operators find in each key: [`Builder::owner`].

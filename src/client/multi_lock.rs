@@ -7,7 +7,7 @@ use crate::{
     error::{Error, Result},
     primitives::{
         max_hold::checked,
-        multi_lock::{AllGuard, Several},
+        multi_lock::{MultiLockGuard, Several},
     },
     queue::Wait,
     session::Sessions,
@@ -27,7 +27,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`] at once, also if there is no name at all. Otherwise as
+    /// [`Error::InvalidArgument`] at once, also if there is no name at all. Otherwise as
     /// [`Mutex::lock`](crate::Mutex::lock), where losing a lock that was taken while others are
     /// waited for is like losing a place in a queue. Nothing is held then.
     ///
@@ -47,7 +47,7 @@ impl Client {
     /// accounts.unlock().await
     /// # }
     /// ```
-    pub async fn lock_all<I>(&self, names: I) -> Result<AllGuard>
+    pub async fn lock_all<I>(&self, names: I) -> Result<MultiLockGuard>
     where
         I: IntoIterator<Item: AsRef<str>>,
     {
@@ -58,7 +58,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`] as [`lock_all`](Self::lock_all). Otherwise as
+    /// [`Error::InvalidArgument`] as [`lock_all`](Self::lock_all). Otherwise as
     /// [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Cancel safety
@@ -75,7 +75,7 @@ impl Client {
     /// assert!(client.try_lock_all(["alice", "bob"]).await?.is_none());
     /// # bob.unlock().await }
     /// ```
-    pub async fn try_lock_all<I>(&self, names: I) -> Result<Option<AllGuard>>
+    pub async fn try_lock_all<I>(&self, names: I) -> Result<Option<MultiLockGuard>>
     where
         I: IntoIterator<Item: AsRef<str>>,
     {
@@ -106,7 +106,11 @@ impl Client {
     /// assert!(client.lock_all_timeout(["alice", "bob"], timeout).await?.is_none());
     /// # bob.unlock().await }
     /// ```
-    pub async fn lock_all_timeout<I>(&self, names: I, timeout: Duration) -> Result<Option<AllGuard>>
+    pub async fn lock_all_timeout<I>(
+        &self,
+        names: I,
+        timeout: Duration,
+    ) -> Result<Option<MultiLockGuard>>
     where
         I: IntoIterator<Item: AsRef<str>>,
     {
@@ -185,7 +189,7 @@ impl MultiLock {
     /// assert!(all.is_valid());
     /// # all.unlock().await }
     /// ```
-    pub async fn lock(&self) -> Result<AllGuard> {
+    pub async fn lock(&self) -> Result<MultiLockGuard> {
         // Waiting for ever ends with a guard or an error.
         self.several()?.take(Wait::Forever).await?.ok_or(Error::Closed)
     }
@@ -210,7 +214,7 @@ impl MultiLock {
     /// assert!(accounts.try_lock().await?.is_none());
     /// # all.unlock().await }
     /// ```
-    pub async fn try_lock(&self) -> Result<Option<AllGuard>> {
+    pub async fn try_lock(&self) -> Result<Option<MultiLockGuard>> {
         self.several()?.take(Wait::No).await
     }
 
@@ -235,7 +239,7 @@ impl MultiLock {
     /// assert!(accounts.lock_timeout(Duration::from_millis(20)).await?.is_none());
     /// # all.unlock().await }
     /// ```
-    pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<AllGuard>> {
+    pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<MultiLockGuard>> {
         self.several()?.take(Wait::at_most(timeout)).await
     }
 

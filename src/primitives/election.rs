@@ -42,7 +42,7 @@ use crate::{
 /// let leadership = election.campaign("10.0.0.7:8080").await?;
 /// let leader = election.leader().await?.expect("it was just elected");
 /// assert_eq!(leader.value_str(), Some("10.0.0.7:8080"));
-/// assert_eq!(leader.token(), leadership.fencing_token());
+/// assert_eq!(leader.fencing_token(), leadership.fencing_token());
 ///
 /// let mut leaders = election.observe()?;
 /// assert_eq!(leaders.next().await, Some(leader));
@@ -88,8 +88,8 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock); [`Error::InvalidConfig`] at once if the value is too
-    /// long.
+    /// As [`Mutex::lock`](crate::Mutex::lock); [`Error::InvalidArgument`] at once if the value is
+    /// too long.
     ///
     /// # Cancel safety
     ///
@@ -114,7 +114,7 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::try_lock`](crate::Mutex::try_lock); [`Error::InvalidConfig`] at once if the
+    /// As [`Mutex::try_lock`](crate::Mutex::try_lock); [`Error::InvalidArgument`] at once if the
     /// value is too long.
     ///
     /// # Cancel safety
@@ -260,9 +260,9 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`] at once. [`Error::Unavailable`] if the store does not answer within
-    /// about twice the [`request_timeout`](crate::Builder::request_timeout), or if a new session
-    /// was needed and could not be opened. [`Error::Denied`], [`Error::Backend`],
+    /// [`Error::InvalidArgument`] at once. [`Error::Unavailable`] if the store does not answer
+    /// within about twice the [`request_timeout`](crate::Builder::request_timeout), or if a new
+    /// session was needed and could not be opened. [`Error::Denied`], [`Error::Backend`],
     /// [`Error::SessionLost`] and [`Error::Closed`].
     ///
     /// # Cancel safety
@@ -295,7 +295,7 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`]. Later ones are not told: the stream goes on
+    /// [`Error::InvalidArgument`]. Later ones are not told: the stream goes on
     /// until the store answers again.
     pub fn observe(&self) -> Result<Observe> {
         Ok(Observe::new(&self.named.sessions, &self.candidates()?))
@@ -357,8 +357,8 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`]. Later ones are not told: the stream goes on until the store answers
-    /// again.
+    /// [`Error::InvalidArgument`]. Later ones are not told: the stream goes on until the store
+    /// answers again.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
         self.named.watch()
     }

@@ -22,6 +22,7 @@ use crate::{
     queue::{self, Hold, attempt::Attempt},
     runtime::mutex::Mutex,
     session::{Session, own_key::OwnKey},
+    store_kind::StoreKind,
     telemetry::Call,
 };
 
@@ -163,8 +164,8 @@ impl LockGuard {
 
     /// Its key, if it is in this store.
     #[allow(dead_code)] // Without a store that has transactions of its own.
-    pub(crate) fn entry_in(&self, backend: &str) -> Option<&Entry> {
-        (self.held.session.shared.backend.name() == backend).then_some(&self.held.own.entry)
+    pub(crate) fn entry_in(&self, kind: StoreKind) -> Option<&Entry> {
+        (self.held.session.shared.backend.kind() == kind).then_some(&self.held.own.entry)
     }
 
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {

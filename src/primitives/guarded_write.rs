@@ -108,7 +108,7 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidWrite`] before anything is sent, if there can be no such key.
+    /// [`Error::InvalidArgument`] before anything is sent, if there can be no such key.
     /// [`Error::Lost`] if the lock was lost, as far as this process knows. [`Error::Unavailable`]
     /// if the store does not answer within about twice the
     /// [`request_timeout`](crate::Builder::request_timeout).
@@ -197,7 +197,7 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidWrite`] before anything is sent. [`Error::Lost`] if the lock was lost, as
+    /// [`Error::InvalidArgument`] before anything is sent. [`Error::Lost`] if the lock was lost, as
     /// this process knows or the store says: nothing was written. [`Error::WriteUnconfirmed`] if
     /// the store's answer was lost: it may or may not have been written, or may be yet, while the
     /// lock is held; it is not sent again. Look at the data, or write the same again.
@@ -254,20 +254,17 @@ fn check_guards(guards: &[&LockGuard], writes: &[Write]) -> Result<()> {
     } else if !rest.is_empty() && bytes > MAX_BYTES {
         "a write and the keys of its locks have at most 1,000,000 bytes together"
     } else if rest.iter().any(|guard| !Arc::ptr_eq(&first.held.session, &guard.held.session)) {
-        let backend = first.held.session.shared.backend.name();
+        let backend = first.held.session.shared.backend.kind();
         let operation = "guarded writes under locks of several sessions";
         return Err(Error::Unsupported { backend, operation });
     } else {
         return Ok(());
     };
-    let key = writes.first().map_or("", Write::key).chars().take(80).collect();
-    Err(Error::InvalidWrite { key, reason: reason.to_owned() })
+    Err(Error::invalid_value("key", writes.first().map_or("", Write::key), reason))
 }
 
 fn check(namespace: &str, writes: &[Write]) -> Result<()> {
-    let invalid = |key: &str, reason: &str| {
-        Err(Error::InvalidWrite { key: key.chars().take(80).collect(), reason: reason.to_owned() })
-    };
+    let invalid = |key: &str, reason: &str| Err(Error::invalid_value("key", key, reason));
     let mut keys = HashSet::new();
     let Some(first) = writes.first() else {
         return invalid("", "there is nothing to write: pass at least one");

@@ -52,9 +52,9 @@ impl Leader {
         std::str::from_utf8(&self.value).ok()
     }
 
-    /// Its [fencing token](crate::LockGuard::fencing_token): rises from one leader to the next.
+    /// Returns the fencing token of its lead, which rises from one leader to the next.
     #[must_use]
-    pub fn token(&self) -> FencingToken {
+    pub fn fencing_token(&self) -> FencingToken {
         self.token
     }
 
@@ -101,7 +101,7 @@ impl Observe {
     /// let mut leaders = election.observe()?;
     /// let leadership = election.campaign("10.0.0.7:8080").await?;
     /// let leader = leaders.next().await.expect("the client is open");
-    /// assert_eq!(leader.token(), leadership.fencing_token());
+    /// assert_eq!(leader.fencing_token(), leadership.fencing_token());
     ///
     /// client.close().await?;
     /// assert!(leaders.next().await.is_none());

@@ -50,7 +50,7 @@ impl Leadership {
     /// [`Error::Lost`] if the leader is none any more. [`Error::Unavailable`] if the store has not
     /// confirmed within twice the [`request_timeout`](crate::Builder::request_timeout): it still
     /// leads then, and the value may have been written all the same, or may be yet, but never over
-    /// a later one. [`Error::InvalidConfig`] at once if the value is too long.
+    /// a later one. [`Error::InvalidArgument`] at once if the value is too long.
     ///
     /// # Cancel safety
     ///

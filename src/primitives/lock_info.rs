@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     primitives::{
         queue_entry::QueueEntry,
-        viewer::{Kind, Viewer},
+        viewer::{LockKind, Viewer},
     },
     session::Sessions,
 };
@@ -22,39 +22,33 @@ const AT_ONCE: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockInfo {
     name: String,
-    kind: Kind,
+    kind: LockKind,
     entries: Vec<QueueEntry>,
 }
 
 impl LockInfo {
-    /// Its name.
+    /// Returns the lock's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is: `mutex`, `rw_lock`, `semaphore` or `election`.
+    /// Returns the kind of lock.
     #[must_use]
-    pub fn kind(&self) -> &'static str {
-        self.kind.name()
+    pub fn kind(&self) -> LockKind {
+        self.kind
     }
 
-    /// Those who hold it.
+    /// Returns the holders, in the order of the queue.
     #[must_use]
     pub fn holders(&self) -> &[QueueEntry] {
         &self.entries[..self.entries.iter().take_while(|entry| entry.is_holder()).count()]
     }
 
-    /// Those who wait for it, the next one first.
+    /// Returns the waiters, the next one first.
     #[must_use]
-    pub fn waiting(&self) -> &[QueueEntry] {
+    pub fn waiters(&self) -> &[QueueEntry] {
         &self.entries[self.holders().len()..]
-    }
-
-    /// How many wait for it.
-    #[must_use]
-    pub fn waiters(&self) -> usize {
-        self.waiting().len()
     }
 }
 
@@ -76,12 +70,12 @@ pub(crate) async fn list(sessions: &Sessions) -> Result<Vec<LockInfo>> {
 
 /// The lock that a queue belongs to; `None`: it is none of ours, or one in which nobody waits for a
 /// lock.
-fn parse(namespace: &str, dir: &str) -> Option<(String, Kind)> {
+fn parse(namespace: &str, dir: &str) -> Option<(String, LockKind)> {
     let name = Queue::name_in(dir)?;
     let queue = Queue::new(namespace, &name).ok()?;
     let path = format!("{namespace}/{dir}");
-    let is_of = |kind: &Kind| kind.queues(&queue).iter().any(|queue| queue.dir() == path);
-    let kind = Kind::ALL.into_iter().find(is_of)?;
+    let is_of = |kind: &LockKind| kind.queues(&queue).iter().any(|queue| queue.dir() == path);
+    let kind = LockKind::ALL.into_iter().find(is_of)?;
     Some((name, kind))
 }
 
@@ -92,12 +86,12 @@ mod tests {
     #[test]
     fn a_directory_names_its_lock() {
         for (dir, lock) in [
-            ("a", Some(("a", Kind::Mutex))),
-            ("a%2Fb", Some(("a/b", Kind::Mutex))),
-            ("a%20b!rw", Some(("a b", Kind::RwLock))),
-            ("a!gate", Some(("a", Kind::Semaphore))),
-            ("a!permits", Some(("a", Kind::Semaphore))),
-            ("a!election", Some(("a", Kind::Election))),
+            ("a", Some(("a", LockKind::Mutex))),
+            ("a%2Fb", Some(("a/b", LockKind::Mutex))),
+            ("a%20b!rw", Some(("a b", LockKind::RwLock))),
+            ("a!gate", Some(("a", LockKind::Semaphore))),
+            ("a!permits", Some(("a", LockKind::Semaphore))),
+            ("a!election", Some(("a", LockKind::Election))),
             // What is asked of holders, when a job began, and what others have put there.
             ("a!requests", None),
             ("a!began", None),

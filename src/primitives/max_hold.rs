@@ -123,7 +123,10 @@ mod tests {
         let checked = |time| checked(Some(time));
         for bad in [Duration::ZERO, Duration::MAX, LONGEST + Duration::from_nanos(1)] {
             let error = checked(bad).unwrap_err();
-            assert!(matches!(error, Error::InvalidConfig { option: "max_hold", .. }), "{error:?}");
+            assert!(
+                matches!(error, Error::InvalidArgument { argument: "max_hold", .. }),
+                "{error:?}"
+            );
         }
         for good in [Duration::from_nanos(1), LONGEST] {
             assert_eq!(checked(good).unwrap(), Some(good));

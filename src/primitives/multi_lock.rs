@@ -13,7 +13,7 @@ use crate::{
     primitives::{
         guard::{self, Held, LockGuard},
         named::Named,
-        viewer::Kind,
+        viewer::LockKind,
     },
     queue::{self, Failure, Hold, RELEASE_WAIT, Wait, acquire::take, attempt::Attempt, mode::Mode},
     runtime::{
@@ -47,7 +47,7 @@ const AT_ONCE: usize = 32;
 #[derive(Debug)]
 #[must_use = "the locks are released as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
-pub struct AllGuard {
+pub struct MultiLockGuard {
     guards: Vec<LockGuard>,
 }
 
@@ -72,16 +72,15 @@ impl Several {
         queues.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
         queues.dedup();
         if queues.is_empty() {
-            let reason = "there is nothing to lock: pass at least one name".to_owned();
-            return Err(Error::InvalidName { name: String::new(), reason });
+            return Err(Error::invalid("name", "there are no names; pass at least one"));
         }
         Ok(Self { sessions, queues, limit })
     }
 
-    pub(crate) async fn take(&self, wait: Wait) -> Result<Option<AllGuard>> {
+    pub(crate) async fn take(&self, wait: Wait) -> Result<Option<MultiLockGuard>> {
         let taking = || async {
             let taken = match self.at_once(wait).await? {
-                Some(guards) => Some(AllGuard { guards }),
+                Some(guards) => Some(MultiLockGuard { guards }),
                 None if wait.has_passed() => None,
                 None => self.one_by_one(wait).await?,
             };
@@ -145,7 +144,7 @@ impl Several {
             // Behind keys of one's own that are about to be deleted, unless one does not want to
             // wait.
             Err(StoreError::Unknown(_)) if !matches!(wait, Wait::No) => return Ok(None),
-            Err(error) => return Err(error.into_public(self.sessions.shared().backend.name())),
+            Err(error) => return Err(error.into_public(self.sessions.shared().backend.kind())),
         };
         let mut holds = Vec::with_capacity(entered.len());
         for entered in entered {
@@ -158,11 +157,11 @@ impl Several {
         Ok(Some(holds))
     }
 
-    async fn one_by_one(&self, wait: Wait) -> Result<Option<AllGuard>> {
+    async fn one_by_one(&self, wait: Wait) -> Result<Option<MultiLockGuard>> {
         let began = Instant::now();
-        let mut all = AllGuard { guards: Vec::with_capacity(self.queues.len()) };
+        let mut all = MultiLockGuard { guards: Vec::with_capacity(self.queues.len()) };
         for queue in &self.queues {
-            let mutex = Named::new(&self.sessions, Kind::Mutex, queue.name());
+            let mutex = Named::new(&self.sessions, LockKind::Mutex, queue.name());
             let taking = pin!(take(&self.sessions, queue, wait));
             let taken = tokio::select! {
                 biased;
@@ -195,7 +194,7 @@ fn forgone(lost: &LockGuard, reason: LostReason) -> Error {
     }
 }
 
-impl AllGuard {
+impl MultiLockGuard {
     /// Limits how long all of the locks are held, counted from the grant of the last lock. The
     /// program does no work under the others before.
     fn limit(&self, limit: Option<Duration>) {
@@ -226,8 +225,8 @@ impl AllGuard {
     /// The guards, in the order in which they were taken.
     ///
     /// Each guard has its own fencing token. A [`write`](LockGuard::write) through one guard is
-    /// applied while that lock is held. [`AllGuard::write`](Self::write) is applied only while all
-    /// locks are held.
+    /// applied while that lock is held. [`MultiLockGuard::write`](Self::write) is applied only
+    /// while all locks are held.
     pub fn guards(&self) -> &[LockGuard] {
         &self.guards
     }

@@ -36,8 +36,8 @@ impl Mutex {
     /// key is deleted once that runtime runs the task.
     ///
     /// Zero and more than 365 days are refused with
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) when a lock is taken, before anything
-    /// is sent.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) when a lock is taken, before
+    /// anything is sent.
     ///
     /// # Examples
     ///
@@ -74,9 +74,9 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`] at once. [`Error::SessionLost`] if the session ends while waiting,
-    /// because its server says so or because none has answered for a TTL: the place in the queue is
-    /// lost, lock again. [`Error::Evicted`] if somebody deletes the waiter's key.
+    /// [`Error::InvalidArgument`] at once. [`Error::SessionLost`] if the session ends while
+    /// waiting, because its server says so or because none has answered for a TTL: the place in the
+    /// queue is lost, lock again. [`Error::Evicted`] if somebody deletes the waiter's key.
     /// [`Error::Unavailable`] if a new session was needed and could not be opened within the
     /// [`connect_timeout`](crate::Builder::connect_timeout). [`Error::Denied`], [`Error::Backend`]
     /// and [`Error::Closed`].
@@ -183,9 +183,9 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`] at once. [`Error::Unavailable`] if the store does not answer within
-    /// about twice the [`request_timeout`](crate::Builder::request_timeout), or if a new session
-    /// was needed and could not be opened. [`Error::Denied`], [`Error::Backend`],
+    /// [`Error::InvalidArgument`] at once. [`Error::Unavailable`] if the store does not answer
+    /// within about twice the [`request_timeout`](crate::Builder::request_timeout), or if a new
+    /// session was needed and could not be opened. [`Error::Denied`], [`Error::Backend`],
     /// [`Error::SessionLost`] and [`Error::Closed`].
     ///
     /// # Cancel safety
@@ -205,7 +205,7 @@ impl Mutex {
     ///     println!("{}. {} since {:?}", entry.position(), entry.owner(), entry.since());
     /// }
     /// let holder = mutex.holder().await?.expect("it is held");
-    /// assert_eq!((holder.owner(), holder.token()), ("worker-7", guard.fencing_token()));
+    /// assert_eq!((holder.owner(), holder.fencing_token()), ("worker-7", guard.fencing_token()));
     /// # guard.unlock().await }
     /// ```
     pub async fn queue(&self) -> Result<Vec<QueueEntry>> {
@@ -231,7 +231,7 @@ impl Mutex {
     /// assert!(mutex.holder().await?.is_none());
     /// let guard = mutex.lock().await?;
     /// let holder = mutex.holder().await?.expect("it is held");
-    /// assert_eq!(holder.token(), guard.fencing_token());
+    /// assert_eq!(holder.fencing_token(), guard.fencing_token());
     /// # guard.unlock().await }
     /// ```
     pub async fn holder(&self) -> Result<Option<QueueEntry>> {
@@ -246,7 +246,7 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`]. Later ones are not told: the stream goes on
+    /// [`Error::InvalidArgument`]. Later ones are not told: the stream goes on
     /// until the store answers again.
     ///
     /// # Examples
@@ -283,7 +283,7 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] at once if the reason is too long; otherwise as
+    /// [`Error::InvalidArgument`] at once if the reason is too long; otherwise as
     /// [`queue`](Self::queue).
     ///
     /// # Cancel safety

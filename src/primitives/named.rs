@@ -10,7 +10,7 @@ use crate::{
         max_hold::checked,
         queue_entry::QueueEntry,
         queue_watch::QueueWatch,
-        viewer::{Kind, Viewer},
+        viewer::{LockKind, Viewer},
     },
     queue::{Hold, Wait},
     session::Sessions,
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
     pub(super) sessions: Sessions,
-    kind: Kind,
+    kind: LockKind,
     pub(super) name: String,
     pub(super) max_hold: Option<Duration>,
     /// Once it was needed.
@@ -29,7 +29,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    pub(crate) fn new(sessions: &Sessions, kind: Kind, name: impl AsRef<str>) -> Self {
+    pub(crate) fn new(sessions: &Sessions, kind: LockKind, name: impl AsRef<str>) -> Self {
         let (sessions, name) = (sessions.clone(), name.as_ref().to_owned());
         Self { sessions, kind, name, max_hold: None, queue: OnceLock::new() }
     }
@@ -39,10 +39,10 @@ impl Named {
         let Some(queue) = self.queue.get() else {
             let shared = self.sessions.shared();
             let queue = match self.kind {
-                Kind::Mutex => shared.mutex(&self.name),
-                Kind::RwLock => shared.queue(&self.name, "read-write locks"),
-                Kind::Semaphore => shared.queue(&self.name, "semaphores"),
-                Kind::Election => shared.queue(&self.name, "elections"),
+                LockKind::Mutex => shared.mutex(&self.name),
+                LockKind::RwLock => shared.queue(&self.name, "read-write locks"),
+                LockKind::Semaphore => shared.queue(&self.name, "semaphores"),
+                LockKind::Election => shared.queue(&self.name, "elections"),
             }?;
             return Ok(self.queue.get_or_init(|| queue).clone());
         };
@@ -60,7 +60,7 @@ impl Named {
     }
 
     fn viewer(&self) -> Result<Viewer> {
-        if self.kind == Kind::Mutex {
+        if self.kind == LockKind::Mutex {
             self.must_queue("queue to look at")?;
         }
         Ok(Viewer::new(self.sessions.clone(), self.kind, &self.queue()?))

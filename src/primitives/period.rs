@@ -21,21 +21,22 @@ const DUE: f64 = 0.9;
 const SHORTEST: Duration = Duration::from_millis(100);
 
 impl LockGuard {
-    /// Whether nobody has begun this lock's work within nine tenths of this period: then it is
-    /// noted that the work begins now.
+    /// Claims the period for this lock's work; `false` if the work began in it already.
     ///
-    /// So a job that several hosts fire by their clocks at the same time runs once: the first to
-    /// have the lock does it, and the others are told `false`. The store keeps when it began, by
-    /// the clock of the host that did it, in `{namespace}/!began/{name}`. It is written only while
-    /// the lock is held. A time that lies a period or more ahead of this host's clock is no reason
-    /// to wait. A note is of no use after two periods. Clients that write a note also delete old
-    /// notes from time to time, under the lock.
+    /// If several hosts start a job by their clocks at the same time, the first host to acquire the
+    /// lock claims the period and does the work. The other hosts get `false`. The work is due again
+    /// after nine tenths of the period.
     ///
-    /// Work that failed counts, until [`clear_period`](Self::clear_period) says otherwise.
+    /// The store keeps the time of the claim, by the clock of the host that made it, in
+    /// `{namespace}/!began/{name}`. That note is written only while the lock is held. A time that
+    /// lies a period or more ahead of this host's clock is ignored. A note is of no use after two
+    /// periods. Clients that write a note also delete old notes from time to time, under the lock.
+    ///
+    /// Work that failed keeps the period claimed until [`clear_period`](Self::clear_period).
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] before anything is sent if the period is shorter than 100 ms.
+    /// [`Error::InvalidArgument`] before anything is sent if the period is shorter than 100 ms.
     /// Otherwise as [`write`](Self::write): [`Error::WriteUnconfirmed`] means that it may have been
     /// noted.
     ///
@@ -48,49 +49,56 @@ impl LockGuard {
     /// ```
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-first-in").await?;
+    /// let client = distlock::Client::connect("memory://docs-claim-period").await?;
     /// let (report, hour) = (client.mutex("report"), Duration::from_secs(3600));
     /// let guard = report.lock().await?;
-    /// assert!(guard.first_in(hour).await?);
+    /// assert!(guard.claim_period(hour).await?);
     /// guard.unlock().await?;
-    /// assert!(!report.lock().await?.first_in(hour).await?);
+    /// assert!(!report.lock().await?.claim_period(hour).await?);
     /// # Ok(()) }
     /// ```
-    pub async fn first_in(&self, period: Duration) -> Result<bool> {
-        self.first_in_at(period, clock::wall()).await
+    pub async fn claim_period(&self, period: Duration) -> Result<bool> {
+        self.claim_period_at(period, clock::wall()).await
     }
 
-    /// The same as [`first_in`](Self::first_in) for a job that was fired then, and has waited for
-    /// its lock since: the time of the firing counts, not that of the grant.
+    /// Claims the period as [`claim_period`](Self::claim_period) does, for a scheduled time.
     ///
-    /// So a host that has waited for as long as the job took elsewhere does not take its late grant
-    /// for the next period, and the time that a busy host needs to get the lock does not add up.
+    /// The time for which the job was scheduled counts, and not the time of the grant. A host that
+    /// waited for the lock while another host did the job does not take its late grant for the next
+    /// period. The time that a busy host needs to acquire the lock does not add up.
     ///
     /// # Errors
     ///
-    /// As [`first_in`](Self::first_in).
+    /// As [`claim_period`](Self::claim_period).
     ///
     /// # Cancel safety
     ///
-    /// As [`first_in`](Self::first_in).
+    /// As [`claim_period`](Self::claim_period).
     ///
     /// # Examples
     ///
     /// ```
     /// # use std::time::{Duration, UNIX_EPOCH};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-first-in-at").await?;
-    /// let fired = UNIX_EPOCH + Duration::from_secs(1_800_000_000); // as the scheduler says
+    /// let client = distlock::Client::connect("memory://docs-claim-period-at").await?;
+    /// let scheduled_at = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     /// let guard = client.mutex("report").lock().await?; // however long that takes
-    /// assert!(guard.first_in_at(Duration::from_secs(3600), fired).await?);
+    /// assert!(guard.claim_period_at(Duration::from_secs(3600), scheduled_at).await?);
     /// # guard.unlock().await }
     /// ```
-    pub async fn first_in_at(&self, period: Duration, fired: SystemTime) -> Result<bool> {
+    pub async fn claim_period_at(
+        &self,
+        period: Duration,
+        scheduled_at: SystemTime,
+    ) -> Result<bool> {
         if period < SHORTEST {
-            return Err(Error::invalid("period", "at least 100 ms: hosts' clocks differ"));
+            return Err(Error::invalid(
+                "period",
+                "must be at least 100 ms, because the clocks of hosts differ",
+            ));
         }
         let (key, now) = (note_of(&self.held.queue), now());
-        let (began, fired) = (self.read(&key).await?, since_epoch(fired));
+        let (began, fired) = (self.read(&key).await?, since_epoch(scheduled_at));
         if began.is_some_and(|began| !is_due(&began, fired, now, period)) {
             return Ok(false);
         }
@@ -110,7 +118,7 @@ impl LockGuard {
     /// # Errors
     ///
     /// As [`write`](Self::write). After [`Error::WriteUnconfirmed`] unlock and lock again before
-    /// the next [`first_in`](Self::first_in): what is still under way is refused then.
+    /// the next [`claim_period`](Self::claim_period): what is still under way is refused then.
     ///
     /// # Cancel safety
     ///
@@ -173,16 +181,15 @@ fn is_due(note: &[u8], fired: Duration, now: Duration, period: Duration) -> bool
 }
 
 impl Mutex {
-    /// Locks, does `work` unless somebody has begun it within nine tenths of this period, and
-    /// unlocks. `None`: it was not due.
+    /// Locks, claims the period, runs `work` and unlocks; `None` if it was not due.
     ///
-    /// For jobs that a timer fires on several hosts: see [`LockGuard::first_in`]. The work counts
-    /// from its beginning, also if it fails or is lost: [`LockGuard::clear_period`] lets it begin
-    /// again.
+    /// For jobs that a timer starts on several hosts: see [`LockGuard::claim_period`]. The period
+    /// counts from the beginning of the work, even if the work fails or the lock is lost.
+    /// [`LockGuard::clear_period`] makes the work due again.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run) and [`LockGuard::first_in`].
+    /// As [`run`](Self::run) and [`LockGuard::claim_period`].
     ///
     /// # Cancel safety
     ///
@@ -207,7 +214,7 @@ impl Mutex {
         self.named.must_queue("guarded writes")?;
         let fired = clock::wall();
         let guard = self.lock().await?;
-        if !guard.first_in_at(period, fired).await? {
+        if !guard.claim_period_at(period, fired).await? {
             return guard.end_with(Ok(None)).await;
         }
         let done = guard.run(work(&guard)).await;

@@ -44,7 +44,7 @@ impl QueueEntry {
 
     /// Returns the fencing token that the entry has, or will have once it is granted.
     #[must_use]
-    pub fn token(&self) -> FencingToken {
+    pub fn fencing_token(&self) -> FencingToken {
         self.token
     }
 
@@ -61,7 +61,7 @@ impl QueueEntry {
     }
 
     /// Returns the entry's key, as the store's own tools show it. On etcd, a client that acquires a
-    /// lock again uses the same key, and only the [token](Self::token) differs.
+    /// lock again uses the same key, and only the [fencing token](Self::fencing_token) differs.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key

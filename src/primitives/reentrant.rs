@@ -9,12 +9,13 @@ use crate::{
 };
 
 impl Mutex {
-    /// The same lock for one who may take it again while holding it: all that name the same holder,
-    /// in this client and its clones, share one hold. Two that name different holders exclude each
-    /// other, as do two clients.
+    /// Returns a lock that a holder of this reentrancy id can acquire again.
     ///
-    /// The holder is any text that stands for one unit of work, such as a request's id. It is never
-    /// the thread or the task, as those change under async code. No I/O.
+    /// All calls with the same id, in this client and its clones, share one hold. Different ids
+    /// exclude each other, and so do two clients.
+    ///
+    /// The id is any text that names one unit of work, such as a request's id. It is never the
+    /// thread or the task, because async code changes these. No I/O.
     ///
     /// # Examples
     ///
@@ -32,8 +33,8 @@ impl Mutex {
     /// # }
     /// ```
     #[must_use]
-    pub fn reentrant(&self, holder: impl AsRef<str>) -> ReentrantMutex {
-        ReentrantMutex { mutex: self.clone(), holder: holder.as_ref().to_owned() }
+    pub fn reentrant(&self, reentrancy_id: impl AsRef<str>) -> ReentrantMutex {
+        ReentrantMutex { mutex: self.clone(), reentrancy_id: reentrancy_id.as_ref().to_owned() }
     }
 }
 
@@ -42,7 +43,7 @@ impl Mutex {
 #[derive(Clone, Debug)]
 pub struct ReentrantMutex {
     mutex: Mutex,
-    holder: String,
+    reentrancy_id: String,
 }
 
 impl ReentrantMutex {
@@ -52,10 +53,10 @@ impl ReentrantMutex {
         self.mutex.name()
     }
 
-    /// The holder's name.
+    /// Returns the id whose holders share one hold.
     #[must_use]
-    pub fn holder(&self) -> &str {
-        &self.holder
+    pub fn reentrancy_id(&self) -> &str {
+        &self.reentrancy_id
     }
 
     /// Shares the hold that this holder has; otherwise waits for the lock, as [`Mutex::lock`] does.
@@ -137,7 +138,7 @@ impl ReentrantMutex {
     }
 
     async fn acquire(&self, wait: Wait) -> Result<Option<ReentrantGuard>> {
-        let slot = self.mutex.holders.slot(self.mutex.name(), &self.holder);
+        let slot = self.mutex.holders.slot(self.mutex.name(), &self.reentrancy_id);
         // Another call of this holder's may be the first to get the lock. Each stands in the queue
         // by itself, so that none depends on another one being polled.
         let guard = tokio::select! {

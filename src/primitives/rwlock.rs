@@ -272,8 +272,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`]. Later ones are not told: the stream goes on until the store answers
-    /// again.
+    /// [`Error::InvalidArgument`]. Later ones are not told: the stream goes on until the store
+    /// answers again.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
         self.named.watch()
     }

@@ -120,7 +120,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidPermits`] for none, or for more than there are. Otherwise as
+    /// [`Error::InvalidArgument`] for none, or for more than there are. Otherwise as
     /// [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
@@ -282,8 +282,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidName`]. Later ones are not told: the stream goes on until the store answers
-    /// again.
+    /// [`Error::InvalidArgument`]. Later ones are not told: the stream goes on until the store
+    /// answers again.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
         self.named.watch()
     }
@@ -293,15 +293,12 @@ impl Semaphore {
     }
 
     fn check(&self, permits: u32) -> Result<()> {
-        let invalid = |reason: &str| Error::InvalidPermits {
-            name: self.named.name.clone(),
-            reason: reason.into(),
+        let invalid = |reason: &str| {
+            Error::invalid("permits", format!("semaphore {:?}: {reason}", self.named.name))
         };
         match (permits, self.permits) {
-            (0, _) | (_, 0) => {
-                Err(invalid("none at all is not a number of permits; name at least one"))
-            }
-            (wanted, named) if wanted.max(named) > MAX => Err(invalid("at most 1,000,000")),
+            (0, _) | (_, 0) => Err(invalid("must be at least 1")),
+            (wanted, named) if wanted.max(named) > MAX => Err(invalid("must be at most 1,000,000")),
             _ => Ok(()),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use crate::{backend::Entry, primitives::guard::LockGuard};
+use crate::{backend::Entry, primitives::guard::LockGuard, store_kind::StoreKind};
 
 /// Which SQL it is, and so which way its parameters are marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -228,14 +228,14 @@ impl LockGuard {
     pub(super) fn statement(&self, purpose: Purpose) -> Option<SqlCheck> {
         let made: &[Make] = &[
             #[cfg(feature = "mysql")]
-            ("MySQL", SqlCheck::mysql),
+            (StoreKind::Mysql, SqlCheck::mysql),
             #[cfg(feature = "postgres")]
-            ("PostgreSQL", SqlCheck::postgres),
+            (StoreKind::Postgres, SqlCheck::postgres),
             #[cfg(feature = "sqlite")]
-            ("SQLite", SqlCheck::sqlite),
+            (StoreKind::Sqlite, SqlCheck::sqlite),
         ];
         made.iter().find_map(|(store, make)| {
-            let entry = self.entry_in(store)?;
+            let entry = self.entry_in(*store)?;
             self.held.session.store.gives_sql(entry);
             make(entry, purpose)
         })
@@ -265,7 +265,7 @@ fn renumbered(dialect: SqlDialect, text: &str, before: usize) -> String {
 }
 
 /// Of which store's entries it is made.
-type Make = (&'static str, fn(&Entry, Purpose) -> Option<SqlCheck>);
+type Make = (StoreKind, fn(&Entry, Purpose) -> Option<SqlCheck>);
 
 /// Why a transaction of one's own may not write.
 #[derive(Debug, thiserror::Error)]
@@ -285,7 +285,7 @@ pub enum CheckError<E> {
         /// The lock's name.
         name: String,
         /// Where it is kept.
-        store: &'static str,
+        store: StoreKind,
         /// Which database the transaction is in.
         asked: SqlDialect,
     },
@@ -301,7 +301,7 @@ pub(crate) fn of<E>(guard: &LockGuard, asked: SqlDialect) -> Result<SqlCheck, Ch
     let check = guard.sql().filter(|check| check.dialect == asked);
     check.ok_or_else(|| CheckError::OtherStore {
         name: guard.name().to_owned(),
-        store: guard.held.session.shared.backend.name(),
+        store: guard.held.session.shared.backend.kind(),
         asked,
     })
 }

@@ -8,6 +8,7 @@ use crate::{
     error::{Error, Result},
     lost::LostReason,
     queue::deferred_release::DeferredRelease,
+    store_kind::StoreKind,
 };
 
 /// A statement that releases a lock, for a transaction of one's own: from
@@ -20,7 +21,7 @@ use crate::{
 pub struct SqlRelease {
     statement: SqlCheck,
     name: String,
-    store: &'static str,
+    store: StoreKind,
     release: Option<DeferredRelease>,
 }
 
@@ -176,7 +177,7 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub fn unlock_sql(self) -> Result<SqlRelease> {
-        let store = self.held.session.shared.backend.name();
+        let store = self.held.session.shared.backend.kind();
         let Some(statement) = self.statement(Purpose::Release) else {
             return Err(Error::Unsupported { backend: store, operation: "SQL transactions" });
         };

@@ -20,6 +20,7 @@ use crate::{
         Visit,
         fake_store::{FakeStore, grow, pauses},
     },
+    store_kind::StoreKind,
 };
 
 /// A store in which everybody who joins stands there.
@@ -183,7 +184,7 @@ async fn who_wants_more_than_there_were_waits() {
     store.list.then(0, || Ok(listing(&[1, 2], "1of1", &["limit=3+1+@1"])));
     let semaphore = client(&store).await.semaphore("a", 1);
     let refused = semaphore.acquire_many(4).await;
-    assert!(matches!(refused, Err(Error::InvalidPermits { .. })));
+    assert!(matches!(refused, Err(Error::InvalidArgument { argument: "permits", .. })));
     // The first look has it that there are not enough left.
     let waits = timeout(Duration::from_secs(1), semaphore.acquire_many(3)).await;
     assert!(waits.is_err(), "{waits:?}");
@@ -238,8 +239,8 @@ async fn facts_are_asked_of_the_store() {
 #[tokio::test(start_paused = true)]
 async fn a_guard_is_of_one_store() {
     let guard = client(&store(first)).await.mutex("a").lock().await.unwrap();
-    assert_eq!(guard.entry_in("double").map(|entry| &*entry.key), Some(guard.key()));
-    assert!(guard.entry_in("etcd").is_none());
+    assert_eq!(guard.entry_in(StoreKind::Memory).map(|entry| &*entry.key), Some(guard.key()));
+    assert!(guard.entry_in(StoreKind::Etcd).is_none());
 }
 
 /// Who has time takes what is free, at once.
@@ -268,12 +269,12 @@ async fn work_of_a_period_is_done_once() {
         store.commit.then(0, || Ok(true));
         store.read.then(0, move || Ok(began.clone()));
         let guard = client(&store).await.mutex("a").lock().await.unwrap();
-        assert!(guard.first_in(shortest - Duration::from_millis(1)).await.is_err());
+        assert!(guard.claim_period(shortest - Duration::from_millis(1)).await.is_err());
         assert!(store.asked("read").is_empty());
         // Of an hour, as the wall's clock does not stand still.
-        assert_eq!(guard.first_in(Duration::from_secs(3600)).await.unwrap(), first);
+        assert_eq!(guard.claim_period(Duration::from_secs(3600)).await.unwrap(), first);
         assert_eq!(store.asked("commit").len(), usize::from(first));
-        assert!(guard.first_in(shortest).await.is_ok());
+        assert!(guard.claim_period(shortest).await.is_ok());
     }
 }
 

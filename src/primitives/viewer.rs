@@ -1,6 +1,6 @@
 //! What the queues of a lock mean: who holds it, and who waits.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use crate::{
     backend::{Member, name::Queue, signature},
@@ -11,26 +11,35 @@ use crate::{
     session::Sessions,
 };
 
-/// What is taken by standing in a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+/// A kind of lock, as returned by [`LockInfo::kind`](crate::LockInfo::kind).
+///
+/// It is displayed as `mutex`, `rw_lock`, `semaphore` or `election`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum LockKind {
+    /// A [`Mutex`](crate::Mutex).
     Mutex,
+    /// An [`RwLock`](crate::RwLock).
     RwLock,
+    /// A [`Semaphore`](crate::Semaphore).
     Semaphore,
+    /// An [`Election`](crate::Election).
     Election,
 }
 
-impl Kind {
-    pub(crate) const ALL: [Self; 4] = [Self::Mutex, Self::RwLock, Self::Semaphore, Self::Election];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
+impl fmt::Display for LockKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
             Self::Mutex => "mutex",
             Self::RwLock => "rw_lock",
             Self::Semaphore => "semaphore",
             Self::Election => "election",
-        }
+        })
     }
+}
+
+impl LockKind {
+    pub(crate) const ALL: [Self; 4] = [Self::Mutex, Self::RwLock, Self::Semaphore, Self::Election];
 
     /// The queues that it is made of. Where there are two, those who wait stand in the first one.
     pub(crate) fn queues(self, lock: &Queue) -> Vec<Queue> {
@@ -57,12 +66,12 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub(crate) struct Viewer {
     pub(super) sessions: Sessions,
-    kind: Kind,
+    kind: LockKind,
     pub(super) queues: Vec<Queue>,
 }
 
 impl Viewer {
-    pub(crate) fn new(sessions: Sessions, kind: Kind, lock: &Queue) -> Self {
+    pub(crate) fn new(sessions: Sessions, kind: LockKind, lock: &Queue) -> Self {
         Self { sessions, kind, queues: kind.queues(lock) }
     }
 

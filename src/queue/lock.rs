@@ -100,7 +100,7 @@ pub(crate) async fn hold(
             Admission::In => match attempt.grant() {
                 Ok(()) => return Ok(Some(Hold { attempt, own, since })),
                 Err(NotGranted::Lost(reason)) => return Err(session.lost_error(reason).into()),
-                Err(NotGranted::Unproved) => {
+                Err(NotGranted::Unconfirmed) => {
                     let prove = Box::pin(session.ask(|| session.prove()));
                     match wait.spend_on(&session, prove).await? {
                         Some(()) => wait.spend_on(&session, waiter.look()).await?,

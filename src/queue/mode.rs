@@ -16,6 +16,7 @@ use crate::{
     },
     error::Error,
     session::{Session, own_key::OwnKey},
+    store_kind::StoreKind,
 };
 
 /// Who may be in with whom.
@@ -97,7 +98,7 @@ impl Mode<'_> {
             let ask = Ask { fresh: true, part, ..Ask::default() };
             let look = session.ask_briefly(|| session.store.list(queue, ask)).await;
             let listing = look.map_err(|error| Failure::before_joining(session, error))?;
-            let let_in = would_let_in(rule, &listing, session.shared.backend.name())?;
+            let let_in = would_let_in(rule, &listing, session.shared.backend.kind())?;
             if let_in || !listing.labels_only {
                 return Ok(let_in);
             }
@@ -139,7 +140,7 @@ impl Mode<'_> {
 pub(crate) fn would_let_in(
     rule: &dyn Rule,
     listing: &Listing,
-    backend: &'static str,
+    backend: StoreKind,
 ) -> Result<bool, Error> {
     match rule.judge(&listing.members, &listing.notes) {
         Admission::In => return Ok(true),

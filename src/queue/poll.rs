@@ -73,7 +73,7 @@ async fn once(attempt: Attempt, wait: Wait) -> Result<Attempted, Failure> {
                 return Ok(Attempted::Held(Hold { attempt, own, since }));
             }
             Err(NotGranted::Lost(reason)) => return Err(session.lost_error(reason).into()),
-            Err(NotGranted::Unproved) => {
+            Err(NotGranted::Unconfirmed) => {
                 let prove = Box::pin(session.ask(|| session.prove()));
                 if wait.spend_on(&session, prove).await?.is_none() {
                     attempt.release_within(lock::RELEASE_WAIT).await;

@@ -38,7 +38,7 @@ pub(crate) async fn has_room(sessions: &Sessions, queue: &Queue, rule: &dyn Rule
     let mut part = rule.part(None);
     loop {
         let listing = list(sessions, queue, Ask { part, ..Ask::default() }).await?;
-        let let_in = mode::would_let_in(rule, &listing, sessions.shared().backend.name())?;
+        let let_in = mode::would_let_in(rule, &listing, sessions.shared().backend.kind())?;
         if let_in || !listing.labels_only {
             return Ok(let_in);
         }

@@ -97,7 +97,7 @@ impl Wait {
                 let limit = shared.patience();
                 let taken = timeout(limit, work()).await.unwrap_or_else(|_| {
                     let source = source(format!("no answer within {limit:?}"));
-                    Err(Error::Unavailable { backend: shared.backend.name(), source })
+                    Err(Error::Unavailable { backend: shared.backend.kind(), source })
                 });
                 let pause = match &taken {
                     Err(Error::NotYet { .. }) => until_it_is_known(sessions.timing(), began),

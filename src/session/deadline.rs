@@ -60,7 +60,7 @@ struct State {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotGranted {
     /// The deadline has passed with nothing held: a proof is needed first.
-    Unproved,
+    Unconfirmed,
     Lost(LostReason),
 }
 
@@ -251,7 +251,7 @@ impl Deadline {
             return Err(NotGranted::Lost(reason));
         }
         if now >= state.deadline {
-            return Err(NotGranted::Unproved);
+            return Err(NotGranted::Unconfirmed);
         }
         state.awaited -= 1;
         state.held += 1;

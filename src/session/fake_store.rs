@@ -22,6 +22,7 @@ use crate::{
         executor::Executor,
     },
     session::{Session, Shared, store::SessionStore},
+    store_kind::StoreKind,
     telemetry::Telemetry,
 };
 
@@ -273,8 +274,8 @@ struct Opens(Arc<FakeStore>);
 
 #[async_trait]
 impl Backend for Opens {
-    fn name(&self) -> &'static str {
-        "double"
+    fn kind(&self) -> StoreKind {
+        StoreKind::Memory
     }
 
     async fn open(&self, _: Duration) -> Result<(Facts, Arc<dyn Store>)> {

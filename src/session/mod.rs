@@ -80,7 +80,7 @@ impl Shared {
     pub(crate) fn must_queue(&self, operation: &'static str) -> Result<(), Error> {
         match self.backend.queues() {
             true => Ok(()),
-            false => Err(Error::Unsupported { backend: self.backend.name(), operation }),
+            false => Err(Error::Unsupported { backend: self.backend.kind(), operation }),
         }
     }
 
@@ -88,7 +88,7 @@ impl Shared {
     pub(crate) fn queue(&self, name: &str, operation: &'static str) -> Result<Queue, Error> {
         self.must_queue(operation)?;
         if self.backend.mutexes_alone() {
-            return Err(Error::Unsupported { backend: self.backend.name(), operation });
+            return Err(Error::Unsupported { backend: self.backend.kind(), operation });
         }
         Queue::new(&self.namespace, name)
     }
@@ -216,7 +216,7 @@ impl Session {
     pub(crate) fn lost_error(&self, reason: LostReason) -> Error {
         match reason {
             LostReason::ClientClosed => Error::Closed,
-            reason => Error::SessionLost { backend: self.shared.backend.name(), reason },
+            reason => Error::SessionLost { backend: self.shared.backend.kind(), reason },
         }
     }
 
@@ -228,7 +228,7 @@ impl Session {
                 // Where several causes race, the first one counts, as it does for the guards.
                 self.lost_error(self.deadline.lost_reason().unwrap_or(reason))
             }
-            error => error.into_public(self.shared.backend.name()),
+            error => error.into_public(self.shared.backend.kind()),
         }
     }
 

@@ -55,7 +55,7 @@ impl Sessions {
         let shared = Arc::new(shared);
         let opening = async {
             let opened = open_session(Arc::clone(&shared), false).await;
-            opened.map_err(|error| error.into_public(shared.backend.name()))
+            opened.map_err(|error| error.into_public(shared.backend.kind()))
         };
         let session = shared.runtime.within(opening).await?;
         shared.telemetry.opened(Opened::First);
@@ -127,7 +127,7 @@ impl Sessions {
             let closing = Carried::whole(&shared.runtime, closing);
             let closed = shared.runtime.within(async { Ok(closing.await) }).await?;
             let closed: Result<(), StoreError> = closed.into_iter().collect();
-            closed.map_err(|error| error.into_public(shared.backend.name()))
+            closed.map_err(|error| error.into_public(shared.backend.kind()))
         }
     }
 
@@ -200,7 +200,7 @@ impl Sessions {
             let opened = opening.wait_for(Option::is_some).await.map(|opened| opened.clone());
             match opened {
                 Ok(Some(Err(error))) => {
-                    return Err(StoreError::again(&error).into_public(self.shared().backend.name()));
+                    return Err(StoreError::again(&error).into_public(self.shared().backend.kind()));
                 }
                 Ok(_) => {}
                 // Its task was dropped: with its runtime, or as telemetry panicked.

@@ -216,7 +216,10 @@ fn permits_are_counted() {
         });
         semaphore.set_permits(1).wait().unwrap();
         one.release().wait().unwrap();
-        assert!(matches!(semaphore.acquire_many(2).wait(), Err(Error::InvalidPermits { .. })));
+        assert!(matches!(
+            semaphore.acquire_many(2).wait(),
+            Err(Error::InvalidArgument { argument: "permits", .. })
+        ));
         assert!(semaphore.acquire_timeout(LIMIT).wait().unwrap().is_some());
     });
 }
@@ -358,8 +361,11 @@ fn bad_settings_are_refused() {
     assert!(matches!(Client::connect("nonsense").wait(), Err(Error::InvalidUrl { .. })));
     let error =
         Client::builder("memory://blocking-bad").namespace("locks").connect().wait().unwrap_err();
-    assert!(matches!(error, Error::InvalidConfig { option: "namespace", .. }), "{error:?}");
-    assert!(matches!(connect("bad").mutex("").lock().wait(), Err(Error::InvalidName { .. })));
+    assert!(matches!(error, Error::InvalidArgument { argument: "namespace", .. }), "{error:?}");
+    assert!(matches!(
+        connect("bad").mutex("").lock().wait(),
+        Err(Error::InvalidArgument { argument: "name", .. })
+    ));
 }
 
 #[test]

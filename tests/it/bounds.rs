@@ -171,7 +171,7 @@ async fn what_is_watched_is_a_stream() {
     let seen = StreamExt::next(&mut queue).await.unwrap();
     assert_eq!(seen.iter().map(QueueEntry::key).collect::<Vec<_>>(), [guard.key()]);
     let seen = StreamExt::next(&mut leaders).await.unwrap();
-    assert_eq!(seen.token(), leadership.fencing_token());
+    assert_eq!(seen.fencing_token(), leadership.fencing_token());
     client.close().await.unwrap();
     for _ in 0..2 {
         assert!(StreamExt::next(&mut queue).await.is_none());

@@ -136,9 +136,9 @@ async fn deletes_return_whether_there_was_a_key() {
 async fn options_of_a_network_are_refused() {
     let builder = || Client::builder("memory://refused");
     let error = builder().credentials("user", "password").connect().await.unwrap_err();
-    assert!(matches!(error, Error::InvalidConfig { option: "credentials", .. }), "{error:?}");
+    assert!(matches!(error, Error::InvalidArgument { argument: "credentials", .. }), "{error:?}");
     let error = builder().tls(Tls::new()).connect().await.unwrap_err();
-    assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
+    assert!(matches!(error, Error::InvalidArgument { argument: "tls", .. }), "{error:?}");
 }
 
 /// Whatever is given in whatever place, and whether a client comes of it or an error. No server is
@@ -251,7 +251,7 @@ async fn a_runtime_without_timers_is_refused() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let builder = Client::builder("memory://timers").runtime(runtime.handle().clone());
     let error = builder.connect().await.unwrap_err();
-    assert!(matches!(error, Error::InvalidConfig { option: "runtime", .. }), "{error}");
+    assert!(matches!(error, Error::InvalidArgument { argument: "runtime", .. }), "{error}");
     assert_eq!(Space::named("timers").sessions(), 0);
     runtime.shutdown_background();
 }

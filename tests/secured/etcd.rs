@@ -150,7 +150,7 @@ async fn a_lazy_client_is_there_before_its_store() {
     // What cannot be read is told at once, also by a lazy one.
     let missing = Tls::new().ca_certificate_file("/nowhere/ca.pem");
     let error = etcd.builder().tls(missing).connect_lazy().unwrap_err();
-    assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
+    assert!(matches!(error, Error::InvalidArgument { argument: "tls", .. }), "{error:?}");
     assert!(error.to_string().contains("/nowhere/ca.pem"), "{error}");
     eventually(SOON, "nothing is left", async || {
         let options = etcd_client::GetOptions::new().with_prefix();

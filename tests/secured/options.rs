@@ -17,7 +17,9 @@ use crate::common::{SOON, connected, refused, take_turn};
 
 async fn misconfigured(builder: Builder, option: &str) -> String {
     let error = refused(builder).await;
-    let Error::InvalidConfig { option: named, reason, .. } = &error else { panic!("{error:?}") };
+    let Error::InvalidArgument { argument: named, reason, .. } = &error else {
+        panic!("{error:?}")
+    };
     assert_eq!(*named, option, "{error}");
     assert!(!error.to_string().contains("s3cret"), "{error}");
     reason.clone()

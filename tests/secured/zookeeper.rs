@@ -93,7 +93,7 @@ async fn what_is_wrong_is_named(zookeeper: &OwnZooKeeper) {
     // What it cannot do is told before anything is sent.
     let named = tls(ca, &own).server_name("zookeeper.internal");
     let error = refused(here().tls(named)).await;
-    assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
+    assert!(matches!(error, Error::InvalidArgument { argument: "tls", .. }), "{error:?}");
 }
 
 /// By their passwords, and then by what they may do.

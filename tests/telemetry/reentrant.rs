@@ -53,7 +53,7 @@ async fn insist<T>(call: impl AsyncFn() -> Result<T, Error>) -> T {
     loop {
         match call().await {
             Ok(done) => return done,
-            Err(error @ Error::InvalidName { .. }) => panic!("{error}"),
+            Err(error @ Error::InvalidArgument { argument: "name", .. }) => panic!("{error}"),
             Err(_) => {}
         }
     }

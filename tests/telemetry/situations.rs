@@ -62,7 +62,10 @@ async fn calls_that_bring_nothing() {
     timeout(LONG_ENOUGH, mutex.lock()).await.unwrap_err();
     client.close().await.unwrap();
     assert!(matches!(mutex.lock().await, Err(Error::Closed)));
-    assert!(matches!(client.mutex("").lock().await, Err(Error::InvalidName { .. })));
+    assert!(matches!(
+        client.mutex("").lock().await,
+        Err(Error::InvalidArgument { argument: "name", .. })
+    ));
     listener
         .expect(&[
             ("acquire.duration acquired mutex", 1),
@@ -232,7 +235,7 @@ async fn permits() {
     assert!(semaphore.acquire_many_timeout(2, LONG_ENOUGH).await.unwrap().is_none());
     permit.release().await.unwrap();
     let error = client.semaphore(listener.lock("a"), 3).acquire_many(4).await.unwrap_err();
-    assert!(matches!(error, Error::InvalidPermits { .. }), "{error:?}");
+    assert!(matches!(error, Error::InvalidArgument { argument: "permits", .. }), "{error:?}");
     listener
         .expect(&[
             ("acquire.duration acquired semaphore", 1),

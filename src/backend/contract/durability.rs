@@ -15,22 +15,22 @@
 pub struct Durability {
     /// While a guard is valid nobody else is given its lock, whatever becomes of servers.
     pub exclusive: bool,
-    /// What it means to lose the server that decides.
-    pub after_loss: AfterLoss,
+    /// What happens to locks when the deciding server is lost.
+    pub failover: FailoverBehavior,
     /// What stands behind that and could be changed, in words for those who look after the store.
     pub reasons: Vec<String>,
 }
 
-/// What it means to lose the server that decides who holds a lock.
+/// Tells what happens to locks when the deciding server is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum AfterLoss {
-    /// Another one goes on, and has all that was confirmed.
-    GoesOn,
-    /// Nothing is granted until it is back, with all that was confirmed.
-    Waits,
-    /// What was confirmed last may be gone, or all of it.
-    Forgets,
+pub enum FailoverBehavior {
+    /// Another server takes over, with all confirmed grants.
+    Continues,
+    /// No lock is granted until the server is back, with all confirmed grants.
+    Blocks,
+    /// The last confirmed grants may be missing, or all of them.
+    MayLoseGrants,
 }
 
 impl Durability {
@@ -39,9 +39,9 @@ impl Durability {
     #[cfg(any(feature = "etcd", feature = "zookeeper"))]
     pub(crate) fn majority(members: usize) -> Self {
         let mut durability =
-            Self { exclusive: true, after_loss: AfterLoss::GoesOn, reasons: Vec::new() };
+            Self { exclusive: true, failover: FailoverBehavior::Continues, reasons: Vec::new() };
         if members < 3 {
-            durability.after_loss = AfterLoss::Waits;
+            durability.failover = FailoverBehavior::Blocks;
             durability.reasons.push(format!(
                 "{members} of its members may vote, and none of them may be lost: three are the \
                  fewest of which one may"
@@ -58,13 +58,15 @@ mod tests {
 
     #[test]
     fn three_members_outlive_one() {
-        for (members, after_loss) in
-            [(1, AfterLoss::Waits), (2, AfterLoss::Waits), (3, AfterLoss::GoesOn)]
-        {
+        for (members, failover) in [
+            (1, FailoverBehavior::Blocks),
+            (2, FailoverBehavior::Blocks),
+            (3, FailoverBehavior::Continues),
+        ] {
             let durability = Durability::majority(members);
             assert!(durability.exclusive);
-            assert_eq!(durability.after_loss, after_loss, "{members}");
-            assert_eq!(durability.reasons.is_empty(), after_loss == AfterLoss::GoesOn);
+            assert_eq!(durability.failover, failover, "{members}");
+            assert_eq!(durability.reasons.is_empty(), failover == FailoverBehavior::Continues);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use crate::{
     error::{BoxError, Error},
     lost::LostReason,
+    store_kind::StoreKind,
 };
 
 /// What a store answers.
@@ -38,7 +39,7 @@ pub(crate) enum StoreError {
 }
 
 impl StoreError {
-    pub(crate) fn into_public(self, backend: &'static str) -> Error {
+    pub(crate) fn into_public(self, backend: StoreKind) -> Error {
         match self {
             Self::Unavailable(source) | Self::Exhausted(source) | Self::Unknown(source) => {
                 Error::Unavailable { backend, source: source.into() }

@@ -9,7 +9,7 @@ mod request;
 pub(crate) mod signature;
 pub(crate) mod store;
 
-pub(crate) use durability::{AfterLoss, Durability};
+pub(crate) use durability::{Durability, FailoverBehavior};
 pub(crate) use entry::{
     Entry, Event, Fate, Predecessor, Present, SequencePoint, Standing, Watch, Watched,
 };

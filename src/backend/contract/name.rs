@@ -39,8 +39,7 @@ const PURPOSE: char = '!';
 
 impl Queue {
     pub(crate) fn new(namespace: &str, name: &str) -> Result<Self, Error> {
-        let invalid =
-            |reason: String| Error::InvalidName { name: name.chars().take(80).collect(), reason };
+        let invalid = |reason: String| Error::invalid_value("name", name, &reason);
         if name.is_empty() {
             return Err(invalid("a lock needs a name of at least one byte".into()));
         }
@@ -137,7 +136,7 @@ impl Queue {
 /// would choke on.
 pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
     let invalid =
-        |reason: &str| Err(Error::InvalidConfig { option: "namespace", reason: reason.into() });
+        |reason: &str| Err(Error::InvalidArgument { argument: "namespace", reason: reason.into() });
     if namespace.len() > MAX_NAMESPACE {
         return invalid("at most 255 bytes");
     }
@@ -217,7 +216,7 @@ mod tests {
         assert_eq!(dir(&"x".repeat(255)).len(), 4 + 255);
         for bad in ["", &"x".repeat(256), &"é".repeat(43), &"x".repeat(1 << 16)] {
             let error = Queue::new("/ns", bad).unwrap_err();
-            assert!(matches!(error, Error::InvalidName { .. }), "{error}");
+            assert!(matches!(error, Error::InvalidArgument { argument: "name", .. }), "{error}");
         }
     }
 

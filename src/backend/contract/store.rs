@@ -17,13 +17,13 @@ use super::{
     name::{Queue, Ticket},
     request::{Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Rewrite, Rewritten, Write},
 };
-use crate::{error::Error, lost::LostReason};
+use crate::{error::Error, lost::LostReason, store_kind::StoreKind};
 
 /// A store that can keep queues of ephemeral, totally ordered keys.
 #[async_trait]
 pub(crate) trait Backend: Debug + Send + Sync + 'static {
-    /// For error messages: `etcd`, `ZooKeeper`, `SQLite`.
-    fn name(&self) -> &'static str;
+    /// Returns what kind of store it is.
+    fn kind(&self) -> StoreKind;
 
     /// Whether it keeps queues. If not, locks alone can be had, by asking again and again, and of
     /// its sessions' calls only these are made: `keep_alive`, `enqueue` with [`Join::IfFree`],

@@ -29,6 +29,7 @@ use super::{Backend, Facts, Store};
 use crate::{
     backend::{Result, handshake, remote::Remote},
     runtime::random,
+    store_kind::StoreKind,
 };
 
 /// The backend of `etcd://`.
@@ -50,8 +51,8 @@ impl Etcd {
 
 #[async_trait]
 impl Backend for Etcd {
-    fn name(&self) -> &'static str {
-        "etcd"
+    fn kind(&self) -> StoreKind {
+        StoreKind::Etcd
     }
 
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {

@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use super::{KeyRecord, REVISION, Requests, SessionRecord, Space, State};
 use crate::{
     backend::{
-        AfterLoss, Ask, Backend, Detail, Durability, Entry, Event, Extras, Facts, Fate, Join,
-        Joined, Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore, Member, Present, Queue,
-        Result, Rewrite, Rewritten, SequencePoint, Specifics, Standing, Store, StoreError, Watch,
-        Write, remote::Remote,
+        Ask, Backend, Detail, Durability, Entry, Event, Extras, Facts, FailoverBehavior, Fate,
+        Join, Joined, Joiner, LeaveOutcome, LeaveRequest, Listing, LockStore, Member, Present,
+        Queue, Result, Rewrite, Rewritten, SequencePoint, Specifics, Standing, Store, StoreError,
+        Watch, Write, remote::Remote,
     },
     lost::LostReason,
     runtime::{
@@ -23,6 +23,7 @@ use crate::{
         mutex::MutexGuard,
         yield_now,
     },
+    store_kind::StoreKind,
 };
 
 /// A key's version as it is created.
@@ -46,8 +47,8 @@ impl Memory {
 
 #[async_trait]
 impl Backend for Memory {
-    fn name(&self) -> &'static str {
-        "memory"
+    fn kind(&self) -> StoreKind {
+        StoreKind::Memory
     }
 
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
@@ -336,7 +337,7 @@ impl Extras for MemoryStore {
     async fn durability(&self) -> Result<Durability> {
         drop(self.request().await?);
         let reasons = vec!["it lives in this process alone, and ends with it".to_owned()];
-        Ok(Durability { exclusive: true, after_loss: AfterLoss::Forgets, reasons })
+        Ok(Durability { exclusive: true, failover: FailoverBehavior::MayLoseGrants, reasons })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a server's settings and its replicas come to.
 
-use crate::backend::{AfterLoss, Durability, sql::outcome::Outcome};
+use crate::backend::{Durability, FailoverBehavior, sql::outcome::Outcome};
 
 /// A name and a value each: what there is of these settings, which differ between MySQL and
 /// MariaDB, and of these counters.
@@ -76,8 +76,9 @@ pub(super) fn read(outcomes: &[Outcome]) -> Durability {
         );
     }
     let exclusive = reasons.is_empty();
-    let after_loss = if exclusive { AfterLoss::Waits } else { AfterLoss::Forgets };
-    Durability { exclusive, after_loss, reasons }
+    let failover =
+        if exclusive { FailoverBehavior::Blocks } else { FailoverBehavior::MayLoseGrants };
+    Durability { exclusive, failover, reasons }
 }
 
 #[cfg(test)]
@@ -117,7 +118,7 @@ mod tests {
             let durability = read(&rows);
             assert_eq!(durability.exclusive, exclusive, "{settings:?}");
             assert_eq!(durability.reasons.len(), reasons, "{settings:?}");
-            assert_eq!(durability.after_loss == AfterLoss::Waits, exclusive, "{settings:?}");
+            assert_eq!(durability.failover == FailoverBehavior::Blocks, exclusive, "{settings:?}");
         }
     }
 }

@@ -58,6 +58,7 @@ use crate::{
     },
     error::Error,
     runtime::{clock, random},
+    store_kind::StoreKind,
 };
 
 /// The backend of `mysql://`.
@@ -69,8 +70,8 @@ pub(crate) struct Mysql {
 impl Mysql {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
         if remote.database.is_none() {
-            return Err(Error::InvalidConfig {
-                option: "url",
+            return Err(Error::InvalidArgument {
+                argument: "url",
                 reason: "name the database that the locks are to lie in: mysql://host/database"
                     .into(),
             });
@@ -82,8 +83,8 @@ impl Mysql {
 
 #[async_trait]
 impl Backend for Mysql {
-    fn name(&self) -> &'static str {
-        "MySQL"
+    fn kind(&self) -> StoreKind {
+        StoreKind::Mysql
     }
 
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {

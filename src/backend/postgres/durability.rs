@@ -1,6 +1,6 @@
 //! What a server's settings and its standbys come to.
 
-use crate::backend::{AfterLoss, Durability, sql::outcome::Row};
+use crate::backend::{Durability, FailoverBehavior, sql::outcome::Row};
 
 /// The settings, and how many standbys there are. Other receivers of the log cannot be promoted and
 /// do not count: logical subscribers, backups in progress, and `pg_receivewal`, which only stores
@@ -34,19 +34,19 @@ pub(super) fn read(row: &Row) -> Durability {
         ));
     }
     let exclusive = reasons.is_empty();
-    let after_loss = match (exclusive, waits && standbys > 0) {
-        (false, _) => AfterLoss::Forgets,
+    let failover = match (exclusive, waits && standbys > 0) {
+        (false, _) => FailoverBehavior::MayLoseGrants,
         (true, true) => {
             reasons.push(
                 "only a standby that the server waits for may be promoted, and the server must \
                  not go on beside it"
                     .to_owned(),
             );
-            AfterLoss::GoesOn
+            FailoverBehavior::Continues
         }
-        (true, false) => AfterLoss::Waits,
+        (true, false) => FailoverBehavior::Blocks,
     };
-    Durability { exclusive, after_loss, reasons }
+    Durability { exclusive, failover, reasons }
 }
 
 #[cfg(test)]
@@ -56,23 +56,23 @@ mod tests {
 
     #[test]
     fn settings_and_standbys_decide() {
-        for (row, exclusive, after_loss, reasons) in [
-            (["t", "t", "on", "f", "0"], true, AfterLoss::Waits, 0),
+        for (row, exclusive, failover, reasons) in [
+            (["t", "t", "on", "f", "0"], true, FailoverBehavior::Blocks, 0),
             // Nobody is there to be waited for: the server does not confirm anything.
-            (["t", "t", "on", "t", "0"], true, AfterLoss::Waits, 0),
-            (["t", "t", "on", "t", "1"], true, AfterLoss::GoesOn, 1),
-            (["t", "t", "remote_apply", "t", "2"], true, AfterLoss::GoesOn, 1),
-            (["t", "t", "on", "f", "1"], false, AfterLoss::Forgets, 1),
-            (["t", "t", "local", "t", "1"], false, AfterLoss::Forgets, 1),
-            (["t", "t", "remote_write", "t", "1"], false, AfterLoss::Forgets, 1),
-            (["f", "t", "on", "f", "0"], false, AfterLoss::Forgets, 1),
-            (["t", "f", "on", "f", "0"], false, AfterLoss::Forgets, 1),
-            (["f", "f", "on", "f", "3"], false, AfterLoss::Forgets, 3),
+            (["t", "t", "on", "t", "0"], true, FailoverBehavior::Blocks, 0),
+            (["t", "t", "on", "t", "1"], true, FailoverBehavior::Continues, 1),
+            (["t", "t", "remote_apply", "t", "2"], true, FailoverBehavior::Continues, 1),
+            (["t", "t", "on", "f", "1"], false, FailoverBehavior::MayLoseGrants, 1),
+            (["t", "t", "local", "t", "1"], false, FailoverBehavior::MayLoseGrants, 1),
+            (["t", "t", "remote_write", "t", "1"], false, FailoverBehavior::MayLoseGrants, 1),
+            (["f", "t", "on", "f", "0"], false, FailoverBehavior::MayLoseGrants, 1),
+            (["t", "f", "on", "f", "0"], false, FailoverBehavior::MayLoseGrants, 1),
+            (["f", "f", "on", "f", "3"], false, FailoverBehavior::MayLoseGrants, 3),
         ] {
             let durability = read(Outcome::of_one(&row).first().unwrap());
             assert_eq!(
-                (durability.exclusive, durability.after_loss),
-                (exclusive, after_loss),
+                (durability.exclusive, durability.failover),
+                (exclusive, failover),
                 "{row:?}"
             );
             assert_eq!(durability.reasons.len(), reasons, "{row:?}");

@@ -57,6 +57,7 @@ use crate::{
     },
     error::Error,
     runtime::{clock, random},
+    store_kind::StoreKind,
 };
 
 /// The backend of `postgres://`.
@@ -74,8 +75,8 @@ impl Postgres {
 
 #[async_trait]
 impl Backend for Postgres {
-    fn name(&self) -> &'static str {
-        "PostgreSQL"
+    fn kind(&self) -> StoreKind {
+        StoreKind::Postgres
     }
 
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {

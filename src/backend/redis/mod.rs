@@ -62,6 +62,7 @@ use crate::{
     },
     error::Error,
     runtime::random,
+    store_kind::StoreKind,
     telemetry,
 };
 
@@ -82,8 +83,8 @@ impl Redis {
 
 #[async_trait]
 impl Backend for Redis {
-    fn name(&self) -> &'static str {
-        "Redis"
+    fn kind(&self) -> StoreKind {
+        StoreKind::Redis
     }
 
     fn check_mutex(&self, name: &str) -> Result<(), Error> {
@@ -108,7 +109,7 @@ impl Backend for Redis {
         if let Some(Durability { exclusive: false, reasons, .. }) = &link.durability
             && !self.told.swap(true, Ordering::Relaxed)
         {
-            telemetry::not_exclusive(self.name(), reasons);
+            telemetry::not_exclusive(self.kind().name(), reasons);
         }
         let shared = Arc::new(Shared::new(Arc::clone(connector), session));
         let start = |link, used| {

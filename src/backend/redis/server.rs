@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use crate::backend::{
-    AfterLoss, Durability, Result, StoreError, resp::Info, sql::endpoints::not_primary,
+    Durability, FailoverBehavior, Result, StoreError, resp::Info, sql::endpoints::not_primary,
 };
 
 pub(super) const CONNECTING: &str = "connecting";
@@ -223,12 +223,12 @@ impl Server {
                  longest TTL afterwards (appendfsync always keeps all of it)"
             ));
         }
-        let after_loss = match exclusive {
-            true if replicas > 0 => AfterLoss::GoesOn,
-            true if at_once => AfterLoss::Waits,
-            _ => AfterLoss::Forgets,
+        let failover = match exclusive {
+            true if replicas > 0 => FailoverBehavior::Continues,
+            true if at_once => FailoverBehavior::Blocks,
+            _ => FailoverBehavior::MayLoseGrants,
         };
-        Durability { exclusive, after_loss, reasons }
+        Durability { exclusive, failover, reasons }
     }
 }
 
@@ -295,8 +295,8 @@ mod tests {
     fn settings_and_replicas_decide() {
         let one = &[("connected_slaves", "1")][..];
         let full = &[("maxmemory_policy", "allkeys-lru")][..];
-        let (waits, forgets) = (AfterLoss::Waits, AfterLoss::Forgets);
-        for (changes, fsync, acks, known, exclusive, after_loss, reasons) in [
+        let (waits, forgets) = (FailoverBehavior::Blocks, FailoverBehavior::MayLoseGrants);
+        for (changes, fsync, acks, known, exclusive, failover, reasons) in [
             (&[][..], Some("always"), None, None, true, waits, 0),
             (&[], Some("everysec"), None, None, true, forgets, 1),
             (&[("redis_version", "7.0.15")], Some("everysec"), None, None, false, forgets, 1),
@@ -304,8 +304,8 @@ mod tests {
             (&[], None, None, None, false, forgets, 1),
             (&[("aof_enabled", "0")], Some("always"), None, None, false, forgets, 1),
             (one, Some("always"), None, None, false, forgets, 1),
-            (one, Some("always"), Some(1), None, true, AfterLoss::GoesOn, 0),
-            (one, Some("always"), Some(2), None, true, AfterLoss::GoesOn, 0),
+            (one, Some("always"), Some(1), None, true, FailoverBehavior::Continues, 0),
+            (one, Some("always"), Some(2), None, true, FailoverBehavior::Continues, 0),
             // One of them is down, or follows another replica.
             (one, Some("always"), Some(1), Some(2), false, forgets, 1),
             (&[("connected_slaves", "2")], Some("always"), Some(1), Some(1), false, forgets, 1),
@@ -317,7 +317,7 @@ mod tests {
             (&[("aof_enabled", "")], Some("always"), None, None, false, forgets, 1),
         ] {
             let told = server(changes, fsync).durability(acks, known);
-            assert_eq!((told.exclusive, told.after_loss), (exclusive, after_loss), "{changes:?}");
+            assert_eq!((told.exclusive, told.failover), (exclusive, failover), "{changes:?}");
             assert_eq!(told.reasons.len(), reasons, "{:?}", told.reasons);
         }
     }
@@ -330,7 +330,10 @@ mod tests {
             server.settings.remove(SETTINGS[1]);
             server.settings.extend(pauses);
             let told = server.durability(None, None);
-            assert!(!told.exclusive && told.after_loss == AfterLoss::Forgets, "{told:?}");
+            assert!(
+                !told.exclusive && told.failover == FailoverBehavior::MayLoseGrants,
+                "{told:?}"
+            );
             assert!(told.reasons[0].contains("no-appendfsync-on-rewrite = yes"), "{told:?}");
             assert!(!server.identity().keeps);
         }

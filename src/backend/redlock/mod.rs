@@ -43,6 +43,7 @@ use crate::{
     },
     error::Error,
     runtime::clock::timeout,
+    store_kind::StoreKind,
 };
 
 /// The backend of `redlock://`.
@@ -54,8 +55,7 @@ pub(crate) struct Redlock {
 
 impl Redlock {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
-        let invalid =
-            |option, reason: &str| Err(Error::InvalidConfig { option, reason: reason.to_owned() });
+        let invalid = |option, reason: &str| Err(Error::invalid(option, reason));
         trust::check(&remote, "Redlock", Otherwise::None)?;
         let distinct: HashSet<_> = remote.endpoints.iter().collect();
         if distinct.len() < remote.endpoints.len() {
@@ -108,8 +108,8 @@ impl Redlock {
 
 #[async_trait]
 impl Backend for Redlock {
-    fn name(&self) -> &'static str {
-        "Redlock"
+    fn kind(&self) -> StoreKind {
+        StoreKind::Redlock
     }
 
     fn queues(&self) -> bool {

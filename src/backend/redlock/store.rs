@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     backend::{
-        AfterLoss, Durability, Entry, Event, Extras, Join, Joined, Joiner, LeaveOutcome,
+        Durability, Entry, Event, Extras, FailoverBehavior, Join, Joined, Joiner, LeaveOutcome,
         LeaveRequest, LockStore, LossListener, Queue, Result, SequencePoint, Specifics, Standing,
         StoreError, Watch, contract::store::Losses,
     },
@@ -306,6 +306,6 @@ impl Extras for RedlockStore {
              {majority}"
         )];
         reasons.extend(self.nodes.troubles());
-        Ok(Durability { exclusive: true, after_loss: AfterLoss::GoesOn, reasons })
+        Ok(Durability { exclusive: true, failover: FailoverBehavior::Continues, reasons })
     }
 }

@@ -111,7 +111,7 @@ impl Tls {
     /// a proxy or a port that is passed on. A host name or an address; all servers need the same.
     ///
     /// On ZooKeeper [`connect`](crate::Builder::connect) refuses it with
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig): its client crate checks the URL's
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): its client crate checks the URL's
     /// host, and knows no other way but not to check at all.
     #[must_use]
     pub fn server_name(mut self, name: impl Into<String>) -> Self {

@@ -21,7 +21,7 @@ pub(crate) enum Otherwise {
 /// Whether it is known whom to trust, and certificates can name all endpoints, where TLS is wanted.
 #[cfg_attr(feature = "etcd", allow(dead_code))] // It checks by the system's roots without a CA.
 pub(crate) fn check(remote: &Remote, store: &str, otherwise: Otherwise) -> Result<(), Error> {
-    let invalid = |reason: String| Error::InvalidConfig { option: "tls", reason };
+    let invalid = |reason: String| Error::InvalidArgument { argument: "tls", reason };
     let Some(tls) = &remote.tls else { return Ok(()) };
     let material = tls.newest();
     if material.ca.is_none() && otherwise == Otherwise::None {

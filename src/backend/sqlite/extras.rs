@@ -9,8 +9,8 @@ use super::{
     tables::Tables,
 };
 use crate::backend::{
-    AfterLoss, Durability, Entry, Extras, Joined, Joiner, Result, Rewrite, Rewritten, StoreError,
-    Write,
+    Durability, Entry, Extras, FailoverBehavior, Joined, Joiner, Result, Rewrite, Rewritten,
+    StoreError, Write,
 };
 
 const WRITE: &str = "write";
@@ -70,6 +70,6 @@ impl Extras for SqliteStore {
     async fn durability(&self) -> Result<Durability> {
         self.within(READ, Kind::Read, |_, _| Ok(())).await?;
         let reasons = vec!["it is for the processes of one host, and down with it".to_owned()];
-        Ok(Durability { exclusive: true, after_loss: AfterLoss::Waits, reasons })
+        Ok(Durability { exclusive: true, failover: FailoverBehavior::Blocks, reasons })
     }
 }

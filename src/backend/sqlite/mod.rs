@@ -33,6 +33,7 @@ use crate::{
     backend::{Result, StoreError, opening::SHORTEST, remote::Remote},
     error::Error,
     runtime::random,
+    store_kind::StoreKind,
 };
 
 /// The backend of `sqlite://`.
@@ -48,7 +49,7 @@ impl Sqlite {
         if cfg!(not(target_os = "linux")) {
             // Without the boot's id nothing tells a session of before.
             let reason = "sqlite:// needs Linux, where a boot has an id".into();
-            return Err(Error::InvalidConfig { option: "url", reason });
+            return Err(Error::InvalidArgument { argument: "url", reason });
         }
         let path = remote.endpoints.first().map(PathBuf::from).unwrap_or_default();
         let Remote { connect_timeout, request_timeout, .. } = *remote;
@@ -58,8 +59,8 @@ impl Sqlite {
 
 #[async_trait]
 impl Backend for Sqlite {
-    fn name(&self) -> &'static str {
-        "SQLite"
+    fn kind(&self) -> StoreKind {
+        StoreKind::Sqlite
     }
 
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {

@@ -49,6 +49,7 @@ use crate::{
         clock::{self, timeout},
         process::FirstUse,
     },
+    store_kind::StoreKind,
 };
 
 /// The crate's timers and sockets are those of async-io, which has one thread and one epoll set for
@@ -231,8 +232,8 @@ impl ZooKeeper {
 
 #[async_trait]
 impl Backend for ZooKeeper {
-    fn name(&self) -> &'static str {
-        "ZooKeeper"
+    fn kind(&self) -> StoreKind {
+        StoreKind::ZooKeeper
     }
 
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {

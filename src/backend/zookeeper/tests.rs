@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Client, Error};
+use crate::{Client, Error, StoreKind};
 use script::{Answer, CLOSE_SESSION, EXISTS, GET_EPHEMERALS, Server, UNIMPLEMENTED};
 
 async fn refusal(server: &Server) -> Error {
@@ -24,7 +24,8 @@ async fn a_server_that_hangs_up_on_requests_of_3_6_is_refused() {
         let old =
             Server::start(move |kind| if kind == EXISTS { Answer::Nothing } else { answer }).await;
         let error = refusal(&old).await;
-        let Error::Backend { backend: "ZooKeeper", operation: "connect", source } = &error else {
+        let Error::Backend { backend: StoreKind::ZooKeeper, operation: "connect", source } = &error
+        else {
             panic!("{error:?}");
         };
         assert!(source.to_string().contains("3.6 or later is needed"), "{source}");

@@ -29,7 +29,8 @@ pub(super) struct Tls {
 impl Tls {
     /// `None`: there is to be none.
     pub(super) fn new(remote: &Remote) -> Result<Option<Self>, Error> {
-        let invalid = |reason: &str| Error::InvalidConfig { option: "tls", reason: reason.into() };
+        let invalid =
+            |reason: &str| Error::InvalidArgument { argument: "tls", reason: reason.into() };
         let Some(source) = remote.tls.clone() else { return Ok(None) };
         // The crate relies on rustls's.
         certificates::provider();

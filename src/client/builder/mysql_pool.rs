@@ -33,12 +33,12 @@ impl Builder {
     /// begun before the connection goes back.
     ///
     /// [`connect`](Self::connect) verifies with one request that the pool leads to the URL's
-    /// database. It fails with [`Error::Denied`] if it does not, and with [`Error::InvalidConfig`]
-    /// if the URL is not one of MySQL.
+    /// database. It fails with [`Error::Denied`] if it does not, and with
+    /// [`Error::InvalidArgument`] if the URL is not one of MySQL.
     ///
     /// [`Error::Backend`]: crate::Error::Backend
     /// [`Error::Denied`]: crate::Error::Denied
-    /// [`Error::InvalidConfig`]: crate::Error::InvalidConfig
+    /// [`Error::InvalidArgument`]: crate::Error::InvalidArgument
     /// [`Error::Unavailable`]: crate::Error::Unavailable
     ///
     /// ```ignore

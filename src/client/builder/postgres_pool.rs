@@ -30,11 +30,11 @@ impl Builder {
     /// transaction begins.
     ///
     /// [`connect`](Self::connect) verifies with one request that the pool leads to the URL's
-    /// database. It fails with [`Error::Denied`] if it does not, and with [`Error::InvalidConfig`]
-    /// if the URL is not one of PostgreSQL.
+    /// database. It fails with [`Error::Denied`] if it does not, and with
+    /// [`Error::InvalidArgument`] if the URL is not one of PostgreSQL.
     ///
     /// [`Error::Denied`]: crate::Error::Denied
-    /// [`Error::InvalidConfig`]: crate::Error::InvalidConfig
+    /// [`Error::InvalidArgument`]: crate::Error::InvalidArgument
     /// [`Error::Unavailable`]: crate::Error::Unavailable
     ///
     /// ```ignore

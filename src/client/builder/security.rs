@@ -18,7 +18,7 @@ impl Builder {
     /// [`sasl`](Self::sasl), its SASL.
     ///
     /// Without TLS they are sent to loopback addresses only, as they could be read on the way:
-    /// otherwise [`connect`](Self::connect) refuses them with [`Error::InvalidConfig`], before
+    /// otherwise [`connect`](Self::connect) refuses them with [`Error::InvalidArgument`], before
     /// anything is sent. See [`allow_plaintext_credentials`](Self::allow_plaintext_credentials).
     ///
     /// On ZooKeeper every node is then created for this user alone, unless [`acl`](Self::acl) says
@@ -87,7 +87,7 @@ impl Builder {
     /// DIGEST-MD5, for servers whose JAAS configuration has a `DigestLoginModule`. The server
     /// checks the password, and the user is `sasl:user` in ACLs. In a URL: `?sasl=true`.
     ///
-    /// [`connect`](Self::connect) fails with [`Error::InvalidConfig`] for another store, without
+    /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] for another store, without
     /// [`credentials`](Self::credentials), or without the cargo feature `sasl`.
     pub fn sasl(mut self) -> Self {
         self.options.sasl = true;
@@ -101,7 +101,7 @@ impl Builder {
     ///
     /// Locking needs `cdrw`; [operations] says what each right is for. ACLs are set when a node is
     /// made: those of directories that are there already stay.
-    /// [`connect`](Self::connect) fails with [`Error::InvalidConfig`] for another store, and for
+    /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] for another store, and for
     /// what is not written so.
     ///
     /// ```

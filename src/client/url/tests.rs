@@ -359,7 +359,7 @@ async fn tls_without_a_ca_names_the_option_of_the_url() {
         ["rediss://127.0.0.1:1", "mysql://127.0.0.1:1/db?sslmode=verify-full", "zks://127.0.0.1:1"]
     {
         let error = crate::Client::connect(url).await.unwrap_err();
-        assert!(matches!(&error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
+        assert!(matches!(&error, Error::InvalidArgument { argument: "tls", .. }), "{error:?}");
         assert!(error.to_string().contains("?ca_file="), "{error}");
     }
 }

@@ -41,7 +41,7 @@ impl LockGuard {
                 session.deadline.lose(reason);
                 lost_error(session.deadline.lost_reason().unwrap_or(reason))
             }
-            error => error.into_public(session.shared.backend.name()),
+            error => error.into_public(session.shared.backend.kind()),
         })?;
         let own_key = attempt.own_key().map(Arc::clone).ok_or(Error::Closed)?;
         attempt.account.relabelled(to);
@@ -98,7 +98,7 @@ impl LockGuard {
         attempt.account.lose(|| lost);
         let shared = &attempt.session.shared;
         let (runtime, patience) = (shared.runtime.clone(), shared.patience());
-        let backend = shared.backend.name();
+        let backend = shared.backend.kind();
         let releasing = async {
             match (lost, attempt.release_within(patience).await) {
                 (Some(reason), _) | (None, Release::SessionOver(reason)) => Err(lost_error(reason)),

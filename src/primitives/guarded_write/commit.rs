@@ -61,7 +61,7 @@ async fn commit_within(
     // became of it.
     let again = |error: &StoreError, _| error.is_transient() && Instant::now() < give_up;
     let (written, _) = retry(again, request).await;
-    written.map_err(|error| error.into_public(session.shared.backend.name()))?
+    written.map_err(|error| error.into_public(session.shared.backend.kind()))?
 }
 
 fn rejected(error: Error, reason: LostReason, session: &Session) -> Error {

@@ -53,7 +53,7 @@ fn writes_are_checked() {
         vec![Write::put("/a", "1"), Write::delete("/a")],
     ] {
         let error = check("/ns", &bad).unwrap_err();
-        assert!(matches!(error, Error::InvalidWrite { .. }), "{error:?}");
+        assert!(matches!(error, Error::InvalidArgument { argument: "key", .. }), "{error:?}");
     }
 }
 

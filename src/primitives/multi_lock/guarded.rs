@@ -1,12 +1,12 @@
 //! Writes that the store applies only while all of several locks are held.
 
-use super::AllGuard;
+use super::MultiLockGuard;
 use crate::{
     error::Result,
     primitives::guarded_write::{self, Write},
 };
 
-impl AllGuard {
+impl MultiLockGuard {
     /// Writes a value into the store if all of the locks are held at that moment:
     /// [`write`](Self::write) with one [`Write::put`].
     ///
@@ -66,7 +66,7 @@ impl AllGuard {
     ///
     /// As [`LockGuard::write`](crate::LockGuard::write); [`Error::Lost`](crate::Error::Lost) names
     /// the lock that was lost, or all of them if it is not known which. Before anything is sent,
-    /// [`Error::InvalidWrite`](crate::Error::InvalidWrite) for more than 64 locks, and
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for more than 64 locks, and
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the locks are held by several sessions
     /// of the client: ZooKeeper's sessions have room for a limited number of watches.
     ///

@@ -63,7 +63,7 @@ async fn a_reason_is_of_limited_length() {
     let store = store();
     let sessions = Sessions::open(store.shared()).await.unwrap();
     let ask = async |length: usize| ask(&sessions, &queue(), &"x".repeat(length)).await;
-    assert!(matches!(ask(1001).await, Err(Error::InvalidConfig { option: "reason", .. })));
+    assert!(matches!(ask(1001).await, Err(Error::InvalidArgument { argument: "reason", .. })));
     assert!(store.asked("list").is_empty());
     assert!(ask(1000).await.unwrap());
 }

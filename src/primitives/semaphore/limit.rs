@@ -140,10 +140,12 @@ impl Rule for Limited<'_> {
         // Those ahead go: what counts without them is what this one may wait for.
         let at_most = number(&[], notes, Some(self.named)).unwrap_or(self.named);
         if wanted > at_most.into() {
-            let reason =
-                format!("{wanted} were asked for, and there are {at_most}; set_permits makes more");
-            let name = self.name.to_owned();
-            return Admission::Refused(Error::InvalidPermits { name, reason });
+            let reason = format!(
+                "semaphore {:?}: {wanted} were requested, and there are {at_most}; set_permits \
+                 adds more",
+                self.name
+            );
+            return Admission::Refused(Error::invalid("permits", reason));
         }
         // A key of which nobody knows what it is for had better have one.
         let taken: u64 =

@@ -18,7 +18,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`InvalidPermits`](crate::Error::InvalidPermits) for none, or for more than 1,000,000.
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) for none, or for more than 1,000,000.
     /// Otherwise as [`try_acquire`](Self::try_acquire).
     ///
     /// # Cancel safety

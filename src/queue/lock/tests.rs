@@ -20,6 +20,7 @@ use crate::{
     },
     client::Client,
     queue::release::Release,
+    store_kind::StoreKind,
 };
 use tokio::sync::watch;
 
@@ -168,8 +169,8 @@ struct ScriptedStore(Arc<Script>);
 
 #[async_trait]
 impl Backend for ScriptedBackend {
-    fn name(&self) -> &'static str {
-        "script"
+    fn kind(&self) -> StoreKind {
+        StoreKind::Memory
     }
 
     async fn open(&self, _: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError> {

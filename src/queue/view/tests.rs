@@ -26,6 +26,7 @@ use crate::{
         Shared,
         fake_store::{self, FakeStore, grow},
     },
+    store_kind::StoreKind,
 };
 
 /// What happens to the first key, or to the view.
@@ -106,8 +107,8 @@ struct Scripted(Arc<Script>);
 
 #[async_trait]
 impl Backend for Scripted {
-    fn name(&self) -> &'static str {
-        "script"
+    fn kind(&self) -> StoreKind {
+        StoreKind::Memory
     }
 
     async fn open(&self, _: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError> {

@@ -61,7 +61,7 @@ fn what_ran_out_while_idle_wants_a_proof() {
     let deadline = Deadline::new(clock::now().saturating_sub(TTL * 2), TTL, false);
     assert_eq!(deadline.lost_reason(), None);
     deadline.enter();
-    assert_eq!(deadline.grant(), Err(NotGranted::Unproved));
+    assert_eq!(deadline.grant(), Err(NotGranted::Unconfirmed));
     deadline.renewed(clock::now(), TTL);
     assert_eq!(deadline.grant(), Ok(()));
 }
@@ -216,7 +216,7 @@ async fn what_is_needed_lapses() {
 /// A moment that has come is past the deadline.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_granted_at_the_deadline() {
-    for (waits, granted) in [(8999, Ok(())), (9000, Err(NotGranted::Unproved))] {
+    for (waits, granted) in [(8999, Ok(())), (9000, Err(NotGranted::Unconfirmed))] {
         let deadline = Deadline::new(clock::now(), TTL, false);
         assert!(deadline.enter());
         pass(waits).await;

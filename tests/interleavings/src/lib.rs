@@ -27,6 +27,8 @@ mod runtime;
 pub mod scenarios;
 #[path = "../../../src/session/mod.rs"]
 mod session;
+#[path = "../../../src/store_kind.rs"]
+mod store_kind;
 mod sync;
 #[path = "../../../src/telemetry/mod.rs"]
 mod telemetry;

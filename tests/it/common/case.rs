@@ -10,7 +10,7 @@ use std::{
 };
 
 use distlock::{
-    AllGuard, Builder, Client, Leadership, LockGuard, Permit, ReadGuard, Result, WriteGuard,
+    Builder, Client, Leadership, LockGuard, MultiLockGuard, Permit, ReadGuard, Result, WriteGuard,
 };
 use distlock_testkit::proxies::Proxies;
 use tokio::{task::JoinHandle, time::sleep};
@@ -293,7 +293,7 @@ macro_rules! held {
 }
 
 held! {
-    AllGuard: unlock,
+    MultiLockGuard: unlock,
     LockGuard: unlock,
     ReadGuard: unlock,
     WriteGuard: unlock,

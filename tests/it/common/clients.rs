@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, time::Duration};
 
-use distlock::{AfterLoss, Builder, Client, Error, LockGuard, Mutex};
+use distlock::{Builder, Client, Error, FailoverBehavior, LockGuard, Mutex};
 
 use super::{SOON, Waiter, eventually, within};
 
@@ -91,10 +91,10 @@ pub(crate) async fn queue_of(client: &Client, name: &str, length: usize) {
 
 /// Whether the store promises exclusion whatever becomes of its servers, and what it does after a
 /// loss.
-pub(crate) async fn promises(client: &Client) -> (bool, AfterLoss) {
+pub(crate) async fn promises(client: &Client) -> (bool, FailoverBehavior) {
     let durability = client.durability().await.expect("an answer");
     println!("{durability:?}");
-    (durability.exclusive, durability.after_loss)
+    (durability.exclusive, durability.failover)
 }
 
 pub(crate) async fn close(clients: impl IntoIterator<Item = Client>) {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use distlock::{AfterLoss, Client, LockGuard};
+use distlock::{Client, FailoverBehavior, LockGuard};
 use distlock_testkit::{backend::Backend, proxies::Proxies, proxy::Mode};
 
 use super::{Case, builder, process::Process};
@@ -51,8 +51,8 @@ pub(crate) trait Harness: AsSessions + Send + Sync + 'static {
 
     /// Whether locks are exclusive whatever becomes of servers, and what the loss of the one that
     /// decides means, as the tests' servers are set up.
-    fn promises(&self) -> (bool, AfterLoss) {
-        (true, AfterLoss::GoesOn)
+    fn promises(&self) -> (bool, FailoverBehavior) {
+        (true, FailoverBehavior::Continues)
     }
 
     /// Whether one that waits has a key. Otherwise it asks again and again, and nothing tells that

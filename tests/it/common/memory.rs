@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use distlock::{AfterLoss, Client, LockGuard, memory::Space};
+use distlock::{Client, FailoverBehavior, LockGuard, memory::Space};
 use tokio::task::JoinHandle;
 
 use super::{Cost, Elsewhere, Harness, Job, Link, Sessions};
@@ -39,8 +39,8 @@ impl Harness for Memory {
         Duration::from_millis(500)
     }
 
-    fn promises(&self) -> (bool, AfterLoss) {
-        (true, AfterLoss::Forgets)
+    fn promises(&self) -> (bool, FailoverBehavior) {
+        (true, FailoverBehavior::MayLoseGrants)
     }
 
     async fn keys(&self, namespace: &str) -> Vec<String> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use distlock::AfterLoss;
+use distlock::FailoverBehavior;
 use distlock_testkit::{
     framing::Framing,
     proxies::Proxies,
@@ -201,8 +201,8 @@ impl<const WAY: u8> Harness for Server<WAY> {
     }
 
     /// The server does not bring each commit to the disk, and says so.
-    fn promises(&self) -> (bool, AfterLoss) {
-        (false, AfterLoss::Forgets)
+    fn promises(&self) -> (bool, FailoverBehavior) {
+        (false, FailoverBehavior::MayLoseGrants)
     }
 
     /// Of sessions that live: the others are put away as soon as somebody asks for a lock.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use distlock::AfterLoss;
+use distlock::FailoverBehavior;
 use distlock_testkit::{
     framing::Framing,
     proxies::Proxies,
@@ -112,8 +112,8 @@ impl<const WAY: u8> Harness for Server<WAY> {
         if WAY == BY_SQLX { 3.0 } else { 1.0 }
     }
 
-    fn promises(&self) -> (bool, AfterLoss) {
-        (true, AfterLoss::Waits)
+    fn promises(&self) -> (bool, FailoverBehavior) {
+        (true, FailoverBehavior::Blocks)
     }
 
     /// Of sessions that live: the others are put away as soon as somebody asks for a lock.

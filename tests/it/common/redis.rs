@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock, Mutex};
 
 use async_trait::async_trait;
-use distlock::{AfterLoss, LockGuard};
+use distlock::{FailoverBehavior, LockGuard};
 use distlock_redis_model::Front;
 use distlock_testkit::{
     framing::Framing,
@@ -272,13 +272,13 @@ impl<const KIND: usize> Harness for Server<KIND> {
         if KINDS[KIND] == Kind::Sentinel { 2 } else { 1 }
     }
 
-    fn promises(&self) -> (bool, AfterLoss) {
+    fn promises(&self) -> (bool, FailoverBehavior) {
         match KINDS[KIND] {
-            Kind::Redis | Kind::Valkey | Kind::Model => (true, AfterLoss::Waits),
-            Kind::Sentinel => (true, AfterLoss::GoesOn),
+            Kind::Redis | Kind::Valkey | Kind::Model => (true, FailoverBehavior::Blocks),
+            Kind::Sentinel => (true, FailoverBehavior::Continues),
             // Its replicas get what is confirmed later.
-            Kind::Cluster => (false, AfterLoss::Forgets),
-            Kind::Bridged => (false, AfterLoss::Waits),
+            Kind::Cluster => (false, FailoverBehavior::MayLoseGrants),
+            Kind::Bridged => (false, FailoverBehavior::Blocks),
         }
     }
 

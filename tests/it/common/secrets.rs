@@ -142,7 +142,7 @@ impl Shown {
         self.debug("ReleaseRequest", &within(SOON, "it is heard", guard.release_requested()).await);
         guard.unlock().await.expect("released");
         let all = client.lock_all(["secrets", "of all"]).await.expect("granted");
-        self.debug("AllGuard", &all);
+        self.debug("MultiLockGuard", &all);
         all.unlock().await.expect("released");
         let writer = rw_lock.write().await.expect("granted");
         self.debug("WriteGuard", &writer);
@@ -152,7 +152,7 @@ impl Shown {
         let permit = semaphore.acquire().await.expect("granted");
         self.debug("Permit", &permit);
         let error = semaphore.acquire_many(3).await.expect_err("there are two");
-        self.error("InvalidPermits", &error);
+        self.error("InvalidArgument of permits", &error);
         permit.release().await.expect("released");
         let leadership = election.campaign("leader").await.expect("elected");
         self.debug("Leadership", &leadership);
@@ -161,7 +161,7 @@ impl Shown {
         self.debug("Observe", &observe);
         leadership.resign().await.expect("resigned");
         let error = client.mutex("").lock().await.expect_err("no name");
-        self.error("InvalidName", &error);
+        self.error("InvalidArgument of a name", &error);
         #[cfg(feature = "blocking")]
         self.held(client).await;
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use distlock::AfterLoss;
+use distlock::FailoverBehavior;
 use rusqlite::{Connection, Params, params};
 
 use super::{Cost, Harness, Link, SOON, Sessions};
@@ -107,8 +107,8 @@ impl Harness for Sqlite {
         Duration::from_millis(500)
     }
 
-    fn promises(&self) -> (bool, AfterLoss) {
-        (true, AfterLoss::Waits)
+    fn promises(&self) -> (bool, FailoverBehavior) {
+        (true, FailoverBehavior::Blocks)
     }
 
     /// Of sessions that live: the others are put away as soon as somebody asks for a lock.

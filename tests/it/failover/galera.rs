@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use distlock::{AfterLoss, Client};
+use distlock::{Client, FailoverBehavior};
 
 use crate::{
     common::{
@@ -116,7 +116,7 @@ async fn a_server_that_is_lost_costs_no_lock() {
     let cluster = Cluster::start().await;
     let (holder, other) = (cluster.client_of(0, LONG).await, cluster.client_of(1, LONG).await);
     // Not promised: see `durability.rs`.
-    assert_eq!(promises(&holder).await, (false, AfterLoss::Forgets));
+    assert_eq!(promises(&holder).await, (false, FailoverBehavior::MayLoseGrants));
     let durability = holder.durability().await.expect("an answer");
     assert!(durability.reasons.iter().any(|why| why.contains("Galera")), "{durability:?}");
     let (guard, waiter) = contended(&holder, &other, "a").await;

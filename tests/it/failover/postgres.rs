@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::AfterLoss;
+use distlock::FailoverBehavior;
 use tokio::time::Instant;
 
 use crate::{
@@ -105,7 +105,7 @@ impl Replication for Replicated {
 async fn a_standby_that_was_waited_for_goes_on() {
     let pair = Replicated::synchronous().await;
     let (holder, other) = (pair.client(TTL).await, pair.client(LONGEST).await);
-    assert_eq!(promises(&holder).await, (true, AfterLoss::GoesOn));
+    assert_eq!(promises(&holder).await, (true, FailoverBehavior::Continues));
     let (guard, waiter) = contended(&holder, &other, "a").await;
     queue_of(&other, "a", 2).await;
     pair.primary.own.kill().await;
@@ -139,15 +139,15 @@ async fn without_its_standby_a_primary_that_waits_for_it_grants_nothing() {
 async fn durability_follows_synchronous_standby_names() {
     let pair = Replicated::synchronous().await;
     let client = pair.primary.client().await;
-    assert_eq!(promises(&client).await, (true, AfterLoss::GoesOn));
+    assert_eq!(promises(&client).await, (true, FailoverBehavior::Continues));
     let unset = "ALTER SYSTEM SET synchronous_standby_names = ''";
     ask(&pair.primary, &[unset, "SELECT pg_reload_conf()"]).await;
     eventually(SOON, "its standby may lack what is confirmed", async || {
-        promises(&client).await == (false, AfterLoss::Forgets)
+        promises(&client).await == (false, FailoverBehavior::MayLoseGrants)
     })
     .await;
     pair.standby.own.kill().await;
-    let alone = async || promises(&client).await == (true, AfterLoss::Waits);
+    let alone = async || promises(&client).await == (true, FailoverBehavior::Blocks);
     eventually(SOON, "it is alone", alone).await;
     let guard = client.mutex("a").lock().await.expect("granted");
     let set = "ALTER SYSTEM SET synchronous_standby_names = '*'";

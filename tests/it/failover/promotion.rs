@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, time::Duration};
 
-use distlock::{AfterLoss, Client, Error, LockGuard};
+use distlock::{Client, Error, FailoverBehavior, LockGuard};
 use tokio::time::{Instant, sleep};
 
 use crate::{
@@ -47,7 +47,7 @@ pub(crate) async fn granted(client: &Client, name: &str) -> Instant {
 pub(crate) async fn a_holder_that_is_not_known_is_notified_first<R: Replication>() {
     let pair = R::asynchronous().await;
     let (holder, other) = (pair.client(TTL).await, pair.client(LONGEST).await);
-    assert_eq!(promises(&holder).await, (false, AfterLoss::Forgets));
+    assert_eq!(promises(&holder).await, (false, FailoverBehavior::MayLoseGrants));
     R::part(&pair).await;
     for _ in 0..20 {
         take_turn(&other, "a").await;

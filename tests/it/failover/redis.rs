@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use distlock::{AfterLoss, Client, Error};
+use distlock::{Client, Error, FailoverBehavior};
 use distlock_testkit::proxy::{Mode, Proxy};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -121,7 +121,7 @@ async fn what_all_replicas_have_is_exclusive_and_nothing_else() {
         !durability.exclusive && durability.reasons.concat().contains("efficiency only"),
         "{durability:?}"
     );
-    assert_eq!(promises(&with).await, (true, AfterLoss::GoesOn));
+    assert_eq!(promises(&with).await, (true, FailoverBehavior::Continues));
     let guard = with.mutex("a").lock().await.expect("granted");
     guard.put("/data/a", "b").await.expect("written");
     throughout(TTL * 2, "it is held", async || guard.is_valid()).await;

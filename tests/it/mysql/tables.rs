@@ -181,7 +181,7 @@ async fn tables_that_an_operator_has_made_will_do() {
 #[tokio::test]
 async fn a_url_without_a_database_is_refused_before_anything_is_sent() {
     let error = Client::connect("mysql://192.0.2.1").await.expect_err("there is no database");
-    assert!(matches!(error, Error::InvalidConfig { option: "url", .. }), "{error:?}");
+    assert!(matches!(error, Error::InvalidArgument { argument: "url", .. }), "{error:?}");
 }
 
 /// A server of its own: whether it can be written to is the same for all who use it.

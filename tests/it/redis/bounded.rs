@@ -240,7 +240,7 @@ async fn a_long_queue_is_listed_whole() {
     let mut tokens = Vec::new();
     eventually(SOON, "the last one has left the queue of those who wait", async || {
         let queue = semaphore.queue().await.expect("an answer");
-        tokens = queue.iter().map(|entry| entry.token()).collect();
+        tokens = queue.iter().map(|entry| entry.fencing_token()).collect();
         tokens.len() == permits.len()
     })
     .await;

@@ -417,9 +417,9 @@ async fn what_others_do_not_know_is_refused_before_anything_is_sent() {
     let all = Client::builder("redis://192.0.2.1?bridge=plain").connect_lazy().expect("checked");
     for name in ["{distlock:/distlock}:queue", "{distlock}:x"] {
         let error = all.mutex(name).lock().await.expect_err("it is our own");
-        assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
+        assert!(matches!(error, Error::InvalidArgument { argument: "name", .. }), "{error:?}");
         let error = all.lock_all(["a", name]).await.expect_err("it is our own");
-        assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
+        assert!(matches!(error, Error::InvalidArgument { argument: "name", .. }), "{error:?}");
     }
 }
 

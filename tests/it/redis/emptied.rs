@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{AfterLoss, Client, Error};
+use distlock::{Client, Error, FailoverBehavior};
 use distlock_testkit::proxy::Mode;
 use redis::cmd;
 use tokio::time::{Instant, sleep};
@@ -133,7 +133,7 @@ async fn an_empty_server_that_was_promoted_grants_nothing_for_a_while() {
 async fn how_long_a_holder_was_to_live_is_not_lost_in_a_crash() {
     let mut server = Server::with(&["--appendfsync", "everysec"]).await;
     let short = connect(&server.url(), TTL / 3).await;
-    assert_eq!(promises(&short).await, (true, AfterLoss::Forgets));
+    assert_eq!(promises(&short).await, (true, FailoverBehavior::MayLoseGrants));
     let before = waits(&server).await;
     let (client, way) = server.by_proxy(LONG).await;
     assert!(waits(&server).await > before, "it did not wait for the disk");
@@ -164,7 +164,7 @@ async fn a_server_that_keeps_nothing_promises_nothing() {
     for options in [&["--appendonly", "no"][..], &["--appendfsync", "no"]] {
         let server = Server::with(options).await;
         let client = connect(&server.url(), TTL).await;
-        assert_eq!(promises(&client).await, (false, AfterLoss::Forgets));
+        assert_eq!(promises(&client).await, (false, FailoverBehavior::MayLoseGrants));
         let reasons = client.durability().await.expect("an answer").reasons.concat();
         assert!(reasons.contains("a crash may undo"), "{reasons}");
         client.close().await.expect("closed");

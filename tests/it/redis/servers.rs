@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{AfterLoss, Client, Error};
+use distlock::{Client, Error, FailoverBehavior};
 use redis::cmd;
 use tokio::time::sleep;
 
@@ -23,7 +23,7 @@ async fn a_server_that_is_back_grants_at_once() {
     let server = Server::start().await;
     let client = connected(server.builder().session_ttl(TTL * 5)).await;
     let (guard, waiter) = contended(&client, &client, "a").await;
-    assert_eq!(promises(&client).await, (true, AfterLoss::Waits));
+    assert_eq!(promises(&client).await, (true, FailoverBehavior::Blocks));
     server.restart().await;
     let other = server.client().await;
     take_turn(&other, "b").await;
@@ -40,7 +40,7 @@ async fn a_server_that_may_have_forgotten_grants_nothing_for_a_while() {
     const LONG: Duration = Duration::from_secs(6);
     let server = Server::with(&["--appendfsync", "everysec"]).await;
     let client = connect(&server.url(), LONG).await;
-    assert_eq!(promises(&client).await.1, AfterLoss::Forgets);
+    assert_eq!(promises(&client).await.1, FailoverBehavior::MayLoseGrants);
     let guard = client.mutex("a").lock().await.expect("granted");
     let token = guard.fencing_token();
     // It is on the disk by then.

@@ -330,7 +330,7 @@ async fn clients_that_disagree_on_the_longest_ttl_are_refused() {
     let error = other.connect().await.expect_err("refused");
     assert!(matches!(error, Error::Backend { .. }), "{error:?}");
     let error = Client::builder(url).session_ttl(TTL * 60).connect_lazy().expect_err("refused");
-    assert!(matches!(error, Error::InvalidConfig { option: "session_ttl", .. }), "{error:?}");
+    assert!(matches!(error, Error::InvalidArgument { argument: "session_ttl", .. }), "{error:?}");
     close([long]).await;
 }
 

@@ -5,7 +5,7 @@
 
 use std::{fs, path::Path};
 
-use distlock::{AllGuard, Client, sqlite::Requests};
+use distlock::{Client, MultiLockGuard, sqlite::Requests};
 use fastrand::Rng;
 
 use crate::common::{
@@ -28,7 +28,7 @@ pub(super) struct Confirmed {
 
 impl Confirmed {
     /// Locks so many names at once: the last token.
-    pub(super) async fn lock(&mut self, client: &Client, names: u64) -> AllGuard {
+    pub(super) async fn lock(&mut self, client: &Client, names: u64) -> MultiLockGuard {
         let names = (0..names).map(|name| format!("lock-{name}"));
         let granted = within(SOON * 6, "they are free", client.lock_all(names)).await;
         let guards = granted.expect("granted");

@@ -229,7 +229,7 @@ pub(crate) mod cases {
             assert_eq!(entry.is_own(), position == 3);
             assert_eq!(entry.owner() == "192.0.2.1", position < 3);
         }
-        assert!(queue.is_sorted_by(|one, other| one.token() < other.token()));
+        assert!(queue.is_sorted_by(|one, other| one.fencing_token() < other.fencing_token()));
         assert_eq!(mutex.holder().await.unwrap().as_ref(), queue.first());
         for key in theirs {
             zookeeper.delete_key(&key).await;

@@ -7,7 +7,7 @@ use crate::{
     grants::Guard,
     plan::What,
     primitives::{
-        guard::LockGuard, leader::Leader, multi_lock::AllGuard, queue_entry::QueueEntry,
+        guard::LockGuard, leader::Leader, multi_lock::MultiLockGuard, queue_entry::QueueEntry,
         release_request::ReleaseRequest,
     },
     runtime::clock::wall,
@@ -52,8 +52,9 @@ pub(crate) fn check_error(error: &Error, what: &What, lonely: &str) {
     let names = names(what, lonely);
     let store = scheduler::with(|world| world.server.contract.store());
     let is_true = match error {
-        Error::Evicted { name } | Error::Lost { name, .. } | Error::InvalidPermits { name, .. } => {
-            names.contains(name)
+        Error::Evicted { name } | Error::Lost { name, .. } => names.contains(name),
+        Error::InvalidArgument { argument: "permits", reason } => {
+            names.iter().any(|name| reason.contains(&format!("{name:?}")))
         }
         Error::Unavailable { backend, .. }
         | Error::Denied { backend, .. }
@@ -93,7 +94,7 @@ fn check_time(guard: &LockGuard) {
     hold(is_true && !is_lost, || format!("{guard:?}: {remaining:?} remain of {ttl:?}"));
 }
 
-fn check_all(all: &AllGuard, names: &[String]) {
+fn check_all(all: &MultiLockGuard, names: &[String]) {
     let least = all.guards().iter().map(LockGuard::remaining).min();
     let valid = all.guards().iter().all(LockGuard::is_valid);
     let each = names.iter().all(|name| all.get(name).is_some_and(|guard| guard.name() == name));
@@ -112,7 +113,7 @@ pub(crate) fn check_request(request: &ReleaseRequest) {
 pub(crate) fn check_leader(leader: &Leader, name: usize) {
     let of = format!("/sim/{}!election/", named(name));
     let is_true = leader.key().starts_with(&of)
-        && leader.token().as_u64() > 0
+        && leader.fencing_token().as_u64() > 0
         && leader.value_str().map(str::as_bytes) == Some(leader.value())
         // Another library's waiter has none.
         && (!leader.value().is_empty() || leader.key().contains("/_c_"));
@@ -134,7 +135,7 @@ pub(crate) fn check_entries(process: usize, entries: &[QueueEntry], name: usize)
         let (owner, own) = scheduler::with(|world| {
             let key = world.server.now.key(entry.key());
             // Another may have its name by now.
-            let key = key.filter(|key| key.token == entry.token().as_u64());
+            let key = key.filter(|key| key.token == entry.fencing_token().as_u64());
             let session = key.and_then(|key| world.server.sessions.get(&key.session));
             let owner = session.map(|session| format!("client{}", session.process));
             (owner, session.map(|session| session.process == process))
@@ -145,11 +146,11 @@ pub(crate) fn check_entries(process: usize, entries: &[QueueEntry], name: usize)
         let is_true = entry.position() == index
             && entry.is_holder() == (index == 0)
             && entry.key().starts_with(&of)
-            && entry.token().as_u64() > last
+            && entry.fencing_token().as_u64() > last
             && (overwritten || owner.as_ref().is_none_or(|owner| entry.owner() == owner))
             && (overwritten || owner.is_none() || entry.since().is_some_and(|since| since <= now))
             && (own != Some(false) || !entry.is_own());
-        last = entry.token().as_u64();
+        last = entry.fencing_token().as_u64();
         hold(is_true, || format!("{entry:?} in {of} of {owner:?}, own: {own:?}"));
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     primitives::{
         guard::LockGuard,
         leadership::Leadership,
-        multi_lock::AllGuard,
+        multi_lock::MultiLockGuard,
         rwlock::{ReadGuard, WriteGuard},
         semaphore::Permit,
     },
@@ -34,7 +34,7 @@ pub(crate) enum Guard {
     /// With the number of permits that it counts on.
     Permit(Permit, u32),
     Leader(Leadership),
-    All(AllGuard),
+    All(MultiLockGuard),
 }
 
 impl Guard {

@@ -115,7 +115,7 @@ const EVENTS: [&str; 34] = [
     "error Denied",
     "error Backend",
     "error Closed",
-    "error InvalidPermits",
+    "error InvalidArgument",
     "unlock Ok",
     "unlock Lost",
     "unlock ReleaseUnconfirmed",

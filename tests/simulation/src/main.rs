@@ -25,6 +25,8 @@ mod queue;
 mod runtime;
 #[path = "../../../src/session/mod.rs"]
 mod session;
+#[path = "../../../src/store_kind.rs"]
+mod store_kind;
 #[path = "../../../src/telemetry/mod.rs"]
 mod telemetry;
 

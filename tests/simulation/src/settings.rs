@@ -56,7 +56,7 @@ pub(crate) fn end(name: usize, change: u32, number: Option<u32>) {
 
 /// Who names the number that was set may have as many as that.
 pub(crate) fn check(name: usize, before: Known, (wanted, named): (u32, u32), error: &Error) {
-    if let Error::InvalidPermits { .. } = error
+    if let Error::InvalidArgument { argument: "permits", .. } = error
         && before == known(name)
         && before.is_some_and(|(number, _)| number == named && wanted <= number)
         && !scheduler::with(|world| world.forgets)

@@ -26,6 +26,7 @@ use crate::{
     runtime::clock::timeout,
     scheduler,
     server::{Change, Contract, Entering, Server, Target, Watching, tags},
+    store_kind::StoreKind,
     trace,
 };
 
@@ -38,7 +39,7 @@ pub(crate) struct SimulatedBackend {
 
 #[async_trait]
 impl Backend for SimulatedBackend {
-    fn name(&self) -> &'static str {
+    fn kind(&self) -> StoreKind {
         self.contract.store()
     }
 

@@ -17,7 +17,7 @@ use crate::{args::Run, manner::Manner, primitive::Mode};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Promise {
     pub(crate) exclusive: bool,
-    pub(crate) after_loss: String,
+    pub(crate) failover: String,
     pub(crate) reasons: Vec<String>,
 }
 

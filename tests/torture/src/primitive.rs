@@ -2,7 +2,9 @@
 
 use std::{future::Future, str::FromStr, time::Duration};
 
-use distlock::{AllGuard, Client, Leadership, LockGuard, Permit, ReadGuard, Result, WriteGuard};
+use distlock::{
+    Client, Leadership, LockGuard, MultiLockGuard, Permit, ReadGuard, Result, WriteGuard,
+};
 use distlock_testkit::store::named;
 use serde::{Deserialize, Serialize};
 
@@ -203,7 +205,7 @@ pub(crate) enum Held {
     Write(WriteGuard),
     Permit(Permit),
     Lead(Leadership),
-    All(AllGuard),
+    All(MultiLockGuard),
 }
 
 impl Held {

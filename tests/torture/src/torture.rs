@@ -143,8 +143,8 @@ async fn terms(run: &Run, cluster: &Cluster, namespace: &str) -> Result<(u64, Pr
     let client = builder.connect().await?;
     let (granted, told) = (client.session_ttl(), client.durability().await?);
     client.close().await?;
-    let after_loss = format!("{:?}", told.after_loss).to_lowercase();
-    let promise = Promise { exclusive: told.exclusive, after_loss, reasons: told.reasons };
+    let failover = format!("{:?}", told.failover).to_lowercase();
+    let promise = Promise { exclusive: told.exclusive, failover, reasons: told.reasons };
     if granted != run.ttl() {
         eprintln!("the servers grant a TTL of {granted:?}");
     }

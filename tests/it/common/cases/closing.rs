@@ -130,14 +130,14 @@ pub(crate) async fn a_lazy_client_opens_its_session_when_it_is_needed(t: &Case) 
     }
     link.set_reachable(true);
     let guard = locked(&client, "a").await;
-    assert!(matches!(client.health(), Health::Proved { .. }), "{:?}", client.health());
+    assert!(matches!(client.health(), Health::Confirmed { .. }), "{:?}", client.health());
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");
     never.close().await.expect("there is nothing to close");
     assert_eq!(never.health(), Health::Closed);
     assert!(matches!(never.mutex("a").lock().await, Err(Error::Closed)));
     let error = t.builder().namespace("locks").connect_lazy().expect_err("it is checked at once");
-    assert!(matches!(error, Error::InvalidConfig { option: "namespace", .. }), "{error:?}");
+    assert!(matches!(error, Error::InvalidArgument { argument: "namespace", .. }), "{error:?}");
 }
 
 /// A store that cannot grant so little or so much says what it grants instead, and that is what

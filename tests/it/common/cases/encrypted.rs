@@ -78,7 +78,7 @@ pub(crate) async fn a_password_in_plain_text_is_refused_before_it_is_sent(url: &
 /// Without a CA, or where the password could be read on its way.
 pub(crate) async fn is_misconfigured(builder: Builder, wrong: &str) {
     let error = refused(builder).await;
-    let found = matches!(&error, Error::InvalidConfig { option, .. } if *option == wrong);
+    let found = matches!(&error, Error::InvalidArgument { argument, .. } if *argument == wrong);
     assert!(found, "{wrong}: {error:?}");
     assert!(!format!("{error} {error:?}").contains("s3cret"));
 }

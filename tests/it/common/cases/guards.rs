@@ -232,7 +232,7 @@ pub(crate) async fn work_is_done_under_a_lock_that_is_then_free(t: &Case) {
 pub(crate) async fn a_client_returns_its_health(t: &Case) {
     let client = t.client().await;
     assert!(!client.is_closed() && client.ping().await.is_ok());
-    let Health::Proved { remaining, .. } = client.health() else {
+    let Health::Confirmed { remaining, .. } = client.health() else {
         panic!("{:?}", client.health());
     };
     assert!(remaining > Duration::ZERO && remaining <= client.session_ttl());

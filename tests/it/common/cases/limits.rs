@@ -159,7 +159,10 @@ pub(crate) async fn bad_limits_are_refused_before_anything_is_sent(t: &Case) {
         ];
         for refused in refused {
             let error = refused.expect_err("it makes no sense");
-            assert!(matches!(error, Error::InvalidConfig { option: "max_hold", .. }), "{error:?}");
+            assert!(
+                matches!(error, Error::InvalidArgument { argument: "max_hold", .. }),
+                "{error:?}"
+            );
         }
     }
     assert!(t.keys().await.is_empty());

@@ -5,13 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use distlock::{AllGuard, Error, LostReason, Write};
+use distlock::{Error, LostReason, MultiLockGuard, Write};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::exclusion::Fragile;
 use crate::common::{Case, SOON, eventually, locked, poll, release_both, throughout, within};
 
-fn names(all: &AllGuard) -> Vec<&str> {
+fn names(all: &MultiLockGuard) -> Vec<&str> {
     all.guards().iter().map(|guard| guard.name()).collect()
 }
 
@@ -202,7 +202,7 @@ pub(crate) async fn bad_lists_are_refused_before_anything_is_sent(t: &Case) {
         ];
         for refused in refused {
             let error = refused.expect_err("it can't be locked");
-            assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
+            assert!(matches!(error, Error::InvalidArgument { argument: "name", .. }), "{error:?}");
         }
     }
     link.set_reachable(true);

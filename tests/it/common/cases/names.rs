@@ -105,7 +105,7 @@ pub(crate) async fn bad_names_are_refused_before_anything_is_sent(t: &Case) {
         ];
         for outcome in outcomes {
             let error = outcome.expect_err("the name is bad");
-            assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
+            assert!(matches!(error, Error::InvalidArgument { argument: "name", .. }), "{error:?}");
             assert!(!error.is_retryable());
         }
         assert!(start.elapsed() < Duration::from_secs(1), "it took {:?}", start.elapsed());
@@ -129,7 +129,7 @@ pub(crate) async fn bad_options_are_refused_before_anything_is_sent(t: &Case) {
     {
         let error = refused(builder().namespace(namespace)).await;
         assert!(
-            matches!(error, Error::InvalidConfig { option: "namespace", .. }),
+            matches!(error, Error::InvalidArgument { argument: "namespace", .. }),
             "{namespace:?}: {error:?}"
         );
     }
@@ -138,19 +138,19 @@ pub(crate) async fn bad_options_are_refused_before_anything_is_sent(t: &Case) {
     {
         let error = refused(builder().session_ttl(ttl)).await;
         assert!(
-            matches!(error, Error::InvalidConfig { option: "session_ttl", .. }),
+            matches!(error, Error::InvalidArgument { argument: "session_ttl", .. }),
             "{ttl:?}: {error:?}"
         );
     }
     let error = refused(builder().owner("o".repeat(1025))).await;
-    assert!(matches!(error, Error::InvalidConfig { option: "owner", .. }), "{error:?}");
+    assert!(matches!(error, Error::InvalidArgument { argument: "owner", .. }), "{error:?}");
     for builder in [
         builder().connect_timeout(Duration::ZERO),
         builder().request_timeout(Duration::ZERO),
         builder().recheck_interval(Duration::MAX),
     ] {
         let error = refused(builder).await;
-        assert!(matches!(error, Error::InvalidConfig { .. }), "{error:?}");
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
         assert!(!error.is_retryable());
     }
     for url in ["", "h:1", "nats://h", "etcd://", "zk://h#x", "etcd://user@h"] {
@@ -168,7 +168,7 @@ pub(crate) async fn guards_return_their_name_and_key(t: &Case) {
     assert_eq!(client.semaphore("report/7", 1).name(), "report/7");
     assert_eq!(client.election("report/7").name(), "report/7");
     let reentrant = mutex.reentrant("me");
-    assert_eq!((reentrant.name(), reentrant.holder()), ("report/7", "me"));
+    assert_eq!((reentrant.name(), reentrant.reentrancy_id()), ("report/7", "me"));
     let guard = mutex.lock().await.expect("granted");
     assert_eq!(guard.name(), "report/7");
     assert_eq!(t.keys().await, [guard.key()]);

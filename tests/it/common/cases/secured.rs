@@ -104,6 +104,6 @@ pub(crate) async fn garbled_certificates_are_refused_by_name(backend: Backend) {
     ] {
         let builder = with_tls(backend).await.connect_timeout(Duration::from_secs(3));
         let error = refused(builder.tls(tls)).await;
-        assert!(matches!(error, Error::InvalidConfig { option: "tls", .. }), "{error:?}");
+        assert!(matches!(error, Error::InvalidArgument { argument: "tls", .. }), "{error:?}");
     }
 }

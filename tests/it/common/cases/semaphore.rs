@@ -125,7 +125,7 @@ pub(crate) async fn the_smaller_number_of_permits_counts(t: &Case) {
     assert!(new.semaphore("permits", 5).try_acquire().await.expect("no error").is_none());
     held.release().await.expect("released");
     let error = third.acquire_many(4).await.expect_err("there are never so many");
-    assert!(matches!(error, Error::InvalidPermits { .. }), "{error:?}");
+    assert!(matches!(error, Error::InvalidArgument { argument: "permits", .. }), "{error:?}");
     eventually(SOON, "all are gone", async || t.keys().await.len() <= 1).await;
     t.store.erase(&note(t, "limit=5+2+@1")).await;
 }
@@ -210,7 +210,7 @@ pub(crate) async fn a_note_that_comes_late_changes_nothing(t: &Case) {
     .await;
     t.store.erase(&note(t, "limit=4+3+2+@3")).await;
     let error = one.semaphore("permits", 2).acquire_many(2).await.expect_err("there is one");
-    assert!(matches!(error, Error::InvalidPermits { .. }), "{error:?}");
+    assert!(matches!(error, Error::InvalidArgument { argument: "permits", .. }), "{error:?}");
     acquired(&one, 1, 9).await.release().await.expect("released");
     hand.unlock().await.expect("released");
     eventually(SOON, "all are gone", async || {
@@ -359,11 +359,17 @@ pub(crate) async fn bad_numbers_of_permits_are_refused(t: &Case) {
         semaphore.try_acquire_many(4).await.expect_err("more than there are"),
         semaphore.set_permits(0).await.expect_err("none"),
     ] {
-        assert!(matches!(error, Error::InvalidPermits { .. }), "{error:?}");
+        assert!(matches!(error, Error::InvalidArgument { argument: "permits", .. }), "{error:?}");
         assert!(!error.is_retryable());
     }
-    assert!(matches!(client.semaphore("", 1).acquire().await, Err(Error::InvalidName { .. })));
-    assert!(matches!(client.rw_lock("").read().await, Err(Error::InvalidName { .. })));
+    assert!(matches!(
+        client.semaphore("", 1).acquire().await,
+        Err(Error::InvalidArgument { argument: "name", .. })
+    ));
+    assert!(matches!(
+        client.rw_lock("").read().await,
+        Err(Error::InvalidArgument { argument: "name", .. })
+    ));
     assert!(t.keys().await.is_empty(), "nothing was sent");
     let most = client.semaphore("permits", 1_000_000);
     let permits = most.acquire_many(1_000_000).await.expect("as many as there may be");

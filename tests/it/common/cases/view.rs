@@ -47,7 +47,10 @@ pub(crate) async fn holder_is_returned_with_owner_and_token(t: &Case) {
         for looks in [client, other] {
             let holder = looks.mutex("m").holder().await.expect("asked").expect("there is one");
             assert_eq!((holder.position(), holder.owner()), (0, owner));
-            assert_eq!((holder.token(), holder.key()), (guard.fencing_token(), guard.key()));
+            assert_eq!(
+                (holder.fencing_token(), holder.key()),
+                (guard.fencing_token(), guard.key())
+            );
             assert_eq!(holder.is_own(), std::ptr::eq(looks, client));
             // The store may run on another machine; hardly in another century.
             let age = SystemTime::now()
@@ -88,13 +91,17 @@ pub(crate) async fn queue_is_returned_in_order(t: &Case) {
         queue.iter().map(QueueEntry::is_own).collect::<Vec<_>>(),
         [false, true, false, true, false]
     );
-    assert!(queue.is_sorted_by(|a, b| a.token() < b.token()), "{queue:?}");
+    assert!(queue.is_sorted_by(|a, b| a.fencing_token() < b.fencing_token()), "{queue:?}");
     assert_eq!(queue[0].key(), guard.key());
     guard.unlock().await.expect("released");
     for (entry, waiter) in queue[1..].iter().zip(waiters) {
         assert_eq!(entry.key(), waiter.key);
         let guard = waiter.granted().await;
-        assert_eq!(entry.token(), guard.fencing_token(), "the token was known before the grant");
+        assert_eq!(
+            entry.fencing_token(),
+            guard.fencing_token(),
+            "the token was known before the grant"
+        );
         guard.unlock().await.expect("released");
     }
 }
@@ -188,7 +195,7 @@ pub(crate) async fn a_request_needs_a_holder(t: &Case) {
     assert!(!mutex.request_release("nobody is there").await.expect("asked"));
     t.queue_of(0).await;
     let error = mutex.request_release("x".repeat(1_001)).await.expect_err("too long");
-    assert!(matches!(error, Error::InvalidConfig { option: "reason", .. }), "{error:?}");
+    assert!(matches!(error, Error::InvalidArgument { argument: "reason", .. }), "{error:?}");
     let guard = mutex.lock().await.expect("granted");
     let reason = "x".repeat(1_000);
     assert!(mutex.request_release(&reason).await.expect("asked"));
@@ -200,7 +207,7 @@ pub(crate) async fn a_request_needs_a_holder(t: &Case) {
         client.mutex("").request_release("x").await.expect_err("no name"),
     ];
     for error in errors {
-        assert!(matches!(error, Error::InvalidName { .. }), "{error:?}");
+        assert!(matches!(error, Error::InvalidArgument { argument: "name", .. }), "{error:?}");
     }
 }
 

@@ -23,7 +23,7 @@ async fn pool_with_the_url_of_another_store_is_refused() {
     let pool = pool_of(&mysql_url(), 1);
     for url in ["memory://pool", "sqlite:///tmp/pool.db"] {
         let error = refused(Client::builder(url).mysql_pool(pool.clone())).await;
-        let expected = matches!(error, Error::InvalidConfig { option: "mysql_pool", .. });
+        let expected = matches!(error, Error::InvalidArgument { argument: "mysql_pool", .. });
         assert!(expected && !error.is_retryable(), "{error:?}");
     }
     assert_eq!(pool.size(), 0, "nothing was sent");

@@ -15,7 +15,7 @@ async fn pool_with_the_url_of_another_store_is_refused() {
     let pool = pool_of(&postgres_url(), 1);
     for url in ["memory://pool", "sqlite:///tmp/pool.db"] {
         let error = refused(Client::builder(url).postgres_pool(pool.clone())).await;
-        let expected = matches!(error, Error::InvalidConfig { option: "postgres_pool", .. });
+        let expected = matches!(error, Error::InvalidArgument { argument: "postgres_pool", .. });
         assert!(expected && !error.is_retryable(), "{error:?}");
     }
     assert_eq!(pool.size(), 0, "nothing was sent");

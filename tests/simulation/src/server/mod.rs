@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     backend::{Entry, Event, Joined},
+    store_kind::StoreKind,
     trace::{Trace, What},
 };
 
@@ -40,11 +41,11 @@ pub(crate) enum Contract {
 
 impl Contract {
     /// What the library calls such a store.
-    pub(crate) fn store(self) -> &'static str {
+    pub(crate) fn store(self) -> StoreKind {
         match self {
-            Self::Etcd => "etcd",
-            Self::ZooKeeper => "ZooKeeper",
-            Self::Redis => "Redis",
+            Self::Etcd => StoreKind::Etcd,
+            Self::ZooKeeper => StoreKind::ZooKeeper,
+            Self::Redis => StoreKind::Redis,
         }
     }
 }

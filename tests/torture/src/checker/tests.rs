@@ -373,8 +373,8 @@ fn a_full_disk_is_an_error_that_is_expected() {
 #[test]
 fn a_store_is_judged_by_what_it_promises() {
     let judge = |exclusive, more: Vec<Record>| {
-        let (after_loss, reasons) = ("forgets".to_owned(), Vec::new());
-        let promise = Promise { exclusive, after_loss, reasons };
+        let (failover, reasons) = ("maylosegrants".to_owned(), Vec::new());
+        let promise = Promise { exclusive, failover, reasons };
         let mut records = good();
         records.push(record(0, "coordinator", Event::Promised(promise)));
         records.extend(more);

@@ -1,0 +1,49 @@
+//! The kinds of stores that keep locks.
+
+use std::fmt;
+
+/// A kind of store, as returned by [`Client::backend`](crate::Client::backend).
+///
+/// It is displayed by the product's name: `etcd`, `ZooKeeper`, `PostgreSQL`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum StoreKind {
+    /// etcd: `etcd://` and `etcds://`.
+    Etcd,
+    /// ZooKeeper: `zk://` and `zks://`.
+    ZooKeeper,
+    /// PostgreSQL: `postgres://`.
+    Postgres,
+    /// MySQL or MariaDB: `mysql://`.
+    Mysql,
+    /// Redis or Valkey: `redis://`, `rediss://` and `redis+sentinel://`.
+    Redis,
+    /// Several independent servers of Redis or Valkey: `redlock://` and `redlocks://`.
+    Redlock,
+    /// A SQLite file: `sqlite://`.
+    Sqlite,
+    /// A store within the process: `memory://`.
+    Memory,
+}
+
+impl StoreKind {
+    /// Returns the name that errors, metrics and logs have.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ZooKeeper => "ZooKeeper",
+            Self::Postgres => "PostgreSQL",
+            Self::Mysql => "MySQL",
+            Self::Redis => "Redis",
+            Self::Redlock => "Redlock",
+            Self::Sqlite => "SQLite",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+impl fmt::Display for StoreKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
