@@ -27,8 +27,8 @@ SHAPES=(postgres-standby pgbouncer galera redis-sentinel redis-cluster)
 # What is built by one set of packages and features is built once: what they depend on has other
 # features beside other packages, and is built anew.
 # Whose types the library takes.
-DRIVERS=bb8-postgres-0_9,deadpool-postgres-0_14,diesel-2,mysql_async-0_37,rusqlite-0_42,sqlx-0_9,tokio-postgres-0_7
-ALL=etcd,zookeeper,postgres,mysql,redis,redlock,sqlite,blocking,serde,sasl,metrics,tracing
+DRIVERS=bb8-postgres-0_9,deadpool-postgres-0_14,diesel-2,mysql_async-0_37,rusqlite-0_42,sqlx-0_9,tokio-postgres-0_7,tokio-util-0_7
+ALL=etcd,zookeeper,postgres,mysql,redis,redlock,sqlite,blocking,serde,zookeeper-sasl,metrics,tracing
 TOGETHER=(--package distlock --package distlock-tests --package distlock-testkit
     --package distlock-metrics-example --package distlock-torture
     --package distlock-interleavings --package distlock-interop --package distlock-model

@@ -37,7 +37,7 @@ async fn serve(name: &'static str, stop: oneshot::Receiver<()>) -> distlock::Res
     let schedule = async |leadership: LeadershipHandle| loop {
         tick(&leadership).await;
     };
-    let ended: Option<()> = client.election("scheduler").run(sigterm, schedule).await?;
+    let ended: Option<()> = client.election("scheduler").run(name, sigterm, schedule).await?;
     assert!(ended.is_none(), "it was told to stop");
     client.shutdown(Duration::from_secs(10)).await
 }

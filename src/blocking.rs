@@ -53,7 +53,7 @@ use std::{future::Future, thread, time::Duration};
 use futures_util::{Stream, StreamExt};
 
 use crate::{
-    lost::Lost,
+    error::{Error, Result},
     primitives::{guard::LockGuard, multi_lock::MultiLockGuard},
     runtime::{Runtime, clock::sleep},
 };
@@ -175,12 +175,12 @@ impl Held<'_> {
         self.guards.iter().map(LockGuard::remaining).min().unwrap_or_default()
     }
 
-    fn check(&self) -> Result<(), Lost> {
-        let reason = self.guards.iter().find_map(LockGuard::lost_reason);
-        reason.map_or(Ok(()), |reason| Err(Lost { reason }))
+    fn check(&self) -> Result<()> {
+        let lost = self.guards.iter().find_map(|guard| Some((guard, guard.lost_reason()?)));
+        lost.map_or(Ok(()), |(guard, reason)| Err(guard.lost_error(reason)))
     }
 
-    fn run<T>(self, work: impl FnOnce(Self) -> T) -> Result<T, Lost> {
+    fn run<T>(self, work: impl FnOnce(Self) -> T) -> Result<T> {
         self.check()?;
         let outcome = work(self);
         self.check().map(|()| outcome)
@@ -188,8 +188,9 @@ impl Held<'_> {
 }
 
 impl LockGuard {
-    /// Runs `work` on this thread, and tells whether the lock was held from its beginning to its
-    /// end. On a lock that is lost already it does not run at all. Feature `blocking`.
+    /// Runs `work` on this thread, and fails if the lock was not held until its end.
+    ///
+    /// On a lock that is lost already, `work` does not run at all. Feature `blocking`.
     ///
     /// Unlike the future in [`run`](Self::run), a closure is not stopped when the lock is lost: it
     /// runs to its end, and only then that is told. So long work asks between its steps whether the
@@ -197,8 +198,8 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`Lost`] if the lock was lost before `work` began, or while it ran: then another one may
-    /// have held the lock at the same time, and what `work` returned is dropped.
+    /// [`Error::Lost`] if the lock was lost before `work` began, or while it ran: then another one
+    /// may have held the lock at the same time, and what `work` returned is dropped.
     ///
     /// # Examples
     ///
@@ -218,19 +219,57 @@ impl LockGuard {
     /// assert!(outcome.is_err());
     /// # Ok(()) }
     /// ```
-    pub fn run_blocking<T>(&self, work: impl FnOnce(Held<'_>) -> T) -> Result<T, Lost> {
+    pub fn run_blocking<T>(&self, work: impl FnOnce(Held<'_>) -> T) -> Result<T> {
         Held { guards: std::slice::from_ref(self) }.run(work)
+    }
+
+    /// Runs fallible `work` on this thread: [`run_blocking`](Self::run_blocking) in one `Result`.
+    ///
+    /// # Errors
+    ///
+    /// The error of `work`, or [`Error::Lost`] as in [`run_blocking`](Self::run_blocking),
+    /// converted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::{Client, blocking::Wait};
+    /// # fn main() -> distlock::Result<()> {
+    /// # let client = Client::connect("memory://docs-try-run-blocking").wait()?;
+    /// let guard = client.mutex("a").lock().wait()?;
+    /// guard.try_run_blocking(|_held| guard.put("/app/report", "written").wait())?;
+    /// guard.unlock().wait()
+    /// # }
+    /// ```
+    pub fn try_run_blocking<T, E: From<Error>>(
+        &self,
+        work: impl FnOnce(Held<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run_blocking(work)?
     }
 }
 
 impl MultiLockGuard {
-    /// Runs `work` on this thread, and tells whether all of the locks were held from its beginning
-    /// to its end: [`LockGuard::run_blocking`]. Feature `blocking`.
+    /// Runs `work` on this thread, and fails if not all locks were held until its end.
+    ///
+    /// See [`LockGuard::run_blocking`]. Feature `blocking`.
     ///
     /// # Errors
     ///
     /// As [`LockGuard::run_blocking`].
-    pub fn run_blocking<T>(&self, work: impl FnOnce(Held<'_>) -> T) -> Result<T, Lost> {
+    pub fn run_blocking<T>(&self, work: impl FnOnce(Held<'_>) -> T) -> Result<T> {
         Held { guards: self.guards() }.run(work)
+    }
+
+    /// Runs fallible `work` on this thread: [`run_blocking`](Self::run_blocking) in one `Result`.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::try_run_blocking`].
+    pub fn try_run_blocking<T, E: From<Error>>(
+        &self,
+        work: impl FnOnce(Held<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run_blocking(work)?
     }
 }

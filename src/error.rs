@@ -115,12 +115,12 @@ pub enum Error {
         /// The lock's name.
         name: String,
     },
-    /// The lock was lost before it was unlocked: others may have held it meanwhile. Check what was
-    /// done under it.
-    #[error("the lock{} was lost before it was unlocked ({reason})", spaced(name))]
+    /// The lock was lost before it was unlocked. Another client may have held it since. Check what
+    /// was done under it.
+    #[error("the lock {name:?} was lost before it was unlocked ({reason})")]
     #[non_exhaustive]
     Lost {
-        /// The lock's name; empty if it was made from a [`Lost`], which has none.
+        /// The lock's name.
         name: String,
         /// Why it was lost.
         reason: LostReason,
@@ -174,15 +174,10 @@ pub enum Error {
     },
 }
 
-/// A name within a text, if there is one.
-fn spaced(name: &str) -> String {
-    if name.is_empty() { String::new() } else { format!(" {name:?}") }
-}
-
-/// So that `guard.run(…).await?` does in a function that returns this crate's errors.
+/// For `guard.run(…).await?` in a function that returns this crate's errors.
 impl From<Lost> for Error {
-    fn from(lost: Lost) -> Self {
-        Self::Lost { name: String::new(), reason: lost.reason }
+    fn from(Lost { name, reason }: Lost) -> Self {
+        Self::Lost { name, reason }
     }
 }
 
@@ -227,10 +222,10 @@ mod tests {
 
     #[test]
     fn a_loss_is_an_error() {
-        let lost = |name: &str| Error::Lost { name: name.into(), reason: LostReason::KeyDeleted };
-        let error = Error::from(Lost { reason: LostReason::KeyDeleted });
-        let told = "was lost before it was unlocked (somebody deleted its key)";
-        assert_eq!(error.to_string(), format!("the lock {told}"));
-        assert_eq!(lost("a").to_string(), format!("the lock \"a\" {told}"));
+        let lost = Lost { name: "a".into(), reason: LostReason::Evicted };
+        assert_eq!(lost.to_string(), "the lock \"a\" was lost (an operator evicted it)");
+        let error = Error::from(lost);
+        let text = "the lock \"a\" was lost before it was unlocked (an operator evicted it)";
+        assert_eq!(error.to_string(), text);
     }
 }

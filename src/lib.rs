@@ -79,8 +79,9 @@
 //!   `?bridge=plain` or `?bridge=redisson` mutexes exclude other libraries' locks, too: see
 //!   [`operations`][operations].
 //! - `redlock`: URLs like `redlock://user:password@h1,h2,h3,h4,h5`, and `redlocks://` by TLS, of
-//!   servers of Redis or Valkey that know nothing of each other; only mutexes, and nobody is first:
-//!   see [`redlock`][redlock].
+//!   independent servers of Redis or Valkey; only mutexes, and waiters are not served in order: see
+//!   [`redlock`][redlock]. It is not part of `redis`, because a program should name the weaker
+//!   guarantees that it chooses.
 //! - `sqlite`: URLs like `sqlite:///path/of/a/file`, for the processes of one host. Building it
 //!   needs a C compiler: see [`operations`][operations].
 //! - `tokio-postgres-0_7`, `mysql_async-0_37` and `rusqlite-0_42`: `check` and `unlock` in
@@ -94,13 +95,20 @@
 //!   pool: see `Builder::postgres_pool` and `Builder::mysql_pool`.
 //! - `deadpool-postgres-0_14` and `bb8-postgres-0_9`: `Builder::postgres_pool` takes the pools of
 //!   these libraries. With `mysql_async-0_37`, `Builder::mysql_pool` takes that of `mysql_async`.
+//! - `tokio-util-0_7`: [`LockGuard`] has `cancellation_token`, a `CancellationToken` of the crate
+//!   `tokio-util` that is cancelled when the lock is lost.
 //! - `blocking`: the same for threads.
-//! - `sasl`: ZooKeeper's SASL (DIGEST-MD5): see [`Builder::sasl`].
+//! - `zookeeper-sasl`: ZooKeeper's SASL (DIGEST-MD5): see [`Builder::sasl`].
 //! - `serde`: a [`FencingToken`] is written and read as a number.
 //! - `metrics`: how long calls and requests take, what is held, awaited and lost, to whatever
 //!   recorder the program has for the crate [`metrics`].
 //! - `tracing`: the spans `distlock.acquire` and `distlock.hold`, and warnings of what was lost, by
 //!   the crate [`tracing`]. [Operations][operations] has what both tell.
+//!
+//! # Minimum Rust version
+//!
+//! Rust 1.89, and 1.94 with `sqlx-0_9`. Only a minor version raises this, to a Rust that is at
+//! least six months old.
 //!
 //! # Read on
 //!

@@ -1,8 +1,8 @@
-//! Why a lock is not held any more.
+//! Why a lock is no longer held.
 
 use std::fmt;
 
-/// Why a lock is not held any more.
+/// Tells why a lock is no longer held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
@@ -11,8 +11,8 @@ pub enum LostReason {
     DeadlinePassed,
     /// The server says that the lease or session is over.
     SessionExpired,
-    /// Somebody deleted this holder's key, or on etcd wrote over it without its lease.
-    KeyDeleted,
+    /// An operator deleted the holder's key, or on etcd overwrote it without its lease.
+    Evicted,
     /// [`Client::close`](crate::Client::close) was called.
     ClientClosed,
     /// The task that renews the session has ended: the runtime of
@@ -33,7 +33,7 @@ impl fmt::Display for LostReason {
         f.write_str(match self {
             Self::DeadlinePassed => "no server confirmed the session in time",
             Self::SessionExpired => "the server says that the session is over",
-            Self::KeyDeleted => "somebody deleted its key",
+            Self::Evicted => "an operator evicted it",
             Self::ClientClosed => "the client was closed",
             Self::KeeperStopped => "the session is no longer renewed",
             Self::Forked => "this process was forked from the holder's process",
@@ -43,13 +43,16 @@ impl fmt::Display for LostReason {
     }
 }
 
-/// The error of [`LockGuard::run`](crate::LockGuard::run): the lock was lost before the future was
-/// done, and the future was dropped. Or of `LockGuard::run_blocking`: the lock was lost before the
-/// closure had ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the lock was lost: {reason}")]
+/// The error of [`LockGuard::run`](crate::LockGuard::run): the lock was lost.
+///
+/// The future was not done, and has been dropped. `?` turns it into
+/// [`Error::Lost`](crate::Error::Lost), which keeps the name and the reason.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the lock {name:?} was lost ({reason})")]
 #[non_exhaustive]
 pub struct Lost {
-    /// Why.
+    /// The lock's name.
+    pub name: String,
+    /// Why it was lost.
     pub reason: LostReason,
 }

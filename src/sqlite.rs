@@ -6,6 +6,7 @@ use std::path::Path;
 #[cfg(feature = "rusqlite-0_42")]
 use rusqlite::{Error, ToSql, Transaction, params_from_iter};
 
+#[doc(hidden)] // for the tests of this repository
 pub use crate::backend::sqlite::requests::Requests;
 use crate::backend::sqlite::{open_file, schema::DDL};
 #[cfg(feature = "rusqlite-0_42")]
@@ -143,6 +144,7 @@ pub fn schema() -> &'static str {
 /// println!("{} writes in {} commits", asked.writes + asked.keepalives, asked.commits);
 /// ```
 #[must_use]
+#[doc(hidden)] // for the tests of this repository
 pub fn requests(file: impl AsRef<Path>) -> Option<Requests> {
     open_file::requests(file.as_ref())
 }

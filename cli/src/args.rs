@@ -21,9 +21,9 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, ArgsOf)]
 pub(crate) struct StoreArgs {
     /// The store: postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181,
-    /// with user, namespace and options as in etcds://user:password@h1/prod/locks?ttl=15s. Other
-    /// users see a command line: put a password into DISTLOCK_URL, which is used without this
-    /// option, or into a file. Without either, the URL is read from /etc/distlock/url.
+    /// with user, namespace and options as in etcds://user:password@h1/prod/locks?session_ttl=15s.
+    /// Other users see a command line: put a password into DISTLOCK_URL, which is used without
+    /// this option, or into a file. Without either, the URL is read from /etc/distlock/url.
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// A file with the URL in it.

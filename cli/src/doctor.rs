@@ -148,7 +148,7 @@ async fn check(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Resu
     let ttl = client.session_ttl();
     let finding = format!("granted {}", humantime::format_duration(ttl));
     let least = Duration::from_secs(2);
-    let advice = "so short a time is hard to keep on a busy machine: ask for more by ?ttl=10s";
+    let advice = "the TTL is too short for a busy machine: use ?session_ttl=10s";
     let verdict = if ttl < least { Verdict::Bad } else { Verdict::Good };
     doctor.tell(verdict, "ttl", &finding, advice)?;
 

@@ -183,12 +183,12 @@ mod tests {
     #[test]
     fn a_password_is_left_out() {
         for (url, without) in [
-            ("etcd://h:1,i:2/ns?ttl=1s", "etcd://h:1,i:2/ns?ttl=1s"),
-            ("etcds://u:p%40q@h:1,i:2/ns?ttl=1s", "etcds://h:1,i:2/ns?ttl=1s"),
+            ("etcd://h:1,i:2/ns?session_ttl=1s", "etcd://h:1,i:2/ns?session_ttl=1s"),
+            ("etcds://u:p%40q@h:1,i:2/ns?session_ttl=1s", "etcds://h:1,i:2/ns?session_ttl=1s"),
             ("zk://u:p@h?owner=a%40b", "zk://h?owner=a%40b"),
             ("zk://u:p@q@h", "zk://h"),
             ("zk://u@h?password_file=/run/pw", "zk://u@h?password_file=/run/pw"),
-            ("zk://h/ns?acl=digest:u:abc=:r&ttl=1s", "zk://h/ns?ttl=1s"),
+            ("zk://h/ns?acl=digest:u:abc=:r&session_ttl=1s", "zk://h/ns?session_ttl=1s"),
             ("zk://h?acl=digest:u:abc=:r", "zk://h"),
             ("nonsense", ""),
         ] {

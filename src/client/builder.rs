@@ -304,8 +304,11 @@ impl Builder {
         if sasl && credentials.is_none() {
             return invalid("sasl", "needs user and password: see Builder::credentials");
         }
-        if sasl && cfg!(not(feature = "sasl")) {
-            return invalid("sasl", "needs distlock's feature `sasl`: add it in Cargo.toml");
+        if sasl && cfg!(not(feature = "zookeeper-sasl")) {
+            return invalid(
+                "sasl",
+                "needs the feature `zookeeper-sasl`: add it to distlock in Cargo.toml",
+            );
         }
         let acl = acl.map(|acl| acl.parse::<Acl>()).transpose();
         let acl = acl.map_err(|reason| Error::invalid("acl", reason))?;

@@ -16,7 +16,7 @@ impl Client {
     /// [`Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// **The next waiter is granted at once, while the old holder may still be at work.** That one
-    /// is told [`KeyDeleted`](crate::LostReason::KeyDeleted) as soon as the store's event arrives,
+    /// is told [`Evicted`](crate::LostReason::Evicted) as soon as the store's event arrives,
     /// or after its [`recheck_interval`](crate::Builder::recheck_interval). A waiter gets
     /// [`Error::Evicted`].
     ///
@@ -48,7 +48,7 @@ impl Client {
     /// let client = distlock::Client::connect("memory://docs-evict").await?;
     /// let guard = client.mutex("stuck").lock().await?;
     /// assert!(client.evict(guard.key()).await?);
-    /// assert_eq!(guard.lost().await, LostReason::KeyDeleted);
+    /// assert_eq!(guard.lost().await, LostReason::Evicted);
     /// assert!(!client.evict(guard.key()).await?);
     /// # Ok(()) }
     /// ```
@@ -78,7 +78,7 @@ impl Client {
     /// let guard = client.mutex("stuck").lock().await?;
     /// let holder = client.mutex("stuck").holder().await?.expect("it is held");
     /// assert!(client.evict_entry(&holder).await?);
-    /// assert_eq!(guard.lost().await, LostReason::KeyDeleted);
+    /// assert_eq!(guard.lost().await, LostReason::Evicted);
     /// let guard = client.mutex("stuck").lock().await?;
     /// assert!(!client.evict_entry(&holder).await?);
     /// assert!(guard.is_valid());

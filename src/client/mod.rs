@@ -88,8 +88,8 @@ impl Client {
     /// `db`, the database's number.
     ///
     /// `etcds://` and `zks://` connect by TLS. A URL may have all that a program's operator wants
-    /// to set: `etcd://user:password@h1,h2/namespace?ttl=15s&request_timeout=2s`, with user and
-    /// password percent-escaped. The options are `ttl`, `owner`, `connect_timeout`,
+    /// to set: `etcd://user:password@h1,h2/namespace?session_ttl=15s&request_timeout=2s`, with user
+    /// and password percent-escaped. The options are `session_ttl`, `owner`, `connect_timeout`,
     /// `request_timeout`, `recheck_interval`, `sasl`, `acl` and
     /// `allow_plaintext_credentials`; `password_file` for `user@`; `ca_file`, `cert_file`,
     /// `key_file` and `server_name` for `etcds://` and `zks://`. On PostgreSQL and MySQL the
@@ -122,7 +122,7 @@ impl Client {
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-    /// // DISTLOCK_URL=memory://docs, or etcd://h1:2379,h2:2379/prod/locks?ttl=15s
+    /// // DISTLOCK_URL=memory://docs, or etcd://h1:2379,h2:2379/prod/locks?session_ttl=15s
     /// match distlock::Client::from_env().await {
     ///     Ok(client) => println!("the locks are in {}", client.backend()),
     ///     Err(error) => eprintln!("{error}"),

@@ -45,7 +45,7 @@ pub(crate) struct Options {
 /// More replicas than that nobody waits for.
 const MAX_REPLICAS: u32 = 32;
 
-const KNOWN: &str = "ttl, owner, namespace, host, connect_timeout, request_timeout, \
+const KNOWN: &str = "session_ttl, owner, namespace, host, connect_timeout, request_timeout, \
                      recheck_interval, password_file, ca_file, cert_file, key_file, server_name, \
                      acl, sasl, sslmode, allow_plaintext_credentials, allow_eviction, bridge, \
                      bridge_prefix, replicas, pooler, db, longest_ttl";
@@ -118,7 +118,7 @@ impl Options {
             Some(_) => Err(format!("{name} is neither true nor false")),
         };
         let options = Self {
-            ttl: time("ttl")?,
+            ttl: time("session_ttl")?,
             connect_timeout: time("connect_timeout")?,
             request_timeout: time("request_timeout")?,
             recheck_interval: time("recheck_interval")?,

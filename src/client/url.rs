@@ -25,7 +25,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// `etcd://h1:2379,h2`, `zks://user:password@h1,[::1]:2181/namespace?ttl=15s`,
+/// `etcd://h1:2379,h2`, `zks://user:password@h1,[::1]:2181/namespace?session_ttl=15s`,
 /// `postgres://h1/database/namespace` (and so `mysql://`), `redis://h1/0/namespace`,
 /// `redis+sentinel://s1,s2/service/namespace`, `sqlite:///path?namespace=/locks` or
 /// `memory://name`.

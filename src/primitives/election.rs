@@ -166,15 +166,16 @@ impl Election {
         self.stand(value.as_ref(), Wait::at_most(timeout)).await
     }
 
-    /// Campaigns, does `work` while it leads, and resigns when that is done; campaigns again when
-    /// the lead is lost before. `None`: it was cancelled.
+    /// Campaigns, runs `work` while it leads, and resigns; `None` if it was cancelled.
+    ///
+    /// It campaigns again when the lead is lost before the work is done. The candidate has this
+    /// value, of at most 16 KiB, from the start, as in [`campaign`](Self::campaign).
+    /// [`try_run`](Self::try_run) is for work that returns a `Result`.
     ///
     /// `work` receives a handle of the lead, which can be cloned and passed to other tasks. The
     /// work is dropped at the moment of loss, as by [`LockGuard::run`](crate::LockGuard::run), and
     /// starts again with the next lead. Each start clones `work` with all values that it captures
-    /// by move; references, `Arc`s and channels are cheap to clone. The leader's value is first the
-    /// client's [`owner`](crate::Builder::owner), until [`proclaim`](Leadership::proclaim)
-    /// publishes a new value.
+    /// by move; references, `Arc`s and channels are cheap to clone.
     ///
     /// When `cancel` completes, `work` is dropped. A leader has resigned when the call returns. If
     /// the store does not confirm the resignation within twice the
@@ -198,22 +199,20 @@ impl Election {
     /// let client = distlock::Client::connect("memory://docs-election-run").await?;
     /// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     /// let stopped = async { drop(stopped.await) }; // SIGTERM, say
-    /// let address = Arc::new("10.0.0.7:8080".to_owned()); // what the service has
+    /// let address = Arc::new("10.0.0.7:8080".to_owned()); // of the service
     /// let leading = tokio::spawn(async move {
     ///     let election = client.election("scheduler");
-    ///     let work = async |leadership: distlock::LeadershipHandle| {
-    ///         leadership.proclaim(&*address).await?;
-    ///         Ok::<_, distlock::Error>(leadership.fencing_token())
-    ///     };
-    ///     election.run(stopped, work).await
+    ///     let work = async |leadership: distlock::LeadershipHandle| leadership.fencing_token();
+    ///     election.run(address.as_str(), stopped, work).await
     /// });
-    /// let token = leading.await.expect("no panic")?.expect("it was not cancelled")?;
+    /// let token = leading.await.expect("no panic")?.expect("it was not cancelled");
     /// assert!(token.as_u64() > 0);
     /// # drop(stop);
     /// # Ok(()) }
     /// ```
     pub async fn run<T>(
         &self,
+        value: impl AsRef<[u8]>,
         cancel: impl Future<Output = ()>,
         work: impl AsyncFnOnce(LeadershipHandle) -> T + Clone,
     ) -> Result<Option<T>> {
@@ -222,7 +221,7 @@ impl Election {
             let leadership = tokio::select! {
                 biased;
                 () = &mut cancel => return Ok(None),
-                elected = self.elected() => elected?,
+                elected = self.elected(value.as_ref()) => elected?,
             };
             let working = leadership.run(work.clone()(leadership.handle()));
             let done = tokio::select! {
@@ -239,11 +238,44 @@ impl Election {
         }
     }
 
+    /// Campaigns, runs fallible `work` while it leads, and resigns: [`run`](Self::run) in one
+    /// `Result`.
+    ///
+    /// It also resigns if `work` fails, and does not campaign again.
+    ///
+    /// # Errors
+    ///
+    /// The error of `work`, or an error as in [`run`](Self::run), converted.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::LeadershipHandle;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-election-try-run").await?;
+    /// let stopped = std::future::pending();
+    /// let work = async |leadership: LeadershipHandle| leadership.proclaim("ready").await;
+    /// client.election("scheduler").try_run("starting", stopped, work).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_run<T, E: From<Error>>(
+        &self,
+        value: impl AsRef<[u8]>,
+        cancel: impl Future<Output = ()>,
+        work: impl AsyncFnOnce(LeadershipHandle) -> Result<T, E> + Clone,
+    ) -> Result<Option<T>, E> {
+        self.run(value, cancel, work).await?.transpose()
+    }
+
     /// Campaigns until it leads, also after errors that may pass.
-    async fn elected(&self) -> Result<Leadership> {
+    async fn elected(&self, value: &[u8]) -> Result<Leadership> {
         let (runtime, mut backoff) = (&self.named.sessions.shared().runtime, Backoff::default());
         loop {
-            match self.campaign(&self.named.sessions.shared().owner).await {
+            match self.campaign(value).await {
                 Err(error) if error.is_retryable() => {
                     let pause = async {
                         backoff.pause().await;
@@ -286,17 +318,16 @@ impl Election {
         Ok(leader::first(snapshot).map(Leader::new))
     }
 
-    /// All leaders from now on: the present one first, if there is one, then each later one, and
-    /// each later value of the one that leads.
+    /// Returns a stream of the leaders: the current one first, then each later one.
     ///
-    /// It never goes back to an earlier one, whatever happens to the connection, and tells nothing
-    /// twice. Whatever was overtaken before the stream's reader came to it is left out. See
+    /// Each new value of a leader is an item, too. The stream never goes back to an earlier leader,
+    /// and has no item twice. It skips what was replaced before the reader polled it. See
     /// [`Observe`].
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]. Later ones are not told: the stream goes on
-    /// until the store answers again.
+    /// [`Error::InvalidArgument`]. The stream itself never fails: it continues when the store
+    /// replies again, and [`Observe::cut_off_for`] returns how long it has been cut off.
     pub fn observe(&self) -> Result<Observe> {
         Ok(Observe::new(&self.named.sessions, &self.candidates()?))
     }
@@ -357,8 +388,8 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]. Later ones are not told: the stream goes on until the store
-    /// answers again.
+    /// [`Error::InvalidArgument`]. The stream itself never fails: it continues when the store
+    /// replies again, and [`QueueWatch::cut_off_for`] returns how long it has been cut off.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
         self.named.watch()
     }

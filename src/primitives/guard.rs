@@ -1,15 +1,9 @@
 //! A lock that is held: how long it is valid, how its loss is told, how it is let go.
 
 mod release;
+pub(super) mod run;
 
-use std::{
-    fmt,
-    future::{Future, poll_fn},
-    pin::pin,
-    sync::Arc,
-    task::Poll,
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     backend::{
@@ -18,7 +12,7 @@ use crate::{
     },
     error::{Error, Result},
     fencing::FencingToken,
-    lost::{Lost, LostReason},
+    lost::LostReason,
     queue::{self, Hold, attempt::Attempt},
     runtime::mutex::Mutex,
     session::{Session, own_key::OwnKey},
@@ -168,7 +162,25 @@ impl LockGuard {
         (self.held.session.shared.backend.kind() == kind).then_some(&self.held.own.entry)
     }
 
-    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
+    /// Returns why the lock was lost; `None` while it is held.
+    ///
+    /// Like [`is_valid`](Self::is_valid), it reads the clock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use distlock::LostReason;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// # let client = distlock::Client::connect("memory://docs-lost-reason").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// let handle = guard.handle();
+    /// assert_eq!(handle.lost_reason(), None);
+    /// guard.unlock().await?;
+    /// assert_eq!(handle.lost_reason(), Some(LostReason::Released));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn lost_reason(&self) -> Option<LostReason> {
         if self.held.session.deadline.is_inherited() {
             return Some(LostReason::Forked);
         }
@@ -202,7 +214,7 @@ impl LockGuard {
     /// let client = Client::connect("memory://docs-lost").await?;
     /// let guard = client.mutex("a").lock().await?;
     /// Space::named("docs-lost").delete(guard.key());
-    /// assert_eq!(guard.lost().await, LostReason::KeyDeleted);
+    /// assert_eq!(guard.lost().await, LostReason::Evicted);
     /// assert!(!guard.is_valid());
     /// # Ok(()) }
     /// ```
@@ -213,67 +225,6 @@ impl LockGuard {
             reason = self.held.own.lost() => reason,
             () = self.held.own.left(), if !self.owns => LostReason::Released,
         }
-    }
-
-    /// Drives `future` while the lock is held, and drops it at the moment of loss.
-    ///
-    /// The clock is looked at before each poll: a future that wakes up after a suspend does not get
-    /// to run on a lock that is gone. A future that blocks its thread cannot be stopped.
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`] if the lock was lost first. The future has been dropped: what it had sent may still
-    /// take effect.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it drops `future`. The lock stays held.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = distlock::Client::connect("memory://docs-run").await?;
-    /// let guard = client.mutex("a").lock().await?;
-    /// let answer = guard.run(async { 6 * 7 }).await?;
-    /// assert_eq!(answer, 42);
-    /// guard.unlock().await?;
-    /// # Ok(()) }
-    /// ```
-    pub async fn run<T>(&self, future: impl Future<Output = T>) -> Result<T, Lost> {
-        run(self.lost(), || self.lost_reason(), future).await
-    }
-
-    /// Drives `future` while the lock is held, and then unlocks it: a future of its own, to be
-    /// spawned.
-    ///
-    /// What was done stays done if the release is not confirmed: that goes on in the background,
-    /// as after [`unlock`](Self::unlock), and is no error here.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] if the lock was lost before it was unlocked. If that was before the end of
-    /// `future`, it has been dropped, as by [`run`](Self::run).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping it drops `future` and the guard.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let client = distlock::Client::connect("memory://docs-run-owned").await?;
-    /// let guard = client.mutex("a").lock().await?;
-    /// let work = tokio::spawn(guard.run_owned(async { 6 * 7 }));
-    /// assert_eq!(work.await??, 42);
-    /// # Ok(()) }
-    /// ```
-    pub async fn run_owned<T>(self, future: impl Future<Output = T>) -> Result<T> {
-        let done = self.run(future).await;
-        self.end_with(done).await
     }
 
     pub(crate) fn lost_error(&self, reason: LostReason) -> Error {
@@ -287,26 +238,6 @@ impl Drop for LockGuard {
             drop(self.give_up());
         }
     }
-}
-
-/// Drives `future` until the lock is lost, as the one tells in time and the other looks up.
-pub(crate) async fn run<T>(
-    lost: impl Future<Output = LostReason>,
-    look: impl Fn() -> Option<LostReason>,
-    future: impl Future<Output = T>,
-) -> Result<T, Lost> {
-    let mut future = pin!(future);
-    let mut lost = pin!(lost);
-    poll_fn(|context| {
-        if let Poll::Ready(reason) = lost.as_mut().poll(context) {
-            return Poll::Ready(Err(Lost { reason }));
-        }
-        if let Some(reason) = look() {
-            return Poll::Ready(Err(Lost { reason }));
-        }
-        future.as_mut().poll(context).map(Ok)
-    })
-    .await
 }
 
 impl fmt::Debug for LockGuard {

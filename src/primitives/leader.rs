@@ -4,6 +4,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::Stream;
@@ -65,13 +66,13 @@ impl Leader {
     }
 }
 
-/// The leaders of an election, one after the other: a `Stream` (of the `futures` crates). Made by
-/// [`Election::observe`](crate::Election::observe).
+/// A stream of the leaders of an election (a `Stream` of the `futures` crates).
 ///
-/// While nothing changes it asks nothing, except for a look every
-/// [`recheck_interval`](crate::Builder::recheck_interval). It gets over lost connections and
-/// sessions, waits while nobody leads, and ends when the client is closed; until then it keeps the
-/// client open. Dropping it ends everything.
+/// Created by [`Election::observe`](crate::Election::observe). While the leader does not change, it
+/// sends one request per [`recheck_interval`](crate::Builder::recheck_interval). It survives lost
+/// connections and sessions: [`cut_off_for`](Self::cut_off_for) returns for how long the store has
+/// not replied. It waits while there is no leader, and ends when the client is closed. Until then
+/// it keeps the client open.
 #[derive(Debug)]
 #[must_use = "it does nothing unless it is polled"]
 pub struct Observe {
@@ -109,6 +110,34 @@ impl Observe {
     /// ```
     pub async fn next(&mut self) -> Option<Leader> {
         self.feed.next().await
+    }
+
+    /// Returns how long the stream has been cut off from the store; `None` if it is not.
+    ///
+    /// It counts from the first failed request, or from the loss of the session, which is at most
+    /// one TTL after the connection was lost. While the time grows, there may be changes that the
+    /// stream does not know. It is updated while the stream is polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::{Client, memory::Space};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = Client::connect("memory://docs-observe-cut-off").await?;
+    /// let mut leaders = client.election("scheduler").observe()?;
+    /// assert_eq!(leaders.cut_off_for(), None);
+    ///
+    /// Space::named("docs-observe-cut-off").set_reachable(false);
+    /// while leaders.cut_off_for().is_none() {
+    ///     let next = tokio::time::timeout(Duration::from_millis(10), leaders.next());
+    ///     assert!(next.await.is_err());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn cut_off_for(&self) -> Option<Duration> {
+        self.feed.outage()
     }
 }
 

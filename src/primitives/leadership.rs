@@ -125,6 +125,59 @@ impl Leadership {
     pub async fn resign(self) -> Result<()> {
         self.guard.unlock().await
     }
+
+    /// Runs `future` while the candidate leads, and resigns: [`LockGuard::run_owned`].
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-run-owned-leader").await?;
+    /// let leadership = client.election("scheduler").campaign("one").await?;
+    /// let work = tokio::spawn(leadership.run_owned(async { 6 * 7 }));
+    /// assert_eq!(work.await.expect("no panic")?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run_owned<T>(self, future: impl Future<Output = T>) -> Result<T> {
+        self.guard.run_owned(future).await
+    }
+
+    /// Runs a fallible `future` while the candidate leads, and resigns.
+    ///
+    /// It is [`run_owned`](Self::run_owned) in one `Result`.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::try_run_owned`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-try-run-owned-leader").await?;
+    /// let leadership = client.election("scheduler").campaign("one").await?;
+    /// let work = async { Ok::<_, distlock::Error>(6 * 7) };
+    /// assert_eq!(leadership.try_run_owned(work).await?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_run_owned<T, E: From<Error>>(
+        self,
+        future: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.guard.try_run_owned(future).await
+    }
 }
 
 impl Deref for Leadership {
@@ -172,7 +225,7 @@ async fn rewrite(held: &Held, value: &[u8], version: &mut Option<u64>) -> Result
                 *known.lock() = Some(now);
                 return Err(StoreError::Unavailable("it was written meanwhile".into()));
             }
-            Rewritten::Gone => own_key.lose(LostReason::KeyDeleted),
+            Rewritten::Gone => own_key.lose(LostReason::Evicted),
         }
         Ok(())
     };

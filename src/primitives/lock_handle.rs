@@ -4,12 +4,16 @@ use std::ops::Deref;
 
 use crate::primitives::guard::LockGuard;
 
-/// An owned handle of a lock that a [`LockGuard`] holds, for other tasks, which can be cloned.
-/// Created by [`LockGuard::handle`].
+/// An owned, cloneable handle of a lock that a [`LockGuard`] holds, for other tasks.
 ///
-/// It has all methods of a guard except [`unlock`](LockGuard::unlock). Dropping the handle does not
-/// release the lock. Once the guard has released the lock, the handle is invalid and its writes are
-/// refused. A handle keeps the client's session open.
+/// Created by [`LockGuard::handle`]. With a handle, a watcher awaits the loss
+/// ([`lost`](LockGuard::lost)) or checks it ([`is_valid`](LockGuard::is_valid)), and the guard
+/// stays with the task that unlocks it. It is `'static`, so it can be moved into a spawned task.
+///
+/// It has the methods of a guard that take `&self`. Those that take the guard itself, such as
+/// [`unlock`](LockGuard::unlock), do not compile. Dropping the handle does not release the lock.
+/// Once the guard has released the lock, the handle is invalid and its writes are refused. A handle
+/// keeps the client's session open.
 ///
 /// # Examples
 ///
@@ -50,6 +54,42 @@ impl LockGuard {
     #[must_use]
     pub fn handle(&self) -> LockHandle {
         LockHandle(self.view())
+    }
+}
+
+#[cfg(feature = "tokio-util-0_7")]
+impl LockGuard {
+    /// Returns a token that is cancelled when the lock is lost or released.
+    ///
+    /// Pass it to code that stops by a `CancellationToken`; clone the token instead of calling this
+    /// again, because each call starts a task. A timer cancels the token at the deadline, so check
+    /// [`is_valid`](Self::is_valid) before a write that must not be late. Feature `tokio-util-0_7`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-cancellation-token").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// let token = guard.cancellation_token();
+    /// assert!(!token.is_cancelled());
+    /// guard.unlock().await?;
+    /// token.cancelled().await;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn cancellation_token(&self) -> tokio_util::sync::CancellationToken {
+        let token = tokio_util::sync::CancellationToken::new();
+        // It also cancels if its task is dropped, with a runtime that is shut down.
+        let cancels = token.clone().drop_guard();
+        if self.lost_reason().is_none() {
+            let handle = self.handle();
+            self.held.session.shared.runtime.spawn(async move {
+                handle.lost().await;
+                drop(cancels);
+            });
+        }
+        token
     }
 }
 

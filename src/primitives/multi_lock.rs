@@ -9,9 +9,9 @@ use futures_util::future::{join_all, select_all};
 use crate::{
     backend::{Standing, error::StoreError, name::Queue},
     error::{Error, Result},
-    lost::{Lost, LostReason},
+    lost::LostReason,
     primitives::{
-        guard::{self, Held, LockGuard},
+        guard::{Held, LockGuard, run::run},
         named::Named,
         viewer::LockKind,
     },
@@ -189,7 +189,7 @@ impl Several {
 /// as nobody has worked under it.
 fn forgone(lost: &LockGuard, reason: LostReason) -> Error {
     match reason {
-        LostReason::KeyDeleted => Error::Evicted { name: lost.name().to_owned() },
+        LostReason::Evicted => Error::Evicted { name: lost.name().to_owned() },
         reason => lost.held.session.lost_error(reason),
     }
 }
@@ -211,8 +211,8 @@ impl MultiLockGuard {
             let look = session.ask(|| session.store.standing(&own.entry));
             match wait.spend_on(session, look).await {
                 Ok(Some(Standing::Evicted)) => {
-                    own.lose(LostReason::KeyDeleted);
-                    Err(forgone(guard, LostReason::KeyDeleted))
+                    own.lose(LostReason::Evicted);
+                    Err(forgone(guard, LostReason::Evicted))
                 }
                 Ok(answer) => Ok(answer.is_some()),
                 Err(Failure::StaleSession(error) | Failure::Final(error)) => Err(error),
@@ -266,7 +266,7 @@ impl MultiLockGuard {
     /// let client = Client::connect("memory://docs-all-lost").await?;
     /// let all = client.lock_all(["alice", "bob"]).await?;
     /// Space::named("docs-all-lost").delete(all.guards()[1].key());
-    /// assert_eq!(all.lost().await, ("bob", LostReason::KeyDeleted));
+    /// assert_eq!(all.lost().await, ("bob", LostReason::Evicted));
     /// assert!(!all.is_valid());
     /// # Ok(()) }
     /// ```
@@ -286,13 +286,12 @@ impl MultiLockGuard {
         select_all(each).await.0
     }
 
-    /// Drives `future` while all of the locks are held, and drops it at the moment when one is
-    /// lost: [`LockGuard::run`].
+    /// Runs `future` while all of the locks are held, and drops it when one is lost.
     ///
     /// # Errors
     ///
-    /// [`Lost`] if a lock was lost first. The future has been dropped: what it had sent may still
-    /// take effect.
+    /// [`Error::Lost`] with the name of the lock that was lost first. The future has been dropped:
+    /// requests that it had sent may still take effect.
     ///
     /// # Cancel safety
     ///
@@ -301,18 +300,49 @@ impl MultiLockGuard {
     /// # Examples
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// # let client = distlock::Client::connect("memory://docs-all-run").await?;
-    /// let all = client.lock_all(["alice", "bob"]).await?;
+    /// let all = client.multi_lock(["alice", "bob"]).lock().await?;
     /// let answer = all.run(async { 6 * 7 }).await?;
     /// assert_eq!(answer, 42);
-    /// all.unlock().await?;
-    /// # Ok(()) }
+    /// all.unlock().await
+    /// # }
     /// ```
-    pub async fn run<T>(&self, future: impl Future<Output = T>) -> Result<T, Lost> {
-        let lost = async { self.lost().await.1 };
-        guard::run(lost, || self.guards.iter().find_map(LockGuard::lost_reason), future).await
+    pub async fn run<T>(&self, future: impl Future<Output = T>) -> Result<T> {
+        let running = run(self.first_lost(), || self.loss(), future).await;
+        running.map_err(|(guard, reason)| guard.lost_error(reason))
+    }
+
+    /// Runs a fallible `future` while all locks are held: [`run`](Self::run) in one `Result`.
+    ///
+    /// # Errors
+    ///
+    /// The future's own error, or [`Error::Lost`] as in [`run`](Self::run), converted.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// # let client = distlock::Client::connect("memory://docs-all-try-run").await?;
+    /// let all = client.multi_lock(["alice", "bob"]).lock().await?;
+    /// all.try_run(all.put("/bank/last-transfer", "alice to bob")).await?;
+    /// all.unlock().await
+    /// # }
+    /// ```
+    pub async fn try_run<T, E: From<Error>>(
+        &self,
+        future: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.run(future).await?
+    }
+
+    /// Returns the first lock that is lost, and why.
+    pub(crate) fn loss(&self) -> Option<(&LockGuard, LostReason)> {
+        self.guards.iter().find_map(|guard| Some((guard, guard.lost_reason()?)))
     }
 
     /// Releases all of the locks, at once. `Ok` only when all of their keys are known to be gone

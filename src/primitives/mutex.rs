@@ -246,8 +246,8 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]. Later ones are not told: the stream goes on
-    /// until the store answers again.
+    /// [`Error::InvalidArgument`]. The stream itself never fails: it continues when the store
+    /// replies again, and [`QueueWatch::cut_off_for`] returns how long it has been cut off.
     ///
     /// # Examples
     ///
@@ -309,10 +309,10 @@ impl Mutex {
         release_request::ask(&self.named.sessions, &self.named.queue()?, reason.as_ref()).await
     }
 
-    /// Locks, does `work` while the lock is held, and unlocks.
+    /// Locks, runs `work` while the lock is held, and unlocks.
     ///
-    /// What was done stays done if the release is not confirmed: that goes on in the background,
-    /// as after [`LockGuard::unlock`], and is no error here.
+    /// An unconfirmed release is no error here. It continues in the background, as after
+    /// [`LockGuard::unlock`]. [`try_run`](Self::try_run) is for work that returns a `Result`.
     ///
     /// # Errors
     ///
@@ -337,6 +337,34 @@ impl Mutex {
         let guard = self.lock().await?;
         let done = guard.run(work(&guard)).await;
         guard.end_with(done).await
+    }
+
+    /// Locks, runs fallible `work` and unlocks: [`run`](Self::run) in one `Result`.
+    ///
+    /// The lock is also unlocked if `work` fails.
+    ///
+    /// # Errors
+    ///
+    /// The error of `work`, or an error as in [`run`](Self::run), converted.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-mutex-try-run").await?;
+    /// let report = client.mutex("nightly-report");
+    /// report.try_run(async |guard| guard.put("/app/report", "written").await).await
+    /// # }
+    /// ```
+    pub async fn try_run<T, E: From<Error>>(
+        &self,
+        work: impl AsyncFnOnce(&LockGuard) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run(work).await?
     }
 
     pub(crate) async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {

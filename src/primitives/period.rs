@@ -220,6 +220,37 @@ impl Mutex {
         let done = guard.run(work(&guard)).await;
         guard.end_with(done.map(Some)).await
     }
+
+    /// Runs fallible `work` once in the period: [`run_once_per`](Self::run_once_per) in one
+    /// `Result`.
+    ///
+    /// # Errors
+    ///
+    /// The error of `work`, or an error as in [`run_once_per`](Self::run_once_per), converted. Work
+    /// that failed keeps the period claimed.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-try-once-per").await?;
+    /// let (report, hour) = (client.mutex("nightly-report"), Duration::from_secs(3600));
+    /// let work = async |guard: &distlock::LockGuard| guard.put("/app/report", "written").await;
+    /// assert!(report.try_run_once_per(hour, work).await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_run_once_per<T, E: From<Error>>(
+        &self,
+        period: Duration,
+        work: impl AsyncFnOnce(&LockGuard) -> Result<T, E>,
+    ) -> Result<Option<T>, E> {
+        self.run_once_per(period, work).await?.transpose()
+    }
 }
 
 #[cfg(test)]

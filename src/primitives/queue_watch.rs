@@ -4,6 +4,7 @@ use std::{
     future::poll_fn,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::Stream;
@@ -89,6 +90,34 @@ impl QueueWatch {
     /// ```
     pub async fn next(&mut self) -> Option<Vec<QueueEntry>> {
         poll_fn(|context| self.poll(context)).await
+    }
+
+    /// Returns how long the watch has been cut off from the store; `None` if it is not.
+    ///
+    /// It counts from the first failed request, or from the loss of the session, which is at most
+    /// one TTL after the connection was lost. While the time grows, there may be changes that the
+    /// watch does not know. It is updated while the watch is polled.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use distlock::{Client, memory::Space};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = Client::connect("memory://docs-queue-watch-cut-off").await?;
+    /// let mut queue = client.mutex("report").watch_queue()?;
+    /// assert_eq!(queue.cut_off_for(), None);
+    ///
+    /// Space::named("docs-queue-watch-cut-off").set_reachable(false);
+    /// while queue.cut_off_for().is_none() {
+    ///     let next = tokio::time::timeout(Duration::from_millis(10), queue.next());
+    ///     assert!(next.await.is_err());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn cut_off_for(&self) -> Option<Duration> {
+        self.parts.iter().filter_map(|part| part.feed.outage()).max()
     }
 }
 

@@ -198,6 +198,63 @@ impl ReentrantGuard {
             None => lost.map_or(Ok(()), Err),
         }
     }
+
+    /// Runs `future` while the lock is held, and unlocks: [`LockGuard::run_owned`].
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-run-owned-reentrant").await?;
+    /// let guard = client.mutex("a").reentrant("request-42").lock().await?;
+    /// let work = tokio::spawn(guard.run_owned(async { 6 * 7 }));
+    /// assert_eq!(work.await.expect("no panic")?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run_owned<T>(self, future: impl Future<Output = T>) -> Result<T> {
+        let done = self.run(future).await?;
+        match self.unlock().await {
+            Err(error @ Error::Lost { .. }) => Err(error),
+            _ => Ok(done),
+        }
+    }
+
+    /// Runs a fallible `future` while the lock is held, and unlocks.
+    ///
+    /// It is [`run_owned`](Self::run_owned) in one `Result`.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::try_run_owned`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-try-run-owned-reentrant").await?;
+    /// let guard = client.mutex("a").reentrant("request-42").lock().await?;
+    /// let work = async { Ok::<_, distlock::Error>(6 * 7) };
+    /// assert_eq!(guard.try_run_owned(work).await?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_run_owned<T, E: From<Error>>(
+        self,
+        future: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.run_owned(future).await?
+    }
 }
 
 impl Deref for ReentrantGuard {

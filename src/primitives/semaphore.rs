@@ -282,8 +282,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]. Later ones are not told: the stream goes on until the store
-    /// answers again.
+    /// [`Error::InvalidArgument`]. The stream itself never fails: it continues when the store
+    /// replies again, and [`QueueWatch::cut_off_for`] returns how long it has been cut off.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
         self.named.watch()
     }

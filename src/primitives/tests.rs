@@ -73,7 +73,7 @@ async fn a_candidate_stands_again() {
         .leave
         .then(0, || Ok(LeaveOutcome { existed: true, successor: false, at: SequencePoint(1) }));
     let election = client(&store).await.election("a");
-    let done = election.run(pending(), async |_| "done").await.unwrap();
+    let done = election.run("candidate", pending(), async |_| "done").await.unwrap();
     assert_eq!(done, Some("done"));
     let asked = store.asked("enqueue");
     assert_eq!(asked.len(), 6);
@@ -81,7 +81,8 @@ async fn a_candidate_stands_again() {
     let store = FakeStore::new();
     store.enqueue.then(0, || Err(StoreError::Denied("no".into())));
     let election = client(&store).await.election("a");
-    let refused = timeout(Duration::from_secs(5), election.run(pending(), async |_| ())).await;
+    let refused =
+        timeout(Duration::from_secs(5), election.run("candidate", pending(), async |_| ())).await;
     assert!(matches!(refused, Ok(Err(Error::Denied { .. }))), "{refused:?}");
     assert_eq!(store.asked("enqueue").len(), 1);
 }

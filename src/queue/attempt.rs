@@ -222,7 +222,7 @@ impl Attempt {
         session.claims.open(self.ticket);
         let Some(entry) = session.ask_while(again, request).await.0? else {
             session.claims.settle(self.ticket, &old);
-            old.lose(LostReason::KeyDeleted);
+            old.lose(LostReason::Evicted);
             return Ok(self);
         };
         // Repeated, it would find the old key gone, and put nothing.

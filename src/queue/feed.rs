@@ -5,11 +5,12 @@ use std::{
     future::{poll_fn, ready},
     mem,
     task::{self, Context, Poll},
+    time::Duration,
 };
 
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 
-use super::{snapshot::Snapshot, view::View};
+use super::{outage::Outage, snapshot::Snapshot, view::View};
 use crate::{
     backend::name::Queue,
     error::Error,
@@ -42,7 +43,7 @@ impl QueueFollower {
                     }
                 }
                 Err(Error::Closed) => return None,
-                Err(_) => {}
+                Err(_) => self.view.outage().begin(),
             }
             self.backoff.pause().await;
         }
@@ -53,6 +54,7 @@ impl QueueFollower {
 /// library's runtime.
 pub(crate) struct Feed<T> {
     runtime: Runtime,
+    outage: Outage,
     /// Until it has ended. Never locked: so it can be shared like everything else.
     items: Option<Mutex<BoxStream<'static, T>>>,
 }
@@ -66,12 +68,19 @@ impl<T: Send + 'static> Feed<T> {
         mut pick: impl FnMut(Snapshot) -> Option<T> + Send + 'static,
     ) -> Self {
         let (view, backoff) = (View::new(queue.clone(), values_change), Backoff::default());
+        let outage = view.outage();
         let follower = QueueFollower { sessions: sessions.clone(), visit: None, view, backoff };
         let snapshots = unfold(follower, |mut follower| async move {
             follower.next().await.map(|snapshot| (snapshot, follower))
         });
         let items = snapshots.filter_map(move |snapshot| ready(pick(snapshot))).boxed();
-        Self { runtime: sessions.shared().runtime.clone(), items: Some(Mutex::new(items)) }
+        let runtime = sessions.shared().runtime.clone();
+        Self { runtime, outage, items: Some(Mutex::new(items)) }
+    }
+
+    /// Returns how long the store has not replied to its looks.
+    pub(crate) fn outage(&self) -> Option<Duration> {
+        self.outage.time()
     }
 
     pub(crate) async fn next(&mut self) -> Option<T> {

@@ -9,6 +9,7 @@ pub(crate) mod feed;
 mod hold;
 mod lock;
 pub(crate) mod mode;
+pub(crate) mod outage;
 mod pending_release;
 mod poll;
 mod predecessor_watch;

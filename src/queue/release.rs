@@ -32,7 +32,7 @@ impl Release {
     pub(super) fn end(&self) -> Ended {
         match self {
             Self::Released => Ended::Released,
-            Self::Absent => Ended::Lost(LostReason::KeyDeleted),
+            Self::Absent => Ended::Lost(LostReason::Evicted),
             Self::SessionOver(reason) => Ended::Lost(*reason),
             Self::Trying(_) | Self::Refused(_) => Ended::Unknown,
         }

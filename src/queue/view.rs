@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use super::snapshot::Snapshot;
+use super::{outage::Outage, snapshot::Snapshot};
 use crate::{
     backend::{Ask, Entry, Event, Watch, error::StoreError, name::Queue},
     lost::LostReason,
@@ -19,6 +19,7 @@ pub(crate) struct View {
     seen: Option<Snapshot>,
     /// For looks in vain.
     backoff: Backoff,
+    outage: Outage,
 }
 
 /// What the last look began, in its session.
@@ -35,7 +36,12 @@ struct Watches {
 impl View {
     pub(crate) fn new(queue: Queue, values_change: bool) -> Self {
         let (watches, backoff) = (Watches::default(), Backoff::default());
-        Self { queue, values_change, watches, seen: None, backoff }
+        Self { queue, values_change, watches, seen: None, backoff, outage: Outage::default() }
+    }
+
+    /// Returns what knows whether its looks fail.
+    pub(super) fn outage(&self) -> Outage {
+        self.outage.clone()
     }
 
     /// Who stands in the queue: at once at first, and then when that has changed. An error: the
@@ -51,6 +57,7 @@ impl View {
             changed = self.changed(session, watch) => changed,
         };
         if changed.is_err() {
+            self.outage.begin();
             self.watches = Watches::default();
         }
         changed
@@ -59,7 +66,12 @@ impl View {
     async fn changed(&mut self, session: &Session, watch: bool) -> Result<Snapshot, LostReason> {
         loop {
             let rechecks = self.rechecks(session, watch).await;
-            match self.look(session, watch).await {
+            let looked = self.look(session, watch).await;
+            match &looked {
+                Ok(_) => self.outage.end(),
+                Err(_) => self.outage.begin(),
+            }
+            match looked {
                 Ok(snapshot) if self.seen.as_ref() == Some(&snapshot) => {}
                 Ok(snapshot) => {
                     self.backoff = Backoff::default();

@@ -247,7 +247,7 @@ impl Work {
 /// that is one still has not done it.
 fn notify(own_key: &OwnKey) {
     if own_key.is_held() {
-        own_key.lose(LostReason::KeyDeleted);
+        own_key.lose(LostReason::Evicted);
     }
 }
 

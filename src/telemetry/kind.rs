@@ -73,7 +73,7 @@ pub(super) fn reason(lost: LostReason) -> &'static str {
     match lost {
         LostReason::DeadlinePassed => "deadline_passed",
         LostReason::SessionExpired => "session_expired",
-        LostReason::KeyDeleted => "key_deleted",
+        LostReason::Evicted => "evicted",
         LostReason::ClientClosed => "client_closed",
         LostReason::KeeperStopped => "keeper_stopped",
         LostReason::Forked => "forked",

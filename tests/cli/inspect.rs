@@ -177,7 +177,7 @@ async fn a_key_is_deleted_by_hand(store: Store) {
     let token = token.to_string();
     let broken = store.run(&["break", guard.key(), "--token", &token, "--yes", "--json"]).await;
     assert_eq!(broken.code(), 0, "{broken:?}");
-    assert_eq!(guard.lost().await, distlock::LostReason::KeyDeleted);
+    assert_eq!(guard.lost().await, distlock::LostReason::Evicted);
     assert_eq!(store.run(&["break", guard.key(), "--yes"]).await.code(), 1);
     assert_eq!(store.queue(&client, "stuck").await, 0);
     client.close().await.expect("the store answers");

@@ -277,8 +277,8 @@ async fn a_lost_lock_ends_the_command_and_is_reported(store: Store) {
     assert_eq!(broken.code(), 0, "{broken:?}");
     let ended = output_of(holder).await;
     assert_eq!(ended.code(), 70, "{ended:?}");
-    assert!(ended.err.contains("lost was lost: somebody deleted its key"), "{ended:?}");
-    assert_eq!(fs::read_to_string(&record).expect("it ran"), "lost: somebody deleted its key\n");
+    assert!(ended.err.contains("lost was lost: an operator evicted it"), "{ended:?}");
+    assert_eq!(fs::read_to_string(&record).expect("it ran"), "lost: an operator evicted it\n");
 }
 
 async fn a_command_may_end_in_order_before_the_deadline(store: Store) {

@@ -142,7 +142,7 @@ fn run_returns_whether_the_lock_was_held_to_the_end() {
         assert!(held.remaining() <= client.session_ttl());
         guard.name().len()
     });
-    assert_eq!(done, Ok(1));
+    assert_eq!(done.unwrap(), 1);
     let mut ended = false;
     let outcome = guard.run_blocking(|held| {
         space("run").delete(guard.key());
@@ -150,7 +150,9 @@ fn run_returns_whether_the_lock_was_held_to_the_end() {
         assert!(!held.is_valid() && held.remaining().is_zero());
         ended = true;
     });
-    assert_eq!(outcome.unwrap_err().reason, LostReason::KeyDeleted);
+    let error = outcome.unwrap_err();
+    let evicted = matches!(error, Error::Lost { reason: LostReason::Evicted, .. });
+    assert!(evicted, "{error:?}");
     assert!(ended, "a closure runs to its end");
     guard.run_blocking(|_| unreachable!("it is lost already")).unwrap_err();
 }
@@ -160,11 +162,11 @@ fn whatever_is_a_guard_runs_closures() {
     let client = connect("run-all");
     let (rw_lock, semaphore) = (client.rw_lock("a"), client.semaphore("a", 1));
     let valid = |held: Held<'_>| held.is_valid();
-    assert_eq!(rw_lock.read().wait().unwrap().run_blocking(valid), Ok(true));
-    assert_eq!(rw_lock.write().wait().unwrap().run_blocking(valid), Ok(true));
-    assert_eq!(semaphore.acquire().wait().unwrap().run_blocking(valid), Ok(true));
+    assert!(rw_lock.read().wait().unwrap().run_blocking(valid).unwrap());
+    assert!(rw_lock.write().wait().unwrap().run_blocking(valid).unwrap());
+    assert!(semaphore.acquire().wait().unwrap().run_blocking(valid).unwrap());
     let leadership = client.election("a").campaign("one").wait().unwrap();
-    assert_eq!(leadership.run_blocking(valid), Ok(true));
+    assert!(leadership.run_blocking(valid).unwrap());
 }
 
 #[test]
@@ -287,7 +289,7 @@ fn queues_are_seen_and_holders_asked() {
             let asked = scope.spawn(move || guard.run(guard.release_requested()).wait());
             thread::sleep(A_WHILE);
             space("view").delete(mutex.holder().wait().unwrap().expect("it is held").key());
-            assert_eq!(asked.join().unwrap().unwrap_err().reason, LostReason::KeyDeleted);
+            assert_eq!(asked.join().unwrap().unwrap_err().reason, LostReason::Evicted);
         });
     });
 }
@@ -306,14 +308,17 @@ fn several_locks_are_taken_together() {
         );
         assert!(client.try_lock_all(["c", "b"]).wait().unwrap().is_none());
         assert!(client.lock_all_timeout(["c", "b"], A_WHILE).wait().unwrap().is_none());
-        assert_eq!(all.run_blocking(|held| (held.is_valid(), all.guards().len())), Ok((true, 2)));
+        let seen = all.run_blocking(|held| (held.is_valid(), all.guards().len()));
+        assert_eq!(seen.unwrap(), (true, 2));
         assert_eq!(all.lost().wait_timeout(A_WHILE), None);
         let outcome = all.run_blocking(|held| {
             space("many").delete(all.guards()[1].key());
-            assert_eq!(all.lost().wait(), ("b", LostReason::KeyDeleted));
+            assert_eq!(all.lost().wait(), ("b", LostReason::Evicted));
             assert!(!held.is_valid() && held.remaining().is_zero());
         });
-        assert_eq!(outcome.unwrap_err().reason, LostReason::KeyDeleted);
+        let error = outcome.unwrap_err();
+        let evicted = matches!(error, Error::Lost { reason: LostReason::Evicted, .. });
+        assert!(evicted, "{error:?}");
         all.run_blocking(|_| unreachable!("one is lost already")).unwrap_err();
         assert!(!all.is_valid());
         assert!(matches!(all.unlock().wait(), Err(Error::Lost { .. })));

@@ -23,6 +23,7 @@ mod mysql_pool;
 mod paused;
 #[cfg(feature = "postgres")]
 mod pgbouncer;
+mod pinned;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "postgres")]

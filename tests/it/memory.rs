@@ -78,7 +78,7 @@ async fn a_run_that_is_cancelled_waits_for_its_resignation() {
             leads.lock().unwrap().take().unwrap().send(()).unwrap();
             pending::<()>().await;
         };
-        client.election("a").run(async { drop(stopped.await) }, work).await
+        client.election("a").run("candidate", async { drop(stopped.await) }, work).await
     });
     led.await.unwrap();
     space.set_reachable(false);
@@ -88,6 +88,60 @@ async fn a_run_that_is_cancelled_waits_for_its_resignation() {
     space.set_reachable(true);
     assert_eq!(running.await.unwrap().unwrap(), None);
     assert!(space.keys().is_empty());
+}
+
+/// A token is cancelled by a loss, by a release, and at once if the lock is lost already.
+#[tokio::test]
+async fn a_cancellation_token_is_cancelled_with_the_lock() {
+    let space = Space::named("cancellation-token");
+    let client = Client::connect("memory://cancellation-token").await.unwrap();
+    let guard = client.mutex("a").lock().await.unwrap();
+    let (token, handle) = (guard.cancellation_token(), guard.handle());
+    assert!(!token.is_cancelled() && handle.lost_reason().is_none());
+    space.delete(guard.key());
+    token.cancelled().await;
+    assert_eq!(handle.lost_reason(), Some(LostReason::Evicted));
+    assert!(guard.cancellation_token().is_cancelled());
+    drop(guard);
+
+    let guard = client.mutex("a").lock().await.unwrap();
+    let token = guard.cancellation_token();
+    assert!(!token.is_cancelled());
+    guard.unlock().await.unwrap();
+    timeout(Duration::from_secs(5), token.cancelled()).await.expect("it is released");
+    // The task of the token keeps nothing.
+    client.close().await.unwrap();
+}
+
+/// A follower sees for how long its stream knows nothing, and goes on when the store replies.
+#[tokio::test]
+async fn a_stream_returns_how_long_it_is_cut_off() {
+    let space = Space::named("cut-off");
+    let builder = Client::builder("memory://cut-off").recheck_interval(Duration::from_millis(20));
+    let client = builder.connect().await.unwrap();
+    let mut leaders = client.election("a").observe().unwrap();
+    let mut queue = client.mutex("a").watch_queue().unwrap();
+    let leadership = client.election("a").campaign("one").await.unwrap();
+    assert_eq!(leaders.next().await.unwrap().value(), b"one");
+    assert!(queue.next().await.unwrap().is_empty());
+    assert!(leaders.cut_off_for().is_none() && queue.cut_off_for().is_none());
+
+    space.set_reachable(false);
+    let short = Duration::from_millis(10);
+    while leaders.cut_off_for().is_none() || queue.cut_off_for().is_none() {
+        assert!(timeout(short, leaders.next()).await.is_err());
+        assert!(timeout(short, queue.next()).await.is_err());
+    }
+    let cut_off = leaders.cut_off_for().unwrap();
+    tokio::time::sleep(short).await;
+    assert!(leaders.cut_off_for().unwrap() >= cut_off + short, "it counts from the first failure");
+
+    space.set_reachable(true);
+    while leaders.cut_off_for().is_some() || queue.cut_off_for().is_some() {
+        assert!(timeout(short, leaders.next()).await.is_err(), "the leader is the same");
+        assert!(timeout(short, queue.next()).await.is_err(), "the queue is the same");
+    }
+    leadership.resign().await.unwrap();
 }
 
 #[tokio::test]

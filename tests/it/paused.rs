@@ -45,7 +45,7 @@ async fn a_loss_notifies_its_holder() -> Result<()> {
     let space = Space::named("paused-loss");
     let guard = client.mutex("m").lock().await?;
     space.delete(guard.key());
-    assert_eq!(timeout(HOUR, guard.lost()).await.expect("told"), LostReason::KeyDeleted);
+    assert_eq!(timeout(HOUR, guard.lost()).await.expect("told"), LostReason::Evicted);
     let guard = client.mutex("m").lock().await?;
     space.advance(HOUR);
     assert_eq!(timeout(HOUR, guard.lost()).await.expect("told"), LostReason::SessionExpired);

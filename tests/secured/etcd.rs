@@ -33,7 +33,10 @@ async fn a_url_names_certificates_and_password() {
     let password = folder.path("password");
     for url in [
         format!("etcds://app:{PASSWORD}@{address}/app/locks?{files}&server_name={NAME}"),
-        format!("etcds://app@localhost:{port}/app/locks?{files}&password_file={password}&ttl=5s"),
+        format!(
+            "etcds://app@localhost:{port}/app/locks?{files}&password_file={password}\
+             &session_ttl=5s"
+        ),
     ] {
         let client =
             Client::connect(&url).await.unwrap_or_else(|error| panic!("{}", chain(&error)));

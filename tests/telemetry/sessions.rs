@@ -80,7 +80,7 @@ async fn a_write_that_is_refused() {
     assert!(matches!(guard.put("/state", "two").await, Err(Error::Lost { .. })));
     let rejected = |signal: &Signal| {
         matches!(signal, Signal::Counted(name, labels, 1)
-            if name == "distlock.write.rejected" && labels["reason"] == "key_deleted")
+            if name == "distlock.write.rejected" && labels["reason"] == "evicted")
     };
     wait_for("that it was refused", rejected).await;
 }

@@ -118,7 +118,7 @@ async fn lost_with_its_session() {
 async fn lost_by_an_operators_delete() {
     let (listener, _client, guard) = locked("deleted").await;
     Space::named("deleted").delete(guard.key());
-    let expected = lost(["lost mutex key_deleted", "WARN lost key_deleted"]);
+    let expected = lost(["lost mutex evicted", "WARN lost evicted"]);
     listener.expect(&expected).await;
     drop(guard);
     sleep(A_WHILE).await;
@@ -131,7 +131,7 @@ async fn lost_before_anybody_has_noticed() {
     let (listener, _client, guard) = locked("unnoticed").await;
     Space::named("unnoticed").delete(guard.key());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
-    listener.expect(&lost(["lost mutex key_deleted", "WARN lost key_deleted"])).await;
+    listener.expect(&lost(["lost mutex evicted", "WARN lost evicted"])).await;
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn readers_and_a_writer_that_becomes_one() {
     two.unlock().await.unwrap();
     let reader = lock.write().await.unwrap().downgrade().await.unwrap();
     Space::named("rw").delete(reader.key());
-    assert_eq!(reader.lost().await, LostReason::KeyDeleted);
+    assert_eq!(reader.lost().await, LostReason::Evicted);
     drop(reader);
     listener
         .expect(&[
@@ -206,7 +206,7 @@ async fn readers_and_a_writer_that_becomes_one() {
             ("acquire.duration acquired writer", 1),
             ("hold.duration released reader", 2),
             ("hold.duration lost reader", 1),
-            ("lost reader key_deleted", 1),
+            ("lost reader evicted", 1),
             ("held reader most", 2),
             ("held writer most", 1),
             ("waiters reader most", 1),
@@ -219,7 +219,7 @@ async fn readers_and_a_writer_that_becomes_one() {
             ("span distlock.hold writer lost token", 1),
             ("DEBUG granted", 3),
             ("DEBUG released", 2),
-            ("WARN lost key_deleted", 1),
+            ("WARN lost evicted", 1),
         ])
         .await;
 }
@@ -288,13 +288,13 @@ async fn several_locks_at_once() {
     let names = ["a", "b", "c"].map(|name| listener.lock(name));
     let all = client.lock_all(&names).await.unwrap();
     Space::named("several").delete(all.guards()[1].key());
-    assert_eq!(all.lost().await.1, LostReason::KeyDeleted);
+    assert_eq!(all.lost().await.1, LostReason::Evicted);
     assert!(matches!(all.unlock().await, Err(Error::Lost { .. })));
     let expected = [
         ("acquire.duration acquired mutex", 3),
         ("hold.duration released mutex", 2),
         ("hold.duration lost mutex", 1),
-        ("lost mutex key_deleted", 1),
+        ("lost mutex evicted", 1),
         ("held mutex most", 3),
         ("waiters mutex most", 3),
         ("span distlock.acquire mutex acquired token", 2),
@@ -303,7 +303,7 @@ async fn several_locks_at_once() {
         ("span distlock.hold mutex lost token", 1),
         ("DEBUG granted", 3),
         ("DEBUG released", 2),
-        ("WARN lost key_deleted", 1),
+        ("WARN lost evicted", 1),
     ];
     listener.expect(&expected).await;
 }

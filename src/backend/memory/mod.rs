@@ -69,6 +69,7 @@ pub struct Space {
 /// What the store has been asked so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[doc(hidden)] // for the tests of this repository
 pub struct Requests {
     /// Attempts to join a queue.
     pub joins: u64,
@@ -186,6 +187,7 @@ impl Space {
 
     /// What the store has been asked so far.
     #[must_use]
+    #[doc(hidden)] // for the tests of this repository
     pub fn requests(&self) -> Requests {
         self.state().requests
     }

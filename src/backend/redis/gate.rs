@@ -58,7 +58,7 @@ impl Gate {
 pub(super) fn tell_losses(losses: &Losses, outcomes: &[Outcome]) -> Result<()> {
     let lost = outcomes.get(1).map(Outcome::rows).unwrap_or_default();
     for key in lost.iter().filter_map(|row| row.text(0)) {
-        if !losses.report(key, LostReason::KeyDeleted) {
+        if !losses.report(key, LostReason::Evicted) {
             return Err(StoreError::Unavailable(format!("{key} has lost its gate").into()));
         }
     }

@@ -137,7 +137,7 @@ impl RedlockStore {
         for (key, round) in keys.iter().zip(rounds) {
             match round.kept() {
                 Outcome::Ours => {}
-                Outcome::NotOurs => self.lose(key, LostReason::KeyDeleted),
+                Outcome::NotOurs => self.lose(key, LostReason::Evicted),
                 Outcome::Open | Outcome::Unknown => {
                     open = Some(format!("{}: {}", key.name, round.words()));
                 }
@@ -220,7 +220,7 @@ impl LockStore for RedlockStore {
         match round.kept() {
             Outcome::Ours => Ok(Standing::First),
             Outcome::NotOurs => {
-                self.lose(&key, LostReason::KeyDeleted);
+                self.lose(&key, LostReason::Evicted);
                 Ok(Standing::Evicted)
             }
             Outcome::Open | Outcome::Unknown => Err(self.unavailable(&round.words())),

@@ -5,6 +5,7 @@ use crate::runtime::mutex::Mutex;
 /// What this process has asked of a file so far: see [`requests`](crate::sqlite::requests).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[doc(hidden)]
 pub struct Requests {
     /// Looks at a queue or at data, on behalf of somebody.
     pub reads: u64,

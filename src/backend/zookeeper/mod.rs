@@ -106,7 +106,7 @@ impl ZooKeeper {
                 let (user, password) = (&credentials.user, credentials.password.expose());
                 match self.remote.sasl {
                     // Without the feature, the builder refuses it.
-                    #[cfg(feature = "sasl")]
+                    #[cfg(feature = "zookeeper-sasl")]
                     true => {
                         let sasl = zk::SaslOptions::digest_md5(user.clone(), password.clone());
                         self.insist(connector.with_sasl(sasl)).await

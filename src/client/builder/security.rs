@@ -88,7 +88,7 @@ impl Builder {
     /// checks the password, and the user is `sasl:user` in ACLs. In a URL: `?sasl=true`.
     ///
     /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] for another store, without
-    /// [`credentials`](Self::credentials), or without the cargo feature `sasl`.
+    /// [`credentials`](Self::credentials), or without the cargo feature `zookeeper-sasl`.
     pub fn sasl(mut self) -> Self {
         self.options.sasl = true;
         self

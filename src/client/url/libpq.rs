@@ -49,7 +49,7 @@ mod tests {
         for (theirs, ours) in [
             ("sslmode=require&sslrootcert=system", "sslmode=require"),
             ("sslrootcert=/a&sslcert=/b&sslkey=/c", "ca_file=/a&cert_file=/b&key_file=/c"),
-            ("connect_timeout=10&ttl=15s", "connect_timeout=10s&ttl=15s"),
+            ("connect_timeout=10&session_ttl=15s", "connect_timeout=10s&session_ttl=15s"),
             ("connect_timeout=500ms", "connect_timeout=500ms"),
             ("channel_binding=require", "channel_binding=require"),
             ("pgbouncer=true", "pooler=transaction"),

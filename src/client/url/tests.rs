@@ -19,7 +19,7 @@ fn endpoints_get_their_ports() {
 
 #[test]
 fn all_of_it_is_read() {
-    let url = "etcds://app:p%40ss%2F%3A@h1,h2:2/prod/locks?ttl=15s&owner=a%20b";
+    let url = "etcds://app:p%40ss%2F%3A@h1,h2:2/prod/locks?session_ttl=15s&owner=a%20b";
     let url = Url::parse(url).unwrap();
     assert!(url.tls.is_some());
     let Some(Origin::Fixed(credentials)) = url.credentials else { panic!("no credentials") };
@@ -28,7 +28,7 @@ fn all_of_it_is_read() {
     assert_eq!(url.namespace.as_deref(), Some("/prod/locks"));
     assert_eq!(url.options.ttl, Some(Duration::from_secs(15)));
     assert_eq!(url.options.owner.as_deref(), Some("a b"));
-    let url = Url::parse("memory://a/b?ttl=1s").unwrap();
+    let url = Url::parse("memory://a/b?session_ttl=1s").unwrap();
     assert_eq!((url.endpoints, url.namespace), (vec!["a/b".to_owned()], None));
 }
 
@@ -132,7 +132,7 @@ fn a_file_is_named_by_its_path() {
     };
     assert_eq!(read("sqlite:///run/a/locks.db"), ("/run/a/locks.db".to_owned(), None, None));
     assert_eq!(read("sqlite://a%20b/%40%3a%3F%23").0, "a b/@:?#");
-    let (_, namespace, ttl) = read("sqlite://a?namespace=/app/locks&ttl=3s");
+    let (_, namespace, ttl) = read("sqlite://a?namespace=/app/locks&session_ttl=3s");
     assert_eq!(namespace.as_deref(), Some("/app/locks"));
     assert_eq!(ttl, Some(Duration::from_secs(3)));
 }
@@ -173,8 +173,8 @@ fn bad_urls_are_explained() {
         "etcd://a#b",
         "etcd://a?tll=1s",
         "etcd://a?ttl",
-        "etcd://a?ttl=1",
-        "etcd://a?ttl=1s&ttl=2s",
+        "etcd://a?session_ttl=1",
+        "etcd://a?session_ttl=1s&session_ttl=2s",
         "etcd://user:pass@a?password_file=/b",
         "etcd://a?password_file=/b",
         "etcd://a?ca_file=/b",

@@ -15,8 +15,7 @@ use crate::{
 impl LockGuard {
     /// Unlocks after work that was done, whether or not that is confirmed soon.
     pub(crate) async fn end_with<T>(self, done: Result<T, Lost>) -> Result<T> {
-        let name = self.name().to_owned();
-        let done = done.map_err(|Lost { reason }| Error::Lost { name, reason })?;
+        let done = done?;
         match self.unlock().await {
             Err(error @ Error::Lost { .. }) => Err(error),
             _ => Ok(done),
@@ -102,7 +101,7 @@ impl LockGuard {
         let releasing = async {
             match (lost, attempt.release_within(patience).await) {
                 (Some(reason), _) | (None, Release::SessionOver(reason)) => Err(lost_error(reason)),
-                (None, Release::Absent) => Err(lost_error(LostReason::KeyDeleted)),
+                (None, Release::Absent) => Err(lost_error(LostReason::Evicted)),
                 (None, Release::Released) => Ok(()),
                 (None, Release::Refused(refusal)) => {
                     Err(Error::Denied { backend, source: source(refusal) })

@@ -77,12 +77,12 @@ fn unconfirmed(guards: &[&LockGuard], source: BoxError) -> Error {
 /// does not say which one.
 async fn refused(guards: &[&LockGuard], session: &Session) -> Error {
     match guards {
-        [guard] => guard.held.own.lose(LostReason::KeyDeleted),
+        [guard] => guard.held.own.lose(LostReason::Evicted),
         guards => {
             for guard in guards {
                 let own = &guard.held.own;
                 if let Ok(Standing::Evicted) = session.store.standing(&own.entry).await {
-                    own.lose(LostReason::KeyDeleted);
+                    own.lose(LostReason::Evicted);
                 }
             }
         }
@@ -91,7 +91,7 @@ async fn refused(guards: &[&LockGuard], session: &Session) -> Error {
         Some((guard, reason)) => rejected(guard.lost_error(reason), reason, session),
         // Which one is not known, as no look was answered.
         None => {
-            let reason = LostReason::KeyDeleted;
+            let reason = LostReason::Evicted;
             rejected(Error::Lost { name: names(guards), reason }, reason, session)
         }
     }

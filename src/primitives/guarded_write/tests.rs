@@ -132,7 +132,7 @@ async fn what_is_read_was_read_under_the_lock() {
     assert_eq!(guard.get("/b").await.unwrap(), Some(vec![1]));
     let lose = async {
         crate::runtime::clock::sleep(Duration::from_millis(50)).await;
-        guard.held.own.lose(LostReason::KeyDeleted);
+        guard.held.own.lose(LostReason::Evicted);
     };
     let (read, ()) = tokio::join!(guard.get("/b"), lose);
     assert!(matches!(read, Err(Error::Lost { .. })), "{read:?}");

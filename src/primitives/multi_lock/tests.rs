@@ -123,7 +123,7 @@ async fn a_lock_that_is_lost_on_the_way_ends_the_wait() {
         let taking = tokio::spawn(async move { all.take(Wait::Forever).await.map(drop) });
         sleep(Duration::from_millis(100)).await;
         if evicted {
-            session.own_keys.find(&held).unwrap().lose(LostReason::KeyDeleted);
+            session.own_keys.find(&held).unwrap().lose(LostReason::Evicted);
         } else {
             session.deadline.lose(LostReason::ClientClosed);
         }

@@ -3,7 +3,11 @@
 use std::ops::Deref;
 
 use super::rule::READER;
-use crate::{error::Result, primitives::guard::LockGuard, telemetry::Primitive};
+use crate::{
+    error::{Error, Result},
+    primitives::guard::LockGuard,
+    telemetry::Primitive,
+};
 
 /// The right to read. It is a [`LockGuard`] that others may have beside it.
 #[derive(Debug)]
@@ -40,6 +44,59 @@ impl ReadGuard {
     pub async fn unlock(self) -> Result<()> {
         self.0.unlock().await
     }
+
+    /// Runs `future` while the lock is held, and unlocks: [`LockGuard::run_owned`].
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-run-owned-reader").await?;
+    /// let reader = client.rw_lock("config").read().await?;
+    /// let work = tokio::spawn(reader.run_owned(async { 6 * 7 }));
+    /// assert_eq!(work.await.expect("no panic")?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run_owned<T>(self, future: impl Future<Output = T>) -> Result<T> {
+        self.0.run_owned(future).await
+    }
+
+    /// Runs a fallible `future` while the lock is held, and unlocks.
+    ///
+    /// It is [`run_owned`](Self::run_owned) in one `Result`.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::try_run_owned`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-try-run-owned-reader").await?;
+    /// let reader = client.rw_lock("config").read().await?;
+    /// let work = async { Ok::<_, distlock::Error>(6 * 7) };
+    /// assert_eq!(reader.try_run_owned(work).await?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_run_owned<T, E: From<Error>>(
+        self,
+        future: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.0.try_run_owned(future).await
+    }
 }
 
 impl WriteGuard {
@@ -66,6 +123,59 @@ impl WriteGuard {
     /// ```
     pub async fn unlock(self) -> Result<()> {
         self.0.unlock().await
+    }
+
+    /// Runs `future` while the lock is held, and unlocks: [`LockGuard::run_owned`].
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-run-owned-writer").await?;
+    /// let writer = client.rw_lock("config").write().await?;
+    /// let work = tokio::spawn(writer.run_owned(async { 6 * 7 }));
+    /// assert_eq!(work.await.expect("no panic")?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run_owned<T>(self, future: impl Future<Output = T>) -> Result<T> {
+        self.0.run_owned(future).await
+    }
+
+    /// Runs a fallible `future` while the lock is held, and unlocks.
+    ///
+    /// It is [`run_owned`](Self::run_owned) in one `Result`.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::try_run_owned`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-try-run-owned-writer").await?;
+    /// let writer = client.rw_lock("config").write().await?;
+    /// let work = async { Ok::<_, distlock::Error>(6 * 7) };
+    /// assert_eq!(writer.try_run_owned(work).await?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_run_owned<T, E: From<Error>>(
+        self,
+        future: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.0.try_run_owned(future).await
     }
 
     /// Turns the writer into a reader, in its place: no writer gets in between, and the readers who

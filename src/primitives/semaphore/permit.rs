@@ -2,7 +2,10 @@
 
 use std::ops::Deref;
 
-use crate::{error::Result, primitives::guard::LockGuard};
+use crate::{
+    error::{Error, Result},
+    primitives::guard::LockGuard,
+};
 
 /// One or more permits of a [`Semaphore`](crate::Semaphore). It is a [`LockGuard`] that others may
 /// have beside it.
@@ -43,6 +46,59 @@ impl Permit {
     /// ```
     pub async fn release(self) -> Result<()> {
         self.guard.unlock().await
+    }
+
+    /// Runs `future` while the permits are held, and releases them: [`LockGuard::run_owned`].
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-run-owned-permit").await?;
+    /// let permit = client.semaphore("db", 5).acquire().await?;
+    /// let work = tokio::spawn(permit.run_owned(async { 6 * 7 }));
+    /// assert_eq!(work.await.expect("no panic")?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run_owned<T>(self, future: impl Future<Output = T>) -> Result<T> {
+        self.guard.run_owned(future).await
+    }
+
+    /// Runs a fallible `future` while the permits are held, and releases them.
+    ///
+    /// It is [`run_owned`](Self::run_owned) in one `Result`.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::try_run_owned`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::run_owned`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-try-run-owned-permit").await?;
+    /// let permit = client.semaphore("db", 5).acquire().await?;
+    /// let work = async { Ok::<_, distlock::Error>(6 * 7) };
+    /// assert_eq!(permit.try_run_owned(work).await?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_run_owned<T, E: From<Error>>(
+        self,
+        future: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.guard.try_run_owned(future).await
     }
 }
 

@@ -82,7 +82,7 @@ async fn what_is_held_for_a_while_is_watched() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_key_is_looked_at_and_reported() {
-    for (there, told) in [(false, Some(LostReason::KeyDeleted)), (true, None)] {
+    for (there, told) in [(false, Some(LostReason::Evicted)), (true, None)] {
         let watched = Watched::new(usize::MAX, |store| {
             store.watch.then(0, || Ok(Some(ends(100, Ok(Event::Deleted)))));
             store.watch.then(0, || Ok(Some(Box::pin(std::future::pending()))));
@@ -107,7 +107,7 @@ async fn a_key_that_cannot_be_watched_is_looked_at() {
     });
     let own_key = watched.granted("/q/1", false);
     pass(401).await;
-    assert_eq!(own_key.lost_reason(), Some(LostReason::KeyDeleted));
+    assert_eq!(own_key.lost_reason(), Some(LostReason::Evicted));
 }
 
 /// Neither a watch that failed nor one that cannot be had says anything; it is asked for again.
@@ -205,7 +205,7 @@ async fn all_keys_are_looked_for_now_and_then() {
     assert_eq!(watched.store.asked("standing /q/3").len(), 1);
     assert_eq!(there.lost_reason(), None);
     assert_eq!(repeats.lost_reason(), None);
-    assert_eq!(gone.lost_reason(), Some(LostReason::KeyDeleted));
+    assert_eq!(gone.lost_reason(), Some(LostReason::Evicted));
     // And again; what is let go is not looked for.
     pass(25_000).await;
     assert!(watched.store.asked("own_keys").len() >= 2);
@@ -257,7 +257,7 @@ async fn a_key_that_came_again_is_looked_after() {
     pass(500).await;
     before.leave();
     pass(25_500).await;
-    assert_eq!(again.lost_reason(), Some(LostReason::KeyDeleted));
+    assert_eq!(again.lost_reason(), Some(LostReason::Evicted));
 }
 
 /// As soon as nothing is unwatched, the watches are trusted in again.

@@ -153,13 +153,13 @@ async fn who_waits_for_a_lost_key_looks() {
     let (mut lost, mut over) = (pin!(holder.lost()), pin!(holder.over()));
     assert!(done(&mut ended).await.is_none() && done(&mut lost).await.is_none());
     assert!(done(&mut over).await.is_none());
-    holder.lose(LostReason::KeyDeleted);
+    holder.lose(LostReason::Evicted);
     assert!(matches!(done(&mut ended).await, Some(End::Unclear)));
-    assert_eq!(done(&mut lost).await, Some(LostReason::KeyDeleted));
+    assert_eq!(done(&mut lost).await, Some(LostReason::Evicted));
     assert!(done(&mut over).await.is_some());
     // The first reason stays; and letting go is another thing.
     holder.lose(LostReason::ClientClosed);
-    assert_eq!(holder.lost_reason(), Some(LostReason::KeyDeleted));
+    assert_eq!(holder.lost_reason(), Some(LostReason::Evicted));
     assert!(holder.leave());
     assert!(done(holder.over()).await.is_some());
 }

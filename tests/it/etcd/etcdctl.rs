@@ -91,7 +91,7 @@ mod cases {
                 && waiter.owner().is_empty()
                 && waiter.since().is_none()
         );
-        assert!(waiter.token() > guard.fencing_token());
+        assert!(waiter.fencing_token() > guard.fencing_token());
         guard.unlock().await.unwrap();
         granted(child).await;
     }
@@ -121,7 +121,7 @@ mod cases {
         // In the container it would not hear of the end of `docker exec`.
         t.store.end_session_of(leader.key()).await;
         let next = next.granted().await;
-        assert_eq!(election.leader().await.unwrap().unwrap().token(), next.fencing_token());
+        assert_eq!(election.leader().await.unwrap().unwrap().fencing_token(), next.fencing_token());
         next.resign().await.unwrap();
         let _ = candidate.start_kill();
         eventually(SOON, "nobody is left", async || t.keys().await.is_empty()).await;

@@ -245,7 +245,7 @@ pub(crate) mod cases {
         throughout(Duration::from_millis(700), "it is held", async || guard.is_valid()).await;
         t.store.put(guard.key(), "note", None).await;
         let reason = within(Duration::from_secs(1), "its holder is told", guard.lost()).await;
-        assert_eq!(reason, LostReason::KeyDeleted);
+        assert_eq!(reason, LostReason::Evicted);
         let key = guard.key().to_owned();
         guard.unlock().await.expect_err("it was lost");
         eventually(SOON, "it is deleted all the same", async || !t.keys().await.contains(&key))
@@ -280,7 +280,7 @@ pub(crate) mod cases {
             .await;
         let limit = recheck.mul_f64(1.25) + Duration::from_secs(1);
         let reason = within(limit, "the holder is told", guard.lost()).await;
-        assert_eq!(reason, LostReason::KeyDeleted);
+        assert_eq!(reason, LostReason::Evicted);
     }
 
     /// The reply to the first request to join is lost, so it may be served at any later time: here

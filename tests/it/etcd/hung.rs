@@ -181,7 +181,7 @@ pub(crate) async fn waiters_and_holders_leave<H>(
     assert_eq!(deleted.deleted(), 1);
     waiting.served().await;
     let lost = within(SOON, "the holder is notified", evicted.lost()).await;
-    assert_eq!(lost, LostReason::KeyDeleted);
+    assert_eq!(lost, LostReason::Evicted);
     for client in [holder, waiter, evictee] {
         let _ = timeout(SOON, client.close()).await;
     }

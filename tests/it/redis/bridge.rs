@@ -248,7 +248,7 @@ mod cases {
             .map(|guard| guard.expect("granted"));
         how().await;
         let reason = within(client.session_ttl(), "it is told", guard.lost()).await;
-        assert_eq!(reason, LostReason::KeyDeleted);
+        assert_eq!(reason, LostReason::Evicted);
         assert!(!guard.is_valid() && guard.unlock().await.is_err());
         // The session lives on, and so do its other locks.
         throughout(client.session_ttl(), "it is held", async || other.is_valid()).await;
@@ -499,7 +499,7 @@ async fn a_lock_whose_key_has_expired_by_the_servers_clock_is_lost() {
     let guard = client.mutex("a").lock().await.expect("granted");
     let _: u8 = server.ask(cmd("PEXPIRE").arg("bridge:a").arg(1)).await;
     let reason = within(TTL, "it is told", guard.lost()).await;
-    assert_eq!(reason, LostReason::KeyDeleted);
+    assert_eq!(reason, LostReason::Evicted);
     drop(guard);
     client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
     client.close().await.expect("closed");

@@ -24,7 +24,7 @@ async fn two_sessions(server: &Server) -> Client {
     let guard = locked(&client, "a").await;
     let () = server.ask(&cmd("FLUSHALL")).await;
     let reason = within(SOON, "the holder is notified", guard.lost()).await;
-    assert!(matches!(reason, LostReason::SessionExpired | LostReason::KeyDeleted), "{reason}");
+    assert!(matches!(reason, LostReason::SessionExpired | LostReason::Evicted), "{reason}");
     drop(guard);
     let guard = within(SOON * 2, "it is free", client.mutex("a").lock()).await.expect("granted");
     guard.unlock().await.expect("released");

@@ -275,7 +275,7 @@ async fn one_lock_is_lost_and_others_go_on() {
         let _: () = ask(&node, cmd("SET").arg(&lock).arg("somebody else's")).await;
     }
     let reason = within(TTL, "its loss is told", lost.lost()).await;
-    assert_eq!(reason, LostReason::KeyDeleted);
+    assert_eq!(reason, LostReason::Evicted);
     throughout(TTL * 2, "the other one is held", async || kept.is_valid()).await;
     assert!(lost.unlock().await.is_err());
     kept.unlock().await.expect("released");

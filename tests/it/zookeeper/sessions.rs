@@ -354,7 +354,7 @@ pub(crate) mod cases {
         let blind = guards.swap_remove(blind);
         let deleted = Instant::now();
         t.store.delete_key(blind.key()).await;
-        assert_eq!(within(SOON, "it is told", blind.lost()).await, LostReason::KeyDeleted);
+        assert_eq!(within(SOON, "it is told", blind.lost()).await, LostReason::Evicted);
         println!("notified after {:?}", deleted.elapsed());
         assert!(deleted.elapsed() < Duration::from_secs(3), "{:?}", deleted.elapsed());
         assert!(guards.iter().all(|guard| guard.is_valid()));

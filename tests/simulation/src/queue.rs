@@ -26,6 +26,8 @@ mod lock;
 #[rustfmt::skip]
 #[path = "../../../src/queue/mode.rs"]
 pub(crate) mod mode;
+#[path = "../../../src/queue/outage.rs"]
+pub(crate) mod outage;
 #[rustfmt::skip]
 #[path = "../../../src/queue/pending_release.rs"]
 mod pending_release;

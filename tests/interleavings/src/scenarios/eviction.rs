@@ -85,7 +85,7 @@ fn evicted_holder_is_notified_with(loses_events: bool) {
     let (operator, other) = (session.store.clone(), session.clone());
     let evicts = thread::spawn(move || operator.delete("/q/1"));
     let other = thread::spawn(move || other.grant("/q/2"));
-    assert_eq!(block_on(own.lost()), LostReason::KeyDeleted);
+    assert_eq!(block_on(own.lost()), LostReason::Evicted);
     join(evicts);
     assert_eq!(join(other).lost_reason(), None);
     session.end();

@@ -82,7 +82,7 @@ pub fn first_loss_of_a_key_stays() {
     let own_keys = Arc::new(OwnKeys::default());
     let own = add(&own_keys, "/q/1");
     own.hold();
-    let losses = [LostReason::KeyDeleted, LostReason::HeldTooLong].map(|reason| {
+    let losses = [LostReason::Evicted, LostReason::HeldTooLong].map(|reason| {
         let own_keys = Arc::clone(&own_keys);
         thread::spawn(move || assert!(own_keys.lose("/q/1", reason)))
     });
@@ -97,13 +97,13 @@ pub fn first_loss_of_a_key_stays() {
 pub fn reported_loss_reaches_the_holder_or_is_refused() {
     let own_keys = Arc::new(OwnKeys::default());
     let (reports, adds) = (Arc::clone(&own_keys), Arc::clone(&own_keys));
-    let reported = thread::spawn(move || reports.lose("/q/1", LostReason::KeyDeleted));
+    let reported = thread::spawn(move || reports.lose("/q/1", LostReason::Evicted));
     let added = thread::spawn(move || add(&adds, "/q/1"));
-    let again = own_keys.lose("/q/1", LostReason::KeyDeleted);
+    let again = own_keys.lose("/q/1", LostReason::Evicted);
     let (reported, own) = (join(reported), join(added));
     assert_eq!(own.lost_reason().is_some(), reported || again);
-    assert!(own_keys.lose("/q/1", LostReason::KeyDeleted));
-    assert_eq!(block_on(own.lost()), LostReason::KeyDeleted);
+    assert!(own_keys.lose("/q/1", LostReason::Evicted));
+    assert_eq!(block_on(own.lost()), LostReason::Evicted);
 }
 
 /// A key whose join is under way when it is looked for is found, though others come first.

@@ -289,9 +289,9 @@ pub(crate) async fn a_proclaim_without_its_key_is_refused(t: &Case) {
     let waiting = stand(t, &other, "1").await;
     t.store.delete_key(leadership.key()).await;
     let error = leadership.proclaim("late").await.expect_err("its key is gone");
-    assert!(matches!(error, Error::Lost { reason: LostReason::KeyDeleted, .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { reason: LostReason::Evicted, .. }), "{error:?}");
     assert!(!leadership.is_valid());
-    assert_eq!(within(SOON, "the leader is told", leadership.lost()).await, LostReason::KeyDeleted);
+    assert_eq!(within(SOON, "the leader is told", leadership.lost()).await, LostReason::Evicted);
     let successor = waiting.granted().await;
     let leader = client.election("e").leader().await.expect("asked").expect("there is one");
     assert_eq!(leader.value_str(), Some("1"));
@@ -369,7 +369,10 @@ impl App {
 
     /// A service's own loop.
     async fn lead(self: Arc<Self>, client: Client) -> Result<Option<u64>> {
-        client.election("run").run(pending(), async |lead| self.tick(&lead).await).await
+        client
+            .election("run")
+            .run("candidate", pending(), async |lead| self.tick(&lead).await)
+            .await
     }
 
     async fn work(self: Arc<Self>, client: Client) -> Result<u64> {
@@ -386,11 +389,11 @@ pub(crate) async fn spawned_work_captures_what_it_likes(t: &Case) {
     let (own, shared) = (client.clone(), Arc::clone(&app));
     let by_reference = tokio::spawn(async move {
         let app = &*shared;
-        own.election("run").run(pending(), async |lead| app.tick(&lead).await).await
+        own.election("run").run("candidate", pending(), async |lead| app.tick(&lead).await).await
     });
     let (own, shared) = (client.clone(), Arc::clone(&app));
     let by_arc = tokio::spawn(async move {
-        own.election("run").run(pending(), async |lead| shared.tick(&lead).await).await
+        own.election("run").run("candidate", pending(), async |lead| shared.tick(&lead).await).await
     });
     let (own, shared) = (client.clone(), Arc::clone(&app));
     let moved = tokio::spawn(async move {
@@ -398,7 +401,7 @@ pub(crate) async fn spawned_work_captures_what_it_likes(t: &Case) {
             let app = Arc::clone(&shared);
             app.tick(&lead).await
         };
-        own.election("run").run(pending(), work).await
+        own.election("run").run("candidate", pending(), work).await
     });
     let (own, shared) = (client.clone(), Arc::clone(&app));
     let handed_on = tokio::spawn(async move {
@@ -406,7 +409,7 @@ pub(crate) async fn spawned_work_captures_what_it_likes(t: &Case) {
             let app = Arc::clone(&shared);
             tokio::spawn(async move { app.tick(&lead).await }).await.expect("no panic")
         };
-        own.election("run").run(pending(), work).await
+        own.election("run").run("candidate", pending(), work).await
     });
     let method = tokio::spawn(Arc::clone(&app).lead(client.clone()));
     for leading in [by_reference, by_arc, moved, handed_on, method] {
@@ -441,7 +444,7 @@ pub(crate) async fn a_run_that_is_cancelled_has_resigned(t: &Case) {
                 leads.send(()).expect("the test waits");
                 pending::<()>().await
             };
-            let done = election.run(stopped, work).await;
+            let done = election.run("candidate", stopped, work).await;
             // By the same task, which leaves a resignation in the background the least time.
             (done, others.leader().await)
         });

@@ -98,12 +98,12 @@ pub(crate) async fn a_put_after_the_key_was_deleted_is_refused(t: &Case) {
         assert!(
             matches!(
                 &error,
-                Error::Lost { name, reason: LostReason::KeyDeleted, .. } if name == "deleted"
+                Error::Lost { name, reason: LostReason::Evicted, .. } if name == "deleted"
             ),
             "{error:?}"
         );
         assert!(!guard.is_valid(), "what the write was told, the guard knows as well");
-        assert_eq!(within(SOON, "the loss is told", guard.lost()).await, LostReason::KeyDeleted);
+        assert_eq!(within(SOON, "the loss is told", guard.lost()).await, LostReason::Evicted);
         assert_eq!(data(t, &keys).await, [None], "round {round}");
     }
     // One key is one lock.

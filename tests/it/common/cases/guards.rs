@@ -2,6 +2,7 @@
 
 use std::{
     future::poll_fn,
+    num::ParseIntError,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     sync::{
@@ -16,6 +17,9 @@ use distlock::{Client, Error, Health, LockGuard, Result};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::common::{Case, SOON, eventually, locked, throughout, within, without_a_runtime};
+
+/// What a program of its own fails with.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
@@ -219,6 +223,16 @@ pub(crate) async fn work_is_done_under_a_lock_that_is_then_free(t: &Case) {
     let work = tokio::spawn(guard.run_owned(async { 42 }));
     assert_eq!(work.await.expect("no panic").expect("held"), 42);
 
+    // What takes an error of the work's own returns one `Result`.
+    let parse = async |text: &str| text.parse::<u8>().map_err(Failure::from);
+    assert_eq!(mutex.try_run(async |_| parse("42").await).await.expect("a number"), 42);
+    let refused = mutex.try_run(async |_| parse("no number").await).await;
+    refused.expect_err("it is none").downcast::<ParseIntError>().expect("the work's own error");
+    let guard = mutex.try_lock().await.expect("answered").expect("it is free");
+    assert_eq!(guard.try_run(parse("42")).await.expect("a number"), 42);
+    let refused = tokio::spawn(guard.try_run_owned(async { Err::<(), _>(Failure::from("no")) }));
+    assert_eq!(refused.await.expect("no panic").expect_err("refused").to_string(), "no");
+
     let lost = mutex.run(async |guard| {
         t.store.delete_key(guard.key()).await;
         std::future::pending::<()>().await;
@@ -226,6 +240,13 @@ pub(crate) async fn work_is_done_under_a_lock_that_is_then_free(t: &Case) {
     let error = within(SOON, "the work is stopped", lost).await.expect_err("it was lost");
     let is_told = matches!(&error, Error::Lost { name, .. } if name == "run");
     assert!(is_told, "{error:?}");
+    let lost = mutex.try_run(async |guard| {
+        t.store.delete_key(guard.key()).await;
+        std::future::pending::<Result<(), Failure>>().await
+    });
+    let error = within(SOON, "the work is stopped", lost).await.expect_err("it was lost");
+    let error = error.downcast::<Error>().expect("the library's error");
+    assert!(matches!(*error, Error::Lost { .. }), "{error:?}");
     mutex.lock().await.expect("granted").unlock().await.expect("released");
 }
 

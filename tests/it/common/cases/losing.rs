@@ -34,8 +34,8 @@ pub(crate) async fn holder_of_an_ended_session_is_notified(t: &Case<dyn Sessions
         // The rest of the time to the one after that is for a busy machine.
         let limit = client.session_ttl() / 2;
         assert!(ended.elapsed() < limit, "notified after {:?}", ended.elapsed());
-        assert!(matches!(reason, LostReason::SessionExpired | LostReason::KeyDeleted), "{reason}");
-        assert_lost!(guard, LostReason::SessionExpired | LostReason::KeyDeleted);
+        assert!(matches!(reason, LostReason::SessionExpired | LostReason::Evicted), "{reason}");
+        assert_lost!(guard, LostReason::SessionExpired | LostReason::Evicted);
     }
     waiter.served().await;
 }
@@ -86,10 +86,10 @@ pub(crate) async fn holder_of_a_deleted_key_is_notified_within_a_second(t: &Case
     {
         let deleted = Instant::now();
         t.store.delete_key(guard.key()).await;
-        assert_eq!(within(SOON, "the holder is told", guard.lost()).await, LostReason::KeyDeleted);
+        assert_eq!(within(SOON, "the holder is told", guard.lost()).await, LostReason::Evicted);
         let took = deleted.elapsed();
         assert!(took < Duration::from_secs(1), "notified after {took:?}");
-        assert_lost!(guard, LostReason::KeyDeleted);
+        assert_lost!(guard, LostReason::Evicted);
         if let Some(waiter) = waiter {
             waiter.served().await;
         }
@@ -131,7 +131,7 @@ pub(crate) async fn an_operator_evicts_holders_and_waiters(t: &Case) {
     assert!(operator.evict(&key).await.expect("an answer"), "it was there");
     let held = guard.key().to_owned();
     assert!(operator.evict(&held).await.expect("an answer"), "it was there");
-    assert_eq!(within(SOON, "the holder is told", guard.lost()).await, LostReason::KeyDeleted);
+    assert_eq!(within(SOON, "the holder is told", guard.lost()).await, LostReason::Evicted);
     // The waiter is told as it looks.
     let evicted = second.result(SOON).await.expect_err("its key is gone");
     assert!(matches!(evicted, Error::Evicted { .. }), "{evicted:?}");
@@ -155,7 +155,7 @@ pub(crate) async fn an_eviction_spares_a_later_hold(t: &Case) {
     throughout(Duration::from_millis(300), "the later hold goes on", held).await;
     let seen = seen_by.holder().await.expect("an answer").expect("it is held");
     assert!(operator.evict_entry(&seen).await.expect("an answer"), "it was there");
-    assert_eq!(within(SOON, "the holder is notified", second.lost()).await, LostReason::KeyDeleted);
+    assert_eq!(within(SOON, "the holder is notified", second.lost()).await, LostReason::Evicted);
     assert!(!operator.evict_entry(&seen).await.expect("an answer"), "it is gone");
 }
 

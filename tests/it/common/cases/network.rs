@@ -338,7 +338,7 @@ pub(crate) async fn a_holder_whose_event_was_lost_is_notified_by_the_recheck(
             .await;
     }
     let limit = recheck.mul_f64(1.25) + Duration::from_secs(1);
-    assert_eq!(within(limit, "the holder is told", guard.lost()).await, LostReason::KeyDeleted);
+    assert_eq!(within(limit, "the holder is told", guard.lost()).await, LostReason::Evicted);
     println!("notified after {:?}", deleted.elapsed());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     proxies.set(&Mode::Pass);

@@ -247,7 +247,7 @@ pub(crate) async fn a_downgraded_guard_is_a_guard(t: &Case) {
     let writer = writer(t, &two).await;
     t.store.delete_key(guard.key()).await;
     let reason = within(SOON, "the reader is told", guard.lost()).await;
-    assert_eq!(reason, LostReason::KeyDeleted);
+    assert_eq!(reason, LostReason::Evicted);
     assert!(!guard.is_valid());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     let guard = writer.granted().await;

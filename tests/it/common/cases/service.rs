@@ -114,7 +114,7 @@ pub(crate) async fn what_was_put_is_read(t: &Case) {
     t.store.delete_key(other.key()).await;
     within(SOON, "it is told", other.lost()).await;
     let error = other.get(&key).await.expect_err("the lock was lost");
-    assert!(matches!(error, Error::Lost { reason: LostReason::KeyDeleted, .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { reason: LostReason::Evicted, .. }), "{error:?}");
     guard.unlock().await.expect("released");
 }
 
@@ -173,8 +173,12 @@ pub(crate) async fn a_leader_works_until_it_is_cancelled(t: &Case) {
     let terms = Cell::new(0);
     let (stop, stopped) = oneshot::channel::<()>();
     let cancel = async { drop(stopped.await) };
-    let leading = election.run(cancel, async |leadership| {
+    let leading = election.run("candidate", cancel, async |leadership| {
         terms.set(terms.get() + 1);
+        if terms.get() == 1 {
+            let leader = two.election("e").leader().await.expect("a reply").expect("it leads");
+            assert_eq!(leader.value_str(), Some("candidate"), "the value is there from the start");
+        }
         leadership.proclaim(format!("term {}", terms.get())).await.expect("it leads");
         pending::<()>().await;
     });
@@ -195,9 +199,9 @@ pub(crate) async fn a_leader_works_until_it_is_cancelled(t: &Case) {
     let (done, ()) = tokio::join!(leading, watching);
     assert_eq!(done.expect("no error"), None);
     assert_eq!(two.election("e").leader().await.expect("a reply"), None, "it has resigned");
-    let done = election.run(pending(), async |_| 7).await.expect("no error");
+    let done = election.run("candidate", pending(), async |_| 7).await.expect("no error");
     assert_eq!(done, Some(7));
-    assert_eq!(election.run(ready(()), async |_| 7).await.expect("no error"), None);
+    assert_eq!(election.run("candidate", ready(()), async |_| 7).await.expect("no error"), None);
 }
 
 pub(crate) async fn all_locks_of_a_namespace_are_listed(t: &Case) {

@@ -1,0 +1,165 @@
+//! Work that runs while a lock is held.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    task::Poll,
+};
+
+use super::LockGuard;
+use crate::{
+    error::{Error, Result},
+    lost::{Lost, LostReason},
+};
+
+impl LockGuard {
+    /// Runs `future` while the lock is held, and drops it at the moment of loss.
+    ///
+    /// The clock is read before each poll. A future that wakes up after a suspend does not run on a
+    /// lock that is lost. A future that blocks its thread cannot be stopped.
+    ///
+    /// [`try_run`](Self::try_run) is for a future that returns a `Result`.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`] if the lock was lost first. The future has been dropped: requests that it had sent
+    /// may still take effect.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops `future`. The lock stays held.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// # let client = distlock::Client::connect("memory://docs-run").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// let answer = guard.run(async { 6 * 7 }).await?;
+    /// assert_eq!(answer, 42);
+    /// guard.unlock().await
+    /// # }
+    /// ```
+    pub async fn run<T>(&self, future: impl Future<Output = T>) -> Result<T, Lost> {
+        let running = run(self.lost(), || self.lost_reason(), future).await;
+        running.map_err(|reason| self.loss_error(reason))
+    }
+
+    /// Runs a fallible `future` while the lock is held: [`run`](Self::run) in one `Result`.
+    ///
+    /// # Errors
+    ///
+    /// The future's own error, or [`Error::Lost`] as in [`run`](Self::run), converted.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # type Failure = Box<dyn std::error::Error>;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Failure> {
+    /// # let client = distlock::Client::connect("memory://docs-try-run").await?;
+    /// async fn report() -> Result<u64, Failure> {
+    ///     Ok("42".parse()?)
+    /// }
+    ///
+    /// let guard = client.mutex("a").lock().await?;
+    /// assert_eq!(guard.try_run(report()).await?, 42);
+    /// guard.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_run<T, E: From<Error>>(
+        &self,
+        future: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.run(future).await.map_err(Error::from)?
+    }
+
+    /// Runs `future` while the lock is held, and unlocks: a future of its own, to be spawned.
+    ///
+    /// An unconfirmed release is no error here. It continues in the background, as after
+    /// [`unlock`](Self::unlock).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lock was lost before it was unlocked. If that was before the end of
+    /// `future`, it has been dropped, as by [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops `future` and the guard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// # let client = distlock::Client::connect("memory://docs-run-owned").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// let work = tokio::spawn(guard.run_owned(async { 6 * 7 }));
+    /// assert_eq!(work.await.expect("no panic")?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run_owned<T>(self, future: impl Future<Output = T>) -> Result<T> {
+        let done = self.run(future).await;
+        self.end_with(done).await
+    }
+
+    /// Runs a fallible `future` while the lock is held, and unlocks.
+    ///
+    /// It is [`run_owned`](Self::run_owned) in one `Result`. The lock is also unlocked if the
+    /// future fails.
+    ///
+    /// # Errors
+    ///
+    /// The future's own error, or [`Error::Lost`] as in [`run_owned`](Self::run_owned), converted.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run_owned`](Self::run_owned).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # type Failure = Box<dyn std::error::Error + Send + Sync>;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Failure> {
+    /// # let client = distlock::Client::connect("memory://docs-try-run-owned").await?;
+    /// let guard = client.mutex("a").lock().await?;
+    /// let work = async { Ok::<u64, Failure>("42".parse()?) };
+    /// let work = tokio::spawn(guard.try_run_owned(work));
+    /// assert_eq!(work.await.expect("no panic")?, 42);
+    /// # Ok(()) }
+    /// ```
+    pub async fn try_run_owned<T, E: From<Error>>(
+        self,
+        future: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.run_owned(future).await?
+    }
+
+    /// Returns what [`run`](Self::run) returns after a loss.
+    pub(crate) fn loss_error(&self, reason: LostReason) -> Lost {
+        Lost { name: self.name().to_owned(), reason }
+    }
+}
+
+/// Runs `future` until the lock is lost: `lost` resolves then, and `look` reads the clock.
+pub(in crate::primitives) async fn run<T, L>(
+    lost: impl Future<Output = L>,
+    look: impl Fn() -> Option<L>,
+    future: impl Future<Output = T>,
+) -> Result<T, L> {
+    let mut future = pin!(future);
+    let mut lost = pin!(lost);
+    poll_fn(|context| {
+        if let Poll::Ready(lost) = lost.as_mut().poll(context) {
+            return Poll::Ready(Err(lost));
+        }
+        if let Some(lost) = look() {
+            return Poll::Ready(Err(lost));
+        }
+        future.as_mut().poll(context).map(Ok)
+    })
+    .await
+}
