@@ -33,7 +33,7 @@
 //!
 //! A future can be dropped at any time; a thread that waits cannot be interrupted. What may have to
 //! end early takes a timeout, or a [`Client::close`](crate::Client::close) from another thread,
-//! which ends all waiting with [`Error::Closed`](crate::Error::Closed).
+//! which ends all waiting with [`Error::Closed`].
 //!
 //! [`LockGuard::run`] stops a future when its lock is lost. Nothing stops a closure: under
 //! [`LockGuard::run_blocking`] it has to ask [`Held::is_valid`] between its steps, and the result
@@ -223,7 +223,9 @@ impl LockGuard {
         Held { guards: std::slice::from_ref(self) }.run(work)
     }
 
-    /// Runs fallible `work` on this thread: [`run_blocking`](Self::run_blocking) in one `Result`.
+    /// Runs fallible `work` on this thread.
+    ///
+    /// It is [`run_blocking`](Self::run_blocking) in one `Result`.
     ///
     /// # Errors
     ///
@@ -261,7 +263,9 @@ impl MultiLockGuard {
         Held { guards: self.guards() }.run(work)
     }
 
-    /// Runs fallible `work` on this thread: [`run_blocking`](Self::run_blocking) in one `Result`.
+    /// Runs fallible `work` on this thread.
+    ///
+    /// It is [`run_blocking`](Self::run_blocking) in one `Result`.
     ///
     /// # Errors
     ///

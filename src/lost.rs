@@ -43,7 +43,7 @@ impl fmt::Display for LostReason {
     }
 }
 
-/// The error of [`LockGuard::run`](crate::LockGuard::run): the lock was lost.
+/// Tells that a lock was lost: the error of [`LockGuard::run`](crate::LockGuard::run).
 ///
 /// The future was not done, and has been dropped. `?` turns it into
 /// [`Error::Lost`](crate::Error::Lost), which keeps the name and the reason.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A kind of store, as returned by [`Client::backend`](crate::Client::backend).
+/// Names a kind of store: [`Client::backend`](crate::Client::backend).
 ///
 /// It is displayed by the product's name: `etcd`, `ZooKeeper`, `PostgreSQL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

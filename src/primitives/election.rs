@@ -1,5 +1,7 @@
 //! A named election.
 
+mod run;
+
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use crate::{
@@ -7,13 +9,12 @@ use crate::{
     error::{Error, Result},
     primitives::{
         leader::{self, Leader, Observe},
-        leadership::{Leadership, LeadershipHandle, checked},
+        leadership::{Leadership, checked},
         named::Named,
         queue_entry::QueueEntry,
         queue_watch::QueueWatch,
     },
     queue::{Wait, acquire::Acquire, snapshot},
-    runtime::Backoff,
     telemetry::Primitive,
 };
 
@@ -166,128 +167,6 @@ impl Election {
         self.stand(value.as_ref(), Wait::at_most(timeout)).await
     }
 
-    /// Campaigns, runs `work` while it leads, and resigns; `None` if it was cancelled.
-    ///
-    /// It campaigns again when the lead is lost before the work is done. The candidate has this
-    /// value, of at most 16 KiB, from the start, as in [`campaign`](Self::campaign).
-    /// [`try_run`](Self::try_run) is for work that returns a `Result`.
-    ///
-    /// `work` receives a handle of the lead, which can be cloned and passed to other tasks. The
-    /// work is dropped at the moment of loss, as by [`LockGuard::run`](crate::LockGuard::run), and
-    /// starts again with the next lead. Each start clones `work` with all values that it captures
-    /// by move; references, `Arc`s and channels are cheap to clone.
-    ///
-    /// When `cancel` completes, `work` is dropped. A leader has resigned when the call returns. If
-    /// the store does not confirm the resignation within twice the
-    /// [`request_timeout`](crate::Builder::request_timeout), it continues in the background. A
-    /// candidate withdraws in the background.
-    ///
-    /// # Errors
-    ///
-    /// As [`campaign`](Self::campaign). After an error that is
-    /// [retryable](Error::is_retryable) it campaigns again, with pauses of up to a second or so.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops `work`, and resigns in the background.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use std::sync::Arc;
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-election-run").await?;
-    /// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    /// let stopped = async { drop(stopped.await) }; // SIGTERM, say
-    /// let address = Arc::new("10.0.0.7:8080".to_owned()); // of the service
-    /// let leading = tokio::spawn(async move {
-    ///     let election = client.election("scheduler");
-    ///     let work = async |leadership: distlock::LeadershipHandle| leadership.fencing_token();
-    ///     election.run(address.as_str(), stopped, work).await
-    /// });
-    /// let token = leading.await.expect("no panic")?.expect("it was not cancelled");
-    /// assert!(token.as_u64() > 0);
-    /// # drop(stop);
-    /// # Ok(()) }
-    /// ```
-    pub async fn run<T>(
-        &self,
-        value: impl AsRef<[u8]>,
-        cancel: impl Future<Output = ()>,
-        work: impl AsyncFnOnce(LeadershipHandle) -> T + Clone,
-    ) -> Result<Option<T>> {
-        let mut cancel = pin!(cancel);
-        loop {
-            let leadership = tokio::select! {
-                biased;
-                () = &mut cancel => return Ok(None),
-                elected = self.elected(value.as_ref()) => elected?,
-            };
-            let working = leadership.run(work.clone()(leadership.handle()));
-            let done = tokio::select! {
-                biased;
-                () = &mut cancel => None,
-                done = working => Some(done),
-            };
-            if let Some(Err(_lost)) = done {
-                continue;
-            }
-            // What was done stays done: should this not be confirmed, it goes on in the background.
-            drop(leadership.resign().await);
-            return Ok(done.and_then(Result::ok));
-        }
-    }
-
-    /// Campaigns, runs fallible `work` while it leads, and resigns: [`run`](Self::run) in one
-    /// `Result`.
-    ///
-    /// It also resigns if `work` fails, and does not campaign again.
-    ///
-    /// # Errors
-    ///
-    /// The error of `work`, or an error as in [`run`](Self::run), converted.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`run`](Self::run).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use distlock::LeadershipHandle;
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// let client = distlock::Client::connect("memory://docs-election-try-run").await?;
-    /// let stopped = std::future::pending();
-    /// let work = async |leadership: LeadershipHandle| leadership.proclaim("ready").await;
-    /// client.election("scheduler").try_run("starting", stopped, work).await?;
-    /// # Ok(()) }
-    /// ```
-    pub async fn try_run<T, E: From<Error>>(
-        &self,
-        value: impl AsRef<[u8]>,
-        cancel: impl Future<Output = ()>,
-        work: impl AsyncFnOnce(LeadershipHandle) -> Result<T, E> + Clone,
-    ) -> Result<Option<T>, E> {
-        self.run(value, cancel, work).await?.transpose()
-    }
-
-    /// Campaigns until it leads, also after errors that may pass.
-    async fn elected(&self, value: &[u8]) -> Result<Leadership> {
-        let (runtime, mut backoff) = (&self.named.sessions.shared().runtime, Backoff::default());
-        loop {
-            match self.campaign(value).await {
-                Err(error) if error.is_retryable() => {
-                    let pause = async {
-                        backoff.pause().await;
-                        Ok(())
-                    };
-                    runtime.within(pause).await?;
-                }
-                elected => return elected,
-            }
-        }
-    }
-
     /// Who leads now; `None` if nobody does. Asks the store for its newest state.
     ///
     /// # Errors
@@ -392,6 +271,39 @@ impl Election {
     /// replies again, and [`QueueWatch::cut_off_for`] returns how long it has been cut off.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
         self.named.watch()
+    }
+
+    /// Asks the leader to resign; `false` if there is none.
+    ///
+    /// The reason has at most 1,000 bytes. As
+    /// [`Mutex::request_release`](crate::Mutex::request_release), it never takes a lock by force: a
+    /// holder that awaits [`release_requested`](crate::LockGuard::release_requested) decides
+    /// itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::request_release`](crate::Mutex::request_release).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future withdraws the request.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-request-release-leader").await?;
+    /// let election = client.election("scheduler");
+    /// assert!(!election.request_release("it is free").await?);
+    ///
+    /// let guard = election.campaign("one").await?;
+    /// assert!(election.request_release("a deployment is due").await?);
+    /// assert_eq!(guard.release_requested().await.reason(), "a deployment is due");
+    /// guard.resign().await
+    /// # }
+    /// ```
+    pub async fn request_release(&self, reason: impl AsRef<str>) -> Result<bool> {
+        self.named.request_release(reason.as_ref()).await
     }
 
     fn candidates(&self) -> Result<Queue> {

@@ -66,7 +66,7 @@ impl Leader {
     }
 }
 
-/// A stream of the leaders of an election (a `Stream` of the `futures` crates).
+/// Streams the leaders of an election: a `Stream` of the `futures` crates.
 ///
 /// Created by [`Election::observe`](crate::Election::observe). While the leader does not change, it
 /// sends one request per [`recheck_interval`](crate::Builder::recheck_interval). It survives lost
@@ -112,7 +112,7 @@ impl Observe {
         self.feed.next().await
     }
 
-    /// Returns how long the stream has been cut off from the store; `None` if it is not.
+    /// Returns how long the stream has been cut off; `None` if it is not.
     ///
     /// It counts from the first failed request, or from the loss of the session, which is at most
     /// one TTL after the connection was lost. While the time grows, there may be changes that the

@@ -4,9 +4,9 @@ use std::ops::Deref;
 
 use crate::primitives::guard::LockGuard;
 
-/// An owned, cloneable handle of a lock that a [`LockGuard`] holds, for other tasks.
+/// Gives other tasks access to a lock that a [`LockGuard`] holds.
 ///
-/// Created by [`LockGuard::handle`]. With a handle, a watcher awaits the loss
+/// Created by [`LockGuard::handle`], owned and cloneable. With a handle, a watcher awaits the loss
 /// ([`lost`](LockGuard::lost)) or checks it ([`is_valid`](LockGuard::is_valid)), and the guard
 /// stays with the task that unlocks it. It is `'static`, so it can be moved into a spawned task.
 ///

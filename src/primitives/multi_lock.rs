@@ -313,7 +313,9 @@ impl MultiLockGuard {
         running.map_err(|(guard, reason)| guard.lost_error(reason))
     }
 
-    /// Runs a fallible `future` while all locks are held: [`run`](Self::run) in one `Result`.
+    /// Runs a fallible `future` while all locks are held.
+    ///
+    /// It is [`run`](Self::run) in one `Result`.
     ///
     /// # Errors
     ///

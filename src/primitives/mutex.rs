@@ -6,7 +6,7 @@ use crate::{
     error::{Error, Result},
     primitives::{
         guard::LockGuard, holders::Holders, named::Named, queue_entry::QueueEntry,
-        queue_watch::QueueWatch, release_request,
+        queue_watch::QueueWatch,
     },
     queue::{Wait, acquire::take},
     telemetry::Primitive,
@@ -305,8 +305,7 @@ impl Mutex {
     /// # }
     /// ```
     pub async fn request_release(&self, reason: impl AsRef<str>) -> Result<bool> {
-        self.named.must_queue("requests to let go")?;
-        release_request::ask(&self.named.sessions, &self.named.queue()?, reason.as_ref()).await
+        self.named.request_release(reason.as_ref()).await
     }
 
     /// Locks, runs `work` while the lock is held, and unlocks.
@@ -339,9 +338,9 @@ impl Mutex {
         guard.end_with(done).await
     }
 
-    /// Locks, runs fallible `work` and unlocks: [`run`](Self::run) in one `Result`.
+    /// Locks, runs fallible `work` and unlocks.
     ///
-    /// The lock is also unlocked if `work` fails.
+    /// It is [`run`](Self::run) in one `Result`. The lock is also unlocked if `work` fails.
     ///
     /// # Errors
     ///

@@ -10,6 +10,7 @@ use crate::{
         max_hold::checked,
         queue_entry::QueueEntry,
         queue_watch::QueueWatch,
+        release_request,
         viewer::{LockKind, Viewer},
     },
     queue::{Hold, Wait},
@@ -69,6 +70,12 @@ impl Named {
     /// All who hold it or wait, as of now.
     pub(super) async fn entries(&self) -> Result<Vec<QueueEntry>> {
         self.viewer()?.look().await
+    }
+
+    /// Asks all holders to release; `false`: there are none.
+    pub(super) async fn request_release(&self, reason: &str) -> Result<bool> {
+        self.must_queue("requests to let go")?;
+        release_request::ask(&self.viewer()?, reason).await
     }
 
     pub(super) fn watch(&self) -> Result<QueueWatch> {

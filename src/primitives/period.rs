@@ -61,11 +61,12 @@ impl LockGuard {
         self.claim_period_at(period, clock::wall()).await
     }
 
-    /// Claims the period as [`claim_period`](Self::claim_period) does, for a scheduled time.
+    /// Claims the period that a scheduled time lies in.
     ///
-    /// The time for which the job was scheduled counts, and not the time of the grant. A host that
-    /// waited for the lock while another host did the job does not take its late grant for the next
-    /// period. The time that a busy host needs to acquire the lock does not add up.
+    /// It is [`claim_period`](Self::claim_period) for a job that waited for its lock. The time for
+    /// which the job was scheduled counts, and not the time of the grant. A host that waited for
+    /// the lock while another host did the job does not take its late grant for the next period.
+    /// The time that a busy host needs to acquire the lock does not add up.
     ///
     /// # Errors
     ///
@@ -221,8 +222,9 @@ impl Mutex {
         guard.end_with(done.map(Some)).await
     }
 
-    /// Runs fallible `work` once in the period: [`run_once_per`](Self::run_once_per) in one
-    /// `Result`.
+    /// Locks, claims the period, runs fallible `work` and unlocks.
+    ///
+    /// It is [`run_once_per`](Self::run_once_per) in one `Result`.
     ///
     /// # Errors
     ///

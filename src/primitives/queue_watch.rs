@@ -92,7 +92,7 @@ impl QueueWatch {
         poll_fn(|context| self.poll(context)).await
     }
 
-    /// Returns how long the watch has been cut off from the store; `None` if it is not.
+    /// Returns how long the watch has been cut off; `None` if it is not.
     ///
     /// It counts from the first failed request, or from the loss of the session, which is at most
     /// one TTL after the connection was lost. While the time grows, there may be changes that the

@@ -47,7 +47,7 @@ pub struct ReentrantMutex {
 }
 
 impl ReentrantMutex {
-    /// The lock's name.
+    /// Returns the lock's name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.mutex.name()

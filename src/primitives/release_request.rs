@@ -8,10 +8,8 @@ use std::{future::pending, sync::Arc, time::Duration};
 use crate::{
     backend::{Entry, Event, Join, Member, name::Queue},
     error::{Error, Result},
-    primitives::guard::LockGuard,
-    queue::{
-        self, Failure, RELEASE_WAIT, StaleSessions, Wait, attempt::Attempt, snapshot, view::View,
-    },
+    primitives::{guard::LockGuard, viewer::Viewer},
+    queue::{self, Failure, RELEASE_WAIT, StaleSessions, Wait, attempt::Attempt, view::View},
     runtime::{Backoff, clock::sleep},
     session::{Session, Sessions, Visit},
 };
@@ -68,18 +66,20 @@ impl ReleaseRequest {
     }
 }
 
-/// Asks the lock's holder to let go; `false`: there is none.
-pub(crate) async fn ask(sessions: &Sessions, lock: &Queue, reason: &str) -> Result<bool> {
+/// Asks all holders of a lock to release it; `false`: there are none.
+pub(super) async fn ask(viewer: &Viewer, reason: &str) -> Result<bool> {
     if reason.len() > MAX_REASON {
-        return Err(Error::invalid("reason", "at most 1,000 bytes"));
+        return Err(Error::invalid("reason", "must be at most 1,000 bytes"));
     }
-    let runtime = &sessions.shared().runtime;
+    let (sessions, runtime) = (&viewer.sessions, &viewer.sessions.shared().runtime);
     let asking = async {
-        let listing = snapshot::look(sessions, lock, false).await?;
-        let Some(holder) = listing.members.into_iter().next() else { return Ok(false) };
-        let attempt = post(sessions, &side(lock), &holder.entry, reason).await?;
-        runtime.spawn(stand(attempt, holder.entry));
-        Ok(true)
+        let (queue, holders) = viewer.holders().await?;
+        let side = side(queue);
+        for holder in &holders {
+            let attempt = post(sessions, &side, holder, reason).await?;
+            runtime.spawn(stand(attempt, holder.clone()));
+        }
+        Ok(!holders.is_empty())
     };
     runtime.within(asking).await
 }

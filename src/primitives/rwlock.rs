@@ -278,6 +278,39 @@ impl RwLock {
         self.named.watch()
     }
 
+    /// Asks the writer or the readers to release; `false` if the lock is free.
+    ///
+    /// The reason has at most 1,000 bytes. Each holder gets a request, which is one write each. As
+    /// [`Mutex::request_release`](crate::Mutex::request_release), it never takes a lock by force: a
+    /// holder that awaits [`release_requested`](crate::LockGuard::release_requested) decides
+    /// itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::request_release`](crate::Mutex::request_release).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future withdraws the request; holders that have one already keep it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-request-release-rw").await?;
+    /// let config = client.rw_lock("config");
+    /// assert!(!config.request_release("it is free").await?);
+    ///
+    /// let guard = config.read().await?;
+    /// assert!(config.request_release("a deployment is due").await?);
+    /// assert_eq!(guard.release_requested().await.reason(), "a deployment is due");
+    /// guard.unlock().await
+    /// # }
+    /// ```
+    pub async fn request_release(&self, reason: impl AsRef<str>) -> Result<bool> {
+        self.named.request_release(reason.as_ref()).await
+    }
+
     async fn acquire(&self, label: &'static str, wait: Wait) -> Result<Option<LockGuard>> {
         let limit = self.named.limit()?;
         let queue = self.named.queue()?.of("rw").labelled(label);

@@ -288,6 +288,39 @@ impl Semaphore {
         self.named.watch()
     }
 
+    /// Asks the holders of permits to release; `false` if there are none.
+    ///
+    /// The reason has at most 1,000 bytes. Each holder gets a request, which is one write each. As
+    /// [`Mutex::request_release`](crate::Mutex::request_release), it never takes a lock by force: a
+    /// holder that awaits [`release_requested`](crate::LockGuard::release_requested) decides
+    /// itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::request_release`](crate::Mutex::request_release).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future withdraws the request; holders that have one already keep it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-request-release-permit").await?;
+    /// let semaphore = client.semaphore("db", 5);
+    /// assert!(!semaphore.request_release("it is free").await?);
+    ///
+    /// let guard = semaphore.acquire().await?;
+    /// assert!(semaphore.request_release("a deployment is due").await?);
+    /// assert_eq!(guard.release_requested().await.reason(), "a deployment is due");
+    /// guard.release().await
+    /// # }
+    /// ```
+    pub async fn request_release(&self, reason: impl AsRef<str>) -> Result<bool> {
+        self.named.request_release(reason.as_ref()).await
+    }
+
     fn permit_queue(&self) -> Result<Queue> {
         Ok(self.named.queue()?.of("permits"))
     }

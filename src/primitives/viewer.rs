@@ -3,15 +3,15 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    backend::{Member, name::Queue, signature},
-    error::Result,
+    backend::{Entry, Member, name::Queue, signature},
+    error::{Error, Result},
     fencing::FencingToken,
     primitives::{queue_entry::QueueEntry, rwlock::rule, semaphore::limit},
     queue::snapshot::{self, Snapshot},
     session::Sessions,
 };
 
-/// A kind of lock, as returned by [`LockInfo::kind`](crate::LockInfo::kind).
+/// Names a kind of lock: [`LockInfo::kind`](crate::LockInfo::kind).
 ///
 /// It is displayed as `mutex`, `rw_lock`, `semaphore` or `election`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,6 +73,22 @@ pub(crate) struct Viewer {
 impl Viewer {
     pub(crate) fn new(sessions: Sessions, kind: LockKind, lock: &Queue) -> Self {
         Self { sessions, kind, queues: kind.queues(lock) }
+    }
+
+    /// Returns the entries of all holders, and the queue that they are in.
+    pub(super) async fn holders(&self) -> Result<(&Queue, Vec<Entry>)> {
+        let Some((inner, waiting)) = self.queues.split_last() else {
+            return Err(Error::Closed);
+        };
+        let mut somebody_waits = false;
+        for queue in waiting {
+            let listing = snapshot::look(&self.sessions, queue, false).await?;
+            somebody_waits |= !listing.members.is_empty();
+        }
+        let snapshot = snapshot::look(&self.sessions, inner, false).await?.into();
+        let holding = self.kind.holding(&snapshot, somebody_waits);
+        let members = snapshot.members.into_iter().take(holding);
+        Ok((inner, members.map(|member| member.entry).collect()))
     }
 
     /// All who hold it or wait, as of now.

@@ -4,12 +4,14 @@ use std::{
     future::{Future, poll_fn},
     pin::pin,
     task::Poll,
+    time::Duration,
 };
 
 use super::LockGuard;
 use crate::{
     error::{Error, Result},
     lost::{Lost, LostReason},
+    runtime::clock,
 };
 
 impl LockGuard {
@@ -45,7 +47,9 @@ impl LockGuard {
         running.map_err(|reason| self.loss_error(reason))
     }
 
-    /// Runs a fallible `future` while the lock is held: [`run`](Self::run) in one `Result`.
+    /// Runs a fallible `future` while the lock is held.
+    ///
+    /// It is [`run`](Self::run) in one `Result`.
     ///
     /// # Errors
     ///
@@ -77,10 +81,10 @@ impl LockGuard {
         self.run(future).await.map_err(Error::from)?
     }
 
-    /// Runs `future` while the lock is held, and unlocks: a future of its own, to be spawned.
+    /// Runs `future` while the lock is held, and unlocks.
     ///
-    /// An unconfirmed release is no error here. It continues in the background, as after
-    /// [`unlock`](Self::unlock).
+    /// The returned future owns the guard, so it can be spawned. An unconfirmed release is no error
+    /// here. It continues in the background, as after [`unlock`](Self::unlock).
     ///
     /// # Errors
     ///
@@ -136,6 +140,46 @@ impl LockGuard {
         future: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         self.run_owned(future).await?
+    }
+
+    /// Waits until the lock has been held for at least the given duration.
+    ///
+    /// Call it before the release of work that may be done too soon: a job that ends in a second
+    /// then keeps out hosts whose clocks are some seconds late. The duration counts from the grant.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`] if the lock was lost first.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe. The lock stays held.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::{Duration, Instant};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// # let client = distlock::Client::connect("memory://docs-hold-at-least").await?;
+    /// let start = Instant::now();
+    /// let guard = client.mutex("a").lock().await?;
+    /// // The work is done at once.
+    /// guard.hold_at_least(Duration::from_millis(50)).await?;
+    /// assert!(start.elapsed() >= Duration::from_millis(40));
+    /// guard.unlock().await
+    /// # }
+    /// ```
+    pub async fn hold_at_least(&self, time: Duration) -> Result<(), Lost> {
+        let rest = self.held.since.saturating_add(time).saturating_sub(clock::now());
+        let runtime = &self.held.session.shared.runtime;
+        let resting = async {
+            clock::sleep(rest).await;
+            Ok(())
+        };
+        let rested = self.run(runtime.within(resting)).await?;
+        // Without its runtime the lock is lost.
+        let reason = || self.lost_reason().unwrap_or(LostReason::KeeperStopped);
+        rested.map_err(|_| self.loss_error(reason()))
     }
 
     /// Returns what [`run`](Self::run) returns after a loss.

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::*;
 use crate::{
     backend::{Detail, Joined, LeaveOutcome, Listing, SequencePoint, Standing, Watch},
+    primitives::viewer::LockKind,
     session::fake_store::{FakeStore, grow, pauses},
 };
 
@@ -37,6 +38,10 @@ fn a_request_is_for_the_holder_that_it_names() {
     assert!(ReleaseRequest::read(Member { entry, label: None, detail: None }, &holder).is_none());
 }
 
+fn viewer(sessions: &Sessions) -> Viewer {
+    Viewer::new(sessions.clone(), LockKind::Mutex, &queue())
+}
+
 fn queue() -> Queue {
     Queue::new("/ns", "a").unwrap()
 }
@@ -62,7 +67,7 @@ fn store() -> Arc<FakeStore> {
 async fn a_reason_is_of_limited_length() {
     let store = store();
     let sessions = Sessions::open(store.shared()).await.unwrap();
-    let ask = async |length: usize| ask(&sessions, &queue(), &"x".repeat(length)).await;
+    let ask = async |length: usize| ask(&viewer(&sessions), &"x".repeat(length)).await;
     assert!(matches!(ask(1001).await, Err(Error::InvalidArgument { argument: "reason", .. })));
     assert!(store.asked("list").is_empty());
     assert!(ask(1000).await.unwrap());
@@ -81,7 +86,7 @@ async fn stands(answers: impl FnOnce(&FakeStore), seconds: u64) -> (Vec<u64>, Ve
     let store = store();
     answers(&store);
     let sessions = Sessions::open(store.shared()).await.unwrap();
-    assert!(ask(&sessions, &queue(), "please").await.unwrap());
+    assert!(ask(&viewer(&sessions), "please").await.unwrap());
     sleep(Duration::from_secs(seconds)).await;
     (store.asked("leave"), store.asked("watch /ns/a/7"))
 }

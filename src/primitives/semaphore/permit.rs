@@ -7,8 +7,14 @@ use crate::{
     primitives::guard::LockGuard,
 };
 
-/// One or more permits of a [`Semaphore`](crate::Semaphore). It is a [`LockGuard`] that others may
-/// have beside it.
+/// Holds one or more permits of a [`Semaphore`](crate::Semaphore).
+///
+/// It is a [`LockGuard`], and other clients may hold permits at the same time.
+///
+/// A permit has no number of a slot. The store orders the holders and does not count them, so a
+/// number that no other holder has would cost one more write per grant. To give each holder a slot
+/// of its own, use one [`Mutex`](crate::Mutex) per slot and [`try_lock`](crate::Mutex::try_lock)
+/// them in order.
 #[derive(Debug)]
 #[must_use = "the permits are given back as soon as this is dropped"]
 pub struct Permit {

@@ -201,6 +201,37 @@ pub(crate) async fn a_request_needs_a_holder(t: &Case) {
     assert!(mutex.request_release(&reason).await.expect("asked"));
     assert_eq!(requested(&guard).await.reason(), reason);
     guard.unlock().await.expect("released");
+    // Of the others each holder is asked, and no waiter.
+    let (config, jobs) = (client.rw_lock("m"), client.semaphore("m", 2));
+    let election = client.election("m");
+    for asked in [
+        config.request_release("nobody is there").await,
+        jobs.request_release("nobody is there").await,
+        election.request_release("nobody is there").await,
+    ] {
+        assert!(!asked.expect("asked"));
+    }
+    let readers = [config.read().await.expect("granted"), config.read().await.expect("granted")];
+    let permits = [jobs.acquire().await.expect("granted"), jobs.acquire().await.expect("granted")];
+    let leadership = election.campaign("me").await.expect("elected");
+    assert!(config.request_release("readers").await.expect("asked"));
+    assert!(jobs.request_release("permits").await.expect("asked"));
+    assert!(election.request_release("leader").await.expect("asked"));
+    for reader in readers {
+        assert_eq!(requested(&reader).await.reason(), "readers");
+        reader.unlock().await.expect("released");
+    }
+    for permit in permits {
+        assert_eq!(requested(&permit).await.reason(), "permits");
+        permit.release().await.expect("released");
+    }
+    assert_eq!(requested(&leadership).await.reason(), "leader");
+    leadership.resign().await.expect("resigned");
+    let writer = config.write().await.expect("granted");
+    not_requested(&writer).await;
+    assert!(config.request_release("writer").await.expect("asked"));
+    assert_eq!(requested(&writer).await.reason(), "writer");
+    writer.unlock().await.expect("released");
     let errors = [
         client.mutex("").queue().await.expect_err("no name"),
         client.mutex("").watch_queue().expect_err("no name"),
