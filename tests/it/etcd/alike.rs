@@ -78,7 +78,7 @@ impl Both {
     }
 }
 
-/// How many sequences: 3,600 were run on 2026-11-29.
+/// How many sequences: 5,100 were run on 2026-11-29.
 fn sequences() -> u64 {
     env::var("DISTLOCK_SEQUENCES").map_or(100, |count| count.parse().expect("a number"))
 }
