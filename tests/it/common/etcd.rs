@@ -8,7 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use distlock::AfterLoss;
+use distlock::FailoverBehavior;
 use distlock_etcd_model::{Front, Settings};
 use distlock_testkit::{
     backend::Backend,
@@ -129,11 +129,11 @@ impl<const KIND: usize> Harness for Server<KIND> {
         self.url.clone()
     }
 
-    fn promises(&self) -> (bool, AfterLoss) {
+    fn promises(&self) -> (bool, FailoverBehavior) {
         match KINDS[KIND] {
-            Kind::Etcd => (true, AfterLoss::GoesOn),
+            Kind::Etcd => (true, FailoverBehavior::Continues),
             // The only member has to return.
-            Kind::Model => (true, AfterLoss::Waits),
+            Kind::Model => (true, FailoverBehavior::Blocks),
         }
     }
 

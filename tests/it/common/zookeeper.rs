@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use distlock::AfterLoss;
+use distlock::FailoverBehavior;
 use distlock_testkit::{
     backend::Backend,
     proxies::Proxies,
@@ -142,10 +142,10 @@ impl<const KIND: usize> Harness for Setup<KIND> {
         Duration::from_secs(2)
     }
 
-    fn promises(&self) -> (bool, AfterLoss) {
+    fn promises(&self) -> (bool, FailoverBehavior) {
         match KINDS[KIND] {
-            Kind::Ensemble => (true, AfterLoss::GoesOn),
-            Kind::Model => (true, AfterLoss::Waits),
+            Kind::Ensemble => (true, FailoverBehavior::Continues),
+            Kind::Model => (true, FailoverBehavior::Blocks),
         }
     }
 
