@@ -66,7 +66,11 @@ fn exists(Test { binary, path }: &Test) -> bool {
             let path = format!("{binary}/{}.rs", modules.join("/"));
             let files = [format!("tests/{path}"), format!("tests/it/{path}")];
             let listed = |file: &String| lists(&text(file), name) || emits(&text(file), name);
-            files.iter().any(listed) || defines(&files, name) || is_modelled(binary, modules, name)
+            // A module may stand in its store's file.
+            let store = ["", "/mod"].map(|file| format!("tests/it/{binary}{file}.rs"));
+            files.iter().chain(&store).any(listed)
+                || defines(&files, name)
+                || is_modelled(binary, modules, name)
         }
     }
 }
