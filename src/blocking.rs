@@ -1,9 +1,9 @@
-//! For threads: waiting without `async`. Feature `blocking`.
+//! Blocking calls for threads that do not use `async`. Feature `blocking`.
 //!
-//! There is one API for tasks and threads. What a task awaits, a thread waits for: with [`Wait`] in
-//! scope, every future has the methods [`wait`](Wait::wait) and
-//! [`wait_timeout`](Wait::wait_timeout). No runtime is needed: the library has its own, where
-//! sessions are kept alive. Guards may be dropped on any thread.
+//! Threads and tasks share one API. Where a task awaits a future, a thread waits for it: with
+//! [`Wait`] in scope, every future has the methods [`wait`](Wait::wait) and
+//! [`wait_timeout`](Wait::wait_timeout). The thread needs no runtime, because the library keeps
+//! sessions alive on a runtime of its own. Guards may be dropped on any thread.
 //!
 //! ```
 //! use std::{thread, time::Duration};
@@ -27,26 +27,28 @@
 //! }
 //! ```
 //!
-//! [`iter`] makes an iterator of a stream: of [`QueueWatch`](crate::QueueWatch), say.
+//! [`iter`] turns a stream, such as [`QueueWatch`](crate::QueueWatch), into an iterator.
 //!
-//! # What a thread cannot do
+//! # Limits of threads
 //!
-//! A future can be dropped at any time; a thread that waits cannot be interrupted. What may have to
-//! end early takes a timeout, or a [`Client::close`](crate::Client::close) from another thread,
-//! which ends all waiting with [`Error::Closed`].
+//! A future can be dropped at any time, but a waiting thread cannot be interrupted. If a wait may
+//! have to end early, use a timeout, or call [`Client::close`](crate::Client::close) from another
+//! thread: it ends all waits with [`Error::Closed`].
 //!
-//! [`LockGuard::run`] stops a future when its lock is lost. Nothing stops a closure: under
-//! [`LockGuard::run_blocking`] it has to ask [`Held::is_valid`] between its steps, and the result
-//! tells whether the lock was held to the end.
+//! [`LockGuard::run`] stops a future when its lock is lost. A closure cannot be stopped: under
+//! [`LockGuard::run_blocking`] it has to check [`Held::is_valid`] between its steps. The result
+//! shows whether the lock was held to the end.
 //!
-//! # Within an async runtime
+//! # Inside an async runtime
 //!
-//! Waiting works there too, on every kind of runtime, but it blocks the thread, and with it
-//! whatever else was to run on that thread: await the future, or wait within
-//! `tokio::task::spawn_blocking`. Sessions stay alive all the same, as the library's runtime is its
-//! own. But tasks on one thread that wait for a lock which another of them holds wait for ever; and
-//! so does one that waits for what its own thread would have to do, such as a timer of a
-//! current-thread runtime.
+//! Waiting also works inside every kind of async runtime, but it blocks the thread and all other
+//! tasks that would run there. Await the future instead, or wait inside
+//! `tokio::task::spawn_blocking`. Sessions stay alive in either case, because the library has its
+//! own runtime.
+//!
+//! A wait never returns if it depends on work that its own thread would have to do. That happens if
+//! a task on the same thread holds the lock, or if the future needs a timer of a current-thread
+//! runtime.
 
 use std::{future::Future, thread, time::Duration};
 
@@ -58,7 +60,9 @@ use crate::{
     runtime::{Runtime, clock::sleep},
 };
 
-/// Waiting for a future on a thread. Every future has it, and nothing else can.
+/// Blocks a thread until a future is done.
+///
+/// Every future implements this trait, and no other type can.
 ///
 /// # Examples
 ///
@@ -80,24 +84,24 @@ pub trait Wait: Future + Sized {
         wait(self)
     }
 
-    /// Blocks the thread until the future is done, but for no longer than `timeout`; `None` when
-    /// the time is up.
+    /// Blocks the thread until the future is done or `timeout` has passed.
     ///
-    /// The future is polled at least once, and dropped when the time is up: what that means stands
-    /// under "Cancel safety" in its docs. To wait for a lock, [`Mutex::lock_timeout`] is better,
-    /// which also waits a moment until the store has confirmed that nothing stays behind.
+    /// Returns `None` if the time is up. The future is polled at least once, and is dropped when
+    /// the time is up; the section "Cancel safety" of its docs describes the consequences. To wait
+    /// for a lock, prefer [`Mutex::lock_timeout`]: it also waits briefly until the store has
+    /// confirmed that nothing is left behind.
     ///
     /// [`Mutex::lock_timeout`]: crate::Mutex::lock_timeout
     fn wait_timeout(self, timeout: Duration) -> Option<Self::Output> {
-        // A timer belongs to a runtime. If the library's cannot be started there is no client, and
-        // nothing of the library's to wait for.
+        // A timer needs a runtime. If the library's runtime cannot start, there is no client, and
+        // nothing of the library to wait for.
         let runtime = Runtime::own().ok()?;
         let time_out = async {
             let slept = async {
                 sleep(timeout).await;
                 Ok(())
             };
-            // It is never shut down.
+            // The library's own runtime is never shut down.
             drop(runtime.within(slept).await);
         };
         wait(async {
@@ -112,24 +116,25 @@ pub trait Wait: Future + Sized {
 
 impl<F: Future> Wait for F {}
 
-/// Blocks the thread until the future is done: [`Wait::wait`] as a function, for an `async` block,
-/// say.
+/// Blocks the thread until the future is done.
+///
+/// This is [`Wait::wait`] as a function, for example for an `async` block.
 pub fn wait<F: Future>(future: F) -> F::Output {
-    // Within a task of tokio's, polls are rationed, and the ration is renewed only when the task
-    // returns to its scheduler, which does not happen here: the future would be told to come back
-    // for ever.
+    // tokio gives each task a budget of polls, and renews it only when the task returns to the
+    // scheduler. That does not happen here, so with a budget the future could stay pending forever.
     let output = pollster::block_on(tokio::task::unconstrained(future));
-    // It parks the thread, and may have been woken by what was meant for an executor further out on
-    // this thread. Every executor has to bear being woken for nothing.
+    // `block_on` parks the thread, and may have consumed a wake-up meant for an outer executor on
+    // this thread. Every executor must tolerate spurious wake-ups, so this extra one is harmless.
     thread::current().unpark();
     output
 }
 
-/// The items of a stream, one after the other: an iterator that blocks the thread until there is
-/// another one. It ends with the stream; those of this crate end when the client is closed.
+/// Turns a stream into an iterator that blocks the thread until the next item.
 ///
-/// To wait for the next item for a limited time, wait for the stream's own `next()`: nothing is
-/// missed if the time is up.
+/// The iterator ends with the stream. The streams of this crate end when the client is closed.
+///
+/// To limit the wait for the next item, call `wait_timeout` on the stream's own `next()`. No item
+/// is missed if the time is up.
 ///
 /// # Examples
 ///
@@ -154,22 +159,24 @@ pub fn iter<S: Stream + Unpin>(mut stream: S) -> impl Iterator<Item = S::Item> {
     std::iter::from_fn(move || wait(stream.next())).fuse()
 }
 
-/// What the closure in [`LockGuard::run_blocking`] asks whether to go on.
+/// Reports to the closure of [`LockGuard::run_blocking`] whether locks are held.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
     guards: &'a [LockGuard],
 }
 
 impl Held<'_> {
-    /// Whether the lock is held at this instant, or all of the locks are, as
-    /// [`LockGuard::is_valid`] has it. Once false, it stays false.
+    /// Returns `true` if the lock is held now. With several locks, all must be held.
+    ///
+    /// See [`LockGuard::is_valid`]. Once `false`, the result stays `false`.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// How long the lock is certain to stay held, or all of the locks are, if nothing more is heard
-    /// of the store: [`LockGuard::remaining`].
+    /// Returns how long the lock is certain to stay held without another renewal.
+    ///
+    /// With several locks, this is the shortest of their times. See [`LockGuard::remaining`].
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guards.iter().map(LockGuard::remaining).min().unwrap_or_default()
@@ -190,16 +197,17 @@ impl Held<'_> {
 impl LockGuard {
     /// Runs `work` on this thread, and fails if the lock was not held until its end.
     ///
-    /// On a lock that is lost already, `work` does not run at all. Feature `blocking`.
+    /// If the lock is already lost, `work` does not run. Feature `blocking`.
     ///
-    /// Unlike the future in [`run`](Self::run), a closure is not stopped when the lock is lost: it
-    /// runs to its end, and only then that is told. So long work asks between its steps whether the
-    /// lock [is still held](Held::is_valid), and returns if it is not.
+    /// Unlike the future in [`run`](Self::run), a closure is not stopped when the lock is lost. It
+    /// runs to its end, and only then does this method return the error. Long work should check
+    /// between its steps whether the lock [is still held](Held::is_valid), and return if it is not.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lock was lost before `work` began, or while it ran: then another one
-    /// may have held the lock at the same time, and what `work` returned is dropped.
+    /// [`Error::Lost`] if the lock was lost before `work` began or while it ran. In the second case
+    /// another client may have held the lock at the same time, and the value that `work` returned
+    /// is dropped.
     ///
     /// # Examples
     ///
@@ -214,7 +222,7 @@ impl LockGuard {
     /// let outcome = guard.run_blocking(|held| {
     ///     Space::named("docs-run-blocking").delete(guard.key());
     ///     guard.lost().wait();
-    ///     assert!(!held.is_valid(), "and yet the closure runs to its end");
+    ///     assert!(!held.is_valid(), "the closure still runs to its end");
     /// });
     /// assert!(outcome.is_err());
     /// # Ok(()) }
@@ -225,12 +233,12 @@ impl LockGuard {
 
     /// Runs fallible `work` on this thread.
     ///
-    /// It is [`run_blocking`](Self::run_blocking) in one `Result`.
+    /// This is [`run_blocking`](Self::run_blocking) with both errors in one `Result`.
     ///
     /// # Errors
     ///
     /// The error of `work`, or [`Error::Lost`] as in [`run_blocking`](Self::run_blocking),
-    /// converted.
+    /// converted to the type of that error.
     ///
     /// # Examples
     ///
@@ -265,7 +273,7 @@ impl MultiLockGuard {
 
     /// Runs fallible `work` on this thread.
     ///
-    /// It is [`run_blocking`](Self::run_blocking) in one `Result`.
+    /// This is [`run_blocking`](Self::run_blocking) with both errors in one `Result`.
     ///
     /// # Errors
     ///

@@ -1,8 +1,10 @@
-//! [`LockGuard::sql`] and [`LockGuard::unlock_sql`] in transactions of [diesel] 2, on PostgreSQL,
-//! MySQL and SQLite. Feature `diesel-2`.
+//! Checks and releases locks in transactions of [diesel] 2. Feature `diesel-2`.
 //!
-//! This crate builds none of diesel's backends: those that you choose are used. With diesel's
-//! `sqlite` beside the feature `sqlite`, cargo chooses a version of `rusqlite` that uses the same
+//! The functions run [`LockGuard::sql`] and [`LockGuard::unlock_sql`] on PostgreSQL, MySQL and
+//! SQLite.
+//!
+//! This crate does not build any of diesel's backends: your program chooses them. With diesel's
+//! `sqlite` and the feature `sqlite`, cargo selects a version of `rusqlite` that uses the same
 //! SQLite.
 //!
 //! [diesel]: https://docs.rs/diesel
@@ -26,30 +28,32 @@ use crate::primitives::{
     sql_release::SqlRelease,
 };
 
-/// Asks the transaction that the connection is in whether the lock is held, and keeps it held until
-/// that transaction ends: [`LockGuard::sql`] with diesel. Ask before anything else, and in the
-/// database that the lock is in. On SQLite begin by `immediate_transaction`.
+/// Checks in the connection's transaction that the lock is held.
+///
+/// No other client is granted the lock until the transaction ends. This is [`LockGuard::sql`] with
+/// diesel. Call it before any other statement, and in the database that stores the lock. On SQLite,
+/// begin the transaction with `immediate_transaction`.
+///
+/// On PostgreSQL, do not call it inside a savepoint, such as a nested transaction. Rolling back the
+/// savepoint releases the row locks that keep the lock held.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is not held any more, [`CheckError::OtherStore`] if it is in
-/// a store that is no SQL database, [`CheckError::Database`] if there was no answer, or if it is in
-/// a database of another kind. Roll back in any case: after an error the transaction may write
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if its store
+/// is not an SQL database. [`CheckError::Database`] if the query failed, or if the lock is in a
+/// database of another kind. Roll back in any case: after an error the transaction may write
 /// without the lock.
-///
-/// On PostgreSQL, do not call it inside a savepoint, such as a nested transaction: rolling the
-/// savepoint back releases the rows that keep the lock held.
 ///
 /// # Examples
 ///
-/// `examples/drivers` has a whole program.
+/// See `examples/drivers` for a complete program.
 ///
 /// ```ignore
 /// connection.immediate_transaction(|connection| {
-///     distlock::diesel_2::check(&guard, connection)?; // or it is rolled back
+///     distlock::diesel_2::check(&guard, connection)?; // an error rolls back
 ///     diesel::sql_query("UPDATE account SET balance = balance - 10").execute(connection)?;
 ///     Ok::<_, Box<dyn std::error::Error>>(())
-/// })?; // while the lock is held
+/// })?; // commits while the lock is held
 /// ```
 pub fn check<C>(guard: &LockGuard, connection: &mut C) -> Result<(), CheckError<Error>>
 where
@@ -65,26 +69,27 @@ where
     sql_check::confirmed(guard, found.map(|found| !found.is_empty()))
 }
 
-/// Releases the lock as the last statement of the transaction that the connection is in:
-/// [`LockGuard::unlock_sql`] with diesel. Keep the value until the transaction has ended.
+/// Releases the lock as the last statement of the connection's transaction.
+///
+/// This is [`LockGuard::unlock_sql`] with diesel. Keep `release` until the transaction has ended.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is not held any more, [`CheckError::Database`] if there was
-/// no answer, or if it is in a database of another kind. Roll back in any case.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::Database`] if the statement
+/// failed, or if the lock is in a database of another kind. Roll back in any case.
 ///
 /// # Examples
 ///
-/// `examples/drivers` has a whole program.
+/// See `examples/drivers` for a complete program.
 ///
 /// ```ignore
 /// let mut release = None;
 /// connection.immediate_transaction(|connection| {
 ///     diesel::sql_query("UPDATE account SET balance = balance - 10").execute(connection)?;
 ///     let release = release.insert(guard.unlock_sql()?);
-///     distlock::diesel_2::unlock(release, connection)?; // or it is rolled back
+///     distlock::diesel_2::unlock(release, connection)?; // an error rolls back
 ///     Ok::<_, Box<dyn std::error::Error>>(())
-/// })?; // with it the lock is released
+/// })?; // the commit releases the lock
 /// ```
 pub fn unlock<C>(release: &SqlRelease, connection: &mut C) -> Result<(), CheckError<Error>>
 where
@@ -102,7 +107,7 @@ where
     release.confirmed(rows.map(|rows| rows as u64))
 }
 
-/// A row, whatever is in it.
+/// A row whose columns are not read.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Found;

@@ -1,4 +1,4 @@
-//! What can go wrong, told by what the caller can do about it.
+//! Errors, sorted by what the caller can do about them.
 
 use std::{error::Error as StdError, sync::Arc};
 
@@ -7,27 +7,28 @@ use crate::{
     store_kind::StoreKind,
 };
 
-/// The result of this crate's operations.
+/// The `Result` of this crate's operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync + 'static>;
 
-/// What is behind an error; several may be told of it.
+/// The cause of an error, shared by its clones.
 pub(crate) type Source = Arc<dyn StdError + Send + Sync + 'static>;
 
 pub(crate) fn source(of: impl Into<BoxError>) -> Source {
     Arc::from(of.into())
 }
 
-/// Why an operation failed.
+/// Reports why an operation failed.
 ///
-/// "Held by another" and "time is up" are no errors: [`try_lock`](crate::Mutex::try_lock) and
-/// [`lock_timeout`](crate::Mutex::lock_timeout) answer `Ok(None)`. The message never repeats the
-/// [`source`](std::error::Error::source): print the chain to see it all.
+/// A lock that another client holds and a timeout that expires are not errors:
+/// [`try_lock`](crate::Mutex::try_lock) and [`lock_timeout`](crate::Mutex::lock_timeout) return
+/// `Ok(None)`. The message never repeats the [`source`](std::error::Error::source): print the whole
+/// chain.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The URL cannot be used. Nothing was sent.
+    /// The URL cannot be used. No request was sent.
     #[error("invalid URL {url:?}: {reason}")]
     #[non_exhaustive]
     InvalidUrl {
@@ -36,7 +37,7 @@ pub enum Error {
         /// What is wrong and what to write instead.
         reason: String,
     },
-    /// The URL's backend is not compiled in.
+    /// The store that the URL names is not compiled in.
     #[error("{scheme}:// needs the feature `{feature}`: add it to distlock in Cargo.toml")]
     #[non_exhaustive]
     FeatureDisabled {
@@ -45,136 +46,152 @@ pub enum Error {
         /// The cargo feature to turn on.
         feature: &'static str,
     },
-    /// An argument, or an option of the builder, is invalid. Nothing was sent.
+    /// An argument or an option of the builder is invalid. No request was sent.
     #[error("invalid {argument}: {reason}")]
     #[non_exhaustive]
     InvalidArgument {
-        /// The argument: `name`, `permits` or `key`, or the builder's method.
+        /// The argument, such as `name`, `permits` or `key`, or the option of the builder.
         argument: &'static str,
         /// What is wrong and what to pass instead.
         reason: String,
     },
-    /// This store cannot do that. Nothing was sent.
+    /// The store does not support this operation. No request was sent.
     #[error("{backend} has no {operation}")]
     #[non_exhaustive]
     Unsupported {
         /// The store.
         backend: StoreKind,
-        /// What it has not.
+        /// The operation.
         operation: &'static str,
     },
-    /// The store refuses this user, password, certificate or access. Trying again will not help.
+    /// The store rejected the user, the password or the certificate, or denied access.
+    ///
+    /// Retrying does not help.
     #[error("{backend} refused access")]
     #[non_exhaustive]
     Denied {
         /// The store.
         backend: StoreKind,
-        /// The store's own words.
+        /// The store's own message.
         #[source]
         source: Source,
     },
-    /// No server answered in time. Nothing was taken; try again later. A request that was sent may
-    /// have arrived all the same: whatever it wrote into a queue is taken back in the background.
+    /// No server replied in time. No lock was acquired; try again later.
+    ///
+    /// A request that was sent may still have arrived. If it created a key in a queue, the client
+    /// deletes that key in the background.
     #[error("{backend} does not answer; nothing was taken")]
     #[non_exhaustive]
     Unavailable {
         /// The store.
         backend: StoreKind,
-        /// What the last attempt met; it names the endpoint where there is one.
+        /// The cause of the last failure. It names the endpoint if there is one.
         #[source]
         source: Source,
     },
-    /// The store does not know yet whether the lock is free. Either the entry ahead belongs to a
-    /// session that has expired by the server's clock, which this client has not watched for long
-    /// enough, or the server may lack locks that were granted before. No lock was acquired. Try
-    /// again later. Only a try returns this error, after a wait of about 1.1 TTL: see
+    /// It is not yet known whether the lock is free. No lock was acquired.
+    ///
+    /// Either the session ahead has expired by the server's clock, which this client has not
+    /// watched for long enough, or the server may lack earlier grants. Try again later. Only a call
+    /// that does not wait for a holder returns this error, after at most 1.15 TTL: see
     /// [`try_lock`](crate::Mutex::try_lock).
+    ///
+    /// On Redis, a client cannot open a session while a client of an earlier distlock, which uses
+    /// other keys, is connected. It then fails with this error, too.
     #[error("{backend} cannot tell yet whether the lock is free; nothing was taken")]
     #[non_exhaustive]
     NotYet {
         /// The store.
         backend: StoreKind,
-        /// What it waits for.
+        /// What has to happen first.
         #[source]
         source: Source,
     },
-    /// The session ended while waiting, and with it the place in the queue. Lock again: that opens
-    /// a new session.
+    /// The session ended during the wait, and the place in the queue was lost.
+    ///
+    /// Lock again; that opens a new session.
     #[error("the {backend} session ended while waiting ({reason})")]
     #[non_exhaustive]
     SessionLost {
         /// The store.
         backend: StoreKind,
-        /// Why it ended.
+        /// Why the session ended.
         reason: LostReason,
     },
-    /// Somebody deleted this waiter's key. Lock again to join the queue anew.
+    /// An operator deleted this waiter's key. Lock again to join the end of the queue.
     #[error("the place in the queue of {name:?} was deleted by somebody else")]
     #[non_exhaustive]
     Evicted {
         /// The lock's name.
         name: String,
     },
-    /// The lock was lost before it was unlocked. Another client may have held it since. Check what
-    /// was done under it.
+    /// The lock was lost before it was unlocked.
+    ///
+    /// Another client may have held it since. Check the work that was done under it.
     #[error("the lock {name:?} was lost before it was unlocked ({reason})")]
     #[non_exhaustive]
     Lost {
         /// The lock's name.
         name: String,
-        /// Why it was lost.
+        /// Why the lock was lost.
         reason: LostReason,
     },
-    /// The store did not confirm the release in time. It goes on being retried in the background
-    /// until it is confirmed or the session is over.
+    /// The store did not confirm the release in time.
+    ///
+    /// The client retries the release in the background until it is confirmed or the session has
+    /// ended.
     #[error("the release of {name:?} is not confirmed yet; it goes on in the background")]
     #[non_exhaustive]
     ReleaseUnconfirmed {
         /// The lock's name.
         name: String,
-        /// What the last attempt met.
+        /// The cause of the last failure.
         #[source]
         source: Source,
     },
-    /// The store did not answer to a guarded write: it may or may not have been applied, or may be
-    /// yet, while the lock is held. It is not sent again.
+    /// The store did not reply to a guarded write.
+    ///
+    /// The write may have been applied, or may still be applied while the lock is held. The client
+    /// does not send it again.
     #[error("the write under {name:?} is not confirmed: it may or may not have been applied")]
     #[non_exhaustive]
     WriteUnconfirmed {
         /// The lock's name.
         name: String,
-        /// What the attempt met.
+        /// The cause of the failure.
         #[source]
         source: Source,
     },
     /// The client was closed. Connect again.
     #[error("the client is closed")]
     Closed,
-    /// The library's background threads could not be started, or have stopped: the runtime of
+    /// The client has no runtime. Connect again.
+    ///
+    /// The library's background threads could not be started, the runtime of
     /// [`Builder::runtime`](crate::Builder::runtime) was shut down, or the client was created
-    /// before this process was forked. Connect again.
+    /// before this process was forked.
     #[error("the client has no runtime to work on")]
     #[non_exhaustive]
     Runtime {
-        /// The operating system's error, or what became of the runtime.
+        /// The operating system's error, or what happened to the runtime.
         #[source]
         source: Arc<std::io::Error>,
     },
-    /// The store gave an answer that this crate does not expect.
+    /// The store refused a request or sent an unexpected reply.
     #[error("{backend} failed during {operation}")]
     #[non_exhaustive]
     Backend {
         /// The store.
         backend: StoreKind,
-        /// What was asked of it.
+        /// The operation that failed.
         operation: &'static str,
-        /// The store's own words.
+        /// The store's own message.
         #[source]
         source: Source,
     },
 }
 
-/// For `guard.run(…).await?` in a function that returns this crate's errors.
+/// Lets functions that return this crate's errors use `guard.run(…).await?`.
 impl From<Lost> for Error {
     fn from(Lost { name, reason }: Lost) -> Self {
         Self::Lost { name, reason }
@@ -194,8 +211,9 @@ impl Error {
         Self::invalid(argument, format!("{value:?}: {reason}"))
     }
 
-    /// Whether the same call may succeed later without a change to the program or its
-    /// configuration.
+    /// Returns `true` if the same call may succeed later.
+    ///
+    /// Neither the program nor its configuration has to change for that.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(

@@ -1,15 +1,17 @@
-//! For those who write to etcd themselves: the condition that a transaction of their own needs.
+//! The condition for your own transactions on etcd.
 //!
-//! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write) do
-//! for most. Where they don't (leases, other conditions, reads in the same transaction), the
-//! condition goes into a transaction of [`etcd_client`].
+//! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write)
+//! cover most uses. For leases, other conditions, or reads in the same transaction, add the
+//! condition to a transaction of [`etcd_client`].
 
 use etcd_client::{Compare, CompareOp};
 
 use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 
-/// The condition that this guard's key is there: with it, a transaction takes effect only while the
-/// lock is held, whatever this process knows of it. `None` for a guard of another store.
+/// Returns the condition that the guard's key exists.
+///
+/// With this condition, a transaction takes effect only while the lock is held, even if this
+/// process does not know yet that the lock is lost. Returns `None` for a guard of another store.
 ///
 /// # Examples
 ///
@@ -20,7 +22,7 @@ use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 /// let client = distlock::Client::connect("etcd://127.0.0.1:2379").await?;
 /// let guard = client.mutex("a").lock().await?;
 ///
-/// let held = distlock::etcd::compare(&guard).expect("a guard of etcd's");
+/// let held = distlock::etcd::compare(&guard).expect("the guard is on etcd");
 /// let txn = Txn::new().when([held]).and_then([TxnOp::put("/app/state", "new", None)]);
 /// let mut etcd = etcd_client::Client::connect(["127.0.0.1:2379"], None).await?;
 /// assert!(etcd.txn(txn).await?.succeeded(), "the lock is lost, and nothing was written");

@@ -1,4 +1,4 @@
-//! Fencing tokens, and what the protected resource does with them.
+//! Fencing tokens, and a gate that checks them.
 
 use std::{
     fmt,
@@ -7,18 +7,19 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// A number that rises from one holder of a lock to the next, whatever happened between: the
-/// protected resource stores the highest it has seen and refuses a lower one, so that a holder that
-/// was paused and wakes up after its lease is gone can do no harm.
+/// A number that is higher for every later holder of a lock.
 ///
-/// That is for holders one at a time. Readers, and those who have permits, hold side by side: their
-/// tokens differ, but one with a lower token is no less valid, so a
-/// [`FencingGate`] would refuse what is right.
+/// The protected resource stores the highest token it has seen and refuses lower ones. A holder
+/// that was paused until after its session expired can then do no harm.
 ///
-/// etcd: the create revision of the holder's key. ZooKeeper: the `czxid` of its node. Tokens of
-/// different locks or of different clusters do not compare, and a cluster restored from a backup
-/// may repeat tokens (etcd: restore with [`--bump-revision
-/// --mark-compacted`](https://etcd.io/docs/v3.6/op-guide/recovery/)).
+/// This works for exclusive holders only. Readers share a lock, and so do permit holders: their
+/// tokens differ, but a lower token is just as valid. A [`FencingGate`] would refuse their valid
+/// writes.
+///
+/// On etcd, the token is the create revision of the holder's key. On ZooKeeper, it is the `czxid`
+/// of the holder's node. Tokens of different locks or different clusters cannot be compared. A
+/// cluster that is restored from a backup may repeat tokens; restore etcd with [`--bump-revision
+/// --mark-compacted`](https://etcd.io/docs/v3.6/op-guide/recovery/).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
@@ -29,8 +30,8 @@ use std::{
 /// # Ok(()) }
 /// ```
 ///
-/// It goes into a column of any kind and comes back: `u64`, `i64` (checked), text, and with the
-/// feature `serde` as a number.
+/// A token converts to and from `u64`, `i64` (checked) and text, so it fits a column of any of
+/// these types. With the feature `serde`, it is serialized as a number.
 ///
 /// ```
 /// # use distlock::FencingToken;
@@ -51,7 +52,7 @@ impl FencingToken {
         Self(token)
     }
 
-    /// The token as a number, to store it beside the data it protects.
+    /// Returns the token as a number, to be stored with the data that it protects.
     #[must_use]
     pub fn as_u64(self) -> u64 {
         self.0
@@ -64,14 +65,14 @@ impl From<FencingToken> for u64 {
     }
 }
 
-/// One that was stored.
+/// Restores a stored token.
 impl From<u64> for FencingToken {
     fn from(token: u64) -> Self {
         Self(token)
     }
 }
 
-/// One that was stored. Fails if it is negative.
+/// Restores a stored token. Fails if the number is negative.
 impl TryFrom<i64> for FencingToken {
     type Error = TryFromIntError;
 
@@ -80,7 +81,9 @@ impl TryFrom<i64> for FencingToken {
     }
 }
 
-/// For databases without unsigned numbers. Fails above [`i64::MAX`], which no store reaches.
+/// Converts the token for databases without unsigned integers.
+///
+/// Fails above [`i64::MAX`], which no store reaches.
 impl TryFrom<FencingToken> for i64 {
     type Error = TryFromIntError;
 
@@ -103,33 +106,35 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// Refuses those who come with a [`FencingToken`](crate::FencingToken) lower than the highest that
-/// was seen: one for each lock, at the resource that the lock protects.
+/// Refuses a [`FencingToken`](crate::FencingToken) lower than the highest one seen.
 ///
-/// A holder that was paused and wakes up after its lease is gone still believes in its lock for as
-/// long as it does not look. Only the resource can refuse its writes, and this is how: a holder
-/// that was granted the lock later has a higher token.
+/// Use one gate for each lock, at the resource that the lock protects.
 ///
-/// This one lives in the memory of one process, such as a server that all holders send their writes
-/// to. It forgets when that process ends: go on with [`starting_at`](Self::starting_at) what was
-/// stored. To look and to write must be one step, or a newer holder may come in between: hold a
-/// lock of the process's own around both, or put the token into the transaction that writes, as
-/// below.
+/// A holder that was paused until after its session expired still acts as the holder until it
+/// checks its guard. Only the resource can refuse its writes, and tokens show which ones: a later
+/// holder has a higher token.
+///
+/// The gate lives in the memory of one process, such as a server that receives the writes of all
+/// holders. Its state is lost when that process ends. To continue in another process, store the
+/// [`highest`](Self::highest) token and pass it to [`starting_at`](Self::starting_at).
+///
+/// The check and the write must be one step, or a newer holder may write in between. Hold a local
+/// mutex around both, or put the token into the transaction that writes, as below.
 ///
 /// # In a database
 ///
-/// Where the data are in a table, the table is the gate: a column for the token, and one statement
-/// that looks and writes. No rows changed: refused.
+/// If the data is in a table, the table is the gate. Add a column for the token, and check and
+/// write in one statement. If no row changed, the write was refused.
 ///
 /// ```sql
 /// UPDATE accounts SET balance = $balance, fencing_token = $token
 ///  WHERE id = $id AND fencing_token <= $token;
 /// ```
 ///
-/// For writes to several tables, a table of gates. Run this first, **in the same transaction as the
-/// writes**, and roll back if no row changed: the row stays locked until the transaction ends, so
-/// that no newer holder gets in between the look and the writes. In a transaction of its own it
-/// would say no more than that nobody newer had come *yet*.
+/// For writes to several tables, use a table of gates. Run this statement first, **in the same
+/// transaction as the writes**, and roll back if no row changed. The row stays locked until the
+/// transaction ends, so no newer holder can write between the check and the writes. In a
+/// transaction of its own, the statement would show only that no newer holder had come *yet*.
 ///
 /// ```sql
 /// CREATE TABLE gates (lock TEXT PRIMARY KEY, token BIGINT NOT NULL);
@@ -139,10 +144,11 @@ impl fmt::Display for FencingToken {
 ///     WHERE gates.token <= excluded.token;
 /// ```
 ///
-/// It is for holders one at a time: readers and permits have tokens that are valid in any order.
+/// The gates are for exclusive holders: readers and permit holders have tokens that are valid in
+/// any order.
 ///
-/// Both are understood by PostgreSQL (9.5 and later) and SQLite (3.24 and later). Where the data
-/// are in etcd or ZooKeeper itself, [`LockGuard::put`](crate::LockGuard::put) needs no token.
+/// Both statements work on PostgreSQL (9.5 and later) and SQLite (3.24 and later). If the data is
+/// in etcd or ZooKeeper itself, [`LockGuard::put`](crate::LockGuard::put) needs no token.
 ///
 /// # Examples
 ///
@@ -161,12 +167,13 @@ impl fmt::Display for FencingToken {
 /// ```
 #[derive(Debug, Default)]
 pub struct FencingGate {
-    /// Zero: none yet.
+    /// 0 before the first token.
     highest: AtomicU64,
 }
 
-/// The error of [`FencingGate::admit`]: somebody with a higher token was there before. Do not
-/// write.
+/// The error of [`FencingGate::admit`]: the gate has seen a higher token.
+///
+/// The caller must not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the fencing token {fencing_token} is stale: {highest} was seen")]
 #[non_exhaustive]
@@ -178,14 +185,15 @@ pub struct StaleToken {
 }
 
 impl FencingGate {
-    /// One that has seen nobody yet.
+    /// Creates a gate that has seen no token.
     #[must_use]
     pub const fn new() -> Self {
         Self::starting_at(0)
     }
 
-    /// One that goes on where another one ended: with the [`highest`](Self::highest) token, which
-    /// was stored beside the data.
+    /// Creates a gate that continues from a stored token.
+    ///
+    /// Pass the [`highest`](Self::highest) token of the former gate, stored with the data.
     ///
     /// ```
     /// let gate = distlock::FencingGate::starting_at(41);
@@ -197,12 +205,13 @@ impl FencingGate {
         Self { highest: AtomicU64::new(token) }
     }
 
-    /// Lets in a holder with the highest token so far, or with the same one again. One atomic
-    /// operation, without a lock.
+    /// Admits a token that is not lower than the highest one so far.
+    ///
+    /// The check is one atomic operation, without a lock.
     ///
     /// # Errors
     ///
-    /// [`StaleToken`] if a higher one was seen.
+    /// [`StaleToken`] if the gate has seen a higher token.
     ///
     /// ```
     /// let gate = distlock::FencingGate::new();
@@ -212,7 +221,7 @@ impl FencingGate {
     /// ```
     pub fn admit(&self, token: impl Into<u64>) -> Result<(), StaleToken> {
         let token = token.into();
-        // What the caller does after this is not to be seen before it.
+        // The ordering keeps the caller's next steps from becoming visible before this one.
         let highest = self.highest.fetch_max(token, Ordering::AcqRel);
         if highest <= token {
             return Ok(());
@@ -220,7 +229,7 @@ impl FencingGate {
         Err(StaleToken { fencing_token: FencingToken(token), highest: FencingToken(highest) })
     }
 
-    /// Returns the highest admitted token; `None` before the first one.
+    /// Returns the highest admitted token, or `None` before the first one.
     ///
     /// ```
     /// let gate = distlock::FencingGate::new();
@@ -230,7 +239,7 @@ impl FencingGate {
     /// ```
     #[must_use]
     pub fn highest(&self) -> Option<FencingToken> {
-        // No store gives zero as a token.
+        // No store issues 0 as a token.
         let highest = self.highest.load(Ordering::Acquire);
         (highest > 0).then_some(FencingToken(highest))
     }

@@ -1,8 +1,9 @@
 //! Distributed locks on etcd, ZooKeeper, PostgreSQL, MySQL, Redis and SQLite, for tokio and for
 //! threads.
 //!
-//! Name a lock, get a guard. While the guard says that it is valid, no other process on any machine
-//! holds that lock.
+//! A lock has a name, and a client that acquires it gets a guard. Until the guard's deadline
+//! passes, no other client is granted the lock, unless an operator evicts the holder or the store
+//! loses confirmed writes.
 //!
 //! ```
 //! use distlock::Client;
@@ -15,7 +16,7 @@
 //!     let guard = client.mutex("nightly-report").lock().await?;
 //!     let token = guard.fencing_token().as_u64();
 //!     guard.run(write_report(token)).await?; // ends early if the lock is lost
-//!     guard.unlock().await?; // dropping the guard does it in the background
+//!     guard.unlock().await?; // dropping the guard releases the lock in the background
 //!     Ok(())
 //! }
 //!
@@ -26,96 +27,104 @@
 //!
 //! # Which primitive
 //!
-//! - **One at a time**: [`Mutex`], by [`Client::mutex`]. Its guard is a [`LockGuard`].
-//! - **Many readers or one writer**: [`RwLock`], by [`Client::rw_lock`]. A writer can become a
+//! - **One holder at a time**: [`Mutex`], from [`Client::mutex`]. Its guard is a [`LockGuard`].
+//! - **Many readers or one writer**: [`RwLock`], from [`Client::rw_lock`]. A writer can become a
 //!   reader without a gap.
-//! - **At most n at a time**: [`Semaphore`], by [`Client::semaphore`].
-//! - **One leader, and others who follow it**: [`Election`], by [`Client::election`].
-//! - **Several names, all or none**: [`Client::lock_all`].
-//! - **A write to the same store, only while the lock is held**: [`LockGuard::put`],
+//! - **At most n permits at a time**: [`Semaphore`], from [`Client::semaphore`].
+//! - **One leader, and observers that follow it**: [`Election`], from [`Client::election`].
+//! - **Several locks, all or none**: [`Client::lock_all`].
+//! - **A write to the same store, applied only while the lock is held**: [`LockGuard::put`],
 //!   [`delete`](LockGuard::delete) and [`write`](LockGuard::write).
-//! - **A transaction of your own, in the database that the lock is in**: `LockGuard::sql`, and
-//!   `check` in the modules `postgres`, `mysql` and `sqlite`.
-//! - **A resource of your own that refuses late writes**: [`FencingGate`].
+//! - **Your own transaction, in the database that stores the lock**: `LockGuard::sql`, and `check`
+//!   in the modules `postgres`, `mysql` and `sqlite`.
+//! - **Your own resource, which rejects late writes**: [`FencingGate`].
 //! - **One row, and no lock at all**: [`optimistic`].
-//! - **Who holds, who waits, and please let go**: [`Mutex::queue`], [`Mutex::watch_queue`] and
-//!   [`Mutex::request_release`].
+//! - **Listing holders and waiters, and asking a holder to release**: [`Mutex::queue`],
+//!   [`Mutex::watch_queue`] and [`Mutex::request_release`].
 //!
-//! Everything waits in a queue in the store, first come, first served. Each call that takes a lock
-//! comes in three kinds: one that waits, `try_…` that does not, and `…_timeout` that waits for so
-//! long.
+//! Waiters queue in the store, first come, first served. Redlock is the exception: it has no queue
+//! and grants in no particular order. Every method that acquires a lock has three forms: the plain
+//! one waits, `try_…` does not wait for a holder, and `…_timeout` waits up to the given duration.
 //!
 //! # What is guaranteed
 //!
-//! - Between the return of `lock()` and the guard's deadline no other guard of that lock is valid
-//!   anywhere. The deadline lies before the time when the store can give the lock away. It counts
-//!   from when the last answered keepalive was sent.
-//! - A loss is told: [`LockGuard::is_valid`] looks at the clock, [`LockGuard::lost`] resolves, and
-//!   [`LockGuard::run`] stops the work. If somebody deletes the key by hand, the next waiter is
-//!   granted at once, and the holder is told within a bound.
-//! - The [`FencingToken`] of each grant is higher than all before it.
-//! - A forked child holds no locks, and its parent keeps them. In the child the parent's guards are
-//!   lost ([`LostReason::Forked`]), and the parent's clients fail. The child can connect a new
-//!   client, except on SQLite and ZooKeeper, which refuse it.
-//! - What is unknown counts as lost, never as held. An unconfirmed release is an error.
-//! - Every future can be dropped at any await, and every guard on any thread: what was written to
-//!   the store is taken back.
+//! - From the return of `lock()` until the guard's deadline, no other guard of that lock is valid
+//!   anywhere. The deadline passes before the store can grant the lock to another client. It counts
+//!   from when the last confirmed keepalive was sent.
+//! - That guarantee has two exceptions. If an operator evicts the holder, the next waiter is
+//!   granted the lock at once, and the holder is notified within a bounded time. If a store loses
+//!   confirmed writes, it may grant a lock that is held: see [`Client::durability`].
+//! - Every guard reports its loss. [`LockGuard::is_valid`] reads the clock, [`LockGuard::lost`]
+//!   resolves, and [`LockGuard::run`] stops the work.
+//! - Every grant of a lock has a higher [`FencingToken`] than all earlier grants of that lock.
+//! - A forked child holds no locks, and its parent keeps them. In the child, the parent's guards
+//!   are lost ([`LostReason::Forked`]), and calls on the parent's clients fail. The child can
+//!   connect a new client. On SQLite and ZooKeeper it cannot if the parent connected before the
+//!   fork.
+//! - distlock fails safe: a lock that it cannot confirm is reported lost, never held. An
+//!   unconfirmed release is an error.
+//! - Every future can be dropped at any await point, and every guard on any thread. The client then
+//!   removes what they wrote to the store.
 //!
-//! A process can stop at any instruction and go on after its lock's TTL. No lock service can
-//! prevent that it then writes once more: where that is harmful, let the resource check the token.
-//! The whole text is in [guarantees].
+//! A process can pause at any instruction and resume after its lock's TTL has passed. No lock
+//! service can stop it from writing once more. If a late write does harm, let the resource check
+//! the fencing token. [Guarantees][guarantees] documents all conditions.
 //!
 //! # Features
 //!
-//! None is on by default. `memory://name`, for unit tests, is always there: see [`memory`].
+//! No feature is on by default. `memory://name`, for unit tests, is always available: see
+//! [`memory`]. Every other store needs a C compiler to build. TLS uses the process's default
+//! provider of rustls. If the process has none, distlock uses aws-lc-rs and may install it as the
+//! default.
 //!
-//! - `etcd`: URLs like `etcd://h1:2379,h2:2379`. Building it needs [`protoc`].
-//! - `zookeeper`: URLs like `zk://h1:2181,h2:2181`.
-//! - `mysql`: URLs like `mysql://user:password@h/database`, of MySQL and MariaDB: see
-//!   [`operations`][operations]. TLS is done by rustls' default provider of the process; where none
-//!   is installed, the first client with TLS installs aws-lc-rs.
-//! - `postgres`: URLs like `postgres://user:password@h/database`: see [`operations`][operations].
-//! - `redis`: URLs like `redis://user:password@h:6379/0`, of Redis 7, Valkey 7.2 and later; with
-//!   `?bridge=plain` or `?bridge=redisson` mutexes exclude other libraries' locks, too: see
-//!   [`operations`][operations].
-//! - `redlock`: URLs like `redlock://user:password@h1,h2,h3,h4,h5`, and `redlocks://` by TLS, of
-//!   independent servers of Redis or Valkey; only mutexes, and waiters are not served in order: see
-//!   [`redlock`][redlock]. It is not part of `redis`, because a program should name the weaker
-//!   guarantees that it chooses.
-//! - `sqlite`: URLs like `sqlite:///path/of/a/file`, for the processes of one host. Building it
-//!   needs a C compiler: see [`operations`][operations].
-//! - `tokio-postgres-0_7`, `mysql_async-0_37` and `rusqlite-0_42`: `check` and `unlock` in
-//!   `postgres`, `mysql` and `sqlite`, which take these drivers' own types. A feature has the
-//!   driver's version in its name, so that a new version of the driver breaks no program. Beside
-//!   sqlx or diesel with their SQLite, `rusqlite` is an older one.
-//! - `sqlx-0_9` and `diesel-2`: a lock is checked and released in transactions of these libraries,
-//!   by the modules of these names. `sqlx-0_9` needs Rust 1.94. With their SQLite in the same
-//!   program, cargo chooses an older SQLite for `sqlite`, too: 3.51 beside sqlx 0.9. With
-//!   `postgres` or `mysql`, `sqlx-0_9` builds sqlx's driver of that store, and a client can use its
-//!   pool: see `Builder::postgres_pool` and `Builder::mysql_pool`.
-//! - `deadpool-postgres-0_14` and `bb8-postgres-0_9`: `Builder::postgres_pool` takes the pools of
-//!   these libraries. With `mysql_async-0_37`, `Builder::mysql_pool` takes that of `mysql_async`.
-//! - `tokio-util-0_7`: [`LockGuard`] has `cancellation_token`, a `CancellationToken` of the crate
-//!   `tokio-util` that is cancelled when the lock is lost.
-//! - `blocking`: the same for threads.
-//! - `zookeeper-sasl`: ZooKeeper's SASL (DIGEST-MD5): see [`Builder::sasl`].
-//! - `serde`: a [`FencingToken`] is written and read as a number.
-//! - `metrics`: how long calls and requests take, what is held, awaited and lost, to whatever
-//!   recorder the program has for the crate [`metrics`].
-//! - `tracing`: the spans `distlock.acquire` and `distlock.hold`, and warnings of what was lost, by
-//!   the crate [`tracing`]. [Operations][operations] has what both tell.
+//! - `etcd`: URLs such as `etcd://h1:2379,h2:2379`. Building it also needs [`protoc`].
+//! - `zookeeper`: URLs such as `zk://h1:2181,h2:2181`.
+//! - `mysql`: URLs such as `mysql://user:password@h/database`, for MySQL and MariaDB: see
+//!   [Operations][operations].
+//! - `postgres`: URLs such as `postgres://user:password@h/database`: see [Operations][operations].
+//! - `redis`: URLs such as `redis://user:password@h:6379/0`, for Redis 7 and later and Valkey 7.2
+//!   and later. With `?bridge=plain` or `?bridge=redisson`, mutexes also exclude other libraries'
+//!   locks: see [Operations][operations].
+//! - `redlock`: URLs such as `redlock://user:password@h1,h2,h3,h4,h5`, or `redlocks://` for TLS,
+//!   for independent servers of Redis or Valkey. It has only mutexes, and grants them in no
+//!   particular order: see [Redlock][redlock]. It is not part of `redis`, because a program should
+//!   choose its weaker guarantees by name.
+//! - `sqlite`: URLs such as `sqlite:///path/of/a/file`, for the processes of one host: see
+//!   [Operations][operations].
+//! - `tokio-postgres-0_7`, `mysql_async-0_37` and `rusqlite-0_42`: `check` and `unlock` in the
+//!   modules `postgres`, `mysql` and `sqlite`, which take these drivers' own types. Each name
+//!   includes the driver's version, so a new version of the driver breaks no program. In a program
+//!   that also uses the SQLite driver of sqlx or diesel, cargo chooses an older `rusqlite`.
+//! - `sqlx-0_9` and `diesel-2`: the modules of these names, which check and release a lock in
+//!   transactions of these libraries. `sqlx-0_9` needs Rust 1.94. In a program that also uses their
+//!   SQLite drivers, cargo chooses an older SQLite for the feature `sqlite`: with sqlx 0.9, SQLite
+//!   3.51. With `postgres` or `mysql`, `sqlx-0_9` builds sqlx's driver of that store, and a client
+//!   can use its pool: see `Builder::postgres_pool` and `Builder::mysql_pool`.
+//! - `deadpool-postgres-0_14` and `bb8-postgres-0_9`: `Builder::postgres_pool` accepts the pools of
+//!   these libraries. With `mysql_async-0_37`, `Builder::mysql_pool` accepts a pool of
+//!   `mysql_async`.
+//! - `tokio-util-0_7`: the method `cancellation_token` of [`LockGuard`]. It returns a
+//!   `CancellationToken` of the crate `tokio-util`, which is cancelled when the lock is lost.
+//! - `blocking`: the same API for threads, without `async`.
+//! - `zookeeper-sasl`: SASL (DIGEST-MD5) on ZooKeeper: see [`Builder::sasl`].
+//! - `serde`: a [`FencingToken`] is serialized and deserialized as a number.
+//! - `metrics`: durations of calls and requests, and counts of held, awaited and lost locks. They
+//!   go to the recorder that the program has installed for the crate [`metrics`].
+//! - `tracing`: the spans `distlock.acquire` and `distlock.hold`, and warnings about losses, by the
+//!   crate [`tracing`]. [Operations][operations] lists all metrics, spans and warnings.
 //!
 //! # Minimum Rust version
 //!
-//! Rust 1.89, and 1.94 with `sqlx-0_9`. Only a minor version raises this, to a Rust that is at
-//! least six months old.
+//! Rust 1.89, and 1.94 with `sqlx-0_9`. Only a minor version raises this, to a Rust release that is
+//! at least six months old.
 //!
-//! # Read on
+//! # Further reading
 //!
 //! - [Guarantees][guarantees]: what each primitive promises, and how it is tested.
 //! - [Choosing][choosing]: which store, which primitive, or no lock at all.
-//! - [Operations][operations]: which store, which TTL, other clients in the queue, requests.
-//! - [Performance][performance]: figures beside other locks.
+//! - [Operations][operations]: settings of each store, the TTL, other clients in the queue, and the
+//!   requests that are sent.
+//! - [Performance][performance]: measurements, compared with other locks.
 //! - [Architecture][architecture]: the code, and the life of a lock in ten steps.
 //! - [Backends][backends]: how to add a store.
 //!
@@ -199,7 +208,7 @@ pub use primitives::{
 
 pub use store_kind::StoreKind;
 
-/// Runs the code of the README.
+/// Compiles and runs the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

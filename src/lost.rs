@@ -2,29 +2,36 @@
 
 use std::fmt;
 
-/// Tells why a lock is no longer held.
+/// Reports why a lock is no longer held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// No server confirmed the session in time. The store may or may not have given the lock to
-    /// another: it is not known, so it counts as lost.
+    /// No server confirmed the session in time.
+    ///
+    /// The store may have granted the lock to another client, so the lock counts as lost.
     DeadlinePassed,
-    /// The server says that the lease or session is over.
+    /// The server reported that the lease or session has ended.
     SessionExpired,
-    /// An operator deleted the holder's key, or on etcd overwrote it without its lease.
+    /// An operator deleted the holder's key.
+    ///
+    /// On etcd, also: an operator overwrote the key without its lease.
     Evicted,
     /// [`Client::close`](crate::Client::close) was called.
     ClientClosed,
-    /// The task that renews the session has ended: the runtime of
-    /// [`Builder::runtime`](crate::Builder::runtime) was shut down, or a metrics recorder or a
-    /// tracing subscriber panicked. The store frees the lock a TTL later.
+    /// The task that renews the session has ended.
+    ///
+    /// Either the runtime of [`Builder::runtime`](crate::Builder::runtime) was shut down, or a
+    /// metrics recorder or a tracing subscriber panicked. The store frees the lock one TTL later.
     KeeperStopped,
-    /// This process is a child that was forked while its parent held the lock. The parent's guard
-    /// is not affected.
+    /// This process was forked while its parent held the lock.
+    ///
+    /// The parent's guard is not affected.
     Forked,
-    /// It was held for as long as `max_hold` allows: [`Mutex::max_hold`](crate::Mutex::max_hold).
+    /// The lock was held for its `max_hold`: see [`Mutex::max_hold`](crate::Mutex::max_hold).
     HeldTooLong,
-    /// Its guard was unlocked or dropped. Only a [`LockHandle`](crate::LockHandle) outlives that.
+    /// The guard was unlocked or dropped.
+    ///
+    /// Only a [`LockHandle`](crate::LockHandle) reports this.
     Released,
 }
 
@@ -43,16 +50,17 @@ impl fmt::Display for LostReason {
     }
 }
 
-/// Tells that a lock was lost: the error of [`LockGuard::run`](crate::LockGuard::run).
+/// Reports that a lock was lost.
 ///
-/// The future was not done, and has been dropped. `?` turns it into
-/// [`Error::Lost`](crate::Error::Lost), which keeps the name and the reason.
+/// [`LockGuard::run`](crate::LockGuard::run) returns it after dropping a future that had not
+/// finished. `?` converts it into [`Error::Lost`](crate::Error::Lost), which keeps the name and the
+/// reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lock {name:?} was lost ({reason})")]
 #[non_exhaustive]
 pub struct Lost {
     /// The lock's name.
     pub name: String,
-    /// Why it was lost.
+    /// Why the lock was lost.
     pub reason: LostReason,
 }

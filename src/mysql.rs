@@ -1,5 +1,4 @@
-//! For those who look after a MySQL or MariaDB server, or write to it themselves: the tables that
-//! the locks are kept in, and the condition that a transaction of their own needs.
+//! Tables, transaction checks and connection pools for locks on MySQL and MariaDB.
 
 #[cfg(feature = "mysql_async-0_37")]
 use mysql_async::{Error, Transaction, prelude::Queryable};
@@ -15,20 +14,22 @@ use crate::primitives::{
     sql_release::SqlRelease,
 };
 
-/// Asks a transaction whether the lock is held, and keeps it held until that transaction ends:
-/// [`LockGuard::sql`] with this crate's own driver, `mysql_async` (feature `mysql_async-0_37`). Ask
-/// before anything else, and in the database that the lock is in. On a Galera cluster it is not
-/// enough: see there.
+/// Checks in a transaction that the lock is held.
+///
+/// No other client is granted the lock until the transaction ends. This is [`LockGuard::sql`] with
+/// this crate's own driver, `mysql_async` (feature `mysql_async-0_37`). Call it before any other
+/// statement, and in the database that stores the lock. On a Galera cluster the check is not
+/// enough: see [`LockGuard::sql`].
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is not held any more, [`CheckError::OtherStore`] if it is in
-/// a store of another kind, [`CheckError::Database`] if there was no answer. Roll back in any case:
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
+/// store of another kind. [`CheckError::Database`] if the query failed. Roll back in any case:
 /// after an error the transaction may write without the lock.
 ///
 /// # Cancel safety
 ///
-/// Dropped, it has asked or not: drop the transaction, too.
+/// If the future is dropped, the query may or may not have run. Drop the transaction, too.
 ///
 /// # Examples
 ///
@@ -42,9 +43,9 @@ use crate::primitives::{
 /// let guard = distlock::Client::connect(url).await?.mutex("a").lock().await?;
 ///
 /// let mut transaction = database.start_transaction(TxOpts::default()).await?;
-/// distlock::mysql::check(&guard, &mut transaction).await?; // or it is rolled back
+/// distlock::mysql::check(&guard, &mut transaction).await?; // an error rolls back
 /// transaction.query_drop("UPDATE account SET balance = balance - 10 WHERE id = 1").await?;
-/// transaction.commit().await?; // while the lock is held
+/// transaction.commit().await?; // commits while the lock is held
 /// guard.unlock().await?;
 /// # Ok(()) }
 /// ```
@@ -58,18 +59,19 @@ pub async fn check(
     sql_check::confirmed(guard, row.map(|row| row.is_some()))
 }
 
-/// Releases the lock as the last statement of a transaction: [`LockGuard::unlock_sql`] with this
-/// crate's own driver, `mysql_async` (feature `mysql_async-0_37`). Keep the value until the
-/// transaction has ended.
+/// Releases the lock as the last statement of a transaction.
+///
+/// This is [`LockGuard::unlock_sql`] with this crate's own driver, `mysql_async` (feature
+/// `mysql_async-0_37`). Keep `release` until the transaction has ended.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is not held any more, [`CheckError::OtherStore`] if it is in
-/// a store of another kind, [`CheckError::Database`] if there was no answer. Roll back in any case.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
+/// store of another kind. [`CheckError::Database`] if the statement failed. Roll back in any case.
 ///
 /// # Cancel safety
 ///
-/// Dropped, the statement has run or not: drop the transaction, too.
+/// If the future is dropped, the statement may or may not have run. Drop the transaction, too.
 ///
 /// # Examples
 ///
@@ -85,8 +87,8 @@ pub async fn check(
 /// let mut transaction = database.start_transaction(TxOpts::default()).await?;
 /// transaction.query_drop("UPDATE account SET balance = balance - 10 WHERE id = 1").await?;
 /// let release = guard.unlock_sql()?;
-/// distlock::mysql::unlock(&release, &mut transaction).await?; // or it is rolled back
-/// transaction.commit().await?; // with it the lock is released
+/// distlock::mysql::unlock(&release, &mut transaction).await?; // an error rolls back
+/// transaction.commit().await?; // the commit releases the lock
 /// release.committed();
 /// # Ok(()) }
 /// ```
@@ -100,11 +102,13 @@ pub async fn unlock(
     release.confirmed(ran.map(|()| transaction.affected_rows()))
 }
 
-/// The SQL that makes distlock's tables, in the database that is in use: several statements, whose
-/// tables' names begin with `distlock_`.
+/// Returns the SQL that creates distlock's tables.
 ///
-/// A client makes them at its first use, if its user may. Where it may not, run this as one who
-/// may, and then let the client's user work with them:
+/// It consists of several statements, which create the tables in the current database. The names of
+/// the tables begin with `distlock_`.
+///
+/// A client creates the tables at its first use if its user has the right to. Otherwise, run this
+/// SQL as a user with that right, and then grant access to the client's user:
 ///
 /// ```sql
 /// GRANT SELECT, INSERT, UPDATE, DELETE ON app.distlock_sessions TO app;
@@ -115,12 +119,12 @@ pub async fn unlock(
 /// GRANT SELECT, INSERT, UPDATE, DELETE ON app.distlock_schema TO app;
 /// ```
 ///
-/// A user that only [releases](crate::LockGuard::unlock_sql) a lock in its transactions needs
+/// A user that only [releases](crate::LockGuard::unlock_sql) locks in its transactions needs
 /// `SELECT` and `UPDATE` on `distlock_alone`, and `SELECT` and `DELETE` on `distlock_entries`.
 ///
-/// Tables of version 1 are taken over by the first client of this version whose user may `ALTER`
-/// them. Clients of version 1 are refused from then on, and nothing is granted for the longest TTL
-/// of theirs.
+/// Tables of version 1 are upgraded by the first client of this version whose user may `ALTER`
+/// them. From then on, clients of version 1 are refused, and no lock is granted for the longest TTL
+/// of their sessions.
 ///
 /// # Examples
 ///

@@ -1,9 +1,9 @@
-//! A row that several change, and no lock: each change names the version that it has read.
+//! Optimistic concurrency: updates of a row without a lock, checked by its version.
 //!
-//! A column `version` goes up with every change. Read the row with its version, compute, and write
-//! with the version in the condition: the first one has changed it, and the others' statements
-//! find no row. [`updated`] tells the two apart by the number of rows that the driver reports.
-//! Nothing here asks a lock service, and any database and driver will do.
+//! A column `version` increases with every change. Read the row with its version, compute, and
+//! write with the version in the condition. The first writer changes the row, and the statements of
+//! the others find no row. [`updated`] distinguishes the two cases by the number of rows that the
+//! driver reports. No lock service is involved, and any database and driver will do.
 //!
 //! ```
 //! # #[cfg(feature = "sqlite")]
@@ -18,20 +18,20 @@
 //! )?;
 //! let write = "UPDATE account SET balance = ?1, version = version + 1 \
 //!              WHERE id = ?2 AND version = ?3";
-//! // Two have read the same version, and both want to take 10 away.
+//! // Two writers have read the same version, and both want to withdraw 10.
 //! let read = "SELECT balance, version FROM account WHERE id = 1";
 //! let (balance, version) =
 //!     database.query_row(read, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
 //! let first = database.execute(write, params![balance - 10, 1, version])?;
 //! let second = database.execute(write, params![balance - 10, 1, version])?;
 //! assert_eq!(updated(first as u64), Ok(()));
-//! assert_eq!(updated(second as u64), Err(NotUpdated::Overtaken)); // read again, and try again
+//! assert_eq!(updated(second as u64), Err(NotUpdated::Overtaken)); // read the row and retry
 //! # Ok(()) }
 //! # #[cfg(not(feature = "sqlite"))]
 //! # fn main() {}
 //! ```
 //!
-//! The same with the marks of other databases:
+//! With the placeholders of other databases, the statement is:
 //!
 //! ```sql
 //! -- PostgreSQL
@@ -42,53 +42,58 @@
 //!
 //! # Limits
 //!
-//! - **Every** statement that changes the row has to raise the version. One that does not is not
-//!   noticed by anybody.
-//! - It is for one row, and for work that can be done again. Several rows are changed together in
-//!   one transaction: roll back if any of them was overtaken, and take them in one order, or two
-//!   wait for each other until the database ends one of them.
-//! - Of those who have read the same version one succeeds. Nobody waits, and nobody is promised a
-//!   turn: with many writers of one row most of the work is done in vain. Then lock, by
-//!   `SELECT … FOR UPDATE` or by [`Mutex`](crate::Mutex).
-//! - What is done outside of the database meanwhile (a mail, a payment) is done by those, too, that
-//!   are overtaken.
-//! - Run it in `READ COMMITTED`. In a stricter isolation PostgreSQL and MariaDB may report an error
-//!   (40001; 1020) instead of no rows: it means the same.
+//! - **Every** statement that changes the row must increase the version. A change that does not
+//!   goes unnoticed.
+//! - The pattern is for one row, and for work that can be repeated. To change several rows, use one
+//!   transaction, and roll back if any row was overtaken. Update the rows in the same order
+//!   everywhere, or transactions can deadlock until the database aborts one of them.
+//! - Of several writers that have read the same version, one succeeds. There is no queue, and no
+//!   writer is sure of a turn: with many writers of one row, most of the work is wasted. In that
+//!   case use a lock: `SELECT … FOR UPDATE` or [`Mutex`](crate::Mutex).
+//! - Side effects outside of the database, such as a mail or a payment, also happen in attempts
+//!   that are then overtaken.
+//! - Use `READ COMMITTED`. At a stricter isolation level, PostgreSQL and MariaDB may report an
+//!   error (40001 and 1020) instead of zero rows. Both mean the same.
 
-/// Why a row was not updated.
+/// The reason why a row was not updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotUpdated {
-    /// No row has that key and that version any more: somebody else was first, or the row is gone.
-    /// Read it again by its key alone: with a row, begin anew with what it has; without one, it was
-    /// deleted.
-    #[error("somebody else has changed the row, or it is gone: read it again")]
+    /// No row has that key and version any longer.
+    ///
+    /// Another writer was first, or the row was deleted. Read the row again by its key alone. If it
+    /// still exists, start again from its new values.
+    #[error("another writer has changed the row, or it was deleted: read it again")]
     Overtaken,
-    /// More than one row has that key: it is none. All of them were changed: roll back, or mend
-    /// them, and put a unique index on the key.
-    #[error("{rows} rows have this key: roll back, it has to be unique")]
+    /// Several rows have that key, and all of them were changed.
+    ///
+    /// The key must be unique. Roll back or repair the rows, and add a unique index on the key.
+    #[error("{rows} rows have this key, which must be unique: roll back")]
     #[non_exhaustive]
     NotUnique {
-        /// How many were changed.
+        /// The number of rows that were changed.
         rows: u64,
     },
 }
 
-/// Tells what has become of an `UPDATE` (or `DELETE`) whose condition names a key and a version, by
-/// the number of rows that it has changed, as each driver reports it: `execute` of `rusqlite` and
-/// `tokio_postgres`, `affected_rows` of `mysql_async`, `rows_affected` of sqlx.
+/// Checks how many rows a versioned `UPDATE` or `DELETE` has changed.
 ///
-/// MySQL reports rows that were changed, not those that were found, unless the driver asks for the
-/// latter (`CLIENT_FOUND_ROWS`, as sqlx does). That makes no difference as long as the statement
-/// raises the version: what is found is changed.
+/// The condition of the statement names a key and a version. Pass the number of rows that the
+/// driver reports: the result of `execute` in `rusqlite` and `tokio_postgres`, `affected_rows` in
+/// `mysql_async`, or `rows_affected` in sqlx.
 ///
-/// After a lost connection there is no number, and it is not known whether the row was changed. Its
-/// version alone does not tell: another one may have raised it. Where that matters, let each change
-/// write a random id into the row, or keep a table of the changes that were made.
+/// MySQL reports the rows that were changed, not the rows that were found, unless the driver
+/// requests the latter (`CLIENT_FOUND_ROWS`, as sqlx does). Both numbers are equal if the statement
+/// increases the version, because it then changes every row that it finds.
+///
+/// After a lost connection there is no number, and the outcome is unknown. The version of the row
+/// does not settle it, because another writer may have increased it. If that matters, write a
+/// random id into the row with each change, or keep a table of changes.
 ///
 /// # Errors
 ///
-/// [`NotUpdated::Overtaken`] with no rows, [`NotUpdated::NotUnique`] with more than one.
+/// [`NotUpdated::Overtaken`] if no row was changed, and [`NotUpdated::NotUnique`] if more than one
+/// was.
 ///
 /// # Examples
 ///

@@ -1,5 +1,4 @@
-//! For those who look after a PostgreSQL server, or write to it themselves: the tables that the
-//! locks are kept in, and the condition that a transaction of their own needs.
+//! Tables, transaction checks and connection pools for locks on PostgreSQL.
 
 #[cfg(feature = "tokio-postgres-0_7")]
 use tokio_postgres::{Error, Transaction, types::ToSql};
@@ -15,21 +14,24 @@ use crate::primitives::{
     sql_release::SqlRelease,
 };
 
-/// Asks a transaction whether the lock is held, and keeps it held until that transaction ends:
-/// [`LockGuard::sql`] with this crate's own driver, `tokio_postgres` (feature
-/// `tokio-postgres-0_7`). Ask before anything else, and in the database that the lock is in. Run
-/// the check outside of savepoints: `ROLLBACK TO SAVEPOINT` releases the row locks that were taken
+/// Checks in a transaction that the lock is held.
+///
+/// No other client is granted the lock until the transaction ends. This is [`LockGuard::sql`] with
+/// this crate's own driver, `tokio_postgres` (feature `tokio-postgres-0_7`). Call it before any
+/// other statement, and in the database that stores the lock.
+///
+/// Call it outside of savepoints. `ROLLBACK TO SAVEPOINT` releases the row locks that were taken
 /// after the savepoint, and the transaction then no longer keeps the lock held.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is not held any more, [`CheckError::OtherStore`] if it is in
-/// a store of another kind, [`CheckError::Database`] if there was no answer. Roll back in any case:
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
+/// store of another kind. [`CheckError::Database`] if the query failed. Roll back in any case:
 /// after an error the transaction may write without the lock.
 ///
 /// # Cancel safety
 ///
-/// Dropped, it has asked or not: drop the transaction, too.
+/// If the future is dropped, the query may or may not have run. Drop the transaction, too.
 ///
 /// # Examples
 ///
@@ -40,9 +42,9 @@ use crate::primitives::{
 /// let guard = client.mutex("a").lock().await?;
 ///
 /// let transaction = database.transaction().await?;
-/// distlock::postgres::check(&guard, &transaction).await?; // or it is rolled back
+/// distlock::postgres::check(&guard, &transaction).await?; // an error rolls back
 /// transaction.execute("UPDATE account SET balance = balance - 10 WHERE id = 1", &[]).await?;
-/// transaction.commit().await?; // while the lock is held
+/// transaction.commit().await?; // commits while the lock is held
 /// guard.unlock().await?;
 /// # Ok(()) }
 /// ```
@@ -56,18 +58,19 @@ pub async fn check(
     sql_check::confirmed(guard, row.map(|row| row.is_some()))
 }
 
-/// Releases the lock as the last statement of a transaction: [`LockGuard::unlock_sql`] with this
-/// crate's own driver, `tokio_postgres` (feature `tokio-postgres-0_7`). Keep the value until the
-/// transaction has ended.
+/// Releases the lock as the last statement of a transaction.
+///
+/// This is [`LockGuard::unlock_sql`] with this crate's own driver, `tokio_postgres` (feature
+/// `tokio-postgres-0_7`). Keep `release` until the transaction has ended.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is not held any more, [`CheckError::OtherStore`] if it is in
-/// a store of another kind, [`CheckError::Database`] if there was no answer. Roll back in any case.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
+/// store of another kind. [`CheckError::Database`] if the statement failed. Roll back in any case.
 ///
 /// # Cancel safety
 ///
-/// Dropped, the statement has run or not: drop the transaction, too.
+/// If the future is dropped, the statement may or may not have run. Drop the transaction, too.
 ///
 /// # Examples
 ///
@@ -80,8 +83,8 @@ pub async fn check(
 /// let transaction = database.transaction().await?;
 /// transaction.execute("UPDATE account SET balance = balance - 10 WHERE id = 1", &[]).await?;
 /// let release = guard.unlock_sql()?;
-/// distlock::postgres::unlock(&release, &transaction).await?; // or it is rolled back
-/// transaction.commit().await?; // with it the lock is released
+/// distlock::postgres::unlock(&release, &transaction).await?; // an error rolls back
+/// transaction.commit().await?; // the commit releases the lock
 /// release.committed();
 /// # Ok(()) }
 /// ```
@@ -104,11 +107,12 @@ fn parameters(parameters: &[SqlParameter]) -> Vec<&(dyn ToSql + Sync)> {
     parameters.collect()
 }
 
-/// The SQL that makes distlock's tables, in a schema of their own, `distlock`. It does nothing if
-/// they are there.
+/// Returns the SQL that creates distlock's tables in the schema `distlock`.
 ///
-/// A client makes them at its first use, if its user may. Where it may not, run this as one who
-/// may, and then let the client's user work with them:
+/// It does nothing if the tables exist.
+///
+/// A client creates the tables at its first use if its user has the right to. Otherwise, run this
+/// SQL as a user with that right, and then grant access to the client's user:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA distlock TO app;
@@ -117,8 +121,8 @@ fn parameters(parameters: &[SqlParameter]) -> Vec<&(dyn ToSql + Sync)> {
 /// GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA distlock TO app;
 /// ```
 ///
-/// A role that only runs the [`check`] of a lock locks rows, for which PostgreSQL requires the
-/// right to update at least one column of each table:
+/// A role that only runs [`check`] locks rows. For that, PostgreSQL requires the right to update at
+/// least one column of each table:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA distlock TO checker;
@@ -127,8 +131,8 @@ fn parameters(parameters: &[SqlParameter]) -> Vec<&(dyn ToSql + Sync)> {
 /// GRANT SELECT, UPDATE (since) ON distlock.queues, distlock.entries TO checker;
 /// ```
 ///
-/// A role that only [releases](crate::LockGuard::unlock_sql) a lock in its transactions, which may
-/// notify waiters:
+/// A role that only [releases](crate::LockGuard::unlock_sql) locks in its transactions may also
+/// have to notify waiters. It needs these rights:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA distlock TO writer;
@@ -139,9 +143,9 @@ fn parameters(parameters: &[SqlParameter]) -> Vec<&(dyn ToSql + Sync)> {
 /// GRANT SELECT, DELETE ON distlock.entries, distlock.watches TO writer;
 /// ```
 ///
-/// **Tables of version 1**, which builds before 0.2 have made, are taken over by this SQL or by the
-/// first client that owns them. From then on every request of a client of the former version fails,
-/// and nothing is granted for 1.1 times the longest TTL of their sessions. Grant the rights again
+/// **Tables of version 1**, created by builds before 2026-11-27, are upgraded by this SQL or by the
+/// first client whose user owns them. From then on, all requests of clients of version 1 fail, and
+/// no lock is granted for 1.1 times the longest TTL of their sessions. Grant the rights again
 /// afterwards.
 ///
 /// # Examples

@@ -1,21 +1,23 @@
-//! For those who write to Redis or Valkey themselves: the condition that a script of their own
-//! needs.
+//! The condition for your own scripts on Redis and Valkey.
 //!
-//! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write) do
-//! for most: what they write is a field of the hash `{distlock:/namespace}:data`. Where they don't,
-//! the condition goes into a script of your own, on the same server and database. In a cluster its
-//! keys have to be in the same slot, so that they begin with `{distlock:/namespace}`, too.
+//! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write)
+//! cover most uses: each value that they write is a field of the hash `{distlock:/namespace}:data`.
+//! For other writes, add the condition to your own script, on the same server and database. In a
+//! cluster, the keys of the script must be in the same slot as the lock, so they must begin
+//! with `{distlock:/namespace}`, too.
 
 use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 
-/// The key and the member of the sorted set of all queues' entries: `ZSCORE key member` is there
-/// only while the lock is held, whatever this process knows of it. `None` for a guard of another
-/// store.
+/// Returns a key and a member for `ZSCORE`, which identify the grant.
 ///
-/// With a bridge to other libraries' locks it says nothing of these: whether somebody else has
-/// taken the key that they lock by is not looked at.
+/// The key is that of the sorted set of all queue entries. `ZSCORE key member` returns a score only
+/// while the lock is held, even if this process does not know yet that the lock is lost. Returns
+/// `None` for a guard of another store.
 ///
-/// They identify one grant: no other grant ever has them.
+/// With a bridge to other libraries, the check covers distlock's own lock only. It does not show
+/// whether another library has taken the key that it uses as its lock.
+///
+/// No other grant ever has the same key and member.
 ///
 /// # Examples
 ///
@@ -25,7 +27,7 @@ use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 /// let client = distlock::Client::connect("redis://127.0.0.1").await?;
 /// let guard = client.mutex("a").lock().await?;
 ///
-/// let (key, member) = distlock::redis::check(&guard).expect("a guard of Redis'");
+/// let (key, member) = distlock::redis::check(&guard).expect("the guard is on Redis");
 /// let script = "if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 0 end \
 ///               redis.call('SET', KEYS[2], ARGV[2]) \
 ///               return 1";
@@ -33,7 +35,7 @@ use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 ///     redis::Client::open("redis://127.0.0.1")?.get_multiplexed_async_connection().await?;
 /// let mut write = redis::cmd("EVAL");
 /// write.arg(script).arg(2).arg(key).arg("{distlock:/distlock}:state").arg(member).arg("new");
-/// // 0 if the lock is lost, and then nothing was written.
+/// // `false` if the lock is lost: the script has written nothing.
 /// let written: bool = write.query_async(&mut redis).await?;
 /// # Ok(()) }
 /// ```

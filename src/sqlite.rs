@@ -1,5 +1,4 @@
-//! For those who look after a file of locks, or write to it themselves: the tables that the locks
-//! are kept in, and the condition that a transaction of their own needs.
+//! Tables and transaction checks for locks in a SQLite file.
 
 use std::path::Path;
 
@@ -16,18 +15,20 @@ use crate::primitives::{
     sql_release::SqlRelease,
 };
 
-/// Asks a transaction whether the lock is held, and keeps it held until that transaction ends:
-/// [`LockGuard::sql`] with this crate's own driver, `rusqlite` (feature `rusqlite-0_42`). Ask
-/// before anything else, on the file that the lock is in, in a transaction that was begun by `BEGIN
+/// Checks in a transaction that the lock is held.
+///
+/// No other client is granted the lock until the transaction ends. This is [`LockGuard::sql`] with
+/// this crate's own driver, `rusqlite` (feature `rusqlite-0_42`). Call it before any other
+/// statement, on the file that stores the lock, in a transaction that was begun with `BEGIN
 /// IMMEDIATE`.
 ///
-/// All connections to a file have to open it by the same SQLite library: two of them in one process
-/// undo each other's locks.
+/// All connections to a file must use the same SQLite library: two copies in one process release
+/// each other's file locks.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is not held any more, [`CheckError::OtherStore`] if it is in
-/// a store of another kind, [`CheckError::Database`] if there was no answer. Roll back in any case:
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
+/// store of another kind. [`CheckError::Database`] if the query failed. Roll back in any case:
 /// after an error the transaction may write without the lock.
 ///
 /// # Examples
@@ -45,9 +46,9 @@ use crate::primitives::{
 /// # database.execute_batch(accounts)?;
 ///
 /// let transaction = database.transaction_with_behavior(Immediate)?;
-/// distlock::sqlite::check(&guard, &transaction)?; // or it is rolled back
+/// distlock::sqlite::check(&guard, &transaction)?; // an error rolls back
 /// transaction.execute("UPDATE account SET balance = balance - 10 WHERE id = 1", [])?;
-/// transaction.commit()?; // while the lock is held
+/// transaction.commit()?; // commits while the lock is held
 /// guard.unlock().await?;
 /// # client.close().await?;
 /// # drop(database);
@@ -64,14 +65,15 @@ pub fn check(guard: &LockGuard, transaction: &Transaction<'_>) -> Result<(), Che
     sql_check::confirmed(guard, held)
 }
 
-/// Releases the lock as the last statement of a transaction: [`LockGuard::unlock_sql`] with this
-/// crate's own driver, `rusqlite` (feature `rusqlite-0_42`). Keep the value until the transaction
-/// has ended.
+/// Releases the lock as the last statement of a transaction.
+///
+/// This is [`LockGuard::unlock_sql`] with this crate's own driver, `rusqlite` (feature
+/// `rusqlite-0_42`). Keep `release` until the transaction has ended.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is not held any more, [`CheckError::OtherStore`] if it is in
-/// a store of another kind, [`CheckError::Database`] if there was no answer. Roll back in any case.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
+/// store of another kind. [`CheckError::Database`] if the statement failed. Roll back in any case.
 ///
 /// # Examples
 ///
@@ -90,8 +92,8 @@ pub fn check(guard: &LockGuard, transaction: &Transaction<'_>) -> Result<(), Che
 /// let transaction = database.transaction_with_behavior(Immediate)?;
 /// transaction.execute("UPDATE account SET balance = balance - 10 WHERE id = 1", [])?;
 /// let release = guard.unlock_sql()?;
-/// distlock::sqlite::unlock(&release, &transaction)?; // or it is rolled back
-/// transaction.commit()?; // with it the lock is released
+/// distlock::sqlite::unlock(&release, &transaction)?; // an error rolls back
+/// transaction.commit()?; // the commit releases the lock
 /// release.committed();
 /// # assert!(client.mutex("a").try_lock().await?.is_some());
 /// # client.close().await?;
@@ -119,10 +121,10 @@ fn parameters(parameters: &[SqlParameter]) -> impl rusqlite::Params {
     }))
 }
 
-/// The SQL that makes distlock's tables, whose names begin with `distlock_`.
+/// Returns the SQL that creates distlock's tables, which are named `distlock_…`.
 ///
-/// A client makes them at its first use of a file. Nothing else in the file is touched but its
-/// journal, which becomes a [WAL](https://sqlite.org/wal.html).
+/// A client creates the tables when it first uses a file. Apart from that, it changes only the
+/// journal mode of the file, to [WAL](https://sqlite.org/wal.html).
 ///
 /// # Examples
 ///
@@ -134,8 +136,10 @@ pub fn schema() -> &'static str {
     DDL
 }
 
-/// What all clients of this process have asked of a file since it was opened: there is no server to
-/// tell that. `None`: none of them has it open.
+/// Returns the requests that all clients of this process have sent to a file.
+///
+/// They are counted since the file was opened, because SQLite has no server that could report them.
+/// Returns `None` if no client has the file open.
 ///
 /// # Examples
 ///

@@ -1,12 +1,14 @@
-//! [`LockGuard::sql`] and [`LockGuard::unlock_sql`] in transactions of [sqlx] 0.9, on PostgreSQL,
-//! MySQL and SQLite. Feature `sqlx-0_9`, which needs Rust 1.94.
+//! Checks and releases locks in transactions of [sqlx] 0.9.
+//!
+//! Feature `sqlx-0_9`, which needs Rust 1.94. The functions run [`LockGuard::sql`] and
+//! [`LockGuard::unlock_sql`] on PostgreSQL, MySQL and SQLite.
 //!
 //! With the feature `postgres` or `mysql`, a client can use a pool of sqlx: see
 //! `Builder::postgres_pool` and `Builder::mysql_pool`.
 //!
-//! This crate builds two of sqlx's drivers, that of PostgreSQL with the feature `postgres` and that
-//! of MySQL with `mysql`. The others that you choose are used. With sqlx's `sqlite` and the feature
-//! `sqlite`, cargo chooses a version of `rusqlite` that uses the same SQLite.
+//! This crate builds two of sqlx's drivers: the one for PostgreSQL with the feature `postgres`, and
+//! the one for MySQL with `mysql`. Your program chooses the others. With sqlx's `sqlite` and the
+//! feature `sqlite`, cargo selects a version of `rusqlite` that uses the same SQLite.
 //!
 //! [sqlx]: https://docs.rs/sqlx
 
@@ -26,33 +28,35 @@ use crate::primitives::{
     sql_release::SqlRelease,
 };
 
-/// Asks a transaction whether the lock is held, and keeps it held until that transaction ends:
-/// [`LockGuard::sql`] with sqlx. Ask before anything else, and in the database that the lock is in.
-/// On SQLite begin by `pool.begin_with("BEGIN IMMEDIATE")`.
+/// Checks in a transaction that the lock is held.
+///
+/// No other client is granted the lock until the transaction ends. This is [`LockGuard::sql`] with
+/// sqlx. Call it before any other statement, and in the database that stores the lock. On SQLite,
+/// begin the transaction with `pool.begin_with("BEGIN IMMEDIATE")`.
+///
+/// On PostgreSQL, do not call it inside a savepoint, such as a nested transaction. Rolling back the
+/// savepoint releases the row locks that keep the lock held.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is not held any more, [`CheckError::OtherStore`] if it is in
-/// a store of another kind, [`CheckError::Database`] if there was no answer. Roll back in any case:
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
+/// store of another kind. [`CheckError::Database`] if the query failed. Roll back in any case:
 /// after an error the transaction may write without the lock.
 ///
 /// # Cancel safety
 ///
-/// On PostgreSQL, do not call it inside a savepoint, such as a nested transaction: rolling the
-/// savepoint back releases the rows that keep the lock held.
-///
-/// Dropped, it has asked or not: drop the transaction, too.
+/// If the future is dropped, the query may or may not have run. Drop the transaction, too.
 ///
 /// # Examples
 ///
-/// `examples/drivers` has a whole program.
+/// See `examples/drivers` for a complete program.
 ///
 /// ```ignore
 /// let pool = sqlx::PgPool::connect("postgres://app:secret@127.0.0.1/app").await?;
 /// let mut transaction = pool.begin().await?;
-/// distlock::sqlx_0_9::check(&guard, &mut transaction).await?; // or it is rolled back
+/// distlock::sqlx_0_9::check(&guard, &mut transaction).await?; // an error rolls back
 /// sqlx::query("UPDATE account SET balance = balance - 10").execute(&mut *transaction).await?;
-/// transaction.commit().await?; // while the lock is held
+/// transaction.commit().await?; // commits while the lock is held
 /// ```
 pub async fn check<DB>(
     guard: &LockGuard,
@@ -71,32 +75,34 @@ where
     sql_check::confirmed(guard, row.map(|row| row.is_some()))
 }
 
-/// Releases the lock as the last statement of a transaction: [`LockGuard::unlock_sql`] with sqlx.
-/// Keep the value until the transaction has ended.
+/// Releases the lock as the last statement of a transaction.
 ///
-/// On MySQL it takes two requests, as sqlx reports the number of affected rows in a different way
-/// for each driver. To save one, execute [`SqlRelease::text`] yourself and look at `rows_affected`.
+/// This is [`LockGuard::unlock_sql`] with sqlx. Keep `release` until the transaction has ended.
+///
+/// On MySQL this takes two requests, because each driver of sqlx reports the number of affected
+/// rows in its own way. To save one, execute [`SqlRelease::text`] yourself and check
+/// `rows_affected`.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is not held any more, [`CheckError::OtherStore`] if it is in
-/// a store of another kind, [`CheckError::Database`] if there was no answer. Roll back in any case.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
+/// store of another kind. [`CheckError::Database`] if the statement failed. Roll back in any case.
 ///
 /// # Cancel safety
 ///
-/// Dropped, the statement has run or not: drop the transaction, too.
+/// If the future is dropped, the statement may or may not have run. Drop the transaction, too.
 ///
 /// # Examples
 ///
-/// `examples/drivers` has a whole program.
+/// See `examples/drivers` for a complete program.
 ///
 /// ```ignore
 /// let pool = sqlx::PgPool::connect("postgres://app:secret@127.0.0.1/app").await?;
 /// let mut transaction = pool.begin().await?;
 /// sqlx::query("UPDATE account SET balance = balance - 10").execute(&mut *transaction).await?;
 /// let release = guard.unlock_sql()?;
-/// distlock::sqlx_0_9::unlock(&release, &mut transaction).await?; // or it is rolled back
-/// transaction.commit().await?; // with it the lock is released
+/// distlock::sqlx_0_9::unlock(&release, &mut transaction).await?; // an error rolls back
+/// transaction.commit().await?; // the commit releases the lock
 /// release.committed();
 /// ```
 pub async fn unlock<DB>(
@@ -130,7 +136,7 @@ where
     release.confirmed(ran.map(|row| u64::from(row.is_some())))
 }
 
-/// Which SQL the driver's is; if that is not known, what is asked of it.
+/// Returns the SQL dialect of the driver, or `otherwise` if the driver is unknown.
 fn dialect<DB: Database>(otherwise: Option<SqlDialect>) -> SqlDialect {
     match DB::NAME {
         "MySQL" => SqlDialect::Mysql,
@@ -140,7 +146,9 @@ fn dialect<DB: Database>(otherwise: Option<SqlDialect>) -> SqlDialect {
     }
 }
 
-/// On MySQL each text is another one, which is not to fill the cache of prepared statements.
+/// Builds the query with its parameters.
+///
+/// On MySQL each text is different, so it must not fill the cache of prepared statements.
 fn query<DB>(text: String, parameters: &[SqlParameter]) -> Query<'static, DB, DB::Arguments>
 where
     DB: Database + HasStatementCache,

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// Names a kind of store: [`Client::backend`](crate::Client::backend).
+/// Names a kind of store, as returned by [`Client::backend`](crate::Client::backend).
 ///
-/// It is displayed by the product's name: `etcd`, `ZooKeeper`, `PostgreSQL`.
+/// It is displayed as the name of the product, such as `etcd`, `ZooKeeper` or `PostgreSQL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum StoreKind {
@@ -27,7 +27,7 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// Returns the name that errors, metrics and logs have.
+    /// Returns the name for errors, metrics and logs.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",

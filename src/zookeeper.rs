@@ -1,37 +1,38 @@
-//! For those who write to ZooKeeper themselves: the condition that a transaction of their own
-//! needs.
+//! The condition for your own transactions on ZooKeeper.
 //!
-//! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write) do
-//! for most. Where they don't (ephemeral or sequential nodes, other conditions), the condition goes
-//! into a `multi` of [`zookeeper_client`].
-
+//! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write)
+//! cover most uses. For ephemeral or sequential nodes, or other conditions, add the condition to a
+//! `multi` of [`zookeeper_client`].
 //!
-//! # Beside other clients
+//! # Sharing queues with other clients
 //!
-//! The queue of a [`Mutex`](crate::Mutex) is the directory `{namespace}/{name}`. Others can stand
-//! in it, in the order in which they came:
+//! The queue of a [`Mutex`](crate::Mutex) is the directory `{namespace}/{name}`. Clients of other
+//! libraries can join it, and are granted the lock in the order in which they joined:
 //!
 //! - **Curator**: `InterProcessMutex` with that path.
 //! - **kazoo** (2.7.1 or later): `Lock` with that path and `extra_lock_patterns=["-lock-"]`.
-//!   Without the pattern kazoo does not see distlock's nodes, and both hold the lock at once. Its
-//!   node has to be ephemeral, as is the default. distlock's directories are containers, which the
-//!   server removes when they are empty. kazoo makes sure of the directory once for each `Lock`
-//!   object, so that one that is kept gets `NoNodeError` after that: make a new `Lock` each time,
-//!   or create the directory beforehand as a persistent node, which stays.
+//!   Without the pattern, kazoo does not see distlock's nodes, and both hold the lock at once. The
+//!   node of kazoo must be ephemeral, which is the default. distlock's directories are containers,
+//!   which the server removes when they are empty. kazoo creates the directory only once for each
+//!   `Lock` object, so a `Lock` that is reused then fails with `NoNodeError`. Create a new `Lock`
+//!   each time, or create the directory beforehand as a persistent node, which is not removed.
 //!
-//! They have to spell the name as distlock does: all but ASCII letters, digits, `-`, `_`, `.`, `~`
-//! and `:` is percent-escaped, `/` too, so that the lock `a/b` is `/distlock/a%2Fb`. What belongs
-//! to no session, whatever it is called, has no place in a queue: nothing would ever take it away.
+//! They must spell the name as distlock does, which percent-escapes all characters except ASCII
+//! letters, digits, `-`, `_`, `.`, `~` and `:`. The `/` is escaped, too: the lock `a/b` is
+//! `/distlock/a%2Fb`. Do not create nodes without a session in a queue, whatever their name:
+//! nothing would ever remove them.
 
 use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 
-/// The path and version for
-/// [`MultiWriter::add_check_version`](zookeeper_client::MultiWriter::add_check_version): with that
-/// check, a `multi` takes effect only while the lock is held, whatever this process knows of it.
-/// `None` for a guard of another store.
+/// Returns the path and version of a check for a `multi`.
 ///
-/// The path names one grant: no other grant ever has it. The client must not have a chroot, or the
-/// path would mean another node.
+/// Pass them to
+/// [`MultiWriter::add_check_version`](zookeeper_client::MultiWriter::add_check_version). The
+/// `multi` then takes effect only while the lock is held, even if this process does not know yet
+/// that the lock is lost. Returns `None` for a guard of another store.
+///
+/// The path identifies one grant: no other grant ever has it. Your client must not have a chroot,
+/// or the path would name another node.
 ///
 /// # Examples
 ///
@@ -41,17 +42,17 @@ use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 /// let client = distlock::Client::connect("zk://127.0.0.1:2181").await?;
 /// let guard = client.mutex("a").lock().await?;
 ///
-/// let (path, version) = distlock::zookeeper::check(&guard).expect("a guard of ZooKeeper's");
+/// let (path, version) = distlock::zookeeper::check(&guard).expect("the guard is on ZooKeeper");
 /// let zookeeper = zookeeper_client::Client::connect("127.0.0.1:2181").await?;
 /// let mut multi = zookeeper.new_multi_writer();
 /// multi.add_check_version(path, version)?;
 /// multi.add_set_data("/app/state", b"new", None)?;
-/// // It fails with `NoNode` if the lock is lost, and then nothing was written.
+/// // Fails with `NoNode` if the lock is lost, and writes nothing.
 /// multi.commit().await?;
 /// # Ok(()) }
 /// ```
 #[must_use]
 pub fn check(guard: &LockGuard) -> Option<(&str, i32)> {
-    // Any version: what counts is that it is there.
+    // -1 matches any version: the node only has to exist.
     guard.entry_in(StoreKind::ZooKeeper).map(|entry| (&*entry.key, -1))
 }

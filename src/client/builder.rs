@@ -1,4 +1,4 @@
-//! The options of a client, checked before anything is sent.
+//! The options of a client, which are checked before any request is sent.
 
 mod backend;
 #[cfg(feature = "mysql")]
@@ -30,11 +30,11 @@ const MAX_OWNER: usize = 1024;
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 const MIN_TTL: Duration = Duration::from_millis(100);
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
-/// No client of the same Redlock nodes has a longer TTL, unless the URL says so for all of them.
+/// The default of `longest_ttl`: the longest TTL of any client of the same Redlock nodes.
 const LONGEST_TTL: Duration = Duration::from_secs(60);
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Describes a [`Client`]; made by [`Client::builder`].
+/// Configures a [`Client`]. Created by [`Client::builder`].
 ///
 /// ```
 /// # use std::time::Duration;
@@ -52,7 +52,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 #[must_use = "nothing happens before `connect`"]
 pub struct Builder {
     url: Given,
-    /// They come before the URL's.
+    /// These take precedence over the URL's.
     options: Options,
     credentials: Option<Origin<Credentials>>,
     acl: Option<Secret>,
@@ -82,71 +82,84 @@ impl Builder {
         }
     }
 
-    /// Where in the store the locks lie: an absolute path of printable ASCII, up to 255 bytes.
-    /// Default `/distlock`. Clients exclude each other only within one namespace.
+    /// Sets the path of the locks in the store.
+    ///
+    /// The path is absolute and has at most 255 bytes of printable ASCII. Default `/distlock`.
+    /// Clients exclude each other only within one namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.options.namespace = Some(namespace.into());
         self
     }
 
-    /// How long the store keeps the locks of a client it hears nothing of: 100 ms to a day, default
-    /// 10 s. What the server grants may differ: [`Client::session_ttl`] tells. Short, and a crashed
-    /// holder's lock is soon free; long, and holders ride out slow networks and restarting servers.
+    /// Sets the TTL of the client's session.
     ///
-    /// All servers of a ZooKeeper ensemble have to allow it (`minSessionTimeout`,
-    /// `maxSessionTimeout`; by default 2 and 20 ticks). When a session moves to one that allows
-    /// less, the client is not told, and that server gives its locks away while their holders still
-    /// count on the longer time.
+    /// The store frees the client's locks when it has received no keepalive for this long. The TTL
+    /// is between 100 ms and 24 h. Default 10 s. The server may grant another one: see
+    /// [`Client::session_ttl`]. A short TTL frees a crashed holder's lock sooner; a long one
+    /// survives slow networks and server restarts.
+    ///
+    /// All servers of a ZooKeeper ensemble must allow this TTL (`minSessionTimeout` and
+    /// `maxSessionTimeout`, by default 2 and 20 ticks). If a session moves to a server that allows
+    /// less, the client is not notified. That server may then grant its locks to other clients
+    /// while the guards are still valid.
     pub fn session_ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
     }
 
-    /// A text that operators find in each key: up to 1,024 bytes, default host name and process id.
+    /// Sets the text that is stored in each key, for operators.
+    ///
+    /// It has at most 1,024 bytes. Default: host name and process id.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.options.owner = Some(owner.into());
         self
     }
 
-    /// How long to try for a session, at connecting and when a lost one is replaced. Default 5 s.
+    /// Sets how long the client tries to open a session. Default 5 s.
+    ///
+    /// It applies when the client connects, and when it replaces a lost session.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.options.connect_timeout = Some(timeout);
         self
     }
 
-    /// How long to wait for a server's answer before another server is asked. Default half the
-    /// session's TTL, at least 1 s and at most 3 s.
+    /// Sets how long the client waits for a reply before it tries another server.
+    ///
+    /// Default: half of the session's TTL, at least 1 s and at most 3 s.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.options.request_timeout = Some(timeout);
         self
     }
 
-    /// How often a waiter looks again though it was told nothing, and a session asks for the keys
-    /// of all locks that it holds: servers do lose watch events now and then. Default 20 s or the
-    /// session's TTL, whichever is longer; up to a quarter is added at random.
+    /// Sets how often the client rechecks the locks that it holds or waits for.
+    ///
+    /// A server may lose a watch event. Every waiter therefore reads the queue again at this
+    /// interval, and the session reads the keys of all locks that it holds. Default: 20 s or the
+    /// session's TTL, whichever is longer. Up to a quarter is added at random.
     pub fn recheck_interval(mut self, interval: Duration) -> Self {
         self.options.recheck_interval = Some(interval);
         self
     }
 
-    /// Has the client's own work done by this runtime: keepalives, watches, and what is to be
-    /// finished after a future or a guard was dropped. By default the library has a runtime of its
-    /// own, two threads for the whole process.
+    /// Runs the client's background work on this runtime.
     ///
-    /// What it costs: the client then lives and dies with that runtime. If its threads are blocked
-    /// for longer than a lease lasts, the locks are lost, and the guards are notified. When it
-    /// is shut down, all guards are lost at once
-    /// ([`KeeperStopped`](crate::LostReason::KeeperStopped)), calls fail with [`Error::Runtime`],
-    /// and the servers free the locks a TTL later. A current-thread runtime works only while
-    /// `block_on` runs on it. So hand one in if a program may have no threads but its own, or to
-    /// keep all work on a runtime that does nothing else.
+    /// The work is keepalives, watches, and the cleanup after a future or a guard is dropped. By
+    /// default it runs on the library's own runtimes, which have two threads for the whole process.
     ///
-    /// A client of `memory://` that connects within a runtime whose clock is stopped
-    /// (`tokio::time::pause`, `#[tokio::test(start_paused = true)]`) has its work done by that
-    /// runtime in any case: such a clock does not wait for other threads.
+    /// The client then depends on that runtime. If the runtime's threads are blocked for longer
+    /// than the TTL, the locks are lost, and the guards are notified. When the runtime is shut
+    /// down, all guards are lost at once ([`KeeperStopped`](crate::LostReason::KeeperStopped)),
+    /// calls fail with [`Error::Runtime`], and the servers free the locks one TTL later. A
+    /// current-thread runtime works only while `block_on` runs on it. Pass a runtime if the library
+    /// must not start threads, or if one runtime should do only this work.
     ///
-    /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] if its timers are not
-    /// enabled. Etcd and ZooKeeper also need its I/O: `enable_all` does both.
+    /// A client of `memory://` always uses the runtime in which it connects if that runtime's clock
+    /// is paused (`tokio::time::pause`, `#[tokio::test(start_paused = true)]`). A paused clock does
+    /// not wait for other threads.
+    ///
+    /// The runtime's timers must be enabled. If they are not, [`connect`](Self::connect) fails with
+    /// [`Error::InvalidArgument`]. Stores that are reached over a network also need its I/O driver.
+    /// `enable_all` enables both.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -164,10 +177,12 @@ impl Builder {
         self
     }
 
-    /// Gives the metrics of each lock the label `lock`, which this function makes of its name. By
-    /// default they have none: a recorder keeps a series for each value for ever, so names that
-    /// have an order's or a customer's number in them must not become labels as they are. It is
-    /// called once for each call for a lock, and does something only with the feature `metrics`.
+    /// Sets the function that turns a lock's name into the metrics' label `lock`.
+    ///
+    /// By default the metrics do not have this label. A recorder keeps one series per value
+    /// forever, so a name that contains an order's or a customer's number must not become a label
+    /// unchanged. The function is called once for every call that acquires a lock. It has an effect
+    /// only with the feature `metrics`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
@@ -182,18 +197,18 @@ impl Builder {
         self
     }
 
-    /// Connects and opens a session, so that a client is known to work once it is there.
+    /// Connects to the store and opens a session.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidUrl`], [`Error::InvalidArgument`] and [`Error::FeatureDisabled`] before
-    /// anything is sent. [`Error::Unavailable`] if no server gives a session within the
-    /// [`connect_timeout`](Self::connect_timeout), each having been tried once. [`Error::Denied`]
-    /// if they refuse the credentials or the certificate.
+    /// [`Error::InvalidUrl`], [`Error::InvalidArgument`] and [`Error::FeatureDisabled`] before any
+    /// request is sent. [`Error::Unavailable`] if no server opens a session within the
+    /// [`connect_timeout`](Self::connect_timeout). Each server is tried once. [`Error::Denied`] if
+    /// the servers reject the credentials or the certificate.
     ///
     /// # Cancel safety
     ///
-    /// Safe. A session whose opening was under way ends with its TTL.
+    /// Safe. A session that was being opened ends after its TTL.
     ///
     /// # Examples
     ///
@@ -208,20 +223,20 @@ impl Builder {
         Client::open(self.check()?).await
     }
 
-    /// A client at once, for services that start before their store. The options are checked as
-    /// [`connect`](Self::connect) does; no session is there yet, and
-    /// [`health`](Client::health) says [`NotOpened`](crate::Health::NotOpened). The first call that
-    /// needs a session opens one, as it would after the session was lost: it fails with
-    /// [`Error::Unavailable`] if no server gives one within the
-    /// [`connect_timeout`](Self::connect_timeout), and the next call tries again.
-    /// [`ping`](Client::ping) opens one and does nothing else.
+    /// Creates a client without connecting, for services that start before their store.
     ///
-    /// Until then [`session_ttl`](Client::session_ttl) tells what will be asked for.
+    /// The options are checked as by [`connect`](Self::connect). [`health`](Client::health) returns
+    /// [`NotOpened`](crate::Health::NotOpened) until the first call that needs a session opens one.
+    /// That call fails with [`Error::Unavailable`] if no server opens a session within the
+    /// [`connect_timeout`](Self::connect_timeout), and the next call tries again.
+    /// [`ping`](Client::ping) opens a session and acquires no lock.
+    ///
+    /// Until then, [`session_ttl`](Client::session_ttl) returns the requested TTL.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidUrl`], [`Error::InvalidArgument`] and [`Error::FeatureDisabled`]. Files of
-    /// certificates and passwords have to be there already.
+    /// [`Error::InvalidUrl`], [`Error::InvalidArgument`] and [`Error::FeatureDisabled`]. The files
+    /// of certificates and passwords must exist already.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
@@ -236,7 +251,7 @@ impl Builder {
         Ok(Client::lazy(self.check()?))
     }
 
-    /// What the client's sessions need.
+    /// Checks the options and returns the configuration of the client's sessions.
     fn check(self) -> Result<Shared> {
         let invalid = |option, reason: &str| Err(Error::invalid(option, reason));
         let url = self.url.parse()?;
@@ -361,7 +376,7 @@ impl Builder {
     }
 }
 
-/// Host name and process id.
+/// Returns the host name and the process id.
 fn default_owner() -> String {
     #[cfg(target_os = "linux")]
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

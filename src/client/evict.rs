@@ -1,4 +1,4 @@
-//! The deletion of somebody else's key by an operator.
+//! Eviction of a holder or a waiter by an operator.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,34 +11,38 @@ use crate::{
 };
 
 impl Client {
-    /// Deletes the key of a holder or a waiter, which loses its place: for an operator who knows
-    /// that its owner is stuck. `false`: no such key is there. A holder can be asked first, by
-    /// [`Mutex::request_release`](crate::Mutex::request_release).
+    /// Evicts the holder or waiter that has this key.
     ///
-    /// **The next waiter is granted at once, while the old holder may still be at work.** That one
-    /// is told [`Evicted`](crate::LostReason::Evicted) as soon as the store's event arrives,
-    /// or after its [`recheck_interval`](crate::Builder::recheck_interval). A waiter gets
+    /// Use it if an operator has verified that a holder or waiter is stuck. The call deletes the
+    /// key, and returns `false` if the key does not exist.
+    /// [`Mutex::request_release`](crate::Mutex::request_release) requests a release instead.
+    ///
+    /// **The next waiter is granted the lock at once, while the old holder may still be working.**
+    /// The old holder is notified of the loss ([`Evicted`](crate::LostReason::Evicted)) when the
+    /// store's event arrives, or after its
+    /// [`recheck_interval`](crate::Builder::recheck_interval). An evicted waiter fails with
     /// [`Error::Evicted`].
     ///
-    /// Keys are those of [`LockGuard::key`](crate::LockGuard::key) and
-    /// [`QueueEntry::key`](crate::QueueEntry::key), in this client's namespace. Nothing else can
-    /// be deleted: the key has to stand in a queue.
+    /// [`LockGuard::key`](crate::LockGuard::key) and [`QueueEntry::key`](crate::QueueEntry::key)
+    /// return the key of a holder or waiter. It must be in the queue of a lock, in this client's
+    /// namespace. The call deletes no other keys.
     ///
     /// On etcd, a client that acquires a lock again uses the same key. If the holder may have
-    /// released the lock since the key was seen, use [`evict_entry`](Self::evict_entry), which
+    /// released the lock since you read the key, use [`evict_entry`](Self::evict_entry), which
     /// spares a later hold.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] before anything is sent, if this is not a key in the queue of a
-    /// lock in the client's namespace. [`Error::Unavailable`] if no server answers within about
-    /// twice the [`request_timeout`](crate::Builder::request_timeout): it may have been deleted all
-    /// the same. [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and
+    /// [`Error::InvalidArgument`] before any request is sent, if the key is not in the queue of a
+    /// lock in the client's namespace. [`Error::Unsupported`] on Redlock. [`Error::Unavailable`] if
+    /// no server replies within about twice the
+    /// [`request_timeout`](crate::Builder::request_timeout); the key may have been deleted
+    /// nevertheless. [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and
     /// [`Error::Closed`].
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it may or may not have been done.
+    /// If the future is dropped, the key may or may not have been deleted.
     ///
     /// # Examples
     ///
@@ -56,10 +60,11 @@ impl Client {
         self.evict_if(key.as_ref(), |_| true).await
     }
 
-    /// Evicts the holder or waiter that this queue entry describes. Returns `false` if its key is
-    /// no longer there, even if the same client has acquired the lock again under the same key.
+    /// Evicts the holder or waiter that this queue entry describes.
     ///
-    /// Otherwise as [`evict`](Self::evict): the next waiter is granted at once.
+    /// Returns `false` if that entry has left the queue, even if the same client has acquired the
+    /// lock again under the same key. Otherwise the call does what [`evict`](Self::evict) does: the
+    /// next waiter is granted the lock at once.
     ///
     /// # Errors
     ///
@@ -88,9 +93,9 @@ impl Client {
         self.evict_if(entry.key(), |there| there.revision == entry.revision()).await
     }
 
-    /// Deletes a key of a queue if `meant` accepts the entry that has this key now.
+    /// Deletes a key in a queue if `meant` accepts the entry that has this key now.
     async fn evict_if(&self, key: &str, meant: impl Fn(&Entry) -> bool) -> Result<bool> {
-        self.sessions.shared().must_queue("queue to look at")?;
+        self.sessions.shared().must_queue("queue")?;
         let queue = queue_of(self.namespace(), key)
             .map_err(|reason| Error::invalid_value("key", key, reason))?;
         let snapshot = snapshot::look_now(&self.sessions, &queue).await?;
@@ -98,7 +103,7 @@ impl Client {
         let Some(entry) = entries.find(|entry| &*entry.key == key && meant(entry)) else {
             return Ok(false);
         };
-        // A try whose reply was lost may have deleted it.
+        // An attempt whose reply was lost may have deleted the key.
         let doubtful = AtomicBool::new(false);
         let deleted = self.sessions.ask(|store| {
             let evicting = store.evict(&entry);
@@ -113,7 +118,7 @@ impl Client {
     }
 }
 
-/// The queue that a key of this form stands in.
+/// Returns the queue that a key of this form belongs to.
 fn queue_of(namespace: &str, key: &str) -> Result<Queue, &'static str> {
     let inside = key.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/'));
     let inside = inside.ok_or("it is not in this client's namespace")?;

@@ -1,33 +1,43 @@
-//! How a client's session is doing.
+//! The state of a client's session.
 
 use std::time::Duration;
 
 use super::Client;
 use crate::{backend::durability::Durability, error::Result};
 
-/// What a client knows of its session: [`Client::health`](crate::Client::health).
+/// Reports the state of a client's session: [`Client::health`](crate::Client::health).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Health {
-    /// The store has confirmed the session.
+    /// The store has confirmed the session, and the deadline has not passed.
     #[non_exhaustive]
     Confirmed {
         /// How long held locks stay valid without another keepalive.
         remaining: Duration,
     },
-    /// No lock is held, and the last keepalive is too old. The next lock sends another one.
+    /// No lock is held, and the last keepalive is too old.
+    ///
+    /// The next lock sends another one.
     Stale,
-    /// No session was opened yet: [`connect_lazy`](crate::Builder::connect_lazy) leaves that to the
-    /// first call that needs one.
+    /// No session has been opened yet.
+    ///
+    /// After [`connect_lazy`](crate::Builder::connect_lazy), the first call that needs a session
+    /// opens one.
     NotOpened,
-    /// The session is over, and what was held is lost. The next lock opens another one.
+    /// The session has ended, and its locks are lost.
+    ///
+    /// The next lock opens a new session.
     Lost,
     /// The client was closed.
     Closed,
 }
 
 impl Client {
-    /// What is known of the session without asking anybody: for a liveness probe.
+    /// Returns the session's state without I/O.
+    ///
+    /// A readiness probe can use it: a process whose session is [`Lost`](Health::Lost) should take
+    /// no work that needs a lock. A liveness probe should fail only on [`Closed`](Health::Closed).
+    /// A restart does not repair the connection to the store, and it gives up the locks.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
@@ -51,16 +61,18 @@ impl Client {
         }
     }
 
-    /// Asks the store to confirm the session, and tells how long that took: one write on
-    /// ZooKeeper, one keepalive on etcd. Opens a session if there is none.
+    /// Confirms the session with the store, and returns how long that took.
+    ///
+    /// The request is one write on ZooKeeper and one keepalive on the other stores. If there is no
+    /// session, the call opens one.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`](crate::Error::Unavailable) if no server answers within about twice
+    /// [`Error::Unavailable`](crate::Error::Unavailable) if no server replies within about twice
     /// the [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
-    /// could not be opened within the [`connect_timeout`](crate::Builder::connect_timeout);
-    /// [`Error::SessionLost`](crate::Error::SessionLost) if the session has ended,
-    /// [`Error::Denied`](crate::Error::Denied), [`Error::Closed`](crate::Error::Closed).
+    /// could not be opened within the [`connect_timeout`](crate::Builder::connect_timeout).
+    /// [`Error::SessionLost`](crate::Error::SessionLost) if the session has ended.
+    /// [`Error::Denied`](crate::Error::Denied) and [`Error::Closed`](crate::Error::Closed).
     ///
     /// # Cancel safety
     ///
@@ -71,7 +83,7 @@ impl Client {
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-ping").await?;
-    /// println!("the store answers within {:?}", client.ping().await?);
+    /// println!("the store replied within {:?}", client.ping().await?);
     /// # Ok(()) }
     /// ```
     pub async fn ping(&self) -> Result<Duration> {
@@ -79,22 +91,23 @@ impl Client {
         runtime.within(self.sessions.ping()).await
     }
 
-    /// Asks the store what it promises as it is configured now: whether locks are exclusive
-    /// whatever becomes of servers, and what the loss of one means. Worth a look when a service
-    /// starts, and a line in its log.
+    /// Queries what the store promises with its current settings.
     ///
-    /// It is the store's own word: etcd's list of members, ZooKeeper's `/zookeeper/config`,
-    /// PostgreSQL's settings and its `pg_stat_replication`. What the machine does below it, as a
-    /// disk that says too early that it has written, nobody tells.
+    /// The result reports whether locks stay exclusive when servers fail, and what the loss of a
+    /// server means. A service can query it when it starts, and log it.
+    ///
+    /// It is based on the store's own information: etcd's list of members, ZooKeeper's
+    /// `/zookeeper/config`, and the settings and replicas that PostgreSQL, MySQL and Redis report.
+    /// It does not cover the hardware, such as a disk that confirms a write too early.
     ///
     /// # Errors
     ///
-    /// As [`ping`](Self::ping); [`Error::Denied`](crate::Error::Denied) if the client's user may
-    /// not look at that.
+    /// As [`ping`](Self::ping). [`Error::Denied`](crate::Error::Denied) if the client's user may
+    /// not read these settings.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only looks.
+    /// Safe: the call only reads.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! The client: what a program makes once and takes its locks from.
+//! The client, which a program creates once and acquires its locks from.
 
 pub(crate) mod builder;
 mod evict;
@@ -30,22 +30,23 @@ pub use builder::Builder;
 pub use health::Health;
 pub use multi_lock::MultiLock;
 
-/// Where [`Client::from_env`] looks.
+/// The variable that [`Client::from_env`] reads.
 const URL_VARIABLE: &str = "DISTLOCK_URL";
 
-/// A connection to a store, and the session that its locks live in. Cheap to clone; all clones are
-/// one client.
+/// A connection to a store, with the session that its locks belong to.
 ///
-/// A client keeps one session alive for all locks that it holds or waits for. On ZooKeeper it opens
-/// another session for every 100 KiB of watched keys, because no more can be restored after a
+/// A client is cheap to clone, and all clones are the same client.
+///
+/// It keeps one session alive for all locks that it holds or waits for. On ZooKeeper it opens
+/// another session for every 120 KiB of watched keys, because no more can be restored after a
 /// reconnect, and for every 512 KiB of its own keys.
 ///
-/// It runs on a small runtime of the library's own, so that a blocked or ended runtime of the
-/// caller's stops no keepalive. When its session is lost, every guard is told, and the next lock
-/// opens a new session.
+/// A client works on a small runtime of the library's own. Keepalives therefore continue while the
+/// program's runtime is blocked or has ended. When the session is lost, every guard is notified,
+/// and the next lock opens a new session.
 ///
-/// When the last clone, guard and waiter are gone the session is ended in the background;
-/// [`close`](Self::close) does it at once and tells how it went.
+/// When the last clone, guard and waiter are dropped, the session ends in the background.
+/// [`close`](Self::close) ends it at once and returns the outcome.
 #[derive(Clone, Debug)]
 pub struct Client {
     sessions: Sessions,
@@ -53,7 +54,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects with the defaults: [`Client::builder`]`(url).connect()`.
+    /// Connects with the default options: [`Client::builder`]`(url).connect()`.
     ///
     /// # Errors
     ///
@@ -61,7 +62,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Safe. A session whose opening was under way ends with its TTL.
+    /// Safe. A session that was being opened ends after its TTL.
     ///
     /// # Examples
     ///
@@ -71,48 +72,65 @@ impl Client {
     /// # client.close().await }
     /// ```
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
-        // Nothing of the URL is left in this future while it waits: it may have a password in it.
+        // The URL may contain a password: this future keeps no part of it while it waits.
         let builder = Self::builder(url);
         builder.connect().await
     }
 
-    /// Starts to describe a client. The URL is `etcd://host:2379`, `zk://host:2181`,
-    /// `postgres://host:5432/database`, `mysql://host:3306/database` (several hosts of one cluster
-    /// separated by commas), `sqlite:///path/of/a/file` (or `sqlite://relative/path`), a store for
-    /// the processes of one host, or `memory://name`, a store within this process.
+    /// Returns a builder for a client of the store that the URL names.
     ///
-    /// Redis and Valkey are `redis://host:6379/0`, by TLS `rediss://`: one server, several of which
-    /// one is the primary, or some of a cluster's. `redis+sentinel://s1,s2,s3/service` asks
-    /// sentinels for the primary that they know by that name. The options of these are `replicas`,
-    /// how many replicas (1 to 32) must have what is to count, `allow_eviction`, and with sentinels
-    /// `db`, the database's number.
+    /// | URL | Store |
+    /// |---|---|
+    /// | `etcd://host:2379` | etcd |
+    /// | `zk://host:2181` | ZooKeeper |
+    /// | `postgres://host:5432/database` | PostgreSQL |
+    /// | `mysql://host:3306/database` | MySQL or MariaDB |
+    /// | `redis://host:6379/0` | Redis or Valkey: a server with its replicas, or a cluster |
+    /// | `redis+sentinel://s1,s2,s3/service` | Redis or Valkey: the primary of that service |
+    /// | `redlock://h1,h2,h3` | an odd number of independent servers of Redis or Valkey |
+    /// | `sqlite:///path/of/a/file` | a file, for the processes of one host |
+    /// | `memory://name` | a store within this process |
     ///
-    /// `etcds://` and `zks://` connect by TLS. A URL may have all that a program's operator wants
-    /// to set: `etcd://user:password@h1,h2/namespace?session_ttl=15s&request_timeout=2s`, with user
-    /// and password percent-escaped. The options are `session_ttl`, `owner`, `connect_timeout`,
-    /// `request_timeout`, `recheck_interval`, `sasl`, `acl` and
-    /// `allow_plaintext_credentials`; `password_file` for `user@`; `ca_file`, `cert_file`,
-    /// `key_file` and `server_name` for `etcds://` and `zks://`. On PostgreSQL and MySQL the
-    /// namespace stands behind the database, and TLS is `sslmode=verify-full`, or `require`, which
-    /// checks as much. PostgreSQL may be named as libpq does, also by the directory of its Unix
-    /// socket, percent-escaped in the host's place or in the option `host`; with
-    /// `pooler=transaction` it is reached through a pooler in transaction mode. On SQLite the path
-    /// is the file's, and the namespace is the option `namespace`. `redlock://h1,h2,h3` takes an
-    /// odd number of servers of Redis or Valkey, and offers mutexes alone. Its option
-    /// `longest_ttl`, 60 s by default, is the longest TTL of any client of these nodes.
-    /// Mutexes alone are offered too by `redis://host:6379?bridge=plain` (or `redisson`, both with
-    /// `bridge_prefix`): they exclude those, too, who lock the same keys with another library.
-    /// Other options are refused. The builder's methods go before what the URL says.
+    /// Commas separate the hosts of one store. For a Redis cluster, a few of its servers are
+    /// enough. The schemes `etcds`, `zks`, `rediss`, `rediss+sentinel` and `redlocks` connect with
+    /// TLS. `sqlite://relative/path` is relative to the working directory. Redlock has only
+    /// mutexes.
+    ///
+    /// A URL can also contain user, password, namespace and options:
+    /// `etcd://user:password@h1,h2/namespace?session_ttl=15s&request_timeout=2s`. User and password
+    /// are percent-escaped. On PostgreSQL, MySQL and Redis, the namespace follows the database in
+    /// the path; with sentinels, it follows the service. The builder's methods take precedence over
+    /// the URL.
+    ///
+    /// # Options of a URL
+    ///
+    /// Unknown options are refused.
+    ///
+    /// - **Every store**: `session_ttl`, `owner`, `connect_timeout`, `request_timeout` and
+    ///   `recheck_interval`.
+    /// - **Passwords**: `password_file`, for a URL with `user@`, and `allow_plaintext_credentials`.
+    /// - **TLS**: `ca_file`, `cert_file`, `key_file` and `server_name`. On PostgreSQL and MySQL,
+    ///   `sslmode=verify-full` turns TLS on, and `sslmode=require` means the same.
+    /// - **PostgreSQL**: URLs for libpq work unless they have an unknown option. A Unix socket is
+    ///   given by its directory, in the option `host` or percent-escaped in place of the host.
+    ///   `pooler=transaction` connects through a pooler in transaction mode.
+    /// - **ZooKeeper**: `sasl` and `acl`.
+    /// - **Redis**: `replicas`, the number of replicas (1 to 32) that must have a write before it
+    ///   counts, and `allow_eviction`. With sentinels, `db` is the database's number.
+    /// - **Redis with a bridge**: `bridge=plain` or `bridge=redisson`, and `bridge_prefix`. The
+    ///   client has only mutexes, which also exclude other libraries' locks on the same keys.
+    /// - **Redlock**: `longest_ttl`, the longest TTL of any client of these nodes. Default 60 s.
+    /// - **SQLite**: `namespace`, because the path is that of the file.
     pub fn builder(url: impl AsRef<str>) -> Builder {
         Builder::new(url.as_ref())
     }
 
-    /// Connects to what the environment names: the URL in `DISTLOCK_URL`.
+    /// Connects to the store whose URL is in the environment variable `DISTLOCK_URL`.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if it is not set or not UTF-8,
-    /// otherwise as [`Builder::connect`].
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the variable is not set or not
+    /// UTF-8. Otherwise as [`Builder::connect`].
     ///
     /// # Cancel safety
     ///
@@ -147,10 +165,11 @@ impl Client {
         Self { sessions: Sessions::lazy(shared), holders: Arc::default() }
     }
 
-    /// The lock of this name. No I/O: the name is checked when it is first locked.
+    /// Returns the mutex of this name, without I/O.
     ///
-    /// Any non-empty string will do, of up to 255 bytes once percent-escaped (`/` too, so that no
-    /// name lies inside another).
+    /// The name is any non-empty string of at most 255 bytes once percent-escaped. A `/` is escaped
+    /// too, so that no name lies inside another. The name is checked when the mutex is first
+    /// locked.
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex {
@@ -159,40 +178,47 @@ impl Client {
         }
     }
 
-    /// The read-write lock of this name. No I/O: the name is checked when it is first locked. It
-    /// has nothing to do with a mutex of the same name.
+    /// Returns the read-write lock of this name, without I/O.
+    ///
+    /// It is independent of a mutex of the same name. The name is checked when the lock is first
+    /// acquired.
     #[must_use]
     pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
         RwLock { named: Named::new(&self.sessions, LockKind::RwLock, name) }
     }
 
-    /// The semaphore of this name, with so many permits for all clients together: all have to name
-    /// the same number. No I/O: name and number are checked at the first acquisition.
+    /// Returns the semaphore of this name, without I/O.
+    ///
+    /// `permits` is the number of permits for all clients together. Clients should pass the same
+    /// number. While they pass different numbers, the smallest one counts. See [`Semaphore`] for
+    /// how to change the number. Name and number are checked at the first acquisition.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore { named: Named::new(&self.sessions, LockKind::Semaphore, name), permits }
     }
 
-    /// The election of this name. No I/O: the name is checked when it is first used. It has nothing
-    /// to do with a mutex of the same name.
+    /// Returns the election of this name, without I/O.
+    ///
+    /// It is independent of a mutex of the same name. The name is checked when the election is
+    /// first used.
     #[must_use]
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election { named: Named::new(&self.sessions, LockKind::Election, name) }
     }
 
-    /// All locks of the namespace at which somebody stands, by their names: mutexes, read-write
-    /// locks, semaphores and elections of all clients.
+    /// Returns all locks of the namespace that have holders or waiters, sorted by name.
     ///
-    /// It asks the store for the names in one request (on etcd for all keys below the namespace),
-    /// and then looks at each queue as [`Mutex::queue`] does. These looks are not of one moment.
+    /// The list contains the mutexes, read-write locks, semaphores and elections of all clients.
+    /// One request returns the names; on etcd it returns all keys below the namespace. The client
+    /// then reads each queue as [`Mutex::queue`] does. The reads are not one consistent snapshot.
     ///
     /// # Errors
     ///
-    /// As [`Mutex::queue`], but for the name.
+    /// As [`Mutex::queue`], except for errors about the name.
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only looks.
+    /// Safe: the call only reads.
     ///
     /// # Examples
     ///
@@ -210,54 +236,62 @@ impl Client {
         lock_info::list(&self.sessions).await
     }
 
-    /// What the server granted as the session's time to live: how long a crashed holder's lock
-    /// stays taken. It may differ from what the builder asked for: etcd grants whole seconds and at
-    /// least one and a half election timeouts, ZooKeeper between 2 and 20 of its ticks, PostgreSQL,
-    /// MySQL and SQLite at least a second.
+    /// Returns the TTL that the server has granted to the session.
+    ///
+    /// It decides how long a crashed holder keeps its lock. It may differ from the TTL that the
+    /// builder requested:
+    ///
+    /// - etcd grants whole seconds, and at least one and a half election timeouts.
+    /// - ZooKeeper grants between 2 and 20 of its ticks.
+    /// - PostgreSQL, MySQL, Redis, Redlock and SQLite grant at least one second.
+    ///
+    /// Before the first session is open, it is the requested TTL.
     #[must_use]
     pub fn session_ttl(&self) -> Duration {
         self.sessions.timing().ttl
     }
 
-    /// Returns how long a held lock is certain at least while all is well: what is left just before
-    /// the next renewal. For the command, which ends its children within that time.
+    /// Returns how long a held lock is valid just before its next renewal.
+    ///
+    /// That is its least remaining time while all renewals succeed.
+    /// The command ends its children within that time.
     #[doc(hidden)]
     #[must_use]
     pub fn deadline_reserve(&self) -> Duration {
         self.sessions.timing().reserve()
     }
 
-    /// Returns what kind of store keeps the locks.
+    /// Returns the kind of store that keeps the locks.
     #[must_use]
     pub fn backend(&self) -> StoreKind {
         self.sessions.shared().backend.kind()
     }
 
-    /// The text that operators find in each key: [`Builder::owner`].
+    /// Returns the owner text that is stored in each key: see [`Builder::owner`].
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.sessions.shared().owner
     }
 
-    /// Where in the store the locks lie: [`Builder::namespace`].
+    /// Returns the path of the locks in the store: see [`Builder::namespace`].
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.sessions.shared().namespace
     }
 
-    /// Whether [`close`](Self::close) was called on it, or on a clone.
+    /// Returns `true` if [`close`](Self::close) was called on this client or on a clone.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.sessions.is_closed()
     }
 
-    /// Lets holders come to an end, and closes the client: what a service does at SIGTERM.
+    /// Waits for holders to release their locks, and closes the client.
     ///
-    /// From now on nothing is granted: those who wait and those who come get
-    /// [`Error::Closed`](crate::Error::Closed). Holders are told by
-    /// [`release_requested`](crate::LockGuard::release_requested), and keep their locks until they
-    /// let go, or until `grace` is over. Then the client is [closed](Self::close): holders that are
-    /// left lose their locks, and are told so.
+    /// Call it when a service receives SIGTERM. From then on the client acquires no more locks:
+    /// waiters and later calls fail with [`Error::Closed`](crate::Error::Closed). Holders are
+    /// notified by [`release_requested`](crate::LockGuard::release_requested), and keep their locks
+    /// until they release them or `grace` has passed. Then the client is [closed](Self::close), and
+    /// the remaining guards are lost.
     ///
     /// # Errors
     ///
@@ -265,8 +299,8 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Once polled, nothing is granted any more. If it is dropped before the client is closed,
-    /// holders keep what they have.
+    /// Once the future has been polled, the client acquires no more locks. If the future is dropped
+    /// before the client is closed, holders keep their locks.
     ///
     /// # Examples
     ///
@@ -288,29 +322,30 @@ impl Client {
         let shared = self.sessions.shared();
         shared.draining.send_replace(true);
         let unheld = async { Ok(timeout(grace, self.sessions.unheld()).await.is_ok()) };
-        // Whether or not all have let go.
+        // The client is closed whether or not all locks were released.
         let _all = shared.runtime.within(unheld).await;
         self.close().await
     }
 
-    /// Releases everything and ends the session. `Ok` when the store has confirmed it.
+    /// Releases all locks, ends the session, and waits for the store to confirm.
     ///
-    /// All clones are closed. Guards are told [`ClientClosed`](crate::LostReason::ClientClosed)
-    /// before the store lets go of their keys; waiters and later calls get
-    /// [`Error::Closed`](crate::Error::Closed).
-    /// Closing again tells the same, or that it was confirmed since. A session that was lost before
-    /// counts until it is ended too, or was given up after two TTLs: then its keys are left to the
-    /// server's clock.
+    /// All clones are closed too. Guards are lost
+    /// ([`ClientClosed`](crate::LostReason::ClientClosed)) before the store frees their keys.
+    /// Waiters and later calls fail with [`Error::Closed`](crate::Error::Closed). A second call of
+    /// `close` returns the same result, or `Ok` if the store has confirmed the end by then.
+    ///
+    /// `close` also waits until earlier, lost sessions have ended on the server. The client stops
+    /// trying to end a lost session after two TTLs. Its keys then expire by the server's clock.
     ///
     /// # Errors
     ///
     /// [`Error::Unavailable`](crate::Error::Unavailable) if the store does not confirm within the
-    /// [`connect_timeout`](Builder::connect_timeout): the client is closed all the same, and its
-    /// keys go when the session's TTL ends.
+    /// [`connect_timeout`](Builder::connect_timeout). The client is closed nevertheless, and its
+    /// keys expire with the session's TTL.
     ///
     /// # Cancel safety
     ///
-    /// Once polled, the closing goes on in the background.
+    /// Once the future has been polled, closing continues in the background.
     ///
     /// # Examples
     ///

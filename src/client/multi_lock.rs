@@ -1,4 +1,4 @@
-//! Several locks at once, as a client offers them.
+//! Acquiring several locks together.
 
 use std::time::Duration;
 
@@ -14,27 +14,30 @@ use crate::{
 };
 
 impl Client {
-    /// Takes all these mutexes' locks, or none: the ones that [`mutex`](Self::mutex) makes. A name
-    /// that comes twice counts once.
+    /// Acquires all of these mutexes, or none of them.
     ///
-    /// They are taken in one order, whatever the order of the names, so that callers whose names
-    /// overlap never wait for each other in a circle. That goes for callers of `lock_all`; a
-    /// caller that holds a lock already and then asks for others must keep to one order itself.
+    /// The locks are those that [`mutex`](Self::mutex) returns for these names. A duplicate name
+    /// counts once.
     ///
-    /// Where all are free, up to 32 of them are taken in one request, if the store can do that.
-    /// Else they are taken one after the other, each as [`Mutex::lock`](crate::Mutex::lock) does,
-    /// and it holds those that it has while it waits for the next one.
+    /// All callers of `lock_all` acquire locks in the same order, whatever the order of the names,
+    /// so they never deadlock with each other. A caller that already holds a lock when it acquires
+    /// others must follow one order itself.
+    ///
+    /// If all locks are free, one request acquires up to 32 of them on stores that support it.
+    /// Otherwise the locks are acquired one by one, each as by [`Mutex::lock`](crate::Mutex::lock).
+    /// The call holds the locks that it has while it waits for the next one.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] at once, also if there is no name at all. Otherwise as
-    /// [`Mutex::lock`](crate::Mutex::lock), where losing a lock that was taken while others are
-    /// waited for is like losing a place in a queue. Nothing is held then.
+    /// [`Error::InvalidArgument`] at once, also if there are no names. [`Error::Unsupported`] on
+    /// Redlock. Otherwise as [`Mutex::lock`](crate::Mutex::lock). If a lock is lost while the call
+    /// waits for another one, the error is the one for a lost place in the queue. No lock is held
+    /// after an error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up what was taken, and the place in the queue, in the background.
-    /// Dropped before its first poll, it has sent nothing.
+    /// Dropping the future releases the acquired locks and gives up the place in the queue, both in
+    /// the background. A future that was never polled has sent no request.
     ///
     /// # Examples
     ///
@@ -42,7 +45,7 @@ impl Client {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-lock-all").await?;
     /// let accounts = client.lock_all(["alice", "bob"]).await?;
-    /// let token = accounts.get("alice").expect("it was asked for").fencing_token();
+    /// let token = accounts.get("alice").expect("it is one of the two").fencing_token();
     /// # let _ = token;
     /// accounts.unlock().await
     /// # }
@@ -54,7 +57,9 @@ impl Client {
         self.multi_lock(names).lock().await
     }
 
-    /// Takes all these locks if nobody holds or waits for any of them; `None` if somebody does.
+    /// Acquires all of these mutexes if none of them has a holder or a waiter.
+    ///
+    /// Returns `None` if one of them has.
     ///
     /// # Errors
     ///
@@ -63,8 +68,8 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// As [`lock_all`](Self::lock_all). Where a lock is not free, those that were taken before are
-    /// released; the call waits at most 100 ms for that.
+    /// As [`lock_all`](Self::lock_all). If a lock is not free, the locks that were acquired before
+    /// it are released. The call waits at most 100 ms for that.
     ///
     /// # Examples
     ///
@@ -82,9 +87,10 @@ impl Client {
         self.multi_lock(names).try_lock().await
     }
 
-    /// The same as [`lock_all`](Self::lock_all), but for no longer than `timeout` for all of them
-    /// together; `None` when the time is up. A timeout of zero is a
-    /// [`try_lock_all`](Self::try_lock_all).
+    /// Waits up to the given duration to acquire all of these mutexes.
+    ///
+    /// The timeout covers all locks together. When it expires, the call returns `None`. A timeout
+    /// of zero is a [`try_lock_all`](Self::try_lock_all).
     ///
     /// # Errors
     ///
@@ -92,8 +98,8 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// As [`lock_all`](Self::lock_all). When the time is up, what was taken is released just as if
-    /// the future had been dropped; the call waits at most 100 ms for that.
+    /// As [`lock_all`](Self::lock_all). When the timeout expires, the acquired locks are released
+    /// as if the future had been dropped. The call waits at most 100 ms for that.
     ///
     /// # Examples
     ///
@@ -117,8 +123,9 @@ impl Client {
         self.multi_lock(names).lock_timeout(timeout).await
     }
 
-    /// Returns several locks to be acquired together, without I/O: see
-    /// [`lock_all`](Self::lock_all).
+    /// Returns a [`MultiLock`] of these names, without I/O.
+    ///
+    /// Its locks are acquired together: see [`lock_all`](Self::lock_all).
     ///
     /// # Examples
     ///
@@ -148,8 +155,9 @@ pub struct MultiLock {
 }
 
 impl MultiLock {
-    /// Limits how long the locks are held, counted from the grant of the last one: see
-    /// [`Mutex::max_hold`](crate::Mutex::max_hold).
+    /// Limits how long the locks are held, counted from the grant of the last one.
+    ///
+    /// See [`Mutex::max_hold`](crate::Mutex::max_hold).
     ///
     /// # Examples
     ///
@@ -170,7 +178,9 @@ impl MultiLock {
         self
     }
 
-    /// Waits for all of the locks: see [`Client::lock_all`].
+    /// Waits for all of the locks.
+    ///
+    /// See [`Client::lock_all`].
     ///
     /// # Errors
     ///
@@ -190,11 +200,13 @@ impl MultiLock {
     /// # all.unlock().await }
     /// ```
     pub async fn lock(&self) -> Result<MultiLockGuard> {
-        // Waiting for ever ends with a guard or an error.
+        // A wait without a timeout ends with a guard or an error.
         self.several()?.take(Wait::Forever).await?.ok_or(Error::Closed)
     }
 
-    /// Acquires the locks if all of them are free: see [`Client::try_lock_all`].
+    /// Acquires the locks if all of them are free.
+    ///
+    /// See [`Client::try_lock_all`].
     ///
     /// # Errors
     ///
@@ -218,7 +230,9 @@ impl MultiLock {
         self.several()?.take(Wait::No).await
     }
 
-    /// Waits up to the given duration for all of the locks: see [`Client::lock_all_timeout`].
+    /// Waits up to the given duration for all of the locks.
+    ///
+    /// See [`Client::lock_all_timeout`].
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The options of a client that its URL may name.
+//! The options of a client that its URL can set.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,11 +7,11 @@ use percent_encoding::percent_decode_str;
 use super::url::scheme::Scheme;
 use crate::backend::{bridge::Bridge, tls::Tls};
 
-/// What stands behind the `?` of a URL.
+/// The options after the `?` of a URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) ttl: Option<Duration>,
-    /// On SQLite, where the path is the file's.
+    /// On SQLite, where the path is that of the file.
     pub(crate) namespace: Option<String>,
     /// On PostgreSQL: the hosts, or the directory of a Unix socket.
     pub(crate) host: Option<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Options {
     pub(crate) server_name: Option<String>,
     pub(crate) acl: Option<String>,
     pub(crate) sasl: bool,
-    /// `sslmode`: whether it is TLS.
+    /// `sslmode`: whether TLS is on.
     pub(crate) ssl: Option<bool>,
     pub(crate) allow_plaintext_credentials: bool,
     /// On Redis.
@@ -34,15 +34,15 @@ pub(crate) struct Options {
     /// On Redis.
     pub(crate) bridge: Option<Bridge>,
     pub(crate) replicas: Option<u32>,
-    /// On PostgreSQL: a pooler lends connections for one transaction each.
+    /// On PostgreSQL: a pooler lends each connection for one transaction.
     pub(crate) pooled: bool,
-    /// The database's number, where the path has the name of a service.
+    /// The database's number, if the path names a service.
     pub(crate) db: Option<u16>,
     /// On Redlock: the longest TTL of any client of these nodes.
     pub(crate) longest_ttl: Option<Duration>,
 }
 
-/// More replicas than that nobody waits for.
+/// The most replicas that a client can wait for.
 const MAX_REPLICAS: u32 = 32;
 
 const KNOWN: &str = "session_ttl, owner, namespace, host, connect_timeout, request_timeout, \
@@ -51,7 +51,7 @@ const KNOWN: &str = "session_ttl, owner, namespace, host, connect_timeout, reque
                      bridge_prefix, replicas, pooler, db, longest_ttl";
 
 impl Options {
-    /// The TLS that they ask for; `None` if they ask for nothing of it.
+    /// Returns the TLS that the options configure; `None` if none of them is about TLS.
     pub(crate) fn tls(&self) -> Result<Option<Tls>, String> {
         let identity = match (&self.cert_file, &self.key_file) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -74,7 +74,7 @@ impl Options {
         Ok(Some(tls))
     }
 
-    /// Refuses what is for another store.
+    /// Refuses options of other stores.
     pub(crate) fn are_for(&self, scheme: Scheme) -> Result<(), String> {
         let given = [
             ("host", self.host.is_some(), Scheme::Postgres),
@@ -91,7 +91,7 @@ impl Options {
         }
     }
 
-    /// The reason why not names an option, and never its value.
+    /// Parses the options. An error names an option, and never its value.
     pub(crate) fn parse(query: &str) -> Result<Self, String> {
         if query.contains(['@', '#']) {
             return Err("an `@` or `#` has to be written as %40 or %23".into());
@@ -136,7 +136,7 @@ impl Options {
             ssl: match given.remove("sslmode").as_deref() {
                 None => None,
                 Some("disable") => Some(false),
-                // libpq's `require` does not check whom it speaks with. That is not offered.
+                // libpq's `require` does not authenticate the server. distlock always does.
                 Some("require" | "verify-full") => Some(true),
                 Some(_) => {
                     return Err("sslmode is disable, require or verify-full: a server's \

@@ -25,28 +25,29 @@ use crate::{
     error::{Error, Result},
 };
 
-/// `etcd://h1:2379,h2`, `zks://user:password@h1,[::1]:2181/namespace?session_ttl=15s`,
-/// `postgres://h1/database/namespace` (and so `mysql://`), `redis://h1/0/namespace`,
+/// A parsed URL: `etcd://h1:2379,h2`,
+/// `zks://user:password@h1,[::1]:2181/namespace?session_ttl=15s`,
+/// `postgres://h1/database/namespace` (`mysql://` likewise), `redis://h1/0/namespace`,
 /// `redis+sentinel://s1,s2/service/namespace`, `sqlite:///path?namespace=/locks` or
 /// `memory://name`.
 #[derive(Debug)]
 pub(crate) struct Url {
     pub(crate) scheme: Scheme,
-    /// `Some`: by TLS.
+    /// `Some` if the client connects with TLS.
     pub(crate) tls: Option<Tls>,
     pub(crate) credentials: Option<Origin<Credentials>>,
-    /// `host:port` each; for memory the one name of the space, which may be empty; for SQLite the
-    /// path of the file.
+    /// Each is `host:port`. For memory, it is the name of the space, which may be empty. On SQLite,
+    /// it is the path of the file.
     pub(crate) endpoints: Vec<String>,
-    /// On MySQL and PostgreSQL its name, on Redis its number.
+    /// The name of the database on MySQL and PostgreSQL, its number on Redis.
     pub(crate) database: Option<String>,
-    /// The endpoints are sentinels of Redis, and know a primary by this name.
+    /// The name of the service, if the endpoints are sentinels of Redis.
     pub(crate) service: Option<String>,
     pub(crate) namespace: Option<String>,
     pub(crate) options: Options,
 }
 
-/// A URL as it was given, perhaps with a password in it.
+/// A URL as it was given. It may contain a password.
 #[derive(Clone)]
 pub(crate) struct Given(Secret);
 
@@ -68,7 +69,7 @@ impl fmt::Debug for Given {
 
 impl Url {
     fn parse(url: &str) -> Result<Self> {
-        // No reason may repeat a part of the URL: that may be a part of a password.
+        // No reason may repeat a part of the URL, which may be a part of a password.
         let invalid = |reason: String| Error::InvalidUrl { url: redacted(url), reason };
         Self::parts(url).map_err(invalid)
     }
@@ -113,7 +114,7 @@ impl Url {
         let mut login = user.map(login).transpose()?;
         let redis = matches!(scheme, Scheme::Redis | Scheme::Redlock);
         if let Some((user, _)) = login.as_mut().filter(|_| redis) {
-            // As all its clients do, which have known passwords for longer than users.
+            // All clients of Redis do so, because passwords there are older than users.
             if user.is_empty() {
                 *user = "default".to_owned();
             }
@@ -141,7 +142,7 @@ impl Url {
             _ => (None, path),
         };
         let namespace = Some(path).filter(|path| path.len() > 1).map(str::to_owned);
-        // After all that may have been meant as a password.
+        // Only after everything that may have been meant as a password.
         let options = options()?;
         if options.ssl.is_some() && !matches!(scheme, Scheme::Mysql | Scheme::Postgres) {
             return Err("sslmode is for postgres:// and mysql://: leave it out".into());
@@ -168,7 +169,7 @@ impl Url {
         if let Some((_, password)) = login.as_mut().filter(|_| postgres)
             && options.password_file.is_none()
         {
-            // The server may identify the user by a certificate, or by the socket.
+            // The server may authenticate the user by a certificate or by the socket.
             password.get_or_insert_with(|| Secret::new(String::new()));
         }
         let credentials = credentials(login, options.password_file.clone())?;
@@ -186,7 +187,7 @@ impl Url {
         Ok(Self { scheme, tls, credentials, endpoints, database, service, namespace, options })
     }
 
-    /// What has neither users nor a network.
+    /// Parses a URL of a store that has neither users nor a network.
     fn local(scheme: Scheme, rest: &str, mut options: Options) -> Result<Self, String> {
         let secured = options.tls()?.is_some() || options.ssl.is_some();
         options.are_for(scheme)?;

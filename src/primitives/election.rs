@@ -18,19 +18,19 @@ use crate::{
     telemetry::Primitive,
 };
 
-/// A named election: of those who campaign one leads, and everybody can see who, and what it has to
-/// say. Made by [`Client::election`](crate::Client::election); cheap to make, to clone and to throw
-/// away.
+/// Elects one leader at a time, whose value all clients can read.
 ///
-/// Candidates lead in the order in which they came. A leader's value is for those who look: its
-/// address, say. Leading is holding a lock: a leader that is cut off learns from its [`Leadership`]
-/// that it is none any more before another one is elected, but those who look may still take it for
-/// one for a moment. What must never be done by two carries the [fencing
+/// Created by [`Client::election`](crate::Client::election). It is cheap to create, clone and drop.
+///
+/// Candidates lead in the order in which they joined. The leader's value is for observers: its
+/// address, for example. A leader holds a lock. A partitioned leader learns from its [`Leadership`]
+/// that it no longer leads before a successor is elected. Observers may see the old leader a moment
+/// longer. Work that must never overlap carries the [fencing
 /// token](crate::LockGuard::fencing_token).
 ///
-/// On etcd the keys lie below `{namespace}/{name}!election/`, and their values are the candidates'
-/// as they are, so that Go's `concurrency.Election` and `etcdctl elect` take part in the election
-/// of that prefix. It has nothing to do with a [`Mutex`](crate::Mutex) of the same name.
+/// On etcd the keys are below `{namespace}/{name}!election/`, and each contains its candidate's
+/// value unchanged. Go's `concurrency.Election` and `etcdctl elect` can therefore join the election
+/// of that prefix. An election is independent of a [`Mutex`](crate::Mutex) of the same name.
 ///
 /// # Examples
 ///
@@ -58,13 +58,15 @@ pub struct Election {
 }
 
 impl Election {
-    /// The name as it was given.
+    /// Returns the election's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.named.name
     }
 
-    /// Limits how long a candidate leads: see [`Mutex::max_hold`](crate::Mutex::max_hold).
+    /// Limits how long a candidate leads.
+    ///
+    /// See [`Mutex::max_hold`](crate::Mutex::max_hold).
     ///
     /// # Examples
     ///
@@ -85,17 +87,19 @@ impl Election {
         self
     }
 
-    /// Stands for election with this value, of at most 16 KiB, and waits until it leads.
+    /// Campaigns with a value, and waits until this candidate leads.
+    ///
+    /// The value has at most 16 KiB.
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock); [`Error::InvalidArgument`] at once if the value is
-    /// too long.
+    /// As [`Mutex::lock`](crate::Mutex::lock). [`Error::InvalidArgument`] if the value is too long,
+    /// before anything is sent.
     ///
     /// # Cancel safety
     ///
     /// As [`Mutex::lock`](crate::Mutex::lock): dropping the future withdraws the candidate, and
-    /// nothing stays behind.
+    /// nothing stays in the store.
     ///
     /// # Examples
     ///
@@ -111,12 +115,12 @@ impl Election {
         self.stand(value.as_ref(), Wait::Forever).await?.ok_or(Error::Closed)
     }
 
-    /// Leads if nobody else is a candidate; `None` if somebody is.
+    /// Campaigns, and leads if there is no other candidate; `None` otherwise.
     ///
     /// # Errors
     ///
-    /// As [`Mutex::try_lock`](crate::Mutex::try_lock); [`Error::InvalidArgument`] at once if the
-    /// value is too long.
+    /// As [`Mutex::try_lock`](crate::Mutex::try_lock). [`Error::InvalidArgument`] if the value is
+    /// too long, before anything is sent.
     ///
     /// # Cancel safety
     ///
@@ -128,7 +132,7 @@ impl Election {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-try-campaign").await?;
     /// let election = client.election("scheduler");
-    /// let leadership = election.try_campaign("one").await?.expect("nobody else is a candidate");
+    /// let leadership = election.try_campaign("one").await?.expect("no other candidate");
     /// assert!(election.try_campaign("two").await?.is_none());
     /// # leadership.resign().await }
     /// ```
@@ -136,8 +140,7 @@ impl Election {
         self.stand(value.as_ref(), Wait::No).await
     }
 
-    /// The same as [`campaign`](Self::campaign), but for no longer than this; `None` when the time
-    /// is up.
+    /// Campaigns, and leads if its turn comes within `timeout`; `None` otherwise.
     ///
     /// # Errors
     ///
@@ -167,18 +170,20 @@ impl Election {
         self.stand(value.as_ref(), Wait::at_most(timeout)).await
     }
 
-    /// Who leads now; `None` if nobody does. Asks the store for its newest state.
+    /// Returns the current leader; `None` if there is none.
+    ///
+    /// The call reads the newest state of the store.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] at once. [`Error::Unavailable`] if the store does not answer
-    /// within about twice the [`request_timeout`](crate::Builder::request_timeout), or if a new
-    /// session was needed and could not be opened. [`Error::Denied`], [`Error::Backend`],
+    /// [`Error::InvalidArgument`] before anything is sent. [`Error::Unavailable`] if the store does
+    /// not reply within about twice the [`request_timeout`](crate::Builder::request_timeout), or if
+    /// a new session was needed and could not be opened. [`Error::Denied`], [`Error::Backend`],
     /// [`Error::SessionLost`] and [`Error::Closed`].
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only looks.
+    /// Safe: the call only reads.
     ///
     /// # Examples
     ///
@@ -199,9 +204,9 @@ impl Election {
 
     /// Returns a stream of the leaders: the current one first, then each later one.
     ///
-    /// Each new value of a leader is an item, too. The stream never goes back to an earlier leader,
-    /// and has no item twice. It skips what was replaced before the reader polled it. See
-    /// [`Observe`].
+    /// Each new value of a leader is an item, too. The stream never goes back to an earlier leader
+    /// and yields no item twice. It skips leaders and values that were replaced before it was
+    /// polled. See [`Observe`].
     ///
     /// # Errors
     ///
@@ -211,10 +216,10 @@ impl Election {
         Ok(Observe::new(&self.named.sessions, &self.candidates()?))
     }
 
-    /// Who leads and who else is a candidate, in that order, as of now.
+    /// Returns the leader and the other candidates, in the order of the queue.
     ///
-    /// What it costs is told by [`Mutex::queue`](crate::Mutex::queue). The
-    /// [`owner`](QueueEntry::owner) of an entry is what its candidate has to say.
+    /// For the cost, see [`Mutex::queue`](crate::Mutex::queue). The [`owner`](QueueEntry::owner) of
+    /// an entry is its candidate's value.
     ///
     /// # Errors
     ///
@@ -222,7 +227,7 @@ impl Election {
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only looks.
+    /// Safe: the call only reads.
     ///
     /// # Examples
     ///
@@ -239,7 +244,7 @@ impl Election {
         self.named.entries().await
     }
 
-    /// The first of those who hold it; `None` if nobody does.
+    /// Returns the leader's entry in the queue; `None` if there is no leader.
     ///
     /// # Errors
     ///
@@ -262,8 +267,9 @@ impl Election {
         Ok(self.queue().await?.into_iter().next().filter(QueueEntry::is_holder))
     }
 
-    /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: as
-    /// [`Mutex::watch_queue`](crate::Mutex::watch_queue).
+    /// Returns a stream of the queue: its current state, then each new one.
+    ///
+    /// For the cost, see [`Mutex::watch_queue`](crate::Mutex::watch_queue).
     ///
     /// # Errors
     ///
@@ -275,10 +281,9 @@ impl Election {
 
     /// Asks the leader to resign; `false` if there is none.
     ///
-    /// The reason has at most 1,000 bytes. As
-    /// [`Mutex::request_release`](crate::Mutex::request_release), it never takes a lock by force: a
-    /// holder that awaits [`release_requested`](crate::LockGuard::release_requested) decides
-    /// itself.
+    /// The reason has at most 1,000 bytes. A request never takes the lead by force: a leader that
+    /// awaits [`release_requested`](crate::LockGuard::release_requested) receives the request and
+    /// decides itself. See [`Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// # Errors
     ///

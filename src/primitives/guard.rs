@@ -1,4 +1,4 @@
-//! A lock that is held: how long it is valid, how its loss is told, how it is let go.
+//! A held lock: how long it is valid, how its loss is reported, and how it is released.
 
 mod release;
 pub(super) mod run;
@@ -20,27 +20,33 @@ use crate::{
     telemetry::Call,
 };
 
-/// A lock that is held.
+/// Holds a lock until it is unlocked or dropped.
 ///
-/// Between the return of `lock()` and the local deadline no other guard of this lock is valid
-/// anywhere. The deadline moves on with every keepalive that the store confirms, counted from the
-/// time it was sent, and passes before the store can give the lock away. What is checked once can
-/// be too late the moment after: work that must never overlap carries the
-/// [`fencing_token`](Self::fencing_token) to the resource it changes.
+/// While the guard is valid, no other client is granted the lock, unless an operator evicts the
+/// holder or the store loses confirmed writes. [`Client::durability`](crate::Client::durability)
+/// reports whether the store can lose them.
 ///
-/// Dropping the guard releases the lock in the background, from any thread, within a runtime or
-/// without one. A process that exits at once after that may leave the key behind. The lock is then
-/// free after the session's TTL, on PostgreSQL, MySQL and Redis up to a TTL later. To be sure,
-/// await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
+/// The guard is valid until its local deadline. Each keepalive that the store confirms moves the
+/// deadline forward, counted from the time at which the keepalive was sent. The deadline passes
+/// before the store can grant the lock to another client.
 ///
-/// Bind it to a name. `let _ = mutex.lock().await?;` drops the guard in that statement, so that the
-/// lock is free at once, and the compiler is silent: `#![warn(let_underscore_drop)]` makes it warn.
+/// The lock can be lost right after a check. Work that must never overlap therefore passes the
+/// [`fencing_token`](Self::fencing_token) to the resource that it changes.
+///
+/// Dropping the guard releases the lock in the background. This works on any thread, with or
+/// without a runtime. A process that exits right after the drop may leave its key in the store. The
+/// lock is then free after the session's TTL, and on PostgreSQL, MySQL and Redis up to one TTL
+/// later. To be sure, await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
+///
+/// Bind the guard to a name. `let _ = mutex.lock().await?;` drops the guard in the same statement,
+/// so the lock is free at once. The compiler warns about this only with
+/// `#![warn(let_underscore_drop)]`.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
 /// # let client = distlock::Client::connect("memory://docs-guard").await?;
 /// let mutex = client.mutex("a");
-/// let _guard = mutex.lock().await?; // held up to the end of the block
+/// let _guard = mutex.lock().await?; // held until the end of the block
 /// assert!(mutex.try_lock().await?.is_none());
 /// # Ok(()) }
 /// ```
@@ -48,19 +54,19 @@ use crate::{
 #[clippy::has_significant_drop]
 pub struct LockGuard {
     pub(crate) held: Arc<Held>,
-    /// It lets go when it is dropped: a handle's does not.
+    /// `true` if a drop releases the lock. The guard inside a handle does not release it.
     owns: bool,
 }
 
-/// What a guard and its handles have in common.
+/// The state that a guard shares with its handles.
 pub(crate) struct Held {
     pub(crate) session: Arc<Session>,
     pub(crate) own: Arc<OwnKey>,
     pub(crate) queue: Queue,
     pub(super) ticket: Ticket,
-    /// When it was granted, by this machine's clock.
+    /// When the granted request was sent, or when a waiter was granted, by this machine's clock.
     pub(super) since: Duration,
-    /// What gives the lock back. None once it is unlocked.
+    /// Releases the lock. `None` once the lock is unlocked.
     attempt: Mutex<Option<Attempt>>,
 }
 
@@ -73,7 +79,7 @@ impl LockGuard {
         Self { held: Arc::new(Held { session, own, queue, ticket, since, attempt }), owns: true }
     }
 
-    /// What a call has brought.
+    /// Turns the outcome of a call into a guard, and reports the call.
     pub(crate) fn of(
         call: Call<'_>,
         taken: Result<Option<Hold>>,
@@ -88,18 +94,18 @@ impl LockGuard {
         hold.attempt.account = account;
         let guard = Self::new(hold);
         guard.limit(limit, guard.held.since);
-        // It may have been lost a moment ago, when nobody knew of the account yet.
+        // A loss before the account existed has not been reported yet.
         guard.with_attempt(|attempt| attempt.account.lose(|| guard.lost_reason()));
         Ok(Some(guard))
     }
 
-    /// Lets it be held for no longer than the limit says, counted from then.
+    /// Limits how long the lock is held, counted from `since`.
     pub(crate) fn limit(&self, limit: Option<Duration>, since: Duration) {
         let Some(time) = limit else { return };
         self.with_attempt(|attempt| queue::hold_until(attempt, &self.held.own, since + time));
     }
 
-    /// What gives the lock back, for the one who does.
+    /// Takes the attempt, which releases the lock when it is dropped.
     pub(super) fn give_up(&self) -> Option<Attempt> {
         self.held.attempt.lock().take()
     }
@@ -111,53 +117,58 @@ impl LockGuard {
         }
     }
 
-    /// The same hold, without the right to let go of it.
+    /// Returns a guard of the same hold that does not release it.
     pub(super) fn view(&self) -> Self {
         Self { held: Arc::clone(&self.held), owns: false }
     }
 
-    /// This grant's fencing token.
+    /// Returns this grant's fencing token.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         FencingToken::new(self.held.own.entry.token)
     }
 
-    /// The lock's name, as it was given to [`Client::mutex`](crate::Client::mutex).
+    /// Returns the lock's name, as it was passed to the client.
     #[must_use]
     pub fn name(&self) -> &str {
         self.held.queue.name()
     }
 
-    /// The holder's key in the store, as the store's own tools show it. On etcd a transaction that
-    /// compares this key's create revision with the token writes only while the lock is held.
+    /// Returns the holder's key in the store, as the store's own tools show it.
     ///
-    /// After a [`downgrade`](crate::WriteGuard::downgrade) it is another key, in the old one's
-    /// place, with a create revision of its own and the old token: `etcd::compare` knows the
-    /// difference.
+    /// On etcd, a transaction that compares this key's create revision with the token writes only
+    /// while the lock is held.
+    ///
+    /// A [`downgrade`](crate::WriteGuard::downgrade) replaces the key with another key in the same
+    /// place of the queue. The new key has its own create revision, and the token stays the same.
+    /// `etcd::compare` handles this difference.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.held.own.entry.key
     }
 
-    /// Whether the lock is held at this instant, as far as is known: looks at the clock itself
-    /// (`CLOCK_BOOTTIME` on Linux, which counts suspend), never at a flag that a timer would have
-    /// had to set. Once false, it stays false.
+    /// Returns `true` if the lock is held now, as far as this process knows.
+    ///
+    /// It reads the clock itself (`CLOCK_BOOTTIME` on Linux, which counts suspend), not a flag that
+    /// a timer sets. Once it has returned `false`, it never returns `true` again.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// How long the lock is certain to stay held if nothing more is heard of the store; zero when
-    /// it is lost. It jumps up with every keepalive.
+    /// Returns how long the lock stays valid if no other keepalive succeeds.
+    ///
+    /// The result is zero once the lock is lost. Each confirmed keepalive raises it.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        // In a forked child the session knows it without a lock that another thread may have.
+        // In a forked child, the session returns zero here without a mutex that another thread may
+        // hold.
         let remaining = self.held.session.deadline.remaining();
         if remaining.is_zero() { remaining } else { remaining.min(self.held.own.remaining()) }
     }
 
-    /// Its key, if it is in this store.
-    #[allow(dead_code)] // Without a store that has transactions of its own.
+    /// Returns the lock's entry if it is in a store of this kind.
+    #[allow(dead_code)] // Unused without a store that has transactions.
     pub(crate) fn entry_in(&self, kind: StoreKind) -> Option<&Entry> {
         (self.held.session.shared.backend.kind() == kind).then_some(&self.held.own.entry)
     }
@@ -189,22 +200,23 @@ impl LockGuard {
         lost.or_else(|| (!self.held.own.is_held()).then_some(LostReason::Released))
     }
 
-    /// Resolves when the lock is lost, at the first cause and at the local deadline at the latest;
-    /// never before.
+    /// Resolves when the lock is lost, and never before.
     ///
-    /// The end of the session is told before the store can grant the lock to anybody else. That
-    /// somebody deleted the key by hand, or on etcd wrote over it without its lease, is told within
-    /// 0.4 s of the grant or as soon as the store's event arrives (on MySQL, which has none, within
-    /// a second), whichever is later; should the
-    /// event be lost, after the [`recheck_interval`](crate::Builder::recheck_interval). The next
-    /// waiter may be granted before that.
+    /// It resolves at the first cause, and no later than the local deadline. If the session ends,
+    /// it resolves before the store can grant the lock to another client.
     ///
-    /// It needs nothing of the caller's runtime. After a suspend of the machine it may take up to a
-    /// second of running time to be told; [`is_valid`](Self::is_valid) knows at once.
+    /// If an operator evicts the holder, the next waiter may be granted first. `lost` then resolves
+    /// within 0.4 s of the grant, or as soon as the store's event arrives, whichever is later.
+    /// MySQL has no events, so it takes up to a second there. If the event is lost, `lost` resolves
+    /// after the [`recheck_interval`](crate::Builder::recheck_interval). On etcd, overwriting the
+    /// key without its lease is an eviction, too.
+    ///
+    /// It does not depend on the caller's runtime. After a suspend of the machine it may take up to
+    /// one second of running time to resolve. [`is_valid`](Self::is_valid) returns `false` at once.
     ///
     /// # Cancel safety
     ///
-    /// Safe: call it as often as you like, also from several tasks.
+    /// Safe. Call it as often as you like, also from several tasks.
     ///
     /// # Examples
     ///

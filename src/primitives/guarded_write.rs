@@ -12,16 +12,16 @@ use crate::{
 
 use commit::commit;
 
-/// How many writes fit into one transaction: etcd takes 128 operations by default, and ZooKeeper's
-/// may need several for one write.
+/// The maximum number of writes in one transaction. etcd accepts 128 operations by default, and
+/// ZooKeeper may need several for one write.
 const MAX_WRITES: usize = 64;
 /// The longest key, in bytes.
 const MAX_KEY: usize = 1024;
-/// The most that keys and values take together, in bytes: ZooKeeper hangs up on requests of 1 MiB
-/// (`jute.maxbuffer`), and the rest is for what it needs around them.
+/// The maximum size of keys and values together, in bytes. ZooKeeper closes the connection on
+/// requests of 1 MiB (`jute.maxbuffer`). The rest is for the overhead of a request.
 const MAX_BYTES: usize = 1_000_000;
 
-/// A write to the store's own data, for [`LockGuard::write`].
+/// Describes a write to the store's own data, for [`LockGuard::write`].
 ///
 /// # Examples
 ///
@@ -37,20 +37,23 @@ const MAX_BYTES: usize = 1_000_000;
 pub struct Write(backend::Write);
 
 impl Write {
-    /// Creates the key, or writes over it. It belongs to no session: it stays when the lock is let
-    /// go.
+    /// Creates a key, or overwrites it.
+    ///
+    /// The key belongs to no session, so it stays when the lock is released.
     #[must_use]
     pub fn put(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         Self(backend::Write::Put { key: key.into(), value: value.into() })
     }
 
-    /// Deletes the key. If there is none, that is fine.
+    /// Deletes a key.
+    ///
+    /// A key that does not exist is no error.
     #[must_use]
     pub fn delete(key: impl Into<String>) -> Self {
         Self(backend::Write::Delete { key: key.into() })
     }
 
-    /// The key that it writes to.
+    /// Returns the key that is written to.
     #[must_use]
     pub fn key(&self) -> &str {
         match &self.0 {
@@ -68,8 +71,9 @@ impl Write {
 }
 
 impl LockGuard {
-    /// Writes a value into the store, if the lock is held at that moment: [`write`](Self::write)
-    /// with one [`Write::put`].
+    /// Writes a value into the store if the lock is held at that moment.
+    ///
+    /// This is [`write`](Self::write) with one [`Write::put`].
     ///
     /// # Errors
     ///
@@ -99,24 +103,24 @@ impl LockGuard {
         self.write(&[Write::put(key, value)]).await
     }
 
-    /// Reads a value from the store: what was written by [`put`](Self::put), or by anybody else.
-    /// `None` if there is no such key.
+    /// Reads a value from the store; `None` if there is no such key.
     ///
-    /// It is the newest value at a moment while the call lasts, and tells nothing of the lock: that
-    /// may be lost at the next moment, as ever. A [`write`](Self::write) that follows from it is
-    /// refused then. Keys are as in [`write`](Self::write).
+    /// Any client may have written the value.
+    ///
+    /// The value is the newest one at some moment during the call. The call says nothing about the
+    /// lock, which may be lost right after it. The store then refuses a [`write`](Self::write) that
+    /// is based on the value. Keys are as in [`write`](Self::write).
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] before anything is sent, if there can be no such key.
-    /// [`Error::Lost`] if the lock was lost, as far as this process knows. [`Error::Unavailable`]
-    /// if the store does not answer within about twice the
-    /// [`request_timeout`](crate::Builder::request_timeout).
+    /// [`Error::InvalidArgument`] if the key is invalid, before anything is sent. [`Error::Lost`]
+    /// if this process knows that the lock was lost. [`Error::Unavailable`] if the store does not
+    /// reply within about twice the [`request_timeout`](crate::Builder::request_timeout).
     /// [`Error::Denied`] and [`Error::Backend`].
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only looks.
+    /// Safe: the call only reads.
     ///
     /// # Examples
     ///
@@ -136,7 +140,7 @@ impl LockGuard {
         self.read(key).await
     }
 
-    /// The same, of any key.
+    /// Reads the value of any key, also inside the namespace.
     pub(super) async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
         let session = &self.held.session;
         session.shared.must_queue("guarded writes")?;
@@ -152,8 +156,10 @@ impl LockGuard {
         }
     }
 
-    /// Deletes a key from the store, if the lock is held at that moment: [`write`](Self::write)
-    /// with one [`Write::delete`]. That there is no such key is fine.
+    /// Deletes a key from the store if the lock is held at that moment.
+    ///
+    /// This is [`write`](Self::write) with one [`Write::delete`]. A key that does not exist is no
+    /// error.
     ///
     /// # Errors
     ///
@@ -176,39 +182,45 @@ impl LockGuard {
         self.write(&[Write::delete(key)]).await
     }
 
-    /// Writes to the store's own data in one transaction: all of it, and only if this guard's key
-    /// is there at that moment.
+    /// Writes to the store in one transaction if the lock is held at that moment.
     ///
-    /// It is the store that looks (a comparison in etcd's transaction, a check in ZooKeeper's), not
-    /// this process's clock. So a holder that was paused and writes before it looks at its guard
-    /// does no harm: whatever it sends is refused once its key is gone, which it is before the next
-    /// holder is granted. It needs no fencing token. That is true of data in the same cluster; for
-    /// others, see [`FencingGate`](crate::FencingGate).
+    /// The store applies all of the writes or none. It applies them only if this guard's key exists
+    /// at that moment.
     ///
-    /// Keys are the store's own, and are read with the store's own client. They look like
-    /// `/app/state`: absolute paths of up to 1,024 bytes, with no empty part, `.` or `..`, and no
-    /// control characters, outside of the client's namespace and of `/zookeeper`. There may be 1 to
-    /// 64 writes of different keys, of at most 1,000,000 bytes with their keys. On ZooKeeper, a put
-    /// creates the nodes above its own that are missing, and a node with others below it cannot be
-    /// deleted. On Redis they are fields of one hash for each namespace, so that clients of another
-    /// namespace write to keys of their own.
+    /// The store checks the key, by a comparison in etcd's transaction or a check in ZooKeeper's.
+    /// The clock of this process does not matter. So a holder that was paused and writes before it
+    /// checks its guard does no harm. Its key is deleted before the next holder is granted, and the
+    /// store refuses every write without that key. No fencing token is needed for data in the same
+    /// store. For other data, see [`FencingGate`](crate::FencingGate).
+    ///
+    /// Keys are plain keys of the store, which any client of the store can read. A key is an
+    /// absolute path such as `/app/state`, of up to 1,024 bytes. It has no empty part, no `.` or
+    /// `..`, no control or private-use characters, and none beyond U+FFEF. It must be outside of
+    /// the client's namespace and of `/zookeeper`. One call makes 1 to 64 writes to different keys,
+    /// of at most 1,000,000 bytes in total, keys included.
+    ///
+    /// On ZooKeeper, a put creates missing parent nodes, and a node with children cannot be
+    /// deleted. On Redis, the keys are fields of one hash per namespace, so clients of another
+    /// namespace write to other keys.
     ///
     /// A [`ReadGuard`](crate::ReadGuard) can write as well, concurrently with other readers.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] before anything is sent. [`Error::Lost`] if the lock was lost, as
-    /// this process knows or the store says: nothing was written. [`Error::WriteUnconfirmed`] if
-    /// the store's answer was lost: it may or may not have been written, or may be yet, while the
-    /// lock is held; it is not sent again. Look at the data, or write the same again.
-    /// [`Error::Unavailable`] if no server took it within about twice the
+    /// this process knows or the store reports: nothing was written. [`Error::Unavailable`] if no
+    /// server accepted the request within about twice the
     /// [`request_timeout`](crate::Builder::request_timeout): nothing was written, and the lock may
     /// still be held. [`Error::Denied`] and [`Error::Backend`]: nothing was written.
     ///
+    /// [`Error::WriteUnconfirmed`] if the store's reply was lost. The write may have been applied,
+    /// or may still be applied while the lock is held. It is not sent again. Read the data, or
+    /// write the same values again.
+    ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, it may or may not have been written, or may be yet, while the lock
-    /// is held. Dropped before its first poll, it has sent nothing.
+    /// If the future is dropped, the write may have been applied, or may still be applied while the
+    /// lock is held. A future that is dropped before its first poll has sent nothing.
     ///
     /// # Examples
     ///
@@ -228,13 +240,13 @@ impl LockGuard {
         write(&[self], writes).await
     }
 
-    /// Writes to any keys.
+    /// Writes to any keys, also inside the namespace.
     pub(super) async fn commit(&self, writes: &[backend::Write]) -> Result<()> {
         commit(&[self], writes).await
     }
 }
 
-/// Writes to the store's own data outside of the namespace, if all of these locks are held.
+/// Writes to the store outside of the namespace, if all of these locks are held.
 pub(super) async fn write(guards: &[&LockGuard], writes: &[Write]) -> Result<()> {
     let Some(guard) = guards.first() else { return Ok(()) };
     guard.held.session.shared.must_queue("guarded writes")?;
@@ -244,7 +256,7 @@ pub(super) async fn write(guards: &[&LockGuard], writes: &[Write]) -> Result<()>
     commit(guards, &writes).await
 }
 
-/// Returns `true` if one transaction can have all of these keys as its condition.
+/// Checks that one transaction can depend on all of these keys.
 fn check_guards(guards: &[&LockGuard], writes: &[Write]) -> Result<()> {
     let Some((first, rest)) = guards.split_first() else { return Ok(()) };
     let keys: usize = guards.iter().map(|guard| guard.key().len()).sum();
@@ -307,8 +319,8 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
     Ok(())
 }
 
-/// By ZooKeeper's rules. To Java, characters beyond the first 65,536 are two surrogates each, which
-/// ZooKeeper refuses.
+/// Returns `true` if ZooKeeper refuses the character. To Java, a character beyond the first 65,536
+/// is two surrogates, which ZooKeeper refuses.
 fn is_refused(c: char) -> bool {
     c.is_control() || matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
 }

@@ -1,4 +1,4 @@
-//! Who, within a client, holds which lock and may take it again.
+//! The reentrant holds of a client.
 
 use std::{
     collections::HashMap,
@@ -13,13 +13,13 @@ use crate::{primitives::guard::LockGuard, runtime::mutex::Mutex};
 /// The reentrant holds of a client.
 #[derive(Default)]
 pub(crate) struct Holders {
-    /// By the lock's name and the holder's.
+    /// By the lock's name and the reentrancy id.
     slots: Mutex<HashMap<Key, Weak<Slot>>>,
 }
 
 type Key = (Box<str>, Box<str>);
 
-/// What one holder has of one lock.
+/// The hold of one lock by one reentrancy id.
 pub(super) struct Slot {
     holders: Arc<Holders>,
     key: Key,
@@ -43,7 +43,7 @@ impl Holders {
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut slots = self.holders.slots.lock();
-        // Another one may have taken its place.
+        // A new slot may have taken its place.
         if slots.get(&self.key).is_some_and(|slot| slot.strong_count() == 0) {
             slots.remove(&self.key);
         }
@@ -51,20 +51,20 @@ impl Drop for Slot {
 }
 
 impl Slot {
-    /// The holder has it.
+    /// Makes the hold available to all calls with this id.
     pub(super) fn set(&self, guard: &Arc<LockGuard>) {
         self.hold.send_replace(Arc::downgrade(guard));
     }
 
-    /// What is held, if it still is.
+    /// Returns the guard if it is still valid.
     fn held(&self) -> Option<Arc<LockGuard>> {
-        // Not while it is borrowed: to look at the clock may wake others, as may the last guard's
-        // end.
+        // The borrow ends first: reading the clock and dropping the last guard may both wake other
+        // tasks.
         let guard = self.hold.borrow().upgrade();
         guard.filter(|guard| guard.is_valid())
     }
 
-    /// Returns when the holder has the lock.
+    /// Returns the guard once the lock is held.
     pub(super) async fn is_held(&self) -> Arc<LockGuard> {
         let mut hold = self.hold.subscribe();
         loop {
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(known(), 3);
         drop(one);
         assert_eq!(known(), 3);
-        // Another one has taken its place before it was gone.
+        // A new slot takes its place before it is dropped.
         let (holders_of, key) = (Arc::clone(&holders), same.key.clone());
         let hold = watch::Sender::new(Weak::new());
         let next = Arc::new(Slot { holders: holders_of, key: key.clone(), hold });

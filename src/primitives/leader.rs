@@ -1,4 +1,4 @@
-//! Who leads, as seen from outside.
+//! The leader of an election, as observers see it.
 
 use std::{
     pin::Pin,
@@ -19,7 +19,7 @@ use crate::{
     session::Sessions,
 };
 
-/// One who leads, as seen from outside.
+/// Describes the leader of an election, as observers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leader {
     pub(super) value: Vec<u8>,
@@ -28,7 +28,8 @@ pub struct Leader {
     key: Arc<str>,
 }
 
-/// Who leads: the first candidate, unless somebody has to be waited for who is not known.
+/// Returns the leader: the first candidate. There is none if the first entry belongs to no client
+/// and only blocks the queue.
 pub(super) fn first(snapshot: Snapshot) -> Option<Member> {
     let first = snapshot.members.into_iter().next()?;
     (first.label.as_deref() != Some(NOBODY)).then_some(first)
@@ -41,38 +42,38 @@ impl Leader {
         Self { value, version, token: FencingToken::new(first.entry.token), key: first.entry.key }
     }
 
-    /// What it has to say.
+    /// Returns the leader's value.
     #[must_use]
     pub fn value(&self) -> &[u8] {
         &self.value
     }
 
-    /// The same as text; `None` if it is not UTF-8.
+    /// Returns the leader's value as text; `None` if it is not UTF-8.
     #[must_use]
     pub fn value_str(&self) -> Option<&str> {
         std::str::from_utf8(&self.value).ok()
     }
 
-    /// Returns the fencing token of its lead, which rises from one leader to the next.
+    /// Returns the leader's fencing token, which rises from one leader to the next.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.token
     }
 
-    /// Its key, as the store's own tools show it.
+    /// Returns the leader's key, as the store's own tools show it.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
     }
 }
 
-/// Streams the leaders of an election: a `Stream` of the `futures` crates.
+/// Streams the leaders of an election, as a `Stream` of the `futures` crates.
 ///
 /// Created by [`Election::observe`](crate::Election::observe). While the leader does not change, it
 /// sends one request per [`recheck_interval`](crate::Builder::recheck_interval). It survives lost
-/// connections and sessions: [`cut_off_for`](Self::cut_off_for) returns for how long the store has
-/// not replied. It waits while there is no leader, and ends when the client is closed. Until then
-/// it keeps the client open.
+/// connections and sessions: [`cut_off_for`](Self::cut_off_for) returns how long the store has not
+/// replied. It waits while there is no leader. It keeps the client open, and ends when the client
+/// is closed.
 #[derive(Debug)]
 #[must_use = "it does nothing unless it is polled"]
 pub struct Observe {
@@ -86,12 +87,13 @@ impl Observe {
         Self { feed: Feed::new(sessions, candidates, true, pick) }
     }
 
-    /// The next leader, or value of the same; `None` when the client is closed. The same as the
-    /// stream's, for those who have no use for it.
+    /// Returns the next leader or its next value; `None` once the client is closed.
+    ///
+    /// It yields the items of the stream, and needs no `StreamExt`.
     ///
     /// # Cancel safety
     ///
-    /// Safe: nothing is missed.
+    /// Safe: no item is lost.
     ///
     /// # Examples
     ///
@@ -114,9 +116,9 @@ impl Observe {
 
     /// Returns how long the stream has been cut off; `None` if it is not.
     ///
-    /// It counts from the first failed request, or from the loss of the session, which is at most
-    /// one TTL after the connection was lost. While the time grows, there may be changes that the
-    /// stream does not know. It is updated while the stream is polled.
+    /// The time counts from the first failed request, or from the loss of the session. The session
+    /// is lost at most one TTL after the connection. While the stream is cut off, it does not see
+    /// changes. The time is updated only while the stream is polled.
     ///
     /// # Examples
     ///
@@ -149,12 +151,12 @@ impl Stream for Observe {
     }
 }
 
-/// The leaders that were told, so that none is told twice, nor one that is older than another.
+/// The last item of the stream, so that it yields no item twice and none that is older.
 #[derive(Default)]
 struct Seen(Option<Leader>);
 
 impl Seen {
-    /// The leader, if it is a later one, or has something else to say.
+    /// Returns the leader if it is later than the last one, or has another value.
     fn newer(&mut self, first: Member) -> Option<Leader> {
         let leader = Leader::new(first);
         let age = |leader: &Leader| (leader.token, leader.version);

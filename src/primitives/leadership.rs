@@ -12,10 +12,10 @@ use crate::{
     runtime::{carried::Carried, mutex::Mutex},
 };
 
-/// The longest value, in bytes: a look for the leader is sent those of all candidates.
+/// The longest value, in bytes. A read of the leader returns the values of all candidates.
 const MAX_VALUE: usize = 16 << 10;
 
-/// A value that is not too long.
+/// Returns the value if it is not too long.
 pub(super) fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
     if value.len() > MAX_VALUE {
         let reason =
@@ -25,13 +25,15 @@ pub(super) fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
     Ok(value.into())
 }
 
-/// The leader's right to lead. It is a [`LockGuard`]: dropping it resigns in the background.
+/// Holds the lead of an [`Election`](crate::Election).
+///
+/// It is a [`LockGuard`]: dropping it resigns in the background.
 #[derive(Debug)]
 #[must_use = "the leader resigns as soon as this is dropped"]
 pub struct Leadership {
     guard: LockGuard,
-    /// Whose turn it is to proclaim, and the version of the key that was last heard of, once it was
-    /// written to.
+    /// Orders the calls of [`proclaim`](Self::proclaim). Once the key was written to, it contains
+    /// the last known version of the key.
     turn: Arc<AsyncMutex<Option<u64>>>,
 }
 
@@ -40,21 +42,25 @@ impl Leadership {
         Self { guard, turn: Arc::default() }
     }
 
-    /// Tells another value, of at most 16 KiB, without losing the lead. `Ok` when the store has
-    /// confirmed it.
+    /// Publishes another value, of at most 16 KiB, without losing the lead.
     ///
-    /// Of two at once the second one waits for the first.
+    /// It returns `Ok` once the store has confirmed the value.
+    ///
+    /// Of two concurrent calls, the second waits for the first.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the leader is none any more. [`Error::Unavailable`] if the store has not
-    /// confirmed within twice the [`request_timeout`](crate::Builder::request_timeout): it still
-    /// leads then, and the value may have been written all the same, or may be yet, but never over
-    /// a later one. [`Error::InvalidArgument`] at once if the value is too long.
+    /// [`Error::Lost`] if the lead was lost. [`Error::Unavailable`] if the store has not confirmed
+    /// the value within twice the [`request_timeout`](crate::Builder::request_timeout). The
+    /// candidate then still leads. The value may have been written, or may be written later, but
+    /// never over a later value. [`Error::WriteUnconfirmed`] if the client's runtime was shut down
+    /// during the call. [`Error::InvalidArgument`] if the value is too long, before anything is
+    /// sent.
     ///
     /// # Cancel safety
     ///
-    /// Once its turn has come it goes on in the background; dropped before, it has sent nothing.
+    /// A call whose turn has come continues in the background. A call that is dropped before that
+    /// has sent nothing.
     ///
     /// # Examples
     ///
@@ -75,14 +81,14 @@ impl Leadership {
         let (interest, _interested) = oneshot::channel::<()>();
         let work = Carried::whole(runtime, async move {
             let mut turn = turn.lock_owned().await;
-            // Its caller went away before its turn came: nothing is sent.
+            // The caller was dropped before its turn came: nothing is sent.
             if interest.is_closed() {
                 return Err(Error::Closed);
             }
             rewrite(&held, &value, &mut turn).await
         });
         runtime.within(work).await.map_err(|error| match error {
-            // It may have been sent.
+            // The request may have been sent.
             Error::Runtime { source } => {
                 Error::WriteUnconfirmed { name: self.guard.name().to_owned(), source }
             }
@@ -90,8 +96,10 @@ impl Leadership {
         })
     }
 
-    /// Returns a handle of this lead for other tasks, which does not keep the lead. It can be
-    /// cloned, like a [`LockGuard::handle`], and can also [`proclaim`](Self::proclaim).
+    /// Returns a handle of this lead for other tasks.
+    ///
+    /// The handle does not keep the lead. Like a [`LockGuard::handle`] it can be cloned, and it can
+    /// also [`proclaim`](Self::proclaim).
     #[must_use]
     pub fn handle(&self) -> LeadershipHandle {
         LeadershipHandle(self.view())
@@ -101,7 +109,7 @@ impl Leadership {
         Self { guard: self.guard.view(), turn: Arc::clone(&self.turn) }
     }
 
-    /// Lets the next candidate lead: [`LockGuard::unlock`].
+    /// Resigns, so that the next candidate leads: see [`LockGuard::unlock`].
     ///
     /// # Errors
     ///
@@ -126,7 +134,9 @@ impl Leadership {
         self.guard.unlock().await
     }
 
-    /// Runs `future` while the candidate leads, and resigns: [`LockGuard::run_owned`].
+    /// Runs `future` while the candidate leads, and resigns.
+    ///
+    /// It works like [`LockGuard::run_owned`].
     ///
     /// # Errors
     ///
@@ -152,7 +162,7 @@ impl Leadership {
 
     /// Runs a fallible `future` while the candidate leads, and resigns.
     ///
-    /// It is [`run_owned`](Self::run_owned) in one `Result`.
+    /// It works like [`run_owned`](Self::run_owned), and returns a single `Result`.
     ///
     /// # Errors
     ///
@@ -188,11 +198,14 @@ impl Deref for Leadership {
     }
 }
 
-/// An owned handle of a [`Leadership`] for other tasks, which can be cloned. Created by
-/// [`Leadership::handle`], and passed to the work of [`Election::run`](crate::Election::run).
+/// Gives other tasks access to a [`Leadership`].
 ///
-/// It has all methods of a leadership except [`resign`](Leadership::resign). Dropping the handle
-/// has no effect. Once the leader has resigned, the handle is invalid.
+/// Created by [`Leadership::handle`], and passed to the work of
+/// [`Election::run`](crate::Election::run). It is owned and can be cloned.
+///
+/// It has the methods of a leadership that take `&self`. Methods that take the leadership itself,
+/// such as [`resign`](Leadership::resign), do not compile. Dropping the handle has no effect. Once
+/// the leader has resigned, the handle is invalid.
 #[derive(Debug)]
 pub struct LeadershipHandle(Leadership);
 
@@ -210,8 +223,8 @@ impl Deref for LeadershipHandle {
     }
 }
 
-/// Each attempt names the version that it writes over. So one that was given up can't be
-/// applied after a later one, however long it was on its way.
+/// Writes a value over a named version of the key. So an attempt that was given up cannot be
+/// applied after a later one, however long it was delayed.
 async fn rewrite(held: &Held, value: &[u8], version: &mut Option<u64>) -> Result<()> {
     let (session, own_key) = (&held.session, &held.own);
     let known = Mutex::new(*version);
@@ -220,7 +233,7 @@ async fn rewrite(held: &Held, value: &[u8], version: &mut Option<u64>) -> Result
         let rewrite = Rewrite { ticket: held.ticket, entry: &own_key.entry, value, version };
         match session.store.ask("rewrite", |store| store.rewrite(rewrite)).await? {
             Rewritten::Done(now) => *known.lock() = Some(now),
-            // By an attempt whose answer was lost, or by an operator.
+            // It was written by an attempt whose reply was lost, or by an operator.
             Rewritten::Not(now) => {
                 *known.lock() = Some(now);
                 return Err(StoreError::Unavailable("it was written meanwhile".into()));

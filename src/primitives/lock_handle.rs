@@ -1,4 +1,4 @@
-//! A lock that another task's guard holds.
+//! Handles, which give other tasks access to a held lock.
 
 use std::ops::Deref;
 
@@ -6,11 +6,12 @@ use crate::primitives::guard::LockGuard;
 
 /// Gives other tasks access to a lock that a [`LockGuard`] holds.
 ///
-/// Created by [`LockGuard::handle`], owned and cloneable. With a handle, a watcher awaits the loss
-/// ([`lost`](LockGuard::lost)) or checks it ([`is_valid`](LockGuard::is_valid)), and the guard
-/// stays with the task that unlocks it. It is `'static`, so it can be moved into a spawned task.
+/// Created by [`LockGuard::handle`]. It is owned and can be cloned. A watcher with a handle can
+/// await the loss ([`lost`](LockGuard::lost)) or check for it ([`is_valid`](LockGuard::is_valid)),
+/// while the guard stays with the task that unlocks it. A handle is `'static`, so it can be moved
+/// into a spawned task.
 ///
-/// It has the methods of a guard that take `&self`. Those that take the guard itself, such as
+/// It has the methods of a guard that take `&self`. Methods that take the guard itself, such as
 /// [`unlock`](LockGuard::unlock), do not compile. Dropping the handle does not release the lock.
 /// Once the guard has released the lock, the handle is invalid and its writes are refused. A handle
 /// keeps the client's session open.
@@ -32,10 +33,12 @@ use crate::primitives::guard::LockGuard;
 pub struct LockHandle(LockGuard);
 
 impl LockGuard {
-    /// Returns a handle of this lock for other tasks. It can be cloned, and does not keep the lock.
+    /// Returns a handle of this lock for other tasks.
     ///
-    /// Everything that takes a guard by reference takes a handle, too. Once the guard is unlocked
-    /// or dropped, its handles are no longer valid:
+    /// The handle can be cloned, and does not keep the lock.
+    ///
+    /// Every function that takes a guard by reference also takes a handle. Once the guard is
+    /// unlocked or dropped, its handles are invalid:
     /// [`LostReason::Released`](crate::LostReason::Released).
     ///
     /// # Examples
@@ -61,9 +64,10 @@ impl LockGuard {
 impl LockGuard {
     /// Returns a token that is cancelled when the lock is lost or released.
     ///
-    /// Pass it to code that stops by a `CancellationToken`; clone the token instead of calling this
-    /// again, because each call starts a task. A timer cancels the token at the deadline, so check
-    /// [`is_valid`](Self::is_valid) before a write that must not be late. Feature `tokio-util-0_7`.
+    /// Pass the token to code that stops on a `CancellationToken`. Clone the token instead of
+    /// calling this method again, because each call starts a task. A timer cancels the token at the
+    /// deadline, so check [`is_valid`](Self::is_valid) before a write that must not be late. This
+    /// method needs the feature `tokio-util-0_7`.
     ///
     /// # Examples
     ///
@@ -80,7 +84,7 @@ impl LockGuard {
     #[must_use]
     pub fn cancellation_token(&self) -> tokio_util::sync::CancellationToken {
         let token = tokio_util::sync::CancellationToken::new();
-        // It also cancels if its task is dropped, with a runtime that is shut down.
+        // The token is also cancelled if the runtime shuts down and drops the task.
         let cancels = token.clone().drop_guard();
         if self.lost_reason().is_none() {
             let handle = self.handle();

@@ -14,11 +14,12 @@ use crate::{
     session::Sessions,
 };
 
-/// How many queues are looked at at the same time.
+/// How many queues are read at the same time.
 const AT_ONCE: usize = 16;
 
-/// A lock that somebody holds or waits for: one of
-/// [`Client::locks`](crate::Client::locks).
+/// Describes a lock that has a holder or a waiter.
+///
+/// Returned by [`Client::locks`](crate::Client::locks).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockInfo {
     name: String,
@@ -45,14 +46,14 @@ impl LockInfo {
         &self.entries[..self.entries.iter().take_while(|entry| entry.is_holder()).count()]
     }
 
-    /// Returns the waiters, the next one first.
+    /// Returns the waiters, in the order of the queue.
     #[must_use]
     pub fn waiters(&self) -> &[QueueEntry] {
         &self.entries[self.holders().len()..]
     }
 }
 
-/// All locks of a client's namespace at which somebody stands, by their names.
+/// Returns the locks of a client's namespace that have a holder or a waiter, sorted by name.
 pub(crate) async fn list(sessions: &Sessions) -> Result<Vec<LockInfo>> {
     sessions.shared().must_queue("list of locks")?;
     let namespace = &sessions.shared().namespace;
@@ -64,12 +65,12 @@ pub(crate) async fn list(sessions: &Sessions) -> Result<Vec<LockInfo>> {
         Ok::<_, Error>(LockInfo { name, kind, entries: viewer.look().await? })
     });
     let locks: Vec<LockInfo> = stream::iter(looks).buffered(AT_ONCE).try_collect().await?;
-    // Directories stay for a while.
+    // A directory outlives its last entry for a while.
     Ok(locks.into_iter().filter(|lock| !lock.entries.is_empty()).collect())
 }
 
-/// The lock that a queue belongs to; `None`: it is none of ours, or one in which nobody waits for a
-/// lock.
+/// Returns the lock that a queue belongs to. `None` if the queue is not distlock's, or if no client
+/// waits for a lock in it.
 fn parse(namespace: &str, dir: &str) -> Option<(String, LockKind)> {
     let name = Queue::name_in(dir)?;
     let queue = Queue::new(namespace, &name).ok()?;
@@ -92,7 +93,7 @@ mod tests {
             ("a!gate", Some(("a", LockKind::Semaphore))),
             ("a!permits", Some(("a", LockKind::Semaphore))),
             ("a!election", Some(("a", LockKind::Election))),
-            // What is asked of holders, when a job began, and what others have put there.
+            // Release requests, notes of periods, and keys of other programs.
             ("a!requests", None),
             ("a!began", None),
             ("!began", None),

@@ -1,14 +1,14 @@
-//! The longest time for which a lock is held.
+//! The limit on how long a lock is held.
 
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// More is a mistake in the unit.
+/// The longest limit. A longer one is a mistake in the unit.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Checks the longest time of holding as it was given to a primitive, which takes no errors. An
-/// error before anything is sent if it makes no sense.
+/// Checks the limit that was passed to a primitive, whose own method returns no error. An invalid
+/// limit is an error before anything is sent.
 pub(crate) fn checked(max_hold: Option<Duration>) -> Result<Option<Duration>> {
     let reason = match max_hold {
         Some(time) if time.is_zero() => "must be above zero; leave it out for no limit",
@@ -39,7 +39,7 @@ mod tests {
         Duration::from_millis(time)
     }
 
-    /// A lock that was granted 30 ms after it was asked for, for 100 ms at most.
+    /// Acquires a lock for at most 100 ms, 30 ms after the request.
     async fn held(store: &Arc<FakeStore>) -> LockGuard {
         store.enqueue.then(30, || {
             let (entry, standing) = (Entry::new("/ns/a/1", 1), Standing::First);
@@ -54,8 +54,7 @@ mod tests {
         LeaveOutcome { existed: true, successor: false, at: SequencePoint(2) }
     }
 
-    /// Its time counts from the sending of the request. When the key is deleted, the guard has been
-    /// lost before.
+    /// The time counts from the sent request. The guard is lost before its key is deleted.
     #[tokio::test(start_paused = true)]
     async fn a_guard_is_lost_before_its_key_is_deleted() {
         let (store, seen, began) =
@@ -72,7 +71,7 @@ mod tests {
         assert!(guard.is_valid() && seen.lock().is_empty());
         let reason = timeout(millis(100), guard.lost()).await;
         assert_eq!(reason.expect("it is notified"), LostReason::HeldTooLong);
-        // Nothing is asked of the guard until the key is gone.
+        // The guard is not used until the key is gone.
         sleep(millis(60)).await;
         let deletes = seen.lock().clone();
         assert!(matches!(deletes[..], [(100..102, false)]), "{deletes:?}");
@@ -86,7 +85,7 @@ mod tests {
         assert!(!session.deadline.vitals().busy, "all counts are even");
     }
 
-    /// A guard that ends in time ends the wait for its time to be over.
+    /// A guard that is released in time ends its task.
     #[tokio::test(start_paused = true)]
     async fn a_guard_that_ends_in_time_is_released_once() {
         let store = FakeStore::new();
@@ -100,7 +99,7 @@ mod tests {
         assert!(!session.deadline.vitals().busy);
     }
 
-    /// A second request that deletes what has this ticket may be under way.
+    /// The ticket is not used again, because a second delete with it may be under way.
     #[tokio::test(start_paused = true)]
     async fn the_ticket_of_one_that_held_too_long_is_not_used_again() {
         for late in [false, true] {

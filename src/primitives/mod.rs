@@ -1,4 +1,4 @@
-//! What users lock with.
+//! The primitives: mutexes, read-write locks, semaphores, elections and their guards.
 
 pub(crate) mod election;
 pub(crate) mod guard;

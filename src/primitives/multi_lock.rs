@@ -1,4 +1,4 @@
-//! Several locks, all or none.
+//! Several locks, acquired together: all or none.
 
 mod guarded;
 
@@ -24,13 +24,15 @@ use crate::{
     telemetry::{Call, Primitive},
 };
 
-/// How many queues are joined in one request: etcd takes 128 operations by default, and each queue
-/// may need several.
+/// The maximum number of queues that one request joins. etcd accepts 128 operations by default, and
+/// each queue may need several.
 const AT_ONCE: usize = 32;
 
-/// Several locks that were taken together. Made by [`Client::lock_all`](crate::Client::lock_all).
+/// Holds several locks that were acquired together.
 ///
-/// Dropping it releases all of them in the background, as dropping a [`LockGuard`] does.
+/// Created by [`Client::lock_all`](crate::Client::lock_all).
+///
+/// Dropping it releases all of the locks in the background, as dropping a [`LockGuard`] does.
 ///
 /// # Examples
 ///
@@ -51,10 +53,10 @@ pub struct MultiLockGuard {
     guards: Vec<LockGuard>,
 }
 
-/// Several locks that are about to be taken.
+/// Several locks that are about to be acquired.
 pub(crate) struct Several {
     sessions: Sessions,
-    /// In the order in which everybody takes them.
+    /// In the order in which all clients acquire them.
     queues: Vec<Queue>,
     limit: Option<Duration>,
 }
@@ -66,7 +68,7 @@ impl Several {
         limit: Option<Duration>,
     ) -> Result<Self> {
         let shared = sessions.shared();
-        shared.must_queue("locks that are taken together")?;
+        shared.must_queue("multi-locks")?;
         let queues = names.into_iter().map(|name| shared.mutex(name.as_ref()));
         let mut queues = queues.collect::<Result<Vec<_>>>()?;
         queues.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
@@ -89,14 +91,15 @@ impl Several {
         wait.bounds(&self.sessions, taking).await
     }
 
-    /// In one request, if all are free; `None` if they are not, or that can't be told so.
+    /// Acquires all locks in one request. `None` if they are not all free, or if one request cannot
+    /// show that.
     async fn at_once(&self, wait: Wait) -> Result<Option<Vec<LockGuard>>> {
         if !(2..=AT_ONCE).contains(&self.queues.len()) {
             return Ok(None);
         }
         let telemetry = self.sessions.shared().telemetry;
         let call = |name| Call::new(telemetry, Primitive::Mutex, name, wait.is_a_try());
-        // Each lock counts.
+        // Each lock is reported as its own call.
         let calls: Vec<_> = self.queues.iter().map(Queue::name).map(call).collect();
         let taking = pin!(self.hold_at_once(wait));
         let taken = calls[0].within(taking).await;
@@ -107,7 +110,7 @@ impl Several {
                     calls.zip(holds).map(|(call, hold)| LockGuard::of(call, Ok(Some(hold)), None));
                 guards.collect()
             }
-            // They are taken one by one.
+            // The locks are acquired one by one next, which reports other calls.
             Ok(None) if !wait.has_passed() => {
                 calls.for_each(Call::forget);
                 Ok(None)
@@ -122,7 +125,7 @@ impl Several {
     async fn hold_at_once(&self, wait: Wait) -> Result<Option<Vec<Hold>>> {
         let attempts = async {
             let first = Attempt::new(&self.sessions, &self.queues[0]).await?;
-            // All of one session.
+            // All attempts share one session.
             let rest = self.queues[1..]
                 .iter()
                 .map(|queue| Attempt::in_session(&first.session, queue))
@@ -132,17 +135,17 @@ impl Several {
         let Some(attempts) = wait.before(attempts).await.transpose()?.flatten() else {
             return Ok(None);
         };
-        // If this future is dropped, the write still ends, and then the attempts with it.
+        // If this future is dropped, the write still completes. The attempts are dropped after it.
         let joining = Carried::whole(&self.sessions.shared().runtime, Attempt::join_all(attempts));
         let Some(joined) = wait.before(joining).await else { return Ok(None) };
         let entered = match joined {
             Ok(Some(entered)) => entered,
-            // One by one there are more attempts, and new sessions.
+            // One by one, there are more attempts, and new sessions.
             Ok(None) | Err(StoreError::Unavailable(_) | StoreError::SessionGone(_)) => {
                 return Ok(None);
             }
-            // Behind keys of one's own that are about to be deleted, unless one does not want to
-            // wait.
+            // The keys ahead belong to this client and are about to be deleted. A caller that waits
+            // acquires the locks one by one.
             Err(StoreError::Unknown(_)) if !matches!(wait, Wait::No) => return Ok(None),
             Err(error) => return Err(error.into_public(self.sessions.shared().backend.kind())),
         };
@@ -171,7 +174,7 @@ impl Several {
             match taken {
                 Some(guard) => all.guards.push(guard),
                 None => {
-                    // It goes on in any case.
+                    // The release continues in the background in any case.
                     let _ = timeout(RELEASE_WAIT, all.unlock()).await;
                     return Ok(None);
                 }
@@ -185,8 +188,8 @@ impl Several {
     }
 }
 
-/// The error of a caller that lost a lock while it waited for another: it has no guard of it yet,
-/// as nobody has worked under it.
+/// Returns the error of a caller that lost one lock while it waited for another. It has no guard
+/// yet, so no work was done under the lock.
 fn forgone(lost: &LockGuard, reason: LostReason) -> Error {
     match reason {
         LostReason::Evicted => Error::Evicted { name: lost.name().to_owned() },
@@ -196,14 +199,15 @@ fn forgone(lost: &LockGuard, reason: LostReason) -> Error {
 
 impl MultiLockGuard {
     /// Limits how long all of the locks are held, counted from the grant of the last lock. The
-    /// program does no work under the others before.
+    /// program does no work under the other locks before that.
     fn limit(&self, limit: Option<Duration>) {
         let since = self.guards.iter().map(|guard| guard.held.since).max().unwrap_or_default();
         self.guards.iter().for_each(|guard| guard.limit(limit, since));
     }
 
-    /// Looks at all keys but the last, which others may have deleted while the last lock was waited
-    /// for, and nobody was notified if the connection was lost. `false`: the caller's time is up.
+    /// Checks all keys except the last. An operator may have evicted them while the last lock was
+    /// awaited, and the notification is lost if the connection was lost. Returns `false` if the
+    /// caller's time is up.
     async fn are_there(&self, wait: Wait) -> Result<bool> {
         let earlier = self.guards.split_last().map_or(&[][..], |(_, earlier)| earlier);
         let looks = earlier.iter().map(async |guard| {
@@ -222,41 +226,44 @@ impl MultiLockGuard {
         Ok(there.into_iter().all(|in_time| in_time))
     }
 
-    /// The guards, in the order in which they were taken.
+    /// Returns the guards, in the order in which the locks were acquired.
     ///
     /// Each guard has its own fencing token. A [`write`](LockGuard::write) through one guard is
-    /// applied while that lock is held. [`MultiLockGuard::write`](Self::write) is applied only
-    /// while all locks are held.
+    /// applied if that lock is held. [`MultiLockGuard::write`](Self::write) is applied only if all
+    /// locks are held.
     pub fn guards(&self) -> &[LockGuard] {
         &self.guards
     }
 
-    /// The guard of the lock of this name.
+    /// Returns the guard of the lock with this name.
     #[must_use]
     pub fn get(&self, name: impl AsRef<str>) -> Option<&LockGuard> {
         self.guards.iter().find(|guard| guard.name() == name.as_ref())
     }
 
-    /// Whether all locks are held at this instant, as [`LockGuard::is_valid`] has it. Once false,
-    /// it stays false.
+    /// Returns `true` if all locks are held at this instant.
+    ///
+    /// Like [`LockGuard::is_valid`], it never returns `true` again once it has returned `false`.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// How long all of them are certain to stay held if nothing more is heard of the store; zero
-    /// when one is lost.
+    /// Returns how long all locks stay valid if no other keepalive succeeds.
+    ///
+    /// The result is zero once any of them is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guards.iter().map(LockGuard::remaining).min().unwrap_or_default()
     }
 
-    /// Resolves when any of the locks is lost, as [`LockGuard::lost`] does: with the name of that
-    /// lock and why.
+    /// Resolves when any of the locks is lost, with its name and the reason.
+    ///
+    /// See [`LockGuard::lost`] for when it resolves.
     ///
     /// # Cancel safety
     ///
-    /// Safe: call it as often as you like, also from several tasks.
+    /// Safe. Call it as often as you like, also from several tasks.
     ///
     /// # Examples
     ///
@@ -279,7 +286,7 @@ impl MultiLockGuard {
         let guards = self.guards.iter();
         let each: Vec<_> =
             guards.map(|guard| Box::pin(async move { (guard, guard.lost().await) })).collect();
-        // While the first one is waited for there are none.
+        // There are no guards yet while the first lock is awaited.
         if each.is_empty() {
             return pending().await;
         }
@@ -290,12 +297,12 @@ impl MultiLockGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] with the name of the lock that was lost first. The future has been dropped:
-    /// requests that it had sent may still take effect.
+    /// [`Error::Lost`] with the name of the lock that was lost first. The future has been dropped,
+    /// but requests that it had sent may still take effect.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops `future`. The locks stay held.
+    /// Dropping the returned future drops `future`. The locks stay held.
     ///
     /// # Examples
     ///
@@ -315,11 +322,11 @@ impl MultiLockGuard {
 
     /// Runs a fallible `future` while all locks are held.
     ///
-    /// It is [`run`](Self::run) in one `Result`.
+    /// It works like [`run`](Self::run), and returns a single `Result`.
     ///
     /// # Errors
     ///
-    /// The future's own error, or [`Error::Lost`] as in [`run`](Self::run), converted.
+    /// The future's own error, or [`Error::Lost`] as in [`run`](Self::run), converted to `E`.
     ///
     /// # Cancel safety
     ///
@@ -342,21 +349,23 @@ impl MultiLockGuard {
         self.run(future).await?
     }
 
-    /// Returns the first lock that is lost, and why.
+    /// Returns the first lock that is lost, and the reason.
     pub(crate) fn loss(&self) -> Option<(&LockGuard, LostReason)> {
         self.guards.iter().find_map(|guard| Some((guard, guard.lost_reason()?)))
     }
 
-    /// Releases all of the locks, at once. `Ok` only when all of their keys are known to be gone
-    /// and each was held until then.
+    /// Releases all of the locks concurrently.
+    ///
+    /// It returns `Ok` only if all keys are known to be deleted and each lock was held until then.
     ///
     /// # Errors
     ///
-    /// As [`LockGuard::unlock`], for each of them; the first error, once all were tried.
+    /// As [`LockGuard::unlock`]. The call tries to release every lock, and then returns the first
+    /// error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future is like dropping the guard: the releases go on in the background.
+    /// Dropping the future is like dropping the guard: the releases continue in the background.
     ///
     /// # Examples
     ///

@@ -12,32 +12,34 @@ use crate::{
     telemetry::Primitive,
 };
 
-/// A named lock: the right to stand in its queue. Made by
-/// [`Client::mutex`](crate::Client::mutex); cheap to make, to clone and to throw away.
+/// Provides a named lock that one guard holds at a time.
 ///
-/// A `Mutex` holds nothing by itself, so two of the same name exclude each other wherever they are:
-/// in one task, in one process or on two machines. Locking twice in one task waits for oneself,
-/// unless a holder is named: [`reentrant`](Self::reentrant).
+/// Created by [`Client::mutex`](crate::Client::mutex). It is cheap to create, clone and drop.
+///
+/// A `Mutex` holds nothing by itself. Two of the same name exclude each other, whether they are in
+/// one task, in one process or on two machines. A task that locks the same name twice waits for
+/// itself, unless it uses [`reentrant`](Self::reentrant).
 #[derive(Clone, Debug)]
 pub struct Mutex {
     pub(crate) named: Named,
-    /// Those who may take it again, of this client.
+    /// The reentrant holds of this client.
     pub(crate) holders: Arc<Holders>,
 }
 
 impl Mutex {
-    /// Limits how long the lock is held, counted from when the granted request was sent, or from
-    /// the grant of a caller that waited.
+    /// Limits how long the lock is held.
+    ///
+    /// The time counts from when the granted request was sent. For a caller that waited, it counts
+    /// from the grant.
     ///
     /// After that time the guard is invalid ([`LostReason::HeldTooLong`](crate::LostReason)), even
-    /// if the program's runtime hangs. Then the client's own task deletes the key, and the next
-    /// waiter is granted. Work that hangs may still resume, so let its writes carry the fencing
-    /// token, or write through the guard. With [`Builder::runtime`](crate::Builder::runtime) the
-    /// key is deleted once that runtime runs the task.
+    /// if the program's runtime hangs. The client's own task then deletes the key, and the next
+    /// waiter is granted. With [`Builder::runtime`](crate::Builder::runtime) the key is deleted
+    /// once that runtime runs the task. Work that hangs may still resume, so let its writes carry
+    /// the fencing token, or write through the guard.
     ///
-    /// Zero and more than 365 days are refused with
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) when a lock is taken, before
-    /// anything is sent.
+    /// A time of zero or of more than 365 days is invalid. The calls that acquire the lock then
+    /// return [`Error::InvalidArgument`](crate::Error::InvalidArgument) before they send anything.
     ///
     /// # Examples
     ///
@@ -50,7 +52,7 @@ impl Mutex {
     /// let guard = mutex.lock().await?;
     /// let hangs = guard.run(pending::<()>()).await;
     /// assert_eq!(hangs.unwrap_err().reason, LostReason::HeldTooLong);
-    /// mutex.lock().await?.unlock().await?; // though the first guard is still there
+    /// mutex.lock().await?.unlock().await?; // while the first guard still exists
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -59,38 +61,43 @@ impl Mutex {
         self
     }
 
-    /// The name as it was given.
+    /// Returns the lock's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.named.name
     }
 
-    /// Waits for its turn, first come first served, however long that takes.
+    /// Acquires the lock, and waits for its turn however long that takes.
     ///
-    /// An uncontended lock costs one round trip. A waiter behind another process watches the one
-    /// key ahead of its own, one behind a caller of this client needs no watch; it sends nothing
-    /// while it waits, except for a look every
+    /// Waiters are granted the lock in the order in which they joined the queue. Redlock has no
+    /// queue, so it grants the lock in any order.
+    ///
+    /// An uncontended lock costs one round trip. A waiter watches the one key ahead of its own, or
+    /// no key if that one belongs to this client. While it waits, it sends one request every
     /// [`recheck_interval`](crate::Builder::recheck_interval).
+    ///
+    /// MySQL and SQLite cannot notify waiters, so one poll serves all waiters of a client. The same
+    /// is true of PostgreSQL behind a transaction pooler. On Redlock, each waiter polls.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] at once. [`Error::SessionLost`] if the session ends while
-    /// waiting, because its server says so or because none has answered for a TTL: the place in the
-    /// queue is lost, lock again. [`Error::Evicted`] if somebody deletes the waiter's key.
-    /// [`Error::Unavailable`] if a new session was needed and could not be opened within the
-    /// [`connect_timeout`](crate::Builder::connect_timeout). [`Error::Denied`], [`Error::Backend`]
-    /// and [`Error::Closed`].
+    /// [`Error::InvalidArgument`] before anything is sent. [`Error::SessionLost`] if the session
+    /// ends during the wait, because the server ended it or because no server has replied for one
+    /// TTL. The place in the queue is then lost; lock again. [`Error::Evicted`] if an operator
+    /// evicts the waiter. [`Error::Unavailable`] if a new session was needed and could not be
+    /// opened within the [`connect_timeout`](crate::Builder::connect_timeout). [`Error::Denied`],
+    /// [`Error::Backend`] and [`Error::Closed`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up the place in the queue. What it wrote is deleted by the session
-    /// in the background, so nothing stays behind in the store and the next waiter moves up.
-    /// Dropped before its first poll, it has sent nothing.
+    /// Dropping the future gives up the place in the queue. The session deletes in the background
+    /// what the future wrote, so nothing stays in the store and the next waiter moves up. A future
+    /// that is dropped before its first poll has sent nothing.
     ///
     /// A future that is kept but not polled blocks the lock for every client. Once it has joined
     /// the queue, it keeps its place but cannot be granted, and every client behind it waits. Its
     /// session is renewed, so no TTL ends the wait. This happens in a `select!` on `&mut future`
-    /// whose other arm awaits something long. Drop the future there, or spawn it as a task.
+    /// whose other arm takes long. Drop the future there, or spawn it as a task.
     ///
     /// # Examples
     ///
@@ -103,27 +110,27 @@ impl Mutex {
     /// # Ok(()) }
     /// ```
     pub async fn lock(&self) -> Result<LockGuard> {
-        // Waiting for ever ends with a guard or an error.
+        // `Wait::Forever` ends with a guard or an error.
         self.acquire(Wait::Forever).await?.ok_or(Error::Closed)
     }
 
-    /// Takes the lock if nobody holds it or waits for it; `None` if somebody does.
+    /// Acquires the lock if it is free and has no waiters; `None` otherwise.
     ///
-    /// The call does not wait while the lock is held, with one exception. On PostgreSQL, MySQL,
-    /// MariaDB and Redis a client does not know at once that a holder is dead, or that a server has
-    /// kept all locks through a failover. The call then waits for at most 1.15 TTL until it knows.
+    /// The call does not wait while the lock is held, with one exception. After a holder crashed or
+    /// a server failed over, PostgreSQL, MySQL, MariaDB and Redis do not show at once whether the
+    /// lock is free. The call then waits up to 1.15 TTL until it knows.
     ///
-    /// It leaves nothing behind. A busy lock costs one request on etcd and three on ZooKeeper (a
-    /// look, and another one at the newest state: a server that lags behind may take a lock for
-    /// busy that was just released). None of them writes, unless another client joins in the same
-    /// instant.
+    /// A call that returns `None` leaves nothing in the store. A busy lock costs one request on
+    /// etcd. On ZooKeeper it costs three: the call reads the queue, and then reads its newest
+    /// state, because a server that lags behind may still show a released lock as busy. None of
+    /// these requests writes, unless another client joins in the same instant.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock); [`Error::Unavailable`] if the store does not answer within about
+    /// As [`lock`](Self::lock). [`Error::Unavailable`] if the store does not reply within about
     /// twice the [`request_timeout`](crate::Builder::request_timeout). [`Error::NotYet`] if it is
-    /// still unknown after 1.15 TTL whether the lock is free, because the session of a dead holder
-    /// had a longer TTL than this client's.
+    /// still unknown after 1.15 TTL whether the lock is free. This happens if the session of a dead
+    /// holder had a longer TTL than this client's.
     ///
     /// # Cancel safety
     ///
@@ -135,7 +142,7 @@ impl Mutex {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-try-lock").await?;
     /// let mutex = client.mutex("leader");
-    /// let guard = mutex.try_lock().await?.expect("nobody else is here");
+    /// let guard = mutex.try_lock().await?.expect("it is free");
     /// assert!(mutex.try_lock().await?.is_none());
     /// # guard.unlock().await }
     /// ```
@@ -143,10 +150,10 @@ impl Mutex {
         self.acquire(Wait::No).await
     }
 
-    /// Waits for its turn, but no longer than `timeout`; `None` when the time is up.
+    /// Acquires the lock if its turn comes within `timeout`; `None` otherwise.
     ///
-    /// The timeout covers all of it, also the opening of a new session. A timeout of zero is a
-    /// [`try_lock`](Self::try_lock).
+    /// The timeout covers the whole call, including the opening of a new session. A timeout of zero
+    /// makes the call a [`try_lock`](Self::try_lock).
     ///
     /// On PostgreSQL, MySQL, MariaDB and Redis a process that has just started acquires the lock of
     /// a dead holder after 1.1 TTL. With a shorter timeout it never acquires that lock.
@@ -157,8 +164,8 @@ impl Mutex {
     ///
     /// # Cancel safety
     ///
-    /// As [`lock`](Self::lock). When the time is up the key is deleted just as if the future had
-    /// been dropped; the call waits at most 100 ms for that.
+    /// As [`lock`](Self::lock). When the time is up, the key is deleted as if the future had been
+    /// dropped. The call waits at most 100 ms for that.
     ///
     /// # Examples
     ///
@@ -175,22 +182,23 @@ impl Mutex {
         self.acquire(Wait::at_most(timeout)).await
     }
 
-    /// Who holds the lock and who waits for it, in that order, as of now. Waiters of other
-    /// libraries are among them, if they stand in the same queue.
+    /// Returns the holder and the waiters, in the order of the queue.
     ///
-    /// It asks the store for its newest state: one request on etcd, and one for each key, besides a
-    /// few, on ZooKeeper.
+    /// The list includes clients of other libraries that use the same queue.
+    ///
+    /// The call reads the newest state of the store. This takes one request on etcd. On ZooKeeper
+    /// it takes one request for each key, and a few more.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] at once. [`Error::Unavailable`] if the store does not answer
-    /// within about twice the [`request_timeout`](crate::Builder::request_timeout), or if a new
-    /// session was needed and could not be opened. [`Error::Denied`], [`Error::Backend`],
+    /// [`Error::InvalidArgument`] before anything is sent. [`Error::Unavailable`] if the store does
+    /// not reply within about twice the [`request_timeout`](crate::Builder::request_timeout), or if
+    /// a new session was needed and could not be opened. [`Error::Denied`], [`Error::Backend`],
     /// [`Error::SessionLost`] and [`Error::Closed`].
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only looks.
+    /// Safe: the call only reads.
     ///
     /// # Examples
     ///
@@ -212,7 +220,9 @@ impl Mutex {
         self.named.entries().await
     }
 
-    /// Who holds the lock; `None` if nobody does. The first one of the [`queue`](Self::queue).
+    /// Returns the holder; `None` if the lock is free.
+    ///
+    /// The holder is the first entry of the [`queue`](Self::queue).
     ///
     /// # Errors
     ///
@@ -238,11 +248,12 @@ impl Mutex {
         Ok(self.queue().await?.into_iter().next())
     }
 
-    /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: for a waiter
-    /// that shows how far it has come.
+    /// Returns a stream of the queue: its current state, then each new one.
     ///
-    /// It gets over lost connections and sessions. Each change costs a look, so many watchers of a
-    /// long queue cost a lot.
+    /// A waiter can use it to show its progress.
+    ///
+    /// The stream survives lost connections and sessions. Each change costs a read of the queue, so
+    /// many watchers of a long queue are expensive.
     ///
     /// # Errors
     ///
@@ -273,17 +284,18 @@ impl Mutex {
         self.named.watch()
     }
 
-    /// Asks the holder of the lock to let go, and says why (in at most 1,000 bytes); `false` if
-    /// nobody holds it. Nothing is taken by force: a holder hears it that awaits
-    /// [`LockGuard::release_requested`], and does as it likes.
+    /// Asks the holder to release the lock; `false` if the lock is free.
     ///
-    /// The request is a key of this client's, which stands until that holder's key is gone, the
-    /// session ends, or ten minutes are over; so long it keeps the client's session open, even if
-    /// the client is dropped. The next holder does not hear it.
+    /// The reason has at most 1,000 bytes. A request never takes the lock by force: a holder that
+    /// awaits [`LockGuard::release_requested`] receives the request and decides itself.
+    ///
+    /// The request is a key of this client. It is deleted when the holder's key is gone, when the
+    /// session ends, or after ten minutes. Until then it keeps the client's session open, even if
+    /// the client is dropped. The next holder does not receive it.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] at once if the reason is too long; otherwise as
+    /// [`Error::InvalidArgument`] if the reason is too long, before anything is sent. Otherwise as
     /// [`queue`](Self::queue).
     ///
     /// # Cancel safety
@@ -296,7 +308,7 @@ impl Mutex {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-request-release").await?;
     /// let mutex = client.mutex("batch");
-    /// assert!(!mutex.request_release("nobody is there").await?);
+    /// assert!(!mutex.request_release("it is free").await?);
     ///
     /// let guard = mutex.lock().await?;
     /// assert!(mutex.request_release("a deployment is due").await?);
@@ -308,19 +320,19 @@ impl Mutex {
         self.named.request_release(reason.as_ref()).await
     }
 
-    /// Locks, runs `work` while the lock is held, and unlocks.
+    /// Acquires the lock, runs `work` while it is held, and unlocks.
     ///
-    /// An unconfirmed release is no error here. It continues in the background, as after
-    /// [`LockGuard::unlock`]. [`try_run`](Self::try_run) is for work that returns a `Result`.
+    /// An unconfirmed release is not an error here. It continues in the background, as after
+    /// [`LockGuard::unlock`]. For work that returns a `Result`, see [`try_run`](Self::try_run).
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock). [`Error::Lost`] if the lock was lost before it was unlocked: `work`
-    /// has been dropped, as by [`LockGuard::run`], unless it was done by then.
+    /// As [`lock`](Self::lock). [`Error::Lost`] if the lock was lost before it was unlocked. If
+    /// `work` had not finished by then, it has been dropped, as by [`LockGuard::run`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops `work`, and releases the lock in the background.
+    /// Dropping the future drops `work` and releases the lock in the background.
     ///
     /// # Examples
     ///
@@ -338,13 +350,14 @@ impl Mutex {
         guard.end_with(done).await
     }
 
-    /// Locks, runs fallible `work` and unlocks.
+    /// Acquires the lock, runs fallible `work` while it is held, and unlocks.
     ///
-    /// It is [`run`](Self::run) in one `Result`. The lock is also unlocked if `work` fails.
+    /// It works like [`run`](Self::run), and returns a single `Result`. It also unlocks if `work`
+    /// fails.
     ///
     /// # Errors
     ///
-    /// The error of `work`, or an error as in [`run`](Self::run), converted.
+    /// The error of `work`, or an error as in [`run`](Self::run), converted to `E`.
     ///
     /// # Cancel safety
     ///

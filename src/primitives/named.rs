@@ -1,4 +1,4 @@
-//! What mutexes, read-write locks, semaphores and elections have in common.
+//! The common part of mutexes, read-write locks, semaphores and elections.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -18,14 +18,14 @@ use crate::{
     telemetry::{Call, Primitive},
 };
 
-/// A name within a client's namespace, and what kind of lock it names.
+/// A name in a client's namespace, and the kind of lock that it names.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
     pub(super) sessions: Sessions,
     kind: LockKind,
     pub(super) name: String,
     pub(super) max_hold: Option<Duration>,
-    /// Once it was needed.
+    /// Set when it is first needed.
     queue: OnceLock<Queue>,
 }
 
@@ -35,7 +35,8 @@ impl Named {
         Self { sessions, kind, name, max_hold: None, queue: OnceLock::new() }
     }
 
-    /// The queue of the name. An error: the name can't be used, or the store has no such locks.
+    /// Returns the queue of the name. An error if the name is invalid, or if the store does not
+    /// have this kind of lock.
     pub(super) fn queue(&self) -> Result<Queue> {
         let Some(queue) = self.queue.get() else {
             let shared = self.sessions.shared();
@@ -50,31 +51,31 @@ impl Named {
         Ok(queue.clone())
     }
 
-    /// For how long it may be held. An error: that makes no sense, and nothing is to be sent.
+    /// Returns how long it may be held. An error if that is invalid, before anything is sent.
     pub(super) fn limit(&self) -> Result<Option<Duration>> {
         checked(self.max_hold)
     }
 
-    /// Refuses what takes a queue where there is none.
+    /// Refuses an operation that needs a queue on a store without queues.
     pub(super) fn must_queue(&self, operation: &'static str) -> Result<()> {
         self.sessions.shared().must_queue(operation)
     }
 
     fn viewer(&self) -> Result<Viewer> {
         if self.kind == LockKind::Mutex {
-            self.must_queue("queue to look at")?;
+            self.must_queue("queue")?;
         }
         Ok(Viewer::new(self.sessions.clone(), self.kind, &self.queue()?))
     }
 
-    /// All who hold it or wait, as of now.
+    /// Returns all holders and waiters, as of now.
     pub(super) async fn entries(&self) -> Result<Vec<QueueEntry>> {
         self.viewer()?.look().await
     }
 
-    /// Asks all holders to release; `false`: there are none.
+    /// Asks all holders to release. `false` if there are no holders.
     pub(super) async fn request_release(&self, reason: &str) -> Result<bool> {
-        self.must_queue("requests to let go")?;
+        self.must_queue("release requests")?;
         release_request::ask(&self.viewer()?, reason).await
     }
 
@@ -82,8 +83,8 @@ impl Named {
         Ok(QueueWatch::new(self.viewer()?))
     }
 
-    /// Takes the lock by this work, as which the call for it is reported. It is pinned already, as
-    /// the room for it would be there twice otherwise.
+    /// Acquires the lock by running `taking`, and reports it as a call. The future is already
+    /// pinned, because its memory would be needed twice otherwise.
     pub(super) async fn take(
         &self,
         primitive: Primitive,

@@ -1,7 +1,7 @@
-//! Work that is due once in a while, and done by one of many.
+//! Work that runs once per period, on one of several hosts.
 //!
-//! When it last began is noted at `{namespace}/!began/{name}`, with its period. All notes of a
-//! namespace are in one directory, so that those of periods that are over are found and deleted.
+//! The key `{namespace}/!began/{name}` holds a note of when the work last began, and of its period.
+//! All notes of a namespace are in one directory, so that obsolete ones can be found and deleted.
 
 mod tidy;
 
@@ -14,35 +14,37 @@ use crate::{
     runtime::clock,
 };
 
-/// How much of a period has to be over: hosts' clocks differ, and timers are late now and then.
+/// The part of a period after which work is due again. Clocks of hosts differ, and timers can be
+/// late.
 const DUE: f64 = 0.9;
 
-/// The shortest period: what hosts' clocks differ by must not matter.
+/// The shortest period. A shorter one would depend on the differences between the clocks of hosts.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 impl LockGuard {
-    /// Claims the period for this lock's work; `false` if the work began in it already.
+    /// Claims the period for this lock's work; `false` if it is already claimed.
     ///
-    /// If several hosts start a job by their clocks at the same time, the first host to acquire the
-    /// lock claims the period and does the work. The other hosts get `false`. The work is due again
-    /// after nine tenths of the period.
+    /// If several hosts start a job at the same time, the first host to acquire the lock claims the
+    /// period and does the work. The other hosts get `false`. The work is due again after nine
+    /// tenths of the period.
     ///
-    /// The store keeps the time of the claim, by the clock of the host that made it, in
-    /// `{namespace}/!began/{name}`. That note is written only while the lock is held. A time that
-    /// lies a period or more ahead of this host's clock is ignored. A note is of no use after two
-    /// periods. Clients that write a note also delete old notes from time to time, under the lock.
+    /// The store keeps the time of the claim in a note at `{namespace}/!began/{name}`, by the clock
+    /// of the host that made the claim. The note is written only while the lock is held. A time
+    /// that is nine tenths of the period or more ahead of this host's clock is ignored. A note is
+    /// obsolete after two periods. From time to time, a client that writes a note also deletes
+    /// obsolete ones, each under its lock.
     ///
-    /// Work that failed keeps the period claimed until [`clear_period`](Self::clear_period).
+    /// A failed run keeps the period claimed until [`clear_period`](Self::clear_period) is called.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] before anything is sent if the period is shorter than 100 ms.
-    /// Otherwise as [`write`](Self::write): [`Error::WriteUnconfirmed`] means that it may have been
-    /// noted.
+    /// [`Error::InvalidArgument`] if the period is shorter than 100 ms, before anything is sent.
+    /// Otherwise as [`write`](Self::write). After [`Error::WriteUnconfirmed`] the period may be
+    /// claimed.
     ///
     /// # Cancel safety
     ///
-    /// As [`write`](Self::write): it may have been noted.
+    /// As [`write`](Self::write). The period may be claimed.
     ///
     /// # Examples
     ///
@@ -61,12 +63,12 @@ impl LockGuard {
         self.claim_period_at(period, clock::wall()).await
     }
 
-    /// Claims the period that a scheduled time lies in.
+    /// Claims the period that contains a scheduled time.
     ///
-    /// It is [`claim_period`](Self::claim_period) for a job that waited for its lock. The time for
-    /// which the job was scheduled counts, and not the time of the grant. A host that waited for
-    /// the lock while another host did the job does not take its late grant for the next period.
-    /// The time that a busy host needs to acquire the lock does not add up.
+    /// It works like [`claim_period`](Self::claim_period), for a job that waited for its lock. The
+    /// time for which the job was scheduled counts, not the time of the grant. A host that waited
+    /// while another host did the job does not claim the next period with its late grant. The time
+    /// that a busy host needs to acquire the lock does not accumulate.
     ///
     /// # Errors
     ///
@@ -109,21 +111,24 @@ impl LockGuard {
         Ok(true)
     }
 
-    /// Forgets when this lock's work last began, so that the work is due at once, for example after
-    /// a failure. Returns when the work began, or `None` if that was not recorded.
+    /// Makes this lock's work due at once, for example after a failure.
     ///
-    /// Without this call work is never done twice in a period. The note is read and deleted under
-    /// the lock, so no other run can replace it in between. It is of a run that began before this
-    /// guard was granted, or of this guard's own run.
+    /// It deletes the note of the last run and returns when that run began, or `None` if there was
+    /// no note.
+    ///
+    /// Without this call, work never runs twice in a period. The note is read and deleted under the
+    /// lock, so no other run can replace it in between. It belongs to this guard's own run or to an
+    /// earlier one.
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write). After [`Error::WriteUnconfirmed`] unlock and lock again before
-    /// the next [`claim_period`](Self::claim_period): what is still under way is refused then.
+    /// As [`write`](Self::write). After [`Error::WriteUnconfirmed`], unlock and lock again before
+    /// the next [`claim_period`](Self::claim_period). The store then refuses a delete that is still
+    /// under way.
     ///
     /// # Cancel safety
     ///
-    /// As [`write`](Self::write): the note may have been deleted.
+    /// As [`write`](Self::write). The note may have been deleted.
     ///
     /// # Examples
     ///
@@ -151,12 +156,12 @@ impl LockGuard {
     }
 }
 
-/// The key of what is noted of a lock's work.
+/// Returns the key of a lock's note.
 fn note_of(queue: &Queue) -> String {
     format!("{}/{}", Queue::periods(queue.namespace()).dir(), queue.escaped())
 }
 
-/// What the wall's clock shows.
+/// Returns the wall clock's time since the Unix epoch.
 fn now() -> Duration {
     since_epoch(clock::wall())
 }
@@ -165,27 +170,29 @@ fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// When the work began, and how long its period is: milliseconds, the former of the wall's clock.
+/// Parses a note: when the work began by the wall clock, and its period, both in milliseconds.
 fn read_note(note: &[u8]) -> Option<(Duration, Duration)> {
     let (began, period) = std::str::from_utf8(note).ok()?.split_once(' ')?;
     let millis = |text: &str| text.parse().ok().map(Duration::from_millis);
     Some((millis(began)?, millis(period)?))
 }
 
-/// Returns `true` if the recorded work is due again for a run that was fired at this time. A
-/// malformed record is no reason to wait.
+/// Returns `true` if the noted work is due for a run that was scheduled at `fired`. A malformed
+/// note is ignored.
 fn is_due(note: &[u8], fired: Duration, now: Duration, period: Duration) -> bool {
     let Some((began, _)) = read_note(note) else { return true };
     let due = period.mul_f64(DUE);
-    // No clock that is of use is so far ahead.
+    // A clock that is so far ahead is wrong.
     fired >= began.saturating_add(due) || began >= now.saturating_add(due)
 }
 
 impl Mutex {
-    /// Locks, claims the period, runs `work` and unlocks; `None` if it was not due.
+    /// Acquires the lock, claims the period, runs `work`, and unlocks.
     ///
-    /// For jobs that a timer starts on several hosts: see [`LockGuard::claim_period`]. The period
-    /// counts from the beginning of the work, even if the work fails or the lock is lost.
+    /// It returns `None` if the work was not due.
+    ///
+    /// Use it for jobs that a timer starts on several hosts: see [`LockGuard::claim_period`]. The
+    /// period counts from this call, even if the work fails or the lock is lost.
     /// [`LockGuard::clear_period`] makes the work due again.
     ///
     /// # Errors
@@ -222,14 +229,14 @@ impl Mutex {
         guard.end_with(done.map(Some)).await
     }
 
-    /// Locks, claims the period, runs fallible `work` and unlocks.
+    /// Acquires the lock, claims the period, runs fallible `work`, and unlocks.
     ///
-    /// It is [`run_once_per`](Self::run_once_per) in one `Result`.
+    /// It works like [`run_once_per`](Self::run_once_per), and returns a single `Result`.
     ///
     /// # Errors
     ///
-    /// The error of `work`, or an error as in [`run_once_per`](Self::run_once_per), converted. Work
-    /// that failed keeps the period claimed.
+    /// The error of `work`, or an error as in [`run_once_per`](Self::run_once_per), converted to
+    /// `E`. A failed run keeps the period claimed.
     ///
     /// # Cancel safety
     ///
@@ -267,7 +274,7 @@ mod tests {
             ("999101", false),
             ("999100", true),
             ("0", true),
-            // Of a host whose clock is ahead, and of one whose clock is nonsense.
+            // The clock of the other host is ahead, and then wrong.
             ("1000899", false),
             ("1000900", true),
             ("9000000", true),
@@ -283,7 +290,7 @@ mod tests {
     fn one_that_has_waited_counts_from_when_it_was_fired() {
         let millis = Duration::from_millis;
         let due = |fired, now| is_due(b"100000 1000", millis(fired), millis(now), millis(1_000));
-        // It waited while the work was done, and while that of later periods was.
+        // The host waited during the run of its period, and during those of later periods.
         assert!(!due(100_020, 100_990));
         assert!(!due(98_000, 100_990));
         assert!(due(100_900, 100_900));

@@ -1,4 +1,4 @@
-//! The queue of a lock as it changes.
+//! A stream of the states of a lock's queue.
 
 use std::{
     future::poll_fn,
@@ -14,16 +14,17 @@ use crate::{
     queue::{feed::Feed, snapshot::Snapshot},
 };
 
-/// The queue of a lock, now and whenever it has changed: a `Stream` (of the `futures` crates). Made
-/// by [`Mutex::watch_queue`](crate::Mutex::watch_queue) and the same of the other primitives.
+/// Streams the states of a lock's queue, as a `Stream` of the `futures` crates.
 ///
-/// It ends when the client is closed, and keeps the client open otherwise. Dropping it ends the
-/// watch.
+/// Created by [`Mutex::watch_queue`](crate::Mutex::watch_queue) and the same methods of the other
+/// primitives.
+///
+/// It keeps the client open, and ends when the client is closed. Dropping it ends the watch.
 #[derive(Debug)]
 #[must_use = "it does nothing unless it is polled"]
 pub struct QueueWatch {
     viewer: Viewer,
-    /// One for each queue that the lock is made of.
+    /// One for each queue of the lock.
     parts: Vec<Part>,
     last: Option<Vec<QueueEntry>>,
 }
@@ -67,12 +68,14 @@ impl QueueWatch {
         }
     }
 
-    /// The queue as it is, at the first call, or else once it has changed; `None` when the client
-    /// is closed. The same as the stream's, for those who have no use for it.
+    /// Returns the next state of the queue; `None` once the client is closed.
+    ///
+    /// The first call returns the current state. The method yields the items of the stream, and
+    /// needs no `StreamExt`.
     ///
     /// # Cancel safety
     ///
-    /// Safe: nothing is missed.
+    /// Safe: no item is lost.
     ///
     /// # Examples
     ///
@@ -94,9 +97,9 @@ impl QueueWatch {
 
     /// Returns how long the watch has been cut off; `None` if it is not.
     ///
-    /// It counts from the first failed request, or from the loss of the session, which is at most
-    /// one TTL after the connection was lost. While the time grows, there may be changes that the
-    /// watch does not know. It is updated while the watch is polled.
+    /// The time counts from the first failed request, or from the loss of the session. The session
+    /// is lost at most one TTL after the connection. While the watch is cut off, it does not see
+    /// changes. The time is updated only while the watch is polled.
     ///
     /// # Examples
     ///

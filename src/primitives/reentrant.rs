@@ -1,4 +1,4 @@
-//! A lock that its holder may take again.
+//! A lock that its holder can acquire again.
 
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
@@ -9,13 +9,13 @@ use crate::{
 };
 
 impl Mutex {
-    /// Returns a lock that a holder of this reentrancy id can acquire again.
+    /// Returns a lock that a holder with this reentrancy id can acquire again.
     ///
-    /// All calls with the same id, in this client and its clones, share one hold. Different ids
+    /// All calls with the same id share one hold, in this client and its clones. Different ids
     /// exclude each other, and so do two clients.
     ///
     /// The id is any text that names one unit of work, such as a request's id. It is never the
-    /// thread or the task, because async code changes these. No I/O.
+    /// thread or the task, because async code changes these. The call does no I/O.
     ///
     /// # Examples
     ///
@@ -38,8 +38,9 @@ impl Mutex {
     }
 }
 
-/// A named lock that its holder may take again. Made by [`Mutex::reentrant`]; cheap to make, to
-/// clone and to throw away.
+/// Provides a named lock that its holder can acquire again.
+///
+/// Created by [`Mutex::reentrant`]. It is cheap to create, clone and drop.
 #[derive(Clone, Debug)]
 pub struct ReentrantMutex {
     mutex: Mutex,
@@ -59,8 +60,9 @@ impl ReentrantMutex {
         &self.reentrancy_id
     }
 
-    /// Shares the hold that this holder has; otherwise waits for the lock, as [`Mutex::lock`] does.
-    /// A hold that was lost is not shared: the lock is taken anew.
+    /// Shares the hold of this id, or waits for the lock as [`Mutex::lock`] does.
+    ///
+    /// A hold that was lost is not shared: the call then acquires the lock again.
     ///
     /// # Errors
     ///
@@ -82,12 +84,13 @@ impl ReentrantMutex {
     /// # }
     /// ```
     pub async fn lock(&self) -> Result<ReentrantGuard> {
-        // Waiting for ever ends with a guard or an error.
+        // `Wait::Forever` ends with a guard or an error.
         self.acquire(Wait::Forever).await?.ok_or(Error::Closed)
     }
 
-    /// Shares the hold that this holder has, or takes the lock if nobody holds it or waits for it;
-    /// `None` if somebody else does.
+    /// Shares the hold of this id, or acquires a free lock; `None` otherwise.
+    ///
+    /// A lock is free if it has no holder and no waiters.
     ///
     /// # Errors
     ///
@@ -103,7 +106,7 @@ impl ReentrantMutex {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-reentrant-try-lock").await?;
     /// let account = client.mutex("account-7").reentrant("request-42");
-    /// let outer = account.try_lock().await?.expect("nobody else is here");
+    /// let outer = account.try_lock().await?.expect("it is free");
     /// assert!(account.try_lock().await?.is_some());
     /// # outer.unlock().await }
     /// ```
@@ -111,8 +114,9 @@ impl ReentrantMutex {
         self.acquire(Wait::No).await
     }
 
-    /// The same as [`lock`](Self::lock), but for no longer than `timeout`; `None` when the time is
-    /// up.
+    /// Shares the hold of this id, or waits for the lock up to `timeout`.
+    ///
+    /// It returns `None` when the time is up.
     ///
     /// # Errors
     ///
@@ -139,8 +143,8 @@ impl ReentrantMutex {
 
     async fn acquire(&self, wait: Wait) -> Result<Option<ReentrantGuard>> {
         let slot = self.mutex.holders.slot(self.mutex.name(), &self.reentrancy_id);
-        // Another call of this holder's may be the first to get the lock. Each stands in the queue
-        // by itself, so that none depends on another one being polled.
+        // Another call with this id may acquire the lock first. Each call joins the queue by
+        // itself, so that none depends on another one being polled.
         let guard = tokio::select! {
             biased;
             guard = slot.is_held() => Some(guard),
@@ -154,7 +158,7 @@ impl ReentrantMutex {
     }
 }
 
-/// A lock that is held, once or more. Made by [`ReentrantMutex::lock`].
+/// Holds a lock once or more often: the guard of [`ReentrantMutex::lock`].
 ///
 /// All guards of one hold have the same key, deadline and fencing token. When the last one is
 /// dropped, the lock is released in the background, as with a [`LockGuard`].
@@ -166,8 +170,10 @@ pub struct ReentrantGuard {
 }
 
 impl ReentrantGuard {
-    /// Gives back one of the holds. The last one releases the lock, as [`LockGuard::unlock`] does;
-    /// for the others, `Ok` tells that the lock is held until now.
+    /// Releases one guard of the hold, and the lock with the last guard.
+    ///
+    /// The last guard releases the lock as [`LockGuard::unlock`] does. For the other guards, `Ok`
+    /// means that the lock has been held until now.
     ///
     /// # Errors
     ///
@@ -193,13 +199,13 @@ impl ReentrantGuard {
         let lost = self.guard.lost_reason().map(|reason| self.guard.lost_error(reason));
         match Arc::into_inner(self.guard) {
             Some(last) => last.unlock().await,
-            // Another guard has it, or a call that looks at it: one that finds it valid has it from
-            // then on.
+            // Another guard has the hold, or a call that checks it. If that call finds the hold
+            // valid, it shares it.
             None => lost.map_or(Ok(()), Err),
         }
     }
 
-    /// Runs `future` while the lock is held, and unlocks: [`LockGuard::run_owned`].
+    /// Runs `future` while the lock is held, and unlocks: see [`LockGuard::run_owned`].
     ///
     /// # Errors
     ///
@@ -229,7 +235,7 @@ impl ReentrantGuard {
 
     /// Runs a fallible `future` while the lock is held, and unlocks.
     ///
-    /// It is [`run_owned`](Self::run_owned) in one `Result`.
+    /// It works like [`run_owned`](Self::run_owned), and returns a single `Result`.
     ///
     /// # Errors
     ///

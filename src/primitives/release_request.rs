@@ -1,7 +1,7 @@
-//! Asking a holder to let go.
+//! Requests to holders to release their locks.
 //!
-//! A request is a key in a side queue of the lock's. It names the holder's key and its number,
-//! which comes to no other holder, so that no other takes it for its own.
+//! A request is a key in a side queue of the lock. It names the holder's key and token. No other
+//! holder has both, so no other holder takes the request for its own.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -17,18 +17,21 @@ use crate::{
 /// The longest reason, in bytes.
 const MAX_REASON: usize = 1_000;
 
-/// What a client says to its own holders that shuts down.
+/// The reason that a client that shuts down gives its own holders.
 const SHUTDOWN: &str = "the client shuts down";
 
-/// How long a request stands: a holder that has not heard it by then is not listening.
+/// How long a request is stored. A holder that has not received it by then does not watch for
+/// requests.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Where the requests for a lock are.
+/// Returns the queue of the requests for a lock.
 fn side(lock: &Queue) -> Queue {
     lock.of("requests")
 }
 
-/// What another client asks of a holder: to let go. It got it by [`LockGuard::release_requested`].
+/// Describes another client's request to release a lock.
+///
+/// Returned by [`LockGuard::release_requested`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReleaseRequest {
     owner: String,
@@ -36,13 +39,13 @@ pub struct ReleaseRequest {
 }
 
 impl ReleaseRequest {
-    /// Why, in the words of the one who asks.
+    /// Returns the reason, in the words of the requesting client.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// The [`owner`](crate::Builder::owner) of the client that asks.
+    /// Returns the [`owner`](crate::Builder::owner) of the requesting client.
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.owner
@@ -53,20 +56,21 @@ impl ReleaseRequest {
         format!("{}\n{}\n{owner}\n{}", holder.key, holder.token, self.reason).into_bytes().into()
     }
 
-    /// The request, if it is meant for this holder.
+    /// Parses the request, if it is meant for this holder.
     fn read(member: Member, holder: &Entry) -> Option<Self> {
         let value = member.detail?.value;
         let text = String::from_utf8_lossy(&value);
         let mut lines = text.splitn(4, '\n');
         let (key, token) = (lines.next()?, lines.next()?.parse::<u64>().ok()?);
-        // Not every store tells others' numbers; where it does not, no key comes again.
+        // A store that does not show the tokens of other clients returns zero. There, no key is
+        // used twice.
         let meant = key == &*holder.key && (token == 0 || token == holder.token);
         let (owner, reason) = (lines.next()?.to_owned(), lines.next()?.to_owned());
         meant.then_some(Self { owner, reason })
     }
 }
 
-/// Asks all holders of a lock to release it; `false`: there are none.
+/// Asks all holders of a lock to release it. `false` if there are no holders.
 pub(super) async fn ask(viewer: &Viewer, reason: &str) -> Result<bool> {
     if reason.len() > MAX_REASON {
         return Err(Error::invalid("reason", "must be at most 1,000 bytes"));
@@ -92,7 +96,7 @@ async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -
         attempt.value = Some(ReleaseRequest { owner, reason: reason.to_owned() }.write(holder));
         match queue::join(attempt, Wait::No, Join::Always).await {
             Ok(Some(entered)) => return Ok(entered.attempt),
-            // Those who are there are no hindrance.
+            // `Join::Always` joins behind any other entry.
             Ok(None) => return Err(Error::Closed),
             Err(Failure::StaleSession(_)) if stale.another() => {}
             Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),
@@ -100,7 +104,7 @@ async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -
     }
 }
 
-/// Keeps a request until it has no purpose any more.
+/// Keeps a request in the store as long as it has a purpose.
 async fn stand(attempt: Attempt, holder: Entry) {
     let session = Arc::clone(&attempt.session);
     tokio::select! {
@@ -112,7 +116,7 @@ async fn stand(attempt: Attempt, holder: Entry) {
     attempt.release_within(RELEASE_WAIT).await;
 }
 
-/// Returns when the key is gone.
+/// Returns when the key is deleted.
 async fn gone(session: &Session, entry: &Entry) {
     let mut backoff = Backoff::default();
     loop {
@@ -121,14 +125,14 @@ async fn gone(session: &Session, entry: &Entry) {
             Ok(Some(watch)) => tokio::select! {
                 biased;
                 event = watch => event,
-                // Servers do lose watch events, see `queue/lock.rs`.
+                // Servers do lose watch events: see `queue/lock.rs`.
                 () = sleep(session.recheck()) => { backoff = Backoff::default(); continue }
             },
             Err(error) => Err(error),
         };
         match event {
             Ok(Event::Deleted) => return,
-            // It was only written to, and is watched anew at once.
+            // The key was only written to. It is watched again at once.
             Ok(Event::Touched) => continue,
             Err(_) => {}
         }
@@ -137,19 +141,20 @@ async fn gone(session: &Session, entry: &Entry) {
 }
 
 impl LockGuard {
-    /// Resolves when another client asks for the lock by
-    /// [`Mutex::request_release`](crate::Mutex::request_release), or has asked already; and when
-    /// this client [shuts down](crate::Client::shutdown).
-    /// Whether to let go is the holder's to decide: nobody takes it by force.
+    /// Resolves when another client requests the release of this lock.
     ///
-    /// Requests that were meant for an earlier holder are not told. If the lock is lost it never
-    /// resolves: race it with the work, or with [`lost`](Self::lost). As long as it is polled the
-    /// session watches one directory; uncalled it costs nothing.
+    /// It also resolves for a [`Mutex::request_release`](crate::Mutex::request_release) that came
+    /// before this call, and when this client [shuts down](crate::Client::shutdown). The holder
+    /// decides whether to release the lock: no request takes it by force.
+    ///
+    /// It does not return requests to an earlier holder. If the lock is lost, it never resolves:
+    /// race it with the work, or with [`lost`](Self::lost). While it is polled, the session watches
+    /// one directory. A guard on which it is not called costs nothing.
     ///
     /// # Cancel safety
     ///
-    /// Safe. As long as the request stands, which is as long as this lock is held, but no more than
-    /// ten minutes, the next call tells it again.
+    /// Safe. The next call returns the same request as long as it is stored: until this lock is
+    /// released, for at most ten minutes.
     ///
     /// # Examples
     ///
@@ -170,7 +175,7 @@ impl LockGuard {
     pub async fn release_requested(&self) -> ReleaseRequest {
         let (session, side) = (&self.held.session, side(&self.held.queue));
         let watching = async {
-            if session.shared.must_queue("requests to let go").is_err() {
+            if session.shared.must_queue("release requests").is_err() {
                 return pending().await;
             }
             let visit = Visit::new(session, &side);
@@ -186,7 +191,7 @@ impl LockGuard {
             }
             pending().await
         };
-        // The store's session goes on for a while when only this lock is lost.
+        // The session outlives the loss of this one lock.
         let requested = session.shared.runtime.within(async {
             Ok(tokio::select! {
                 biased;
@@ -200,7 +205,7 @@ impl LockGuard {
         });
         match requested.await {
             Ok(request) => request,
-            // Without its runtime the lock is lost.
+            // The lock is lost if its runtime has ended.
             Err(_) => pending().await,
         }
     }

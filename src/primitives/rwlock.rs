@@ -22,16 +22,17 @@ use rule::{READER, Reader, WRITER, Writer};
 
 pub use guards::{ReadGuard, WriteGuard};
 
-/// A named read-write lock: many readers together, or one writer alone. Made by
-/// [`Client::rw_lock`](crate::Client::rw_lock); cheap to make, to clone and to throw away.
+/// Provides a named read-write lock: many readers together, or one writer alone.
 ///
-/// First come, first served, readers and writers alike: a reader waits for the nearest writer
-/// ahead, a writer for the nearest one ahead, so that neither starves the other. Each waiter
-/// watches that one key. A reader or writer whose session ends in the queue gets an error and is
-/// never let in; those behind it move up.
+/// Created by [`Client::rw_lock`](crate::Client::rw_lock). It is cheap to create, clone and drop.
 ///
-/// It has nothing to do with a [`Mutex`](crate::Mutex) of the same name. There is no reentrancy,
-/// and no upgrade from reading to writing: two that tried would wait for each other.
+/// Readers and writers share one queue, first come, first served. A reader waits for the nearest
+/// writer ahead. A writer waits for the nearest reader or writer ahead. Neither starves the other,
+/// and each waiter watches only one key. A waiter whose session ends gets an error and is never
+/// granted the lock; the waiters behind it move up.
+///
+/// The lock is independent of a [`Mutex`](crate::Mutex) of the same name. It is not reentrant. A
+/// reader cannot upgrade to a writer, because two readers that tried would wait for each other.
 ///
 /// # Examples
 ///
@@ -45,7 +46,7 @@ pub use guards::{ReadGuard, WriteGuard};
 /// two.unlock().await?;
 ///
 /// let writer = config.write().await?;
-/// // What was written is read by the one who wrote it, before any other writer comes.
+/// // The writer reads its own data before another writer can change it.
 /// let reader = writer.downgrade().await?;
 /// assert!(config.try_read().await?.is_some());
 /// reader.unlock().await
@@ -57,15 +58,16 @@ pub struct RwLock {
 }
 
 impl RwLock {
-    /// The name as it was given.
+    /// Returns the lock's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.named.name
     }
 
-    /// Lets it be held for no longer than this, as [`Mutex::max_hold`](crate::Mutex::max_hold)
-    /// does. A [`downgrade`](WriteGuard::downgrade) gives
-    /// no more time.
+    /// Limits how long the lock is held.
+    ///
+    /// See [`Mutex::max_hold`](crate::Mutex::max_hold). A [`downgrade`](WriteGuard::downgrade) does
+    /// not extend the time.
     ///
     /// # Examples
     ///
@@ -86,10 +88,10 @@ impl RwLock {
         self
     }
 
-    /// Waits until no writer is ahead, then reads beside other readers.
+    /// Acquires a read lock, and waits for the writers ahead.
     ///
-    /// Where nobody else is, that is one round trip; behind readers it takes a look at the queue as
-    /// well.
+    /// Other readers may hold the lock at the same time. An uncontended read lock costs one round
+    /// trip. Behind other readers, the call also reads the queue.
     ///
     /// # Errors
     ///
@@ -97,7 +99,7 @@ impl RwLock {
     ///
     /// # Cancel safety
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock): nothing stays behind.
+    /// As [`Mutex::lock`](crate::Mutex::lock): nothing stays in the store.
     ///
     /// # Examples
     ///
@@ -114,8 +116,9 @@ impl RwLock {
         self.acquire(READER, Wait::Forever).await?.map(ReadGuard).ok_or(Error::Closed)
     }
 
-    /// Reads if no writer holds the lock or waits for it; `None` if one does. Then it has looked,
-    /// and written nothing, unless a writer came in the same instant.
+    /// Acquires a read lock if no writer holds it or waits; `None` otherwise.
+    ///
+    /// A call that returns `None` has only read, unless a writer joined in the same instant.
     ///
     /// # Errors
     ///
@@ -139,7 +142,7 @@ impl RwLock {
         Ok(self.acquire(READER, Wait::No).await?.map(ReadGuard))
     }
 
-    /// The same as [`read`](Self::read), but for no longer than this; `None` when the time is up.
+    /// Acquires a read lock if its turn comes within `timeout`; `None` otherwise.
     ///
     /// # Errors
     ///
@@ -164,7 +167,7 @@ impl RwLock {
         Ok(self.acquire(READER, Wait::at_most(timeout)).await?.map(ReadGuard))
     }
 
-    /// Waits until nobody is ahead, then writes alone.
+    /// Acquires the write lock, and waits for all readers and writers ahead.
     ///
     /// # Errors
     ///
@@ -189,8 +192,9 @@ impl RwLock {
         self.acquire(WRITER, Wait::Forever).await?.map(WriteGuard).ok_or(Error::Closed)
     }
 
-    /// Writes if nobody holds the lock or waits for it; `None` if somebody does. Then it has
-    /// looked, and written nothing, unless another one came in the same instant.
+    /// Acquires the write lock if it is free and has no waiters; `None` otherwise.
+    ///
+    /// A call that returns `None` has only read, unless another client joined in the same instant.
     ///
     /// # Errors
     ///
@@ -214,7 +218,7 @@ impl RwLock {
         Ok(self.acquire(WRITER, Wait::No).await?.map(WriteGuard))
     }
 
-    /// The same as [`write`](Self::write), but for no longer than this; `None` when the time is up.
+    /// Acquires the write lock if its turn comes within `timeout`; `None` otherwise.
     ///
     /// # Errors
     ///
@@ -239,10 +243,10 @@ impl RwLock {
         Ok(self.acquire(WRITER, Wait::at_most(timeout)).await?.map(WriteGuard))
     }
 
-    /// Who holds the lock and who waits for it, in that order, as of now.
+    /// Returns the holders and the waiters, in the order of the queue.
     ///
-    /// What it costs is told by [`Mutex::queue`](crate::Mutex::queue). Readers that
-    /// stand before the first writer hold it together.
+    /// For the cost, see [`Mutex::queue`](crate::Mutex::queue). All readers ahead of the first
+    /// writer hold the lock together.
     ///
     /// # Errors
     ///
@@ -250,7 +254,7 @@ impl RwLock {
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only looks.
+    /// Safe: the call only reads.
     ///
     /// # Examples
     ///
@@ -267,8 +271,9 @@ impl RwLock {
         self.named.entries().await
     }
 
-    /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: as
-    /// [`Mutex::watch_queue`](crate::Mutex::watch_queue).
+    /// Returns a stream of the queue: its current state, then each new one.
+    ///
+    /// For the cost, see [`Mutex::watch_queue`](crate::Mutex::watch_queue).
     ///
     /// # Errors
     ///
@@ -278,12 +283,12 @@ impl RwLock {
         self.named.watch()
     }
 
-    /// Asks the writer or the readers to release; `false` if the lock is free.
+    /// Asks the writer or the readers to release the lock; `false` if it is free.
     ///
-    /// The reason has at most 1,000 bytes. Each holder gets a request, which is one write each. As
-    /// [`Mutex::request_release`](crate::Mutex::request_release), it never takes a lock by force: a
-    /// holder that awaits [`release_requested`](crate::LockGuard::release_requested) decides
-    /// itself.
+    /// The reason has at most 1,000 bytes. The call writes one request for each holder. A request
+    /// never takes the lock by force: a holder that awaits
+    /// [`release_requested`](crate::LockGuard::release_requested) receives the request and decides
+    /// itself. See [`Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// # Errors
     ///
@@ -291,7 +296,7 @@ impl RwLock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws the request; holders that have one already keep it.
+    /// Dropping the future withdraws the request. Holders that have already received it keep it.
     ///
     /// # Examples
     ///

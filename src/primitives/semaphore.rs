@@ -1,10 +1,9 @@
 //! A named counting semaphore.
 //!
-//! It is two queues. One is a mutex's, the *gate*: those who wait stand in it, first come, first
-//! served, and only the first one of them goes on to the other, the *permits*, where those stand
-//! who have some, and at most that one more. So however many wait, one of them has an eye on the
-//! permits, and what happens there wakes nobody else; when it is in, it opens the gate for the
-//! next.
+//! A semaphore is two queues. Every client first joins the *gate*, the queue of a mutex. The first
+//! client at the gate also joins the queue of the *permits*, which contains the holders and at most
+//! this one waiter. So only one waiter watches the permits, and a change there wakes no other
+//! waiter. Once it is granted, it opens the gate for the next one.
 
 pub(super) mod limit;
 mod number;
@@ -24,21 +23,23 @@ use crate::{
 use limit::Limited;
 pub use permit::Permit;
 
-/// The most permits a semaphore may have.
+/// The maximum number of permits of a semaphore.
 const MAX: u32 = 1_000_000;
 
-/// A named semaphore: so many permits for all clients together. Made by
-/// [`Client::semaphore`](crate::Client::semaphore); cheap to make, to clone and to throw away.
+/// Provides a named semaphore: a number of permits for all clients together.
 ///
-/// First come, first served, also for those who want several at once: nobody passes them by. One
-/// permit that is given back wakes at most one waiter, however many there are. A permit has what a
-/// [`LockGuard`](crate::LockGuard) has: a deadline, a fencing token, word of its loss; the permits
-/// of a crashed holder come back with its session's TTL.
+/// Created by [`Client::semaphore`](crate::Client::semaphore). It is cheap to create, clone and
+/// drop.
 ///
-/// All clients should name the same number of permits. While one number is replaced by another,
-/// build by build, the smaller one counts for all as long as anybody is there who names it.
+/// Waiters are granted permits in the order in which they came, including those that want several
+/// at once. No later waiter overtakes them. A released permit wakes at most one waiter. A permit is
+/// a [`LockGuard`](crate::LockGuard): it has a deadline and a fencing token, and it reports its
+/// loss. The permits of a crashed holder are free once its session has expired.
+///
+/// All clients should name the same number of permits. During a rollout that changes the number,
+/// the smallest number that any holder or waiter names applies to all of them.
 /// [`set_permits`](Self::set_permits) ends that: the store keeps the number that was set, and it
-/// counts for those, too, who name one that it has replaced.
+/// also applies to clients that name a number that it has replaced.
 ///
 /// # Examples
 ///
@@ -61,14 +62,15 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    /// The name as it was given.
+    /// Returns the semaphore's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.named.name
     }
 
-    /// Lets it be held for no longer than this, as [`Mutex::max_hold`](crate::Mutex::max_hold)
-    /// does.
+    /// Limits how long a permit is held.
+    ///
+    /// See [`Mutex::max_hold`](crate::Mutex::max_hold).
     ///
     /// # Examples
     ///
@@ -89,9 +91,9 @@ impl Semaphore {
         self
     }
 
-    /// Waits for a permit.
+    /// Acquires a permit, and waits until one is free.
     ///
-    /// Where nobody else is, that is two round trips.
+    /// An uncontended permit costs two round trips.
     ///
     /// # Errors
     ///
@@ -99,7 +101,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock): nothing stays behind.
+    /// As [`Mutex::lock`](crate::Mutex::lock): nothing stays in the store.
     ///
     /// # Examples
     ///
@@ -116,12 +118,14 @@ impl Semaphore {
         self.acquire_many(1).await
     }
 
-    /// Waits for so many permits at once. Until they are there, nobody who came later gets any.
+    /// Acquires several permits at once, and waits until they are free.
+    ///
+    /// Until then, no later waiter acquires a permit.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for none, or for more than there are. Otherwise as
-    /// [`Mutex::lock`](crate::Mutex::lock).
+    /// [`Error::InvalidArgument`] for zero permits, or for more than the semaphore has. Otherwise
+    /// as [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -142,13 +146,13 @@ impl Semaphore {
         self.get(permits, Wait::Forever).await?.ok_or(Error::Closed)
     }
 
-    /// Takes a permit if there is one for which nobody waits; `None` otherwise. Then it has looked,
-    /// and written nothing, unless another one came in the same instant.
+    /// Acquires a permit if one is free and has no waiters; `None` otherwise.
+    ///
+    /// A call that returns `None` has only read, unless another client joined in the same instant.
     ///
     /// # Errors
     ///
-    /// As [`acquire_many`](Self::acquire_many); [`Error::Unavailable`] if the store does not
-    /// answer.
+    /// As [`acquire_many`](Self::acquire_many). [`Error::Unavailable`] if the store does not reply.
     ///
     /// # Cancel safety
     ///
@@ -168,7 +172,9 @@ impl Semaphore {
         self.try_acquire_many(1).await
     }
 
-    /// The same as [`try_acquire`](Self::try_acquire), for several.
+    /// Acquires several permits at once if they are free; `None` otherwise.
+    ///
+    /// It works like [`try_acquire`](Self::try_acquire).
     ///
     /// # Errors
     ///
@@ -192,8 +198,7 @@ impl Semaphore {
         self.get(permits, Wait::No).await
     }
 
-    /// The same as [`acquire`](Self::acquire), but for no longer than this; `None` when the time is
-    /// up.
+    /// Acquires a permit if its turn comes within `timeout`; `None` otherwise.
     ///
     /// # Errors
     ///
@@ -218,8 +223,7 @@ impl Semaphore {
         self.acquire_many_timeout(1, timeout).await
     }
 
-    /// The same as [`acquire_many`](Self::acquire_many), but for no longer than this; `None` when
-    /// the time is up.
+    /// Acquires several permits if their turn comes within `timeout`; `None` otherwise.
     ///
     /// # Errors
     ///
@@ -249,10 +253,10 @@ impl Semaphore {
         self.get(permits, Wait::at_most(timeout)).await
     }
 
-    /// Who holds permits and who waits for it, in that order, as of now.
+    /// Returns the holders and the waiters, in the order of the queue.
     ///
-    /// What it costs is told by [`Mutex::queue`](crate::Mutex::queue). It looks at two queues, one
-    /// after the other: one that has just got its permits may be there twice.
+    /// For the cost, see [`Mutex::queue`](crate::Mutex::queue). The call reads two queues, one
+    /// after the other, so a client that has just acquired its permits may be listed twice.
     ///
     /// # Errors
     ///
@@ -260,7 +264,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only looks.
+    /// Safe: the call only reads.
     ///
     /// # Examples
     ///
@@ -277,8 +281,9 @@ impl Semaphore {
         self.named.entries().await
     }
 
-    /// The [`queue`](Self::queue) as it is now, and again whenever it has changed: as
-    /// [`Mutex::watch_queue`](crate::Mutex::watch_queue).
+    /// Returns a stream of the queue: its current state, then each new one.
+    ///
+    /// For the cost, see [`Mutex::watch_queue`](crate::Mutex::watch_queue).
     ///
     /// # Errors
     ///
@@ -288,12 +293,12 @@ impl Semaphore {
         self.named.watch()
     }
 
-    /// Asks the holders of permits to release; `false` if there are none.
+    /// Asks the holders of permits to release them; `false` if there are no holders.
     ///
-    /// The reason has at most 1,000 bytes. Each holder gets a request, which is one write each. As
-    /// [`Mutex::request_release`](crate::Mutex::request_release), it never takes a lock by force: a
-    /// holder that awaits [`release_requested`](crate::LockGuard::release_requested) decides
-    /// itself.
+    /// The reason has at most 1,000 bytes. The call writes one request for each holder. A request
+    /// never takes a permit by force: a holder that awaits
+    /// [`release_requested`](crate::LockGuard::release_requested) receives the request and decides
+    /// itself. See [`Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// # Errors
     ///
@@ -301,7 +306,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws the request; holders that have one already keep it.
+    /// Dropping the future withdraws the request. Holders that have already received it keep it.
     ///
     /// # Examples
     ///
@@ -352,14 +357,14 @@ impl Semaphore {
         if wait.is_a_try() || permits > self.permits {
             match snapshot::has_room(sessions, queue, &rule).await {
                 Ok(true) => {}
-                // One that waits need not be let in now, nor know.
+                // A call that waits need not be granted now.
                 Ok(false) | Err(Error::NotYet { .. }) if !wait.is_a_try() => {}
                 Ok(false) => return Ok(None),
                 Err(error) => return Err(error),
             }
         }
         if wait.is_a_try() {
-            // Nobody waits for permits, so the one at the gate is about to pass it.
+            // No client waits for permits, so any client at the gate is about to pass it.
             patience = Wait::Until(Instant::now() + sessions.shared().request_timeout);
         }
         let gate = self.named.queue()?.of("gate");
@@ -367,7 +372,7 @@ impl Semaphore {
         let Some(gate) = gate.from(sessions).await? else { return Ok(None) };
         let taking = Acquire { mode: Mode::Shared(&rule), ..Acquire::new(queue, wait) };
         let taken = taking.from(sessions).await;
-        // Let go of in the background: the caller need not wait for that.
+        // The gate is released in the background: the caller need not wait for that.
         drop(gate);
         taken
     }

@@ -1,19 +1,19 @@
-//! What shows a transaction of the user's own that a lock is held, and keeps it held until that
-//! transaction ends.
+//! The query with which a transaction of the user's own checks that a lock is held. The lock then
+//! stays held until the transaction ends.
 
 use std::{borrow::Cow, fmt};
 
 use crate::{backend::Entry, primitives::guard::LockGuard, store_kind::StoreKind};
 
-/// Which SQL it is, and so which way its parameters are marked.
+/// Names an SQL dialect, which determines how parameters are marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SqlDialect {
-    /// MySQL's and MariaDB's: `?`.
+    /// MySQL and MariaDB: `?`.
     Mysql,
-    /// PostgreSQL's: `$1`, `$2`.
+    /// PostgreSQL: `$1`, `$2`.
     Postgres,
-    /// SQLite's: `?1`, `?2`.
+    /// SQLite: `?1`, `?2`.
     Sqlite,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for SqlDialect {
     }
 }
 
-/// A parameter of a [`SqlCheck`].
+/// Holds a parameter of a [`SqlCheck`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SqlParameter {
@@ -37,8 +37,9 @@ pub enum SqlParameter {
     Integer(i64),
 }
 
-/// A query that returns a row while a lock is held, for a transaction of one's own: from
-/// [`LockGuard::sql`].
+/// Holds a query that returns a row only while a lock is held.
+///
+/// Created by [`LockGuard::sql`], for a transaction of your own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlCheck {
     dialect: SqlDialect,
@@ -47,29 +48,33 @@ pub struct SqlCheck {
 }
 
 impl SqlCheck {
-    /// Whose SQL it is.
+    /// Returns the dialect of the query.
     #[must_use]
     pub fn dialect(&self) -> SqlDialect {
         self.dialect
     }
 
-    /// One `SELECT`. On PostgreSQL and SQLite it is the same for all guards, so that it may be
-    /// prepared once. On MySQL what it asks for is written into it, so that it depends on no
-    /// character set and on no `sql_mode`.
+    /// Returns the query: one `SELECT`.
+    ///
+    /// On PostgreSQL and SQLite the text is the same for all guards, so it can be prepared once. On
+    /// MySQL the text contains the values as literals that depend on no character set and on no
+    /// `sql_mode`.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What belongs in the places of the text, in their order: on PostgreSQL a text and a number,
-    /// on SQLite three numbers, on MySQL nothing.
+    /// Returns the parameters, in the order of their places in the text.
+    ///
+    /// For each lock, PostgreSQL has a text and a number, SQLite has three numbers, and MySQL has
+    /// none.
     #[must_use]
     pub fn parameters(&self) -> &[SqlParameter] {
         &self.parameters
     }
 
-    /// One query that returns a row if each of these does. `None` if there is none of them, or if
-    /// they are not of one database.
+    /// Returns one query that returns a row if each of these does. `None` if there are none, or if
+    /// they are of several dialects.
     pub(crate) fn all(checks: Vec<Self>) -> Option<Self> {
         let dialect = checks.first()?.dialect;
         let (mut queries, mut parameters) = (Vec::new(), Vec::new());
@@ -134,7 +139,7 @@ impl SqlCheck {
     }
 }
 
-/// What a statement is for.
+/// The purpose of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Check,
@@ -142,61 +147,63 @@ pub(super) enum Purpose {
 }
 
 impl LockGuard {
-    /// The query by which a transaction of your own, in the same database and with any driver,
-    /// writes only while this lock is held. `None` for a guard of a store that is no SQL database.
+    /// Returns the query with which a transaction checks that this lock is held.
     ///
-    /// Ask it at the beginning of the transaction. **If it returns a row**, the lock is held,
-    /// whatever this process knows of it, and is not given to anybody else before the transaction
-    /// ends: what it writes is written under the lock. **Without a row**, or with an error, roll
-    /// back: the session is over, or somebody has deleted the key. A holder that was stopped for
-    /// longer than its TTL gets no row, even if nobody else has come since.
+    /// The transaction is your own, in the same database and with any driver. It then writes only
+    /// while the lock is held. The result is `None` if the store is not an SQL database.
     ///
-    /// - On PostgreSQL and MySQL the row of the entry is locked by it (`FOR KEY SHARE`, `LOCK IN
-    ///   SHARE MODE`): it has to be in the transaction that writes. Let it be the first statement.
-    ///   With more than `READ COMMITTED` it may be refused (40001, MariaDB's 1020): that is an
-    ///   error like any other, roll back and begin anew. And on MySQL it finds the session's end as
-    ///   it was known when the transaction first read: later in the transaction it may find no row
-    ///   though the lock is held.
-    /// - On MySQL and MariaDB the first other client that waits for the lock joins its queue only
-    ///   when the transaction has ended. Until then it asks again and again, 20 times a second at
-    ///   most, and others may come before it.
-    /// - On a **Galera** cluster it is not enough: what another server commits meanwhile is noticed
-    ///   only where both write to the same row.
-    /// - On SQLite begin by `BEGIN IMMEDIATE`: then nobody else writes before the end. A
-    ///   transaction that begins as a reader may be refused to write (`SQLITE_BUSY_SNAPSHOT`), and
-    ///   then has written nothing. The last parameter is what the clock shows at this call: make
-    ///   the call in the transaction. One that was made before may let in a holder whose session is
-    ///   over, but never one whose lock was given to another.
-    /// - On SQLite `synchronous` of your connection decides whether your commit outlasts a loss of
-    ///   power. `FULL`, SQLite's default, flushes it, with all that was committed before it. At
-    ///   `NORMAL` it may be undone, with all that was committed after it. No connection to the file
-    ///   may be at `OFF`.
-    /// - On PostgreSQL make the check outside of savepoints (nested transactions of sqlx or
-    ///   Django):
-    ///   `ROLLBACK TO SAVEPOINT` releases the row locks that were taken after the savepoint. From
-    ///   then on the transaction no longer keeps the lock held.
-    /// - A transaction that takes longer than the session lives keeps the next holder waiting.
-    ///   Commit before you unlock: the unlocking waits for it.
+    /// Run the query at the beginning of the transaction. **If it returns a row**, the lock is
+    /// held, whatever this process knows of it. No other client is granted the lock before the
+    /// transaction ends, so all that it writes is written under the lock. **If it returns no row**,
+    /// or an error, roll back: the session has expired, or an operator has evicted the holder. A
+    /// holder that was stopped for longer than its TTL gets no row, even if no other client has
+    /// acquired the lock since.
     ///
-    /// With the driver that distlock has itself, `postgres::check`, `mysql::check` and
-    /// `sqlite::check` do all of that.
+    /// - On PostgreSQL and MySQL, run the query in the transaction that writes, as its first
+    ///   statement. It locks the row of the entry (`FOR KEY SHARE`, `LOCK IN SHARE MODE`).
+    /// - In an isolation level above `READ COMMITTED`, the query may be refused (40001, MariaDB's
+    ///   1020). Roll back and begin again, as after any other error. On MySQL, the query in such a
+    ///   level sees the session's end as it was known when the transaction first read. Later in the
+    ///   transaction it may return no row although the lock is held.
+    /// - On MySQL and MariaDB, the query keeps the first new waiter out of the lock's queue until
+    ///   the transaction ends. That client retries up to 20 times a second, and later clients may
+    ///   join before it.
+    /// - On a **Galera** cluster the query is not enough. A commit on another server is noticed
+    ///   only if both transactions write to the same row.
+    /// - On SQLite, begin with `BEGIN IMMEDIATE`, so that no other connection writes before the
+    ///   end. A transaction that begins as a reader may be refused its first write
+    ///   (`SQLITE_BUSY_SNAPSHOT`). It has then written nothing.
+    /// - On SQLite, the last parameter is the time of the call of `sql`, so call it in the
+    ///   transaction. A query from an earlier call may accept a holder whose session has expired,
+    ///   but never one whose lock was granted to another client.
+    /// - On SQLite, `synchronous` of your connection decides whether your commit survives a power
+    ///   loss. With `FULL`, SQLite's default, the commit is flushed together with all earlier ones.
+    ///   With `NORMAL`, a power loss may undo it, together with all later ones. No connection to
+    ///   the file may use `OFF`.
+    /// - On PostgreSQL, run the query outside of savepoints, which are the nested transactions of
+    ///   sqlx and Django. `ROLLBACK TO SAVEPOINT` releases the row locks that were taken after the
+    ///   savepoint. From then on, the transaction no longer keeps the lock held.
+    /// - A transaction that outlasts the session keeps the next holder waiting. Commit before you
+    ///   unlock, because the release waits for the transaction.
     ///
-    /// It holds for every guard: what reads beside others, a permit and a leadership are such
-    /// guards, too.
+    /// With the drivers that distlock uses itself, `postgres::check`, `mysql::check` and
+    /// `sqlite::check` bind the parameters and run the query.
+    ///
+    /// The query works for every guard, including read guards, permits and leaderships.
     ///
     /// # Examples
     ///
-    /// With the features `sqlx-0_9` and `diesel-2` it is one call. With sqlx 0.8:
+    /// With the features `sqlx-0_9` and `diesel-2`, it takes one call. With sqlx 0.8:
     ///
     /// ```text
-    /// let check = guard.sql().expect("a guard of PostgreSQL's");
+    /// let check = guard.sql().expect("the lock is in PostgreSQL");
     /// let mut transaction = pool.begin().await?;
     /// let mut query = sqlx::query(check.text());
     /// for parameter in check.parameters() {
     ///     query = match parameter {
     ///         SqlParameter::Text(text) => query.bind(text),
     ///         SqlParameter::Integer(number) => query.bind(number),
-    ///         _ => unreachable!("there are no others so far"),
+    ///         _ => unreachable!("no other kinds exist"),
     ///     };
     /// }
     /// if query.fetch_optional(&mut *transaction).await?.is_none() {
@@ -218,13 +225,13 @@ impl LockGuard {
         self.statement(Purpose::Check)
     }
 
-    /// Whose SQL it takes.
-    #[allow(dead_code)] // Without a driver of others.
+    /// Returns the dialect of the lock's store.
+    #[allow(dead_code)] // Unused without a third-party driver.
     pub(crate) fn dialect(&self) -> Option<SqlDialect> {
         self.sql().map(|check| check.dialect)
     }
 
-    /// A statement of the store's that this guard is kept in. `None`: that is no SQL database.
+    /// Returns a statement for this guard's store. `None` if that is not an SQL database.
     pub(super) fn statement(&self, purpose: Purpose) -> Option<SqlCheck> {
         let made: &[Make] = &[
             #[cfg(feature = "mysql")]
@@ -242,12 +249,12 @@ impl LockGuard {
     }
 }
 
-/// The text with numbers of parameters that come after this many others.
+/// Returns the text with its parameter numbers raised by `before`.
 fn renumbered(dialect: SqlDialect, text: &str, before: usize) -> String {
     let mark = match dialect {
         SqlDialect::Postgres => '$',
         SqlDialect::Sqlite => '?',
-        // It has no parameters, and may have any character in its literals.
+        // It has no parameters, and its literals may contain any character.
         SqlDialect::Mysql => return text.to_owned(),
     };
     let mut parts = text.split(mark);
@@ -264,39 +271,38 @@ fn renumbered(dialect: SqlDialect, text: &str, before: usize) -> String {
     renumbered
 }
 
-/// Of which store's entries it is made.
+/// A store, and the function that makes a statement for its entries.
 type Make = (StoreKind, fn(&Entry, Purpose) -> Option<SqlCheck>);
 
-/// Why a transaction of one's own may not write.
+/// Describes why a transaction must not write.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckError<E> {
-    /// The lock is not held any more: roll back. Somebody else may hold it.
-    #[error("the lock {name:?} is not held any more: roll back")]
+    /// The lock is no longer held. Roll back: another client may hold it.
+    #[error("the lock {name:?} is no longer held: roll back")]
     #[non_exhaustive]
     NotHeld {
         /// The lock's name.
         name: String,
     },
-    /// The lock is in a store of another kind than the transaction. Nothing was asked.
-    #[error("the lock {name:?} is kept on {store}: no transaction of {asked}'s can check it")]
+    /// The lock is in another kind of store than the transaction. Nothing was sent.
+    #[error("the lock {name:?} is stored on {store}: a transaction on {asked} cannot check it")]
     #[non_exhaustive]
     OtherStore {
         /// The lock's name.
         name: String,
-        /// Where it is kept.
+        /// The store of the lock.
         store: StoreKind,
-        /// Which database the transaction is in.
+        /// The dialect of the transaction's database.
         asked: SqlDialect,
     },
-    /// The database has not answered the question: it is not known whether the lock is held. Roll
-    /// back.
-    #[error("the database did not say whether the lock is held: roll back")]
+    /// The database did not return a result, so it is unknown whether the lock is held. Roll back.
+    #[error("the database did not report whether the lock is held: roll back")]
     Database(#[source] E),
 }
 
-/// What a door needs of a guard, or why there is none.
-#[allow(dead_code)] // Without a driver.
+/// Returns the check of a guard for a driver of this dialect. An error if its store is another.
+#[allow(dead_code)] // Unused without a driver.
 pub(crate) fn of<E>(guard: &LockGuard, asked: SqlDialect) -> Result<SqlCheck, CheckError<E>> {
     let check = guard.sql().filter(|check| check.dialect == asked);
     check.ok_or_else(|| CheckError::OtherStore {
@@ -306,8 +312,8 @@ pub(crate) fn of<E>(guard: &LockGuard, asked: SqlDialect) -> Result<SqlCheck, Ch
     })
 }
 
-/// What a door tells of an answer.
-#[allow(dead_code)] // Without a driver.
+/// Turns the result of the query into a result of `check`. `held` is `true` if there was a row.
+#[allow(dead_code)] // Unused without a driver.
 pub(crate) fn confirmed<E>(guard: &LockGuard, held: Result<bool, E>) -> Result<(), CheckError<E>> {
     match held {
         Ok(true) => Ok(()),

@@ -1,4 +1,4 @@
-//! The release of a lock by a transaction of the user's own.
+//! The statement that releases a lock in a transaction of the user's own.
 
 use super::{
     guard::LockGuard,
@@ -11,11 +11,12 @@ use crate::{
     store_kind::StoreKind,
 };
 
-/// A statement that releases a lock, for a transaction of one's own: from
-/// [`LockGuard::unlock_sql`].
+/// Holds a statement that releases a lock in a transaction of your own.
 ///
-/// Keep it until the transaction has ended. Once it is dropped, the client releases the lock in the
-/// background, whatever has become of the transaction.
+/// Created by [`LockGuard::unlock_sql`].
+///
+/// Keep this value until the transaction has ended. Once it is dropped, the client releases the
+/// lock in the background, whatever the outcome of the transaction.
 #[derive(Debug)]
 #[must_use = "dropped, it releases the lock in the background before your transaction does"]
 pub struct SqlRelease {
@@ -26,53 +27,57 @@ pub struct SqlRelease {
 }
 
 impl SqlRelease {
-    /// Whose SQL it is.
+    /// Returns the dialect of the statement.
     #[must_use]
     pub fn dialect(&self) -> SqlDialect {
         self.statement.dialect()
     }
 
-    /// One statement that affects one row if it releases the lock, and none if the lock is not held
-    /// any more. On PostgreSQL it is a `SELECT`, which returns that row; on SQLite a `DELETE`; on
-    /// MySQL either an `UPDATE` or a `DELETE`.
+    /// Returns the statement, which affects one row if it releases the lock.
     ///
-    /// On PostgreSQL and SQLite it is the same for all guards, so that it may be prepared once. On
-    /// MySQL what it deletes is written into it.
+    /// It affects no row if the lock is no longer held. On PostgreSQL it is a `SELECT`, which
+    /// returns that row. On SQLite it is a `DELETE`. On MySQL it is either an `UPDATE` or a
+    /// `DELETE`.
+    ///
+    /// On PostgreSQL and SQLite the text is the same for all guards, so it can be prepared once. On
+    /// MySQL the text contains the values.
     #[must_use]
     pub fn text(&self) -> &str {
         self.statement.text()
     }
 
-    /// What belongs in the places of the text, in their order: on PostgreSQL a text and a number,
-    /// on SQLite two numbers, on MySQL nothing.
+    /// Returns the parameters, in the order of their places in the text.
+    ///
+    /// PostgreSQL has a text and a number, SQLite has two numbers, and MySQL has none.
     #[must_use]
     pub fn parameters(&self) -> &[SqlParameter] {
         self.statement.parameters()
     }
 
-    /// Ends the release without a request to the store: the statement has affected a row, and the
-    /// database has confirmed the commit.
+    /// Ends the release without a request to the store.
     ///
-    /// It saves the client a request, and nothing depends on it. Call it only when you know both.
-    /// Otherwise drop the value: **after a call that was wrong the lock stays taken until the
-    /// client's session ends**.
+    /// Call it only if the statement has affected a row and the database has confirmed the commit.
+    ///
+    /// It saves the client one request, and nothing depends on it. If you do not know both, drop
+    /// the value instead. **After a wrong call, the lock stays held until the client's session
+    /// ends.**
     ///
     /// # Examples
     ///
-    /// As of [`LockGuard::unlock_sql`].
+    /// See [`LockGuard::unlock_sql`].
     pub fn committed(mut self) {
         if let Some(release) = self.release.take() {
             release.was_made();
         }
     }
 
-    #[allow(dead_code)] // Without a driver of others.
+    #[allow(dead_code)] // Unused without a third-party driver.
     pub(crate) fn statement(&self) -> &SqlCheck {
         &self.statement
     }
 
-    /// What a door needs: an error if it is not this database's.
-    #[allow(dead_code)] // Without a driver.
+    /// Returns an error if the release belongs to another kind of store.
+    #[allow(dead_code)] // Unused without a driver.
     pub(crate) fn of<E>(&self, asked: SqlDialect) -> std::result::Result<&Self, CheckError<E>> {
         if self.dialect() == asked {
             return Ok(self);
@@ -80,8 +85,8 @@ impl SqlRelease {
         Err(CheckError::OtherStore { name: self.name.clone(), store: self.store, asked })
     }
 
-    /// What the number of rows means.
-    #[allow(dead_code)] // Without a driver.
+    /// Turns the number of affected rows into a result.
+    #[allow(dead_code)] // Unused without a driver.
     pub(crate) fn confirmed<E>(
         &self,
         rows: std::result::Result<u64, E>,
@@ -95,58 +100,63 @@ impl SqlRelease {
 }
 
 impl LockGuard {
-    /// Releases the lock by a transaction of your own, in the same database and with any driver:
-    /// what is returned is the **last statement** of that transaction. The release then costs no
-    /// request and no flush of its own, and no other client is granted the lock before your writes
-    /// are committed.
+    /// Returns the statement with which your own transaction releases the lock.
+    ///
+    /// Run it as the **last statement** of the transaction, in the same database and with any
+    /// driver. The release then costs no request and no flush of its own, and no other client is
+    /// granted the lock before your writes are committed.
     ///
     /// **If the statement affects a row**, the lock was held until then, whatever this process
-    /// knows of it: commit. **If it affects none**, or fails, roll back: somebody has deleted the
-    /// key, or the session is over and its key was removed, and another client may hold the lock.
-    /// The row is the proof, and it needs no clock: a client is granted the lock only once the key
-    /// of the one before is deleted, and the statement keeps it from being deleted by anybody else
+    /// knows of it: commit. **If it affects no row**, or fails, roll back. An operator has evicted
+    /// the holder, or the session has ended and its key was removed, so another client may hold the
+    /// lock.
+    ///
+    /// The row is the proof, and it needs no clock. A client is granted the lock only once the key
+    /// of its predecessor is deleted. The statement keeps every other client from deleting the key
     /// until your transaction ends.
     ///
-    /// The guard is consumed: it and its handles are invalid before the statement is handed out.
-    /// The key in the store stays until it is deleted, by your transaction or by the client. The
-    /// client does it in the background **once the value is dropped, and not before**: a release
-    /// that came first would leave your statement nothing to delete. So hold it until the
-    /// transaction has ended, and drop it then, whatever has become of it:
+    /// The call consumes the guard: the guard and its handles are invalid before the call returns.
+    /// The key stays in the store until your transaction or the client deletes it. The client does
+    /// so in the background **once the value is dropped, and not before**. An earlier release would
+    /// leave your statement nothing to delete. So keep the value until the transaction has ended,
+    /// and drop it then, whatever the outcome:
     ///
-    /// - it was committed: nothing is left to release. [`committed`](SqlRelease::committed) saves
-    ///   the client a request that shows it;
-    /// - it was rolled back, or the statement was never run: the client releases the lock;
-    /// - the reply to the commit was lost: the client's release waits until the server has ended
-    ///   the transaction, one way or the other.
+    /// - After a commit, nothing is left to release. [`committed`](SqlRelease::committed) saves the
+    ///   client the request that would show this.
+    /// - After a rollback, or if the statement never ran, the client releases the lock.
+    /// - If the reply to the commit was lost, the client's release waits until the server has ended
+    ///   the transaction.
     ///
-    /// A value that is dropped in the midst of the transaction does no harm, if you look at the
-    /// number of rows. It also ends when the [`max_hold`](crate::Mutex::max_hold) of the lock is
-    /// over.
+    /// If the value is dropped during the transaction, this does no harm as long as you check the
+    /// number of rows. The value also ends when the [`max_hold`](crate::Mutex::max_hold) of the
+    /// lock is over: the client then releases the lock.
     ///
-    /// - Waiters are notified at the commit, except by MySQL and SQLite, where they look. One of
-    ///   this same client waits until the value is dropped.
-    /// - Let it be the last statement: on PostgreSQL and MySQL it keeps others from joining the
-    ///   queue, or from leaving it, until the commit. With more than `READ COMMITTED` it may be
-    ///   refused (40001, MariaDB's 1020): roll back and begin again. To write under the lock only,
-    ///   the number of rows is enough; a [check](Self::sql) as the first statement spares you the
-    ///   work in between.
-    /// - On PostgreSQL run it outside of savepoints, or `ROLLBACK TO SAVEPOINT` takes it back. It
-    ///   turns `synchronous_commit = off` into `on` for the transaction if others may be waiting.
-    /// - On SQLite begin by `BEGIN IMMEDIATE`. As for the [check](Self::sql), `synchronous` of your
-    ///   connection decides what outlasts a loss of power.
+    /// - Waiters are notified at the commit. On MySQL and SQLite they poll. A waiter of this same
+    ///   client waits until the value is dropped.
+    /// - On PostgreSQL and MySQL, the statement keeps other clients from joining or leaving the
+    ///   queue until the commit, so run it last.
+    /// - In an isolation level above `READ COMMITTED`, it may be refused (40001, MariaDB's 1020):
+    ///   roll back and begin again.
+    /// - The number of rows is enough to write only under the lock. With a [check](Self::sql) as
+    ///   the first statement, a transaction without the lock ends before it does any work.
+    /// - On PostgreSQL, run the statement outside of savepoints, because `ROLLBACK TO SAVEPOINT`
+    ///   undoes it. It turns `synchronous_commit = off` into `on` for the transaction if other
+    ///   clients may be waiting.
+    /// - On SQLite, begin with `BEGIN IMMEDIATE`. As for the [check](Self::sql), `synchronous` of
+    ///   your connection decides what survives a power loss.
     ///
-    /// With the driver that distlock has itself, `postgres::unlock`, `mysql::unlock` and
-    /// `sqlite::unlock` run the statement and look at the number of rows.
+    /// With the drivers that distlock uses itself, `postgres::unlock`, `mysql::unlock` and
+    /// `sqlite::unlock` run the statement and check the number of rows.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lock had been lost before: somebody else may hold it.
-    /// [`Error::Unsupported`] for a guard of a store that is no SQL database. The guard is dropped
-    /// in either case.
+    /// [`Error::Lost`] if the lock was lost before. Another client may hold it.
+    /// [`Error::Unsupported`] if the store is not an SQL database. In both cases the guard is
+    /// dropped.
     ///
     /// # Examples
     ///
-    /// With the features `sqlx-0_9` and `diesel-2` it is one call. With sqlx 0.8:
+    /// With the features `sqlx-0_9` and `diesel-2`, it takes one call. With sqlx 0.8:
     ///
     /// ```text
     /// let mut transaction = pool.begin().await?;
@@ -157,7 +167,7 @@ impl LockGuard {
     ///     query = match parameter {
     ///         SqlParameter::Text(text) => query.bind(text),
     ///         SqlParameter::Integer(number) => query.bind(number),
-    ///         _ => unreachable!("there are no others so far"),
+    ///         _ => unreachable!("no other kinds exist"),
     ///     };
     /// }
     /// if query.execute(&mut *transaction).await?.rows_affected() == 0 {

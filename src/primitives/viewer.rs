@@ -1,4 +1,4 @@
-//! What the queues of a lock mean: who holds it, and who waits.
+//! Reads a lock's queues: its holders and its waiters.
 
 use std::{fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
 
 /// Names a kind of lock: [`LockInfo::kind`](crate::LockInfo::kind).
 ///
-/// It is displayed as `mutex`, `rw_lock`, `semaphore` or `election`.
+/// Its `Display` prints `mutex`, `rw_lock`, `semaphore` or `election`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LockKind {
@@ -41,7 +41,7 @@ impl fmt::Display for LockKind {
 impl LockKind {
     pub(crate) const ALL: [Self; 4] = [Self::Mutex, Self::RwLock, Self::Semaphore, Self::Election];
 
-    /// The queues that it is made of. Where there are two, those who wait stand in the first one.
+    /// Returns the queues of the lock. If there are two, the waiters are in the first one.
     pub(crate) fn queues(self, lock: &Queue) -> Vec<Queue> {
         match self {
             Self::Mutex => vec![lock.clone()],
@@ -51,8 +51,8 @@ impl LockKind {
         }
     }
 
-    /// The number of holders in the last of its queues. `somebody_waits`: the first of two queues
-    /// is not empty.
+    /// Returns the number of holders in the last of its queues. `somebody_waits` is `true` if the
+    /// first of two queues is not empty.
     fn holding(self, Snapshot { members, notes }: &Snapshot, somebody_waits: bool) -> usize {
         match self {
             Self::Mutex | Self::Election => members.len().min(1),
@@ -62,7 +62,7 @@ impl LockKind {
     }
 }
 
-/// Whose queues are looked at.
+/// A lock whose queues are read.
 #[derive(Clone, Debug)]
 pub(crate) struct Viewer {
     pub(super) sessions: Sessions,
@@ -91,22 +91,22 @@ impl Viewer {
         Ok((inner, members.map(|member| member.entry).collect()))
     }
 
-    /// All who hold it or wait, as of now.
+    /// Returns all holders and waiters, as of now.
     pub(crate) async fn look(&self) -> Result<Vec<QueueEntry>> {
         let mut sights = Vec::with_capacity(self.queues.len());
-        // In this order: one that goes from the first to the second meanwhile is not missed.
+        // In this order, a client that moves from the first queue to the second is not missed.
         for queue in &self.queues {
             sights.push(snapshot::look_now(&self.sessions, queue).await?);
         }
         Ok(self.entries(&sights.iter().collect::<Vec<_>>()))
     }
 
-    /// What was seen of its queues: those who hold it first, then those who wait.
+    /// Returns the entries of these snapshots of its queues: the holders first, then the waiters.
     pub(crate) fn entries(&self, sights: &[&Snapshot]) -> Vec<QueueEntry> {
         let Some((inner, waiting)) = sights.split_last() else { return Vec::new() };
         let somebody_waits = waiting.iter().any(|snapshot| !snapshot.members.is_empty());
         let holding = self.kind.holding(inner, somebody_waits);
-        // One that is about to go in stands in both queues.
+        // A waiter that is about to be granted is in both queues.
         let both = inner.members.len() - holding;
         let waiting = waiting.iter().flat_map(|snapshot| snapshot.members.iter().skip(both));
         let members = inner.members.iter().chain(waiting).enumerate();

@@ -1,4 +1,4 @@
-//! The backend of each store, if it was built.
+//! Creates the backend of each store that is compiled in.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) fn of(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
         Scheme::Sqlite => Arc::new(crate::backend::sqlite::Sqlite::new(&remote)?),
         #[cfg(feature = "zookeeper")]
         Scheme::ZooKeeper => Arc::new(crate::backend::zookeeper::ZooKeeper::new(remote)?),
-        // With all features there are no others.
+        // With all features, no scheme is left.
         #[allow(unreachable_patterns)]
         _ => {
             let feature = if scheme == Scheme::ZooKeeper { "zookeeper" } else { name };

@@ -1,4 +1,4 @@
-//! The user's own connections to MySQL and MariaDB.
+//! The program's own pool of connections to MySQL or MariaDB.
 
 use crate::{
     backend::mysql::pool::{Pool, UserPool},
@@ -6,34 +6,34 @@ use crate::{
 };
 
 impl Builder {
-    /// Sends requests to MySQL or MariaDB through a pool of the program's own.
+    /// Sends requests to MySQL or MariaDB through the program's own pool.
     ///
-    /// It is a `sqlx::MySqlPool` (feature `sqlx-0_9`), a `mysql_async::Pool` (feature
-    /// `mysql_async-0_37`), or an implementation of [`Pool`]. It has to lead to the database of the
-    /// URL.
+    /// The pool is a `sqlx::MySqlPool` (feature `sqlx-0_9`), a `mysql_async::Pool` (feature
+    /// `mysql_async-0_37`), or an implementation of [`Pool`]. It must connect to the database that
+    /// the URL names.
     ///
-    /// The client opens one connection of its own as well, by the URL. Keepalives and the polling
-    /// of waiters go by that connection and never wait for the pool. Everything else takes a
-    /// connection of the pool for the time of one request, which is a transaction of its own:
-    /// acquiring, releasing and querying a lock, and guarded writes. A setting of the pool's
-    /// connections, such as the isolation level, `autocommit`, `completion_type`, `sql_mode` or a
-    /// time limit, does not apply to these requests, and they leave the settings as they were. User
-    /// variables whose names begin with `distlock_` stay on the connections.
+    /// The client also opens one connection of its own, as the URL says. It uses that one for
+    /// keepalives and for the polling of waiters, which never wait for the pool. For every other
+    /// request it borrows a connection from the pool: to acquire, release or query a lock, and for
+    /// guarded writes. Each request is one transaction. Settings of the pool's connections, such as
+    /// the isolation level, `autocommit`, `completion_type`, `sql_mode` or a time limit, do not
+    /// apply to these requests. The requests leave the settings unchanged. User variables whose
+    /// names begin with `distlock_` stay on the connections.
     ///
-    /// A call waits for a connection for three quarters of the
-    /// [`request_timeout`](Self::request_timeout) at a time. While the pool has none, held locks
-    /// stay held, and calls that need the store fail with [`Error::Unavailable`]: nothing was
-    /// taken. A guard that is dropped or whose `unlock` has failed is released in the background,
-    /// as soon as the pool has a connection.
+    /// A request waits for a connection for up to three quarters of the
+    /// [`request_timeout`](Self::request_timeout). While the pool has no free connection, held
+    /// locks stay held, and calls that need the store fail with [`Error::Unavailable`] without
+    /// acquiring a lock. After a guard is dropped or its `unlock` fails, the client releases the
+    /// lock in the background as soon as the pool has a connection.
     ///
-    /// **Do not call the client in a transaction that keeps the pool's last connection**: the call
-    /// fails as described. Leave a connection for each task that does so, or lock before the
-    /// transaction begins. A connection that comes from the pool with an open transaction is
-    /// refused with [`Error::Backend`]. With `autocommit` off, end the transaction that a query has
-    /// begun before the connection goes back.
+    /// **Do not call the client within a transaction that holds the pool's last connection**: the
+    /// call fails as described. Reserve one connection for each task that does this, or lock before
+    /// the transaction begins. A pooled connection with an open transaction is refused with
+    /// [`Error::Backend`]. With `autocommit` off, a query begins a transaction: end it before you
+    /// return the connection.
     ///
-    /// [`connect`](Self::connect) verifies with one request that the pool leads to the URL's
-    /// database. It fails with [`Error::Denied`] if it does not, and with
+    /// [`connect`](Self::connect) verifies with one request that the pool connects to the URL's
+    /// database. It fails with [`Error::Denied`] if the pool does not, and with
     /// [`Error::InvalidArgument`] if the URL is not one of MySQL.
     ///
     /// [`Error::Backend`]: crate::Error::Backend

@@ -1,4 +1,4 @@
-//! Whom a client says that it is, and to whom.
+//! The credentials and the TLS of a client.
 
 use std::{io, path::Path};
 
@@ -14,50 +14,57 @@ use crate::{
 };
 
 impl Builder {
-    /// User and password: etcd's authentication, ZooKeeper's `digest` scheme or, after
-    /// [`sasl`](Self::sasl), its SASL.
+    /// Sets the user and the password.
     ///
-    /// Without TLS they are sent to loopback addresses only, as they could be read on the way:
-    /// otherwise [`connect`](Self::connect) refuses them with [`Error::InvalidArgument`], before
-    /// anything is sent. See [`allow_plaintext_credentials`](Self::allow_plaintext_credentials).
+    /// The client logs in with them on etcd, ZooKeeper, PostgreSQL, MySQL, Redis and Redlock. On
+    /// ZooKeeper it uses the `digest` scheme or, after [`sasl`](Self::sasl), SASL.
     ///
-    /// On ZooKeeper every node is then created for this user alone, unless [`acl`](Self::acl) says
-    /// otherwise. With `digest`, ZooKeeper takes any user with any password, and the password is a
-    /// part of who one is: somebody with another one is [denied](Error::Denied) what this user has
-    /// made.
+    /// Without TLS, the client sends them only within this machine: to loopback addresses and Unix
+    /// sockets. With any other host, [`connect`](Self::connect) fails with
+    /// [`Error::InvalidArgument`] before any request is sent. See
+    /// [`allow_plaintext_credentials`](Self::allow_plaintext_credentials).
+    ///
+    /// On ZooKeeper, only this user has access to the nodes that the client creates, unless
+    /// [`acl`](Self::acl) sets another ACL. The `digest` scheme accepts any user with any password,
+    /// and the password is part of the identity. A client with another password is therefore
+    /// [denied](Error::Denied) access to these nodes.
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.credentials = Some(Origin::Fixed(Credentials::new(user, password)));
         self
     }
 
-    /// The same, with the password in a file, without the line break at its end. It is read anew
-    /// when it changes: see [`credentials_from`](Self::credentials_from).
+    /// Sets the user, and reads the password from a file.
+    ///
+    /// A line break at the end of the file is not part of the password. The client reads the file
+    /// again while it lives: see [`credentials_from`](Self::credentials_from).
     pub fn password_file(mut self, user: impl Into<String>, path: impl AsRef<Path>) -> Self {
         let (user, path) = (user.into(), path.as_ref().to_owned());
         self.credentials = Some(Origin::changing(move || Credentials::read(&user, &path)));
         self
     }
 
-    /// The same, asked of the program again and again, so that a password can be replaced while the
-    /// client lives. The function is called on threads that also keep sessions alive: it has to
-    /// return what the program knows already, at once. It is called when the client is made, and
-    /// then at most once a second, when something is asked of the store. An error or a panic
-    /// then leaves the last answer in place.
+    /// Sets a function that returns the current user and password.
+    ///
+    /// A password can then be replaced while the client lives. The function is called when the
+    /// client is created. Later it is called before a request to the store, at most once a second.
+    /// It runs on threads that also keep sessions alive, so it must return at once, with what the
+    /// program already knows. If a later call fails or panics, the client keeps the last
+    /// credentials.
     ///
     /// # What a new password does
     ///
-    /// **etcd**: the next request goes by a new connection that has the new password. If the server
-    /// refuses it, requests go on by the old connection as long as that works, so that it does not
-    /// matter whether the store or the program has it first. etcd ends the tokens of a user whose
-    /// password changes; what is asked with such a one is asked again with the newest password. A
-    /// lock that is held goes on, if the new password is there before its deadline.
+    /// **etcd**: The next request uses a new connection with the new password. If the server
+    /// rejects the password, requests continue on the old connection while that works. The order in
+    /// which the store and the program get the password therefore does not matter. When a password
+    /// changes, etcd revokes the user's tokens; the client repeats the affected requests with the
+    /// newest password. A held lock stays held if the new password arrives before its deadline.
     ///
-    /// **ZooKeeper**: a session that is open stays who it is; the next session has the new
-    /// password. With SASL, a session that has to reconnect after its password was taken away is
-    /// lost. With `digest`, another password is another user: let [`acl`](Self::acl) name both.
+    /// **ZooKeeper**: An open session keeps its identity, and the next session uses the new
+    /// password. With SASL, a session that has to reconnect after its password was revoked is lost.
+    /// With `digest`, a new password is a new user: let [`acl`](Self::acl) name both.
     ///
-    /// **PostgreSQL, MySQL**: an open connection stays who it is; the next one has the new
-    /// password.
+    /// **PostgreSQL, MySQL, Redis, Redlock**: An open connection keeps its identity, and the next
+    /// connection uses the new password.
     ///
     /// ```
     /// # use std::sync::{Arc, RwLock};
@@ -76,36 +83,41 @@ impl Builder {
         self
     }
 
-    /// Sends user and password without TLS to other hosts than this one, too. Everybody on the way
-    /// can read them. In a URL: `?allow_plaintext_credentials=true`.
+    /// Allows the client to send user and password to other hosts without TLS.
+    ///
+    /// Every device on the network path can read them. In a URL:
+    /// `?allow_plaintext_credentials=true`.
     pub fn allow_plaintext_credentials(mut self) -> Self {
         self.options.allow_plaintext_credentials = true;
         self
     }
 
-    /// ZooKeeper's SASL instead of its `digest` scheme: user and password by the mechanism
-    /// DIGEST-MD5, for servers whose JAAS configuration has a `DigestLoginModule`. The server
-    /// checks the password, and the user is `sasl:user` in ACLs. In a URL: `?sasl=true`.
+    /// Uses SASL on ZooKeeper instead of its `digest` scheme.
     ///
-    /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] for another store, without
+    /// The mechanism is DIGEST-MD5. It needs servers whose JAAS configuration has a
+    /// `DigestLoginModule`. The server checks the password, and ACLs name the user `sasl:user`. In
+    /// a URL: `?sasl=true`.
+    ///
+    /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] on another store, without
     /// [`credentials`](Self::credentials), or without the cargo feature `zookeeper-sasl`.
     pub fn sasl(mut self) -> Self {
         self.options.sasl = true;
         self
     }
 
-    /// Who may do what with the nodes that this client makes on ZooKeeper, as ZooKeeper's own shell
-    /// writes it: `scheme:id:rights` with commas in between; the rights are `cdrwa`. By default
-    /// `auth::cdrwa` (all that this client is, by user or certificate) with
-    /// [`credentials`](Self::credentials), and `world:anyone:cdrwa` without. In a URL: `?acl=…`.
+    /// Sets the ACL of the nodes that this client creates on ZooKeeper.
     ///
-    /// Locking needs `cdrw`; [operations] says what each right is for. ACLs are set when a node is
-    /// made: those of directories that are there already stay.
-    /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] for another store, and for
-    /// what is not written so.
+    /// The syntax is that of ZooKeeper's shell: `scheme:id:rights`, separated by commas, with
+    /// rights from `cdrwa`. With [`credentials`](Self::credentials), the default is `auth::cdrwa`,
+    /// which grants all rights to every identity of this client, by user or certificate. Without
+    /// credentials, it is `world:anyone:cdrwa`. In a URL: `?acl=…`.
+    ///
+    /// Locking needs `cdrw`: [Operations][operations] lists what each right is for. ACLs are set
+    /// when a node is created, and existing directories keep theirs. [`connect`](Self::connect)
+    /// fails with [`Error::InvalidArgument`] on another store, and if the ACL has another syntax.
     ///
     /// ```
-    /// // This user does all of it, and others may look.
+    /// // This user has all rights, and everyone else can read.
     /// let builder = distlock::Client::builder("zks://h1")
     ///     .credentials("app", "s3cret")
     ///     .acl("auth::cdrwa,world:anyone:r");
@@ -117,15 +129,16 @@ impl Builder {
         self
     }
 
-    /// Connects by TLS.
+    /// Connects with TLS.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(Origin::Fixed(tls));
         self
     }
 
-    /// The same, asked of the program again and again, so that certificates can be replaced while
-    /// the client lives: [`Tls`] says what happens then. The function is called as that of
-    /// [`credentials_from`](Self::credentials_from) is.
+    /// Connects with TLS, and sets a function that returns the current certificates.
+    ///
+    /// Certificates can then be replaced while the client lives: see [`Tls`]. The function is
+    /// called in the same way as in [`credentials_from`](Self::credentials_from).
     pub fn tls_from(
         mut self,
         newest: impl Fn() -> io::Result<Tls> + Send + Sync + 'static,
@@ -156,7 +169,7 @@ pub(super) fn open_tls(origin: Origin<Tls>) -> Result<Source<Material>> {
     opened.and_then(Source::open).map_err(|error| Error::invalid("tls", error.to_string()))
 }
 
-/// Whether what is sent to these without TLS can be read by nobody else.
+/// Checks that what is sent to these endpoints without TLS stays on this machine.
 pub(super) fn stays_here(endpoints: &[String]) -> Result<()> {
     let Some(host) = endpoints.iter().find(|endpoint| !credentials::stays_here(endpoint)) else {
         return Ok(());

@@ -1,6 +1,6 @@
 //! One host of a URL, and its port.
 
-/// `endpoint` with the default port if it has none; `None` if it is not an endpoint at all.
+/// Adds the default port to an endpoint without one; `None` if the text is no endpoint.
 pub(super) fn with_port(endpoint: &str, default: u16) -> Option<String> {
     let (host, port) = match endpoint.strip_prefix('[') {
         Some(rest) => {

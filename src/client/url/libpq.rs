@@ -1,4 +1,4 @@
-//! What a URL of libpq's has that others do not, so that a `DATABASE_URL` can be pasted.
+//! The parts of a URL that only libpq has, so that a `DATABASE_URL` works unchanged.
 //!
 //! <https://www.postgresql.org/docs/17/libpq-connect.html#LIBPQ-CONNSTRING>
 
@@ -6,16 +6,16 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-/// The options by the names and units that they have here.
+/// Translates libpq's options into distlock's names and units.
 pub(super) fn options(query: &str) -> String {
     let pairs = query.split('&').filter_map(|pair| {
         Some(match pair.split_once('=') {
-            // They are trusted where no CA is named.
+            // The system's CAs are trusted if no CA is named.
             Some(("sslrootcert", "system")) => return None,
             Some(("sslrootcert", path)) => format!("ca_file={path}"),
             Some(("sslcert", path)) => format!("cert_file={path}"),
             Some(("sslkey", path)) => format!("key_file={path}"),
-            // Prisma's name for it.
+            // Prisma's name for that option.
             Some(("pgbouncer", "true")) => "pooler=transaction".to_owned(),
             Some(("connect_timeout", time)) if time.bytes().all(|byte| byte.is_ascii_digit()) => {
                 format!("connect_timeout={time}s")
@@ -26,7 +26,7 @@ pub(super) fn options(query: &str) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// The directory and the port of a Unix socket that stands in a host's place; `None`: it is a host.
+/// Returns the directory and the port of a Unix socket in place of a host; `None` for a host.
 pub(super) fn socket(host: &str, port: u16) -> Option<Result<String, String>> {
     let (directory, port) = match host.rsplit_once(':') {
         Some((directory, port)) => (directory, port.parse().ok()),

@@ -1,4 +1,4 @@
-//! Who logs in by a URL.
+//! The user and the password of a URL.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::backend::{credentials::Credentials, secret::Secret, source::Origin};
 
-/// `user:password`, each percent-escaped, or a user alone.
+/// Parses `user:password`, each percent-escaped, or a user alone.
 pub(super) fn login(text: &str) -> Result<(String, Option<Secret>), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+;=%".contains(c);
     let plain = |text: &str| {

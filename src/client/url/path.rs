@@ -1,8 +1,8 @@
-//! What stands behind the hosts of a URL: a database, a service, a file.
+//! The path of a URL: a database, a service or a file.
 
 use percent_encoding::percent_decode_str;
 
-/// The path of a file, percent-escaped where it has to be.
+/// Parses the percent-escaped path of a file.
 pub(super) fn file(path: &str) -> Result<String, String> {
     if path.contains(['@', ':', '#']) && path != ":memory:" {
         return Err(
@@ -21,7 +21,7 @@ pub(super) fn file(path: &str) -> Result<String, String> {
     }
 }
 
-/// The name of a database, which may be left out, and the path behind it.
+/// Splits a path into the name of a database, which is optional, and the rest.
 pub(super) fn database(path: &str) -> Result<(Option<String>, &str), String> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let (name, rest) = path.find('/').map_or((path, ""), |slash| path.split_at(slash));
@@ -33,7 +33,7 @@ pub(super) fn database(path: &str) -> Result<(Option<String>, &str), String> {
     Ok((Some(name.into_owned()).filter(|name| !name.is_empty()), rest))
 }
 
-/// The name by which sentinels know a primary and its replicas.
+/// Splits a path into the name by which sentinels know a primary, and the rest.
 pub(super) fn service(path: &str) -> Result<(Option<String>, &str), String> {
     let (name, rest) = database(path)?;
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
@@ -45,7 +45,7 @@ pub(super) fn service(path: &str) -> Result<(Option<String>, &str), String> {
     }
 }
 
-/// A database that has a number, 0 unless there is one.
+/// Checks that the database, if there is one, is a number.
 pub(super) fn numbered(
     (database, path): (Option<String>, &str),
 ) -> Result<(Option<String>, &str), String> {

@@ -1,15 +1,15 @@
-//! A URL without what may be a password.
+//! A URL without the parts that may be a password.
 
 use super::{endpoint::with_port, scheme::SCHEMES};
 
 /// The longest URL that is shown.
 pub(super) const LONGEST: usize = 200;
 
-/// What may be shown of a URL: what certainly is a scheme, host or port, and stars for the rest.
+/// Returns the scheme, hosts and ports of a URL where they are certain, and stars for the rest.
 ///
-/// A password may have any characters, and a URL that has one may be malformed in any way. So a
-/// host counts as one only where no `@` is anywhere and all that stands with it reads as hosts and
-/// ports, too. Of a name in memory nothing is shown that looks like a user or a query.
+/// A password may contain any character, and a URL with a password may be malformed in any way.
+/// Hosts are therefore shown only if the URL contains no `@` and the whole list parses as hosts and
+/// ports. A name in memory is not shown if it looks like a user or a query.
 pub(super) fn redacted(url: &str) -> String {
     let is_known = |name: &str| {
         SCHEMES.iter().any(|(known, ..)| *known == name) || matches!(name, "http" | "https")
@@ -42,7 +42,7 @@ pub(super) fn redacted(url: &str) -> String {
     shown.chars().take(LONGEST).collect()
 }
 
-/// What stands behind it is no host.
+/// Returns `true` if a URL of this scheme contains no host.
 fn is_local(scheme: &str) -> bool {
     matches!(scheme, "memory" | "sqlite")
 }

@@ -1,6 +1,6 @@
-//! What a URL begins with.
+//! The schemes of URLs.
 
-/// Each name before `://`, its store, the port if none is named, and whether it means TLS.
+/// Each scheme's name, its store, its default port, and whether it means TLS.
 pub(super) const SCHEMES: [(&str, Scheme, u16, bool); 16] = [
     ("memory", Scheme::Memory, 0, false),
     ("etcd", Scheme::Etcd, 2379, false),
@@ -34,12 +34,12 @@ pub(crate) enum Scheme {
 }
 
 impl Scheme {
-    /// The first of its names.
+    /// Returns the first name of the scheme.
     pub(crate) fn name(self) -> &'static str {
         SCHEMES.iter().find(|(_, scheme, ..)| *scheme == self).map_or("", |(name, ..)| name)
     }
 
-    /// There is a network in between.
+    /// Returns `true` if the store is reached over a network.
     pub(crate) fn is_remote(self) -> bool {
         !matches!(self, Self::Memory | Self::Sqlite)
     }

@@ -75,7 +75,7 @@ fn a_database_url_is_taken_as_it_is() {
     assert_eq!(read("postgres:///app?host=h1,h2:1").endpoints, ["h1:5432", "h2:1"]);
     assert!(read("postgres://app@h:6432/app?pgbouncer=true").options.pooled);
     assert!(!read("postgres://app@h:6432/app?pooler=session").options.pooled);
-    // What is not known is named.
+    // An unknown option is named.
     let error = Url::parse("postgres://h/app?channel_binding=require").unwrap_err().to_string();
     assert!(error.contains("channel_binding"), "{error}");
 }
@@ -248,7 +248,7 @@ fn bad_urls_are_explained() {
     }
 }
 
-/// Passwords of every kind, in every place, well formed or not.
+/// Tries all kinds of passwords in every place of a URL, well-formed or not.
 #[test]
 fn passwords_do_not_show() {
     let passwords = [
@@ -302,18 +302,18 @@ fn passwords_do_not_show() {
             ] {
                 let (url, given) =
                     (format!("{scheme}{url}"), Given::new(&format!("{scheme}{url}")));
-                // That is a host, as in all URLs.
+                // In all URLs, this is a host.
                 if url.ends_with("@cret") {
                     continue;
                 }
                 let mut shown = format!("{given:?} {given:#?}");
                 match given.parse() {
                     Err(error) => shown += &format!("{error} {error:?} {error:#?}"),
-                    // What has no users: it is a name or a path.
+                    // A store without users: this is a name or a path.
                     Ok(parsed) if !parsed.scheme.is_remote() => {}
                     Ok(parsed) => shown += &format!("{parsed:?} {parsed:#?}"),
                 }
-                // None of its parts, however the URL was taken apart.
+                // No part of the password is shown, however the URL was parsed.
                 assert!(!shown.contains("cret"), "{url}: {shown}");
             }
         }
@@ -351,7 +351,7 @@ fn mariadb_is_named_by_mysql_s_scheme() {
     assert!(error.contains("mysql://"), "{error}");
 }
 
-/// Who has only a URL is not sent to a method of the builder.
+/// A program that has only a URL is not referred to a method of the builder.
 #[cfg(all(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 #[tokio::test]
 async fn tls_without_a_ca_names_the_option_of_the_url() {

@@ -1,4 +1,4 @@
-//! Work that a leader does for as long as it leads.
+//! Work that runs while a candidate leads.
 
 use std::pin::pin;
 
@@ -12,28 +12,28 @@ use crate::{
 impl Election {
     /// Campaigns, runs `work` while it leads, and resigns; `None` if it was cancelled.
     ///
-    /// It campaigns again when the lead is lost before the work is done. The candidate has this
-    /// value, of at most 16 KiB, from the start, as in [`campaign`](Self::campaign).
-    /// [`try_run`](Self::try_run) is for work that returns a `Result`.
+    /// It campaigns again if the lead is lost before the work is done. The candidate publishes
+    /// `value`, of at most 16 KiB, from the start, as in [`campaign`](Self::campaign). For work
+    /// that returns a `Result`, see [`try_run`](Self::try_run).
     ///
     /// `work` receives a handle of the lead, which can be cloned and passed to other tasks. The
     /// work is dropped at the moment of loss, as by [`LockGuard::run`](crate::LockGuard::run), and
     /// starts again with the next lead. Each start clones `work` with all values that it captures
-    /// by move; references, `Arc`s and channels are cheap to clone.
+    /// by move. References, `Arc`s and channels are cheap to clone.
     ///
-    /// When `cancel` completes, `work` is dropped. A leader has resigned when the call returns. If
-    /// the store does not confirm the resignation within twice the
+    /// When `cancel` completes, `work` is dropped. A leader has resigned by the time the call
+    /// returns. If the store does not confirm the resignation within twice the
     /// [`request_timeout`](crate::Builder::request_timeout), it continues in the background. A
-    /// candidate withdraws in the background.
+    /// candidate that does not lead yet withdraws in the background.
     ///
     /// # Errors
     ///
-    /// As [`campaign`](Self::campaign). After an error that is
-    /// [retryable](Error::is_retryable) it campaigns again, with pauses of up to a second or so.
+    /// As [`campaign`](Self::campaign). After a [retryable](Error::is_retryable) error it campaigns
+    /// again, after a pause of up to about a second.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops `work`, and resigns in the background.
+    /// Dropping the future drops `work` and resigns in the background.
     ///
     /// # Examples
     ///
@@ -42,7 +42,7 @@ impl Election {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
     /// let client = distlock::Client::connect("memory://docs-election-run").await?;
     /// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    /// let stopped = async { drop(stopped.await) }; // SIGTERM, say
+    /// let stopped = async { drop(stopped.await) }; // SIGTERM, for example
     /// let address = Arc::new("10.0.0.7:8080".to_owned()); // of the service
     /// let leading = tokio::spawn(async move {
     ///     let election = client.election("scheduler");
@@ -76,7 +76,7 @@ impl Election {
             if let Some(Err(_lost)) = done {
                 continue;
             }
-            // What was done stays done: should this not be confirmed, it goes on in the background.
+            // The work is done. An unconfirmed resignation continues in the background.
             drop(leadership.resign().await);
             return Ok(done.and_then(Result::ok));
         }
@@ -84,12 +84,12 @@ impl Election {
 
     /// Campaigns, runs fallible `work` while it leads, and resigns.
     ///
-    /// It is [`run`](Self::run) in one `Result`. It also resigns if `work` fails, and does not
-    /// campaign again.
+    /// It works like [`run`](Self::run), and returns a single `Result`. If `work` fails, it resigns
+    /// and does not campaign again.
     ///
     /// # Errors
     ///
-    /// The error of `work`, or an error as in [`run`](Self::run), converted.
+    /// The error of `work`, or an error as in [`run`](Self::run), converted to `E`.
     ///
     /// # Cancel safety
     ///
@@ -115,7 +115,7 @@ impl Election {
         self.run(value, cancel, work).await?.transpose()
     }
 
-    /// Campaigns until it leads, also after errors that may pass.
+    /// Campaigns until this candidate leads, and retries after transient errors.
     async fn elected(&self, value: &[u8]) -> Result<Leadership> {
         let (runtime, mut backoff) = (&self.named.sessions.shared().runtime, Backoff::default());
         loop {

@@ -1,4 +1,4 @@
-//! How a guard gives its lock back, or trades its key for another one.
+//! How a guard releases its lock, or replaces its key.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl LockGuard {
-    /// Unlocks after work that was done, whether or not that is confirmed soon.
+    /// Unlocks after the work. An unconfirmed release is not an error.
     pub(crate) async fn end_with<T>(self, done: Result<T, Lost>) -> Result<T> {
         let done = done?;
         match self.unlock().await {
@@ -22,7 +22,7 @@ impl LockGuard {
         }
     }
 
-    /// Puts a key with another label into the place of this guard's.
+    /// Replaces this guard's key with a key that has another label.
     pub(crate) async fn relabel(self, label: &'static str, to: Primitive) -> Result<Self> {
         if let Some(reason) = self.lost_reason() {
             return Err(self.lost_error(reason));
@@ -55,23 +55,24 @@ impl LockGuard {
         }
     }
 
-    /// Releases the lock. `Ok` only when its key is known to be gone and the lock was held until
-    /// then.
+    /// Releases the lock.
     ///
-    /// Only this guard's own key is deleted, so that a late or repeated attempt never touches a
+    /// It returns `Ok` only if the key is known to be deleted and the lock was held until then.
+    ///
+    /// It deletes only this guard's own key, so a late or repeated attempt never affects a
     /// successor.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lock had been lost before: somebody else may have held it meanwhile.
-    /// [`Error::ReleaseUnconfirmed`] if the store has not confirmed within twice the
-    /// [`request_timeout`](crate::Builder::request_timeout), [`Error::Denied`] as soon as it
-    /// refuses to delete the key: the release goes on in the background until it is confirmed or
-    /// the session is over.
+    /// [`Error::Lost`] if the lock was lost before. Another client may have held it since.
+    /// [`Error::ReleaseUnconfirmed`] if the store has not confirmed the release within twice the
+    /// [`request_timeout`](crate::Builder::request_timeout). [`Error::Denied`] as soon as the store
+    /// refuses to delete the key. After the last two errors, the release continues in the
+    /// background until it is confirmed or the session has ended.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future is like dropping the guard: the release goes on in the background.
+    /// Dropping the future is like dropping the guard: the release continues in the background.
     ///
     /// # Examples
     ///
@@ -107,13 +108,13 @@ impl LockGuard {
                     Err(Error::Denied { backend, source: source(refusal) })
                 }
                 (None, Release::Trying(error)) => {
-                    let source = source(error.unwrap_or_else(|| "no answer yet".into()));
+                    let source = source(error.unwrap_or_else(|| "no reply yet".into()));
                     Err(Error::ReleaseUnconfirmed { name: name(), source })
                 }
             }
         };
         runtime.within(releasing).await.map_err(|error| match (error, lost) {
-            // Its runtime was shut down on the way.
+            // The runtime was shut down during the release.
             (Error::Runtime { .. }, Some(reason)) => lost_error(reason),
             (Error::Runtime { source }, None) => Error::ReleaseUnconfirmed { name: name(), source },
             (error, _) => error,

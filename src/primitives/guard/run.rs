@@ -17,19 +17,19 @@ use crate::{
 impl LockGuard {
     /// Runs `future` while the lock is held, and drops it at the moment of loss.
     ///
-    /// The clock is read before each poll. A future that wakes up after a suspend does not run on a
-    /// lock that is lost. A future that blocks its thread cannot be stopped.
+    /// It reads the clock before each poll, so a future that wakes up after a suspend does not run
+    /// under a lost lock. It cannot stop a future that blocks its thread.
     ///
-    /// [`try_run`](Self::try_run) is for a future that returns a `Result`.
+    /// For a future that returns a `Result`, see [`try_run`](Self::try_run).
     ///
     /// # Errors
     ///
-    /// [`Lost`] if the lock was lost first. The future has been dropped: requests that it had sent
-    /// may still take effect.
+    /// [`Lost`] if the lock was lost first. The future has been dropped, but requests that it had
+    /// sent may still take effect.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops `future`. The lock stays held.
+    /// Dropping the returned future drops `future`. The lock stays held.
     ///
     /// # Examples
     ///
@@ -49,11 +49,11 @@ impl LockGuard {
 
     /// Runs a fallible `future` while the lock is held.
     ///
-    /// It is [`run`](Self::run) in one `Result`.
+    /// It works like [`run`](Self::run), and returns a single `Result`.
     ///
     /// # Errors
     ///
-    /// The future's own error, or [`Error::Lost`] as in [`run`](Self::run), converted.
+    /// The future's own error, or [`Error::Lost`] as in [`run`](Self::run), converted to `E`.
     ///
     /// # Cancel safety
     ///
@@ -83,17 +83,17 @@ impl LockGuard {
 
     /// Runs `future` while the lock is held, and unlocks.
     ///
-    /// The returned future owns the guard, so it can be spawned. An unconfirmed release is no error
-    /// here. It continues in the background, as after [`unlock`](Self::unlock).
+    /// The returned future owns the guard, so it can be spawned. An unconfirmed release is not an
+    /// error here. It continues in the background, as after [`unlock`](Self::unlock).
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lock was lost before it was unlocked. If that was before the end of
-    /// `future`, it has been dropped, as by [`run`](Self::run).
+    /// [`Error::Lost`] if the lock was lost before it was unlocked. If `future` had not finished by
+    /// then, it has been dropped, as by [`run`](Self::run).
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops `future` and the guard.
+    /// Dropping the returned future drops `future` and the guard.
     ///
     /// # Examples
     ///
@@ -112,12 +112,13 @@ impl LockGuard {
 
     /// Runs a fallible `future` while the lock is held, and unlocks.
     ///
-    /// It is [`run_owned`](Self::run_owned) in one `Result`. The lock is also unlocked if the
-    /// future fails.
+    /// It works like [`run_owned`](Self::run_owned), and returns a single `Result`. It also unlocks
+    /// if the future fails.
     ///
     /// # Errors
     ///
-    /// The future's own error, or [`Error::Lost`] as in [`run_owned`](Self::run_owned), converted.
+    /// The future's own error, or [`Error::Lost`] as in [`run_owned`](Self::run_owned), converted
+    /// to `E`.
     ///
     /// # Cancel safety
     ///
@@ -144,8 +145,9 @@ impl LockGuard {
 
     /// Waits until the lock has been held for at least the given duration.
     ///
-    /// Call it before the release of work that may be done too soon: a job that ends in a second
-    /// then keeps out hosts whose clocks are some seconds late. The duration counts from the grant.
+    /// Call it before you release the lock of a job that may finish too early. A job that takes a
+    /// second then still excludes hosts whose clocks are some seconds late. The duration counts
+    /// from the grant.
     ///
     /// # Errors
     ///
@@ -163,7 +165,7 @@ impl LockGuard {
     /// # let client = distlock::Client::connect("memory://docs-hold-at-least").await?;
     /// let start = Instant::now();
     /// let guard = client.mutex("a").lock().await?;
-    /// // The work is done at once.
+    /// // The work takes no time.
     /// guard.hold_at_least(Duration::from_millis(50)).await?;
     /// assert!(start.elapsed() >= Duration::from_millis(40));
     /// guard.unlock().await
@@ -177,18 +179,18 @@ impl LockGuard {
             Ok(())
         };
         let rested = self.run(runtime.within(resting)).await?;
-        // Without its runtime the lock is lost.
+        // The lock is lost if its runtime has ended.
         let reason = || self.lost_reason().unwrap_or(LostReason::KeeperStopped);
         rested.map_err(|_| self.loss_error(reason()))
     }
 
-    /// Returns what [`run`](Self::run) returns after a loss.
+    /// Returns the error of [`run`](Self::run) after a loss.
     pub(crate) fn loss_error(&self, reason: LostReason) -> Lost {
         Lost { name: self.name().to_owned(), reason }
     }
 }
 
-/// Runs `future` until the lock is lost: `lost` resolves then, and `look` reads the clock.
+/// Runs `future` until the lock is lost. `lost` resolves at the loss, and `look` reads the clock.
 pub(in crate::primitives) async fn run<T, L>(
     lost: impl Future<Output = L>,
     look: impl Fn() -> Option<L>,

@@ -1,4 +1,4 @@
-//! One transaction on condition that locks are held.
+//! A transaction that depends on held locks.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     session::{Session, retry},
 };
 
-/// Writes to any keys, if all of these locks, which are of one session, are held.
+/// Writes to any keys if all of these locks are held. The locks belong to one session.
 pub(super) async fn commit(guards: &[&LockGuard], writes: &[backend::Write]) -> Result<()> {
     let Some(guard) = guards.first() else { return Ok(()) };
     let shared = &guard.held.session.shared;
@@ -21,13 +21,13 @@ pub(super) async fn commit(guards: &[&LockGuard], writes: &[backend::Write]) -> 
     }
     let committing = commit_within(guards, &guard.held.session, writes, shared.patience());
     shared.runtime.within(committing).await.map_err(|error| match error {
-        // It may have been sent.
+        // The request may have been sent.
         Error::Runtime { source } => Error::WriteUnconfirmed { name: names(guards), source },
         error => error,
     })
 }
 
-/// The first lock of these that is known to be lost.
+/// Returns the first of these locks that is known to be lost.
 fn lost<'a>(guards: &[&'a LockGuard]) -> Option<(&'a LockGuard, LostReason)> {
     guards.iter().find_map(|guard| Some((*guard, guard.lost_reason()?)))
 }
@@ -47,18 +47,17 @@ async fn commit_within(
         match session.store.commit(&entries, writes).await {
             Ok(true) => Ok(Ok(())),
             Ok(false) => Ok(Err(refused(guards, session).await)),
-            // The session may have ended between the request and the answer.
+            // The session may have ended between the request and the reply.
             Err(StoreError::SessionGone(reason)) => {
                 session.deadline.lose(reason);
                 Ok(Err(unconfirmed(guards, reason.to_string().into())))
             }
-            // It is not sent again: it may be applied yet.
+            // The request is not sent again, because it may still be applied.
             Err(StoreError::Unknown(source)) => Ok(Err(unconfirmed(guards, source))),
             Err(error) => Err(error),
         }
     };
-    // What was sent is waited for, even if the session ends meanwhile: the answer tells what
-    // became of it.
+    // The reply is awaited even if the session ends, because only the reply shows the outcome.
     let again = |error: &StoreError, _| error.is_transient() && Instant::now() < give_up;
     let (written, _) = retry(again, request).await;
     written.map_err(|error| error.into_public(session.shared.backend.kind()))?
@@ -73,8 +72,8 @@ fn unconfirmed(guards: &[&LockGuard], source: BoxError) -> Error {
     Error::WriteUnconfirmed { name: names(guards), source: source.into() }
 }
 
-/// What a refusal of the store shows: a key is gone, perhaps with its session. Of several keys it
-/// does not say which one.
+/// Finds out why the store refused a write: a key is gone, perhaps with its session. If there are
+/// several keys, the refusal does not show which one is gone.
 async fn refused(guards: &[&LockGuard], session: &Session) -> Error {
     match guards {
         [guard] => guard.held.own.lose(LostReason::Evicted),
@@ -89,7 +88,7 @@ async fn refused(guards: &[&LockGuard], session: &Session) -> Error {
     }
     match lost(guards) {
         Some((guard, reason)) => rejected(guard.lost_error(reason), reason, session),
-        // Which one is not known, as no look was answered.
+        // No read succeeded, so it is unknown which lock was lost.
         None => {
             let reason = LostReason::Evicted;
             rejected(Error::Lost { name: names(guards), reason }, reason, session)
@@ -97,7 +96,7 @@ async fn refused(guards: &[&LockGuard], session: &Session) -> Error {
     }
 }
 
-/// The locks' names, for an error that is about all of them.
+/// Returns the names of the locks, for an error about all of them.
 fn names(guards: &[&LockGuard]) -> String {
     guards.iter().map(|guard| guard.name()).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! Writes that the store applies only while all of several locks are held.
+//! Writes that the store applies only while several locks are held.
 
 use super::MultiLockGuard;
 use crate::{
@@ -7,8 +7,9 @@ use crate::{
 };
 
 impl MultiLockGuard {
-    /// Writes a value into the store if all of the locks are held at that moment:
-    /// [`write`](Self::write) with one [`Write::put`].
+    /// Writes a value into the store if all of the locks are held at that moment.
+    ///
+    /// This is [`write`](Self::write) with one [`Write::put`].
     ///
     /// # Errors
     ///
@@ -31,8 +32,10 @@ impl MultiLockGuard {
         self.write(&[Write::put(key, value)]).await
     }
 
-    /// Deletes a key from the store if all of the locks are held at that moment:
-    /// [`write`](Self::write) with one [`Write::delete`]. A key that does not exist is no error.
+    /// Deletes a key from the store if all of the locks are held at that moment.
+    ///
+    /// This is [`write`](Self::write) with one [`Write::delete`]. A key that does not exist is no
+    /// error.
     ///
     /// # Errors
     ///
@@ -55,20 +58,25 @@ impl MultiLockGuard {
         self.write(&[Write::delete(key)]).await
     }
 
-    /// Writes to the store's own data in one transaction: all of it, and only if the keys of all
-    /// of the locks exist at that moment.
+    /// Writes to the store in one transaction if all of the locks are held.
     ///
-    /// A write through one of the [`guards`](Self::guards) has the key of that lock alone as its
-    /// condition: what several locks protect is written by this call. Keys and values are as in
+    /// The store applies all of the writes or none. It applies them only if the keys of all of the
+    /// locks exist at that moment.
+    ///
+    /// A write through one of the [`guards`](Self::guards) depends on that lock alone. Use this
+    /// call for data that several locks protect together. Keys and values are as in
     /// [`LockGuard::write`](crate::LockGuard::write).
     ///
     /// # Errors
     ///
-    /// As [`LockGuard::write`](crate::LockGuard::write); [`Error::Lost`](crate::Error::Lost) names
-    /// the lock that was lost, or all of them if it is not known which. Before anything is sent,
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for more than 64 locks, and
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the locks are held by several sessions
-    /// of the client: ZooKeeper's sessions have room for a limited number of watches.
+    /// As [`LockGuard::write`](crate::LockGuard::write). [`Error::Lost`](crate::Error::Lost) names
+    /// the lock that was lost, or all of the locks if the store does not show which one.
+    ///
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for more than 64 locks, and if the
+    /// writes and the keys of the locks have more than 1,000,000 bytes together.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if several sessions of the client hold the
+    /// locks. This happens on ZooKeeper, where a session has room for a limited number of watches.
+    /// These errors are returned before anything is sent.
     ///
     /// # Cancel safety
     ///
@@ -94,11 +102,13 @@ impl MultiLockGuard {
         guarded_write::write(&guards, writes).await
     }
 
-    /// The query by which a transaction of your own, in the same database and with any driver,
-    /// writes only while all of the locks are held: it returns a row if they are. `None` for locks
-    /// of a store that is no SQL database.
+    /// Returns a query that returns a row only if all of the locks are held.
     ///
-    /// [`LockGuard::sql`](crate::LockGuard::sql) documents how to use it.
+    /// Run it in a transaction of your own in the same database, with any driver. The transaction
+    /// then writes only while all of the locks are held. The result is `None` if the store is not
+    /// an SQL database.
+    ///
+    /// [`LockGuard::sql`](crate::LockGuard::sql) documents its use.
     ///
     /// # Examples
     ///

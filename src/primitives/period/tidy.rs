@@ -1,4 +1,4 @@
-//! Deletes the notes of periods that are over, of locks whose names may never come again.
+//! Deletes the notes of past periods. The names of their locks may never be used again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,15 +11,15 @@ use crate::{
     session::Session,
 };
 
-/// How often a session looks for such notes, at most.
+/// The shortest interval between two searches by one session.
 const EVERY: Duration = Duration::from_secs(600);
-/// How many it deletes then, at most: each takes its lock, and four requests.
+/// The maximum number of notes that a search deletes. Each takes its lock and four requests.
 const AT_ONCE: usize = 1000;
-/// How many periods a note is kept. Hosts' clocks differ, and the next run may be late.
+/// How many periods a note is kept. Clocks of hosts differ, and the next run may be late.
 const KEPT: u32 = 2;
 
-/// Looks for notes of past periods in the background, unless the session did so less than [`EVERY`]
-/// ago. Called after a note was written: if none are added, none need to be removed.
+/// Searches for obsolete notes in the background, unless the session did so less than [`EVERY`]
+/// ago. It is called after a note was written: if none are added, none need to be removed.
 pub(super) fn now_and_then(session: &Arc<Session>, queue: &Queue) {
     if !session.tidying.is_due(EVERY) {
         return;
@@ -30,7 +30,7 @@ pub(super) fn now_and_then(session: &Arc<Session>, queue: &Queue) {
         let Ok(names) = noted(&session, &namespace).await else { return };
         drop(session);
         for name in names.into_iter().take(AT_ONCE) {
-            // A client that is gone is not kept by this.
+            // The task must not keep a dropped client alive.
             let Some(session) = weak.upgrade() else { return };
             if tidy(&session, &namespace, &name).await.is_err() {
                 return;
@@ -39,15 +39,15 @@ pub(super) fn now_and_then(session: &Arc<Session>, queue: &Queue) {
     });
 }
 
-/// The names of all locks of which something is noted.
+/// Returns the names of all locks that have a note.
 async fn noted(session: &Session, namespace: &str) -> Result<Vec<String>, StoreError> {
     let ask = Ask::default();
     let notes = session.store.list(&Queue::periods(namespace), ask).await?.notes;
     Ok(notes.iter().filter_map(|note| Queue::name_in(note)).collect())
 }
 
-/// Deletes what is noted of this lock if its period is over: under the lock, so that no run of it
-/// begins meanwhile. A lock that is busy is left alone.
+/// Deletes this lock's note if it is obsolete, and skips a busy lock. It holds the lock, so that no
+/// run begins in between.
 async fn tidy(session: &Arc<Session>, namespace: &str, name: &str) -> Result<()> {
     let Ok(queue) = Queue::new(namespace, name) else { return Ok(()) };
     let key = note_of(&queue);
@@ -69,7 +69,7 @@ async fn tidy(session: &Arc<Session>, namespace: &str, name: &str) -> Result<()>
     guard.unlock().await
 }
 
-/// Returns `true` if a note is no longer of use.
+/// Returns `true` if a note is obsolete.
 fn is_over(note: &[u8]) -> bool {
     let Some((began, period)) = read_note(note) else { return true };
     wall_now() >= began.saturating_add(period.saturating_mul(KEPT))

@@ -1,4 +1,4 @@
-//! What a read-write lock grants.
+//! The guards of a read-write lock.
 
 use std::ops::Deref;
 
@@ -9,18 +9,22 @@ use crate::{
     telemetry::Primitive,
 };
 
-/// The right to read. It is a [`LockGuard`] that others may have beside it.
+/// Holds a read lock: the guard of [`RwLock::read`](crate::RwLock::read).
+///
+/// It is a [`LockGuard`], and other readers may hold the lock at the same time.
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct ReadGuard(pub(super) LockGuard);
 
-/// The right to write, alone. It is a [`LockGuard`].
+/// Holds the write lock: the guard of [`RwLock::write`](crate::RwLock::write).
+///
+/// It is a [`LockGuard`], and no other client holds the lock at the same time.
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct WriteGuard(pub(super) LockGuard);
 
 impl ReadGuard {
-    /// Releases the lock: [`LockGuard::unlock`].
+    /// Releases the lock: see [`LockGuard::unlock`].
     ///
     /// # Errors
     ///
@@ -45,7 +49,7 @@ impl ReadGuard {
         self.0.unlock().await
     }
 
-    /// Runs `future` while the lock is held, and unlocks: [`LockGuard::run_owned`].
+    /// Runs `future` while the lock is held, and unlocks: see [`LockGuard::run_owned`].
     ///
     /// # Errors
     ///
@@ -71,7 +75,7 @@ impl ReadGuard {
 
     /// Runs a fallible `future` while the lock is held, and unlocks.
     ///
-    /// It is [`run_owned`](Self::run_owned) in one `Result`.
+    /// It works like [`run_owned`](Self::run_owned), and returns a single `Result`.
     ///
     /// # Errors
     ///
@@ -100,7 +104,7 @@ impl ReadGuard {
 }
 
 impl WriteGuard {
-    /// Releases the lock: [`LockGuard::unlock`].
+    /// Releases the lock: see [`LockGuard::unlock`].
     ///
     /// # Errors
     ///
@@ -125,7 +129,7 @@ impl WriteGuard {
         self.0.unlock().await
     }
 
-    /// Runs `future` while the lock is held, and unlocks: [`LockGuard::run_owned`].
+    /// Runs `future` while the lock is held, and unlocks: see [`LockGuard::run_owned`].
     ///
     /// # Errors
     ///
@@ -151,7 +155,7 @@ impl WriteGuard {
 
     /// Runs a fallible `future` while the lock is held, and unlocks.
     ///
-    /// It is [`run_owned`](Self::run_owned) in one `Result`.
+    /// It works like [`run_owned`](Self::run_owned), and returns a single `Result`.
     ///
     /// # Errors
     ///
@@ -178,21 +182,24 @@ impl WriteGuard {
         self.0.try_run_owned(future).await
     }
 
-    /// Turns the writer into a reader, in its place: no writer gets in between, and the readers who
-    /// wait behind it, up to the next writer, come in.
+    /// Turns the write lock into a read lock, without a gap.
     ///
-    /// One transaction of the store puts a reader's key where the writer's was:
-    /// [`key`](LockGuard::key) is another one then, and the fencing token stays the same. It takes
-    /// as long as the store does; should the lock be lost meanwhile, that is told.
+    /// No writer is granted the lock in between. The readers behind it, up to the next writer, are
+    /// granted the lock, too.
+    ///
+    /// One transaction of the store replaces the writer's key with a reader's key in the same
+    /// place. [`key`](LockGuard::key) is then another key, and the fencing token stays the same.
+    /// The call waits for the store's reply however long that takes. If the lock is lost during the
+    /// call, it returns an error.
     ///
     /// # Errors
     ///
-    /// **Any error releases the write lock**, as if the guard had been dropped: no writer holds it
-    /// when this has returned an error, and another client may be granted next.
-    /// [`Error::Lost`](crate::Error::Lost) if the lock was lost before.
+    /// **Any error releases the write lock**, as if the guard had been dropped. After an error no
+    /// writer holds the lock, and another client may be granted next.
+    /// [`Error::Lost`](crate::Error::Lost) if the lock was lost.
     /// [`Error::Denied`](crate::Error::Denied) or [`Error::Backend`](crate::Error::Backend) if the
-    /// store refused the reader's key, for want of a right or of room. An unanswered request is
-    /// repeated for as long as the session lives.
+    /// store refused the reader's key, for lack of a permission or of space. The call repeats an
+    /// unanswered request as long as the session lives.
     ///
     /// # Cancel safety
     ///

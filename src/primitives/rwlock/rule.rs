@@ -1,20 +1,20 @@
-//! Who may be in together: readers, or one writer.
+//! Admits many readers together, or one writer alone.
 
 use crate::{
     backend::{Member, Part, Which},
     queue::mode::{Admission, Rule},
 };
 
-/// What a reader's key says of itself, and a writer's.
+/// The labels of a reader's key and of a writer's key.
 pub(super) const READER: &str = "r";
 pub(super) const WRITER: &str = "w";
 
-/// Goes in with other readers.
+/// Admits a reader together with other readers.
 pub(super) struct Reader;
 
 impl Rule for Reader {
     fn judge(&self, ahead: &[Member], _: &[Box<str>]) -> Admission {
-        // Another client's key, which does not say what it is for, may be a writer's.
+        // A key without a known label may be another library's writer.
         let writer = ahead.iter().rev().find(|member| member.label.as_deref() != Some(READER));
         writer.map_or(Admission::In, Admission::behind)
     }
@@ -24,7 +24,7 @@ impl Rule for Reader {
     }
 }
 
-/// Goes in alone.
+/// Admits a writer alone.
 pub(super) struct Writer;
 
 impl Rule for Writer {
@@ -37,7 +37,7 @@ impl Rule for Writer {
     }
 }
 
-/// How many of those who stand in the queue are in.
+/// Returns how many members of the queue hold the lock.
 pub(in crate::primitives) fn holding(members: &[Member]) -> usize {
     let readers = members.iter().take_while(|member| member.label.as_deref() == Some(READER));
     readers.count().max(members.len().min(1))

@@ -1,7 +1,7 @@
-//! How many permits a semaphore has, and who is let in by that.
+//! Determines how many permits a semaphore has, and which clients it admits.
 //!
-//! Clients of two builds may name different numbers while one replaces the other. Then the smallest
-//! number counts that is named by anybody who is there. So neither of them is let in beside more
+//! Clients of two builds may name different numbers during a rollout. The smallest number that any
+//! client in the queue names then applies. So no client holds permits together with more permits
 //! than it counts on.
 
 use std::cmp::Reverse;
@@ -12,25 +12,24 @@ use crate::{
     queue::mode::{Admission, Rule},
 };
 
-/// What the name of a note begins with that says how many permits there are, after
-/// [`Semaphore::set_permits`](super::Semaphore::set_permits); then come the number, those that it
-/// has replaced, and the note's generation.
+/// The prefix of the name of a note, which
+/// [`Semaphore::set_permits`](super::Semaphore::set_permits) writes. The number of permits follows,
+/// then the numbers that it has replaced, and the generation of the note.
 pub(super) const LIMIT: &str = "limit=";
 
-/// What the generation begins with: no number, so that builds which know of none pass over it.
+/// The prefix of the generation. It is not a digit, so that older builds ignore the generation.
 const GENERATION: char = '@';
 
-/// How many replaced numbers are remembered.
+/// How many replaced numbers a note keeps.
 const REPLACED: usize = 8;
 
-/// How many permits there are, by a note.
+/// The number of permits by a note.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) number: u32,
-    /// The numbers that it has replaced, the latest first.
+    /// The replaced numbers, the latest first.
     replaced: Vec<u32>,
-    /// Rises from one note to the next; zero where there is no note, or one of a build that knew of
-    /// none.
+    /// Rises with each note. It is zero without a note, and for a note of an older build.
     generation: u64,
 }
 
@@ -44,14 +43,15 @@ impl Limit {
         Some(Self { number, replaced: numbers.collect(), generation })
     }
 
-    /// The note that counts: of the highest generation. Two of one generation were written at the
-    /// same time, and of them the smaller number counts, as either may be the one that others saw.
+    /// Returns the note that counts, which has the highest generation. Two notes of one generation
+    /// were written concurrently. The smaller number counts then, because other clients may have
+    /// read either.
     pub(super) fn latest(notes: &[Box<str>]) -> Option<Self> {
         let noted = notes.iter().filter_map(|note| Self::noted(note));
         noted.min_by_key(|limit| (Reverse(limit.generation), limit.number))
     }
 
-    /// The next note: this number counts instead of those in `named`, and of all that were replaced
+    /// Returns the next note. Its number replaces those in `named` and all that were replaced
     /// before.
     pub(super) fn next(notes: &[Box<str>], named: impl Iterator<Item = u32>, number: u32) -> Self {
         let (former, generation) = match Self::latest(notes) {
@@ -78,15 +78,15 @@ impl Limit {
         format!("{LIMIT}{numbers}{GENERATION}{}", self.generation)
     }
 
-    /// How many there are for one that names this number: the note has replaced it, or the smaller
-    /// one counts.
+    /// Returns the number for a client that names `named`. It is the note's number if the note has
+    /// replaced `named`, and the smaller of the two otherwise.
     fn of(&self, named: u32) -> u32 {
         if self.replaced.contains(&named) { self.number } else { self.number.min(named) }
     }
 }
 
-/// How many permits count with these keys and notes, for one that names `named` if it is there,
-/// too; `None`: nothing tells.
+/// Returns the number of permits that applies to these keys and notes, and to a client that names
+/// `named`. `None` if none of them determines it.
 pub(super) fn number(members: &[Member], notes: &[Box<str>], named: Option<u32>) -> Option<u32> {
     let limit = Limit::latest(notes);
     let counts = |named| limit.as_ref().map_or(named, |limit| limit.of(named));
@@ -94,16 +94,16 @@ pub(super) fn number(members: &[Member], notes: &[Box<str>], named: Option<u32>)
     asked.chain(named).map(counts).min().or(limit.as_ref().map(|limit| limit.number))
 }
 
-/// The number of holders in the queue of the permits. Only its last member can be a waiter, and a
-/// holder keeps its permits when `set_permits` makes fewer. `somebody_waits`: the gate is not
-/// empty.
+/// Returns the number of holders in the queue of the permits. Only its last member can be a waiter.
+/// A holder keeps its permits when `set_permits` lowers the number. `somebody_waits` is `true` if
+/// the gate is not empty.
 pub(in crate::primitives) fn holding(
     members: &[Member],
     notes: &[Box<str>],
     somebody_waits: bool,
 ) -> usize {
     let is_in = |ahead: &[Member], last: &Member| {
-        // A key that does not say what it is for counts as one who is in.
+        // A key without a readable label counts as a holder.
         let Some((wanted, named)) = asked(last) else { return true };
         let rule = Limited { name: "", named, wanted };
         matches!(rule.judge(ahead, notes), Admission::In)
@@ -114,8 +114,8 @@ pub(in crate::primitives) fn holding(
     }
 }
 
-/// What a key's label says: how many permits it has or wants, and how many its owner thought there
-/// were.
+/// Parses the label of a key: the permits that the client has or wants, and the number that it
+/// names.
 fn claimed(label: &str) -> Option<(u32, u32)> {
     let (wanted, of) = label.split_once("of")?;
     Some((wanted.parse().ok()?, of.parse().ok().filter(|of| *of > 0)?))
@@ -125,11 +125,11 @@ pub(super) fn asked(member: &Member) -> Option<(u32, u32)> {
     claimed(member.label.as_deref()?)
 }
 
-/// Goes in when there are so many permits left.
+/// Admits a client once enough permits are free.
 pub(super) struct Limited<'a> {
-    /// The semaphore's.
+    /// The semaphore's name.
     pub(super) name: &'a str,
-    /// How many permits this client thinks there are.
+    /// The number of permits that this client names.
     pub(super) named: u32,
     pub(super) wanted: u32,
 }
@@ -137,7 +137,7 @@ pub(super) struct Limited<'a> {
 impl Rule for Limited<'_> {
     fn judge(&self, ahead: &[Member], notes: &[Box<str>]) -> Admission {
         let wanted = u64::from(self.wanted);
-        // Those ahead go: what counts without them is what this one may wait for.
+        // The clients ahead will leave. What applies without them is what this client may wait for.
         let at_most = number(&[], notes, Some(self.named)).unwrap_or(self.named);
         if wanted > at_most.into() {
             let reason = format!(
@@ -147,7 +147,7 @@ impl Rule for Limited<'_> {
             );
             return Admission::Refused(Error::invalid("permits", reason));
         }
-        // A key of which nobody knows what it is for had better have one.
+        // A key without a readable label counts as one permit.
         let taken: u64 =
             ahead.iter().map(|member| asked(member).map_or(1, |(taken, _)| u64::from(taken))).sum();
         let permits = number(ahead, notes, Some(self.named)).unwrap_or(at_most);

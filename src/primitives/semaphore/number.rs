@@ -1,4 +1,4 @@
-//! How many permits there are: to tell and to change.
+//! Reads and changes the number of permits.
 
 use super::{
     Semaphore,
@@ -7,24 +7,26 @@ use super::{
 use crate::{backend::Write, error::Result, queue::snapshot};
 
 impl Semaphore {
-    /// Changes the number of permits for all clients, whatever it was before.
+    /// Changes the number of permits for all clients.
     ///
-    /// The store keeps it, in a key that belongs to no session:
-    /// `{namespace}/{name}!permits/limit=…`. It replaces the number that was set before, those that
-    /// are named in the queue at this moment, and the one that this client names: who names one of
-    /// these goes along with the new one. For one that names yet another number the smaller of the
-    /// two counts. With more permits, waiters are let in at once. With less, nobody loses a permit:
-    /// nobody is let in until enough were given back.
+    /// The store keeps the number in a key that belongs to no session:
+    /// `{namespace}/{name}!permits/limit=…`. The new number replaces the one that was set before.
+    /// It also replaces the numbers that this client and the clients in the queue name at this
+    /// moment. It then applies to every client that names one of these. If a client names any other
+    /// number, the smaller of the two applies.
+    ///
+    /// With a larger number, waiters are granted at once. With a smaller number, no holder loses a
+    /// permit, and no waiter is granted until enough permits have been released.
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::Error::InvalidArgument) for none, or for more than 1,000,000.
-    /// Otherwise as [`try_acquire`](Self::try_acquire).
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) for zero permits, or for more than
+    /// 1,000,000. Otherwise as [`try_acquire`](Self::try_acquire).
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it may or may not have been done. Two of them at once: the lower number counts
-    /// until the next change.
+    /// If the future is dropped, the number may or may not have changed. If two calls run at once,
+    /// the lower number applies until the next change.
     ///
     /// # Examples
     ///
@@ -43,8 +45,8 @@ impl Semaphore {
         let sessions = &self.named.sessions;
         let looking = snapshot::look(sessions, &queue, false);
         let listing = sessions.shared().runtime.within(looking).await?;
-        // The write is repeated until it is confirmed, so that it may land once more, after later
-        // ones: the note with the highest generation counts.
+        // The write is repeated until it is confirmed, so it may be applied again after later
+        // writes. The note with the highest generation counts.
         let named = listing.members.iter().filter_map(limit::asked).map(|(_, number)| number);
         let named = std::iter::once(self.permits).chain(named);
         let limit = Limit::next(&listing.notes, named, permits);
@@ -53,12 +55,15 @@ impl Semaphore {
         let deletes = old.map(|old| Write::Delete { key: key(old) });
         let put = Write::Put { key: key(&note), value: Vec::new() };
         let writes: Vec<_> = deletes.chain([put]).collect();
-        // Twice is as good as once.
+        // The write is idempotent.
         sessions.ask(|store| store.commit(&[], &writes)).await.map(drop)
     }
 
-    /// How many permits count now: what was set last, or the smallest number that anybody names who
-    /// has permits or waits for them; without either, the one that this client names.
+    /// Returns the number of permits that applies now.
+    ///
+    /// This is the number that was set last, or a smaller one if a holder or waiter names it and it
+    /// was not replaced. If none was set, it is the smallest number that any holder or waiter
+    /// names. Without holders and waiters, it is the number that this client names.
     ///
     /// # Errors
     ///
@@ -66,7 +71,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Safe: it only looks.
+    /// Safe: the call only reads.
     ///
     /// # Examples
     ///

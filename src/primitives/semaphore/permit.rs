@@ -1,4 +1,4 @@
-//! What a semaphore grants.
+//! The guard of a semaphore.
 
 use std::ops::Deref;
 
@@ -11,10 +11,9 @@ use crate::{
 ///
 /// It is a [`LockGuard`], and other clients may hold permits at the same time.
 ///
-/// A permit has no number of a slot. The store orders the holders and does not count them, so a
-/// number that no other holder has would cost one more write per grant. To give each holder a slot
-/// of its own, use one [`Mutex`](crate::Mutex) per slot and [`try_lock`](crate::Mutex::try_lock)
-/// them in order.
+/// A permit has no slot number. The store orders the holders without counting them, so a unique
+/// number would cost one more write per grant. To give each holder its own slot, use one
+/// [`Mutex`](crate::Mutex) per slot and [`try_lock`](crate::Mutex::try_lock) them in order.
 #[derive(Debug)]
 #[must_use = "the permits are given back as soon as this is dropped"]
 pub struct Permit {
@@ -23,13 +22,13 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// How many permits this is.
+    /// Returns the number of permits that it holds.
     #[must_use]
     pub fn permits(&self) -> u32 {
         self.permits
     }
 
-    /// Gives the permits back: [`LockGuard::unlock`].
+    /// Releases the permits: see [`LockGuard::unlock`].
     ///
     /// # Errors
     ///
@@ -54,7 +53,9 @@ impl Permit {
         self.guard.unlock().await
     }
 
-    /// Runs `future` while the permits are held, and releases them: [`LockGuard::run_owned`].
+    /// Runs `future` while the permits are held, and releases them.
+    ///
+    /// It works like [`LockGuard::run_owned`].
     ///
     /// # Errors
     ///
@@ -80,7 +81,7 @@ impl Permit {
 
     /// Runs a fallible `future` while the permits are held, and releases them.
     ///
-    /// It is [`run_owned`](Self::run_owned) in one `Result`.
+    /// It works like [`run_owned`](Self::run_owned), and returns a single `Result`.
     ///
     /// # Errors
     ///
