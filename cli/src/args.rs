@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::{exit, signals};
 
-/// Runs commands under distributed locks, and shows who holds them.
+/// Runs commands under distributed locks and shows the locks' holders and waiters.
 #[derive(Debug, Parser)]
 #[command(name = "distlock", version, after_help = exit::CODES, max_term_width = 100)]
 pub(crate) struct Args {
@@ -17,178 +17,183 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// Which store, and how it is told.
+/// Options for the store and the output.
 #[derive(Clone, Debug, ArgsOf)]
 pub(crate) struct StoreArgs {
-    /// The store: postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181,
-    /// with user, namespace and options as in etcds://user:password@h1/prod/locks?session_ttl=15s.
-    /// Other users see a command line: put a password into DISTLOCK_URL, which is used without
-    /// this option, or into a file. Without either, the URL is read from /etc/distlock/url.
+    /// URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or
+    /// zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in
+    /// etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line,
+    /// so put a URL with a password into DISTLOCK_URL or into a file. Without this option and
+    /// --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url.
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// A file with the URL in it.
+    /// File that contains the URL of the store.
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
     pub(crate) url_file: Option<PathBuf>,
-    /// Locks on this host alone, and for this user: in a SQLite file below XDG_STATE_HOME or HOME.
+    /// Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes
+    /// of this user on this host.
     #[arg(long, global = true, conflicts_with_all = ["url", "url_file"])]
     pub(crate) local: bool,
-    /// One JSON object a line: results on standard output, what `run` and `elect` tell on standard
-    /// error.
+    /// Prints one JSON object per line: results on standard output, the messages of `run` and
+    /// `elect` on standard error.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Runs a command while a lock is held.
+    /// Runs a command while holding a lock.
     ///
-    /// The command and all that it started are dead before another one can get the lock, also if
-    /// distlock is stopped or killed. It finds DISTLOCK_NAME, DISTLOCK_TOKEN (the fencing token),
-    /// DISTLOCK_KEY, DISTLOCK_OWNER and DISTLOCK_URL (without a password) in its environment.
+    /// The command and all processes that it started are dead before another client can acquire
+    /// the lock, even if distlock is stopped or killed. The environment of the command contains
+    /// DISTLOCK_NAME, DISTLOCK_TOKEN (the fencing token), DISTLOCK_KEY, DISTLOCK_OWNER and
+    /// DISTLOCK_URL (without a password).
     #[command(after_help = exit::CODES)]
     Run(RunArgs),
-    /// Runs a command while this is the leader of an election.
+    /// Runs a command while leading an election.
     ///
-    /// It is run as by `run`. When it ends, the leadership is given up.
+    /// The command runs under the same rules as with `run`. When it ends, distlock resigns.
     #[command(after_help = exit::CODES)]
     Elect(ElectArgs),
-    /// Prints what the leader of an election has published.
+    /// Prints the value that the leader of an election has published.
     Leader {
         /// The election.
         name: String,
     },
-    /// Prints what each leader of an election publishes, as it does.
+    /// Watches an election and prints the values that its leaders publish.
     Observe {
         /// The election.
         name: String,
     },
-    /// Lists the locks that are held or waited for, with their holders, ages and waiters.
+    /// Lists the locks that have a holder or waiter, with their holders, ages and waiters.
     Ls {
-        /// Only those whose names begin with this.
+        /// Lists only locks whose names begin with this prefix.
         #[arg(default_value = "")]
         prefix: String,
     },
-    /// Lists who holds a lock and who waits for it.
+    /// Lists the holders and waiters of a lock.
     Queue {
         /// The lock.
         name: String,
-        /// What kind of lock it is.
+        /// The kind of the lock.
         #[arg(long, value_enum, default_value_t = Kind::Mutex)]
         kind: Kind,
-        /// Prints it again whenever it has changed.
+        /// Prints the queue again after each change.
         #[arg(long)]
         watch: bool,
     },
-    /// Asks the holder of a lock to let go of it, and waits until it has. One that does not listen
-    /// goes on.
+    /// Asks the holder of a lock to release it, and waits for the release. A holder that ignores
+    /// requests keeps the lock.
     Ask {
         /// The lock.
         name: String,
-        /// Why.
+        /// The reason, which the holder can read.
         reason: String,
-        /// Waits no longer than this; then the exit code is 75.
+        /// Waits at most this long. Then the exit code is 75.
         #[arg(short, long, value_name = "TIME", value_parser = time)]
         wait: Option<Duration>,
     },
-    /// Deletes a holder's or waiter's key by hand: it loses its place, and the next one gets the
-    /// lock at once.
+    /// Evicts a holder or waiter. The next waiter is granted the lock at once.
     ///
-    /// The holder may still be at work when the next one begins: it is told of the loss as soon as
-    /// the store's event arrives, or after its recheck_interval. `queue` prints the keys.
+    /// The evicted holder may still be working when the next one starts. It is notified when the
+    /// store's event arrives, or after its recheck_interval at the latest. `queue` prints the keys.
     Break {
         /// The key, as `queue` prints it.
         key: String,
-        /// Its fencing token, as `queue` prints it: a later hold by the same key is spared.
+        /// The fencing token, as `queue` prints it. If the key has another token by then, nothing
+        /// is deleted.
         #[arg(long)]
         token: Option<u64>,
-        /// That this is what you want.
+        /// Confirms the eviction. Without it, nothing is deleted.
         #[arg(long)]
         yes: bool,
     },
-    /// Lets a job of `run --once-per` begin again within its period: it failed, say.
+    /// Allows a job of `run --once-per` to run again in its period, for example after a failure.
     ///
-    /// It takes the job's lock for that, so that no run of it begins or ends meanwhile.
+    /// It acquires the lock of the job, so no run starts or ends at the same time.
     Clear {
         /// The lock.
         name: String,
-        /// Waits no longer than this for a run to end; then the exit code is 75. By default it does
+        /// Waits at most this long for a run to end. Then the exit code is 75. By default it does
         /// not wait.
         #[arg(short, long, value_name = "TIME", value_parser = time)]
         wait: Option<Duration>,
     },
-    /// Prints how many permits a semaphore has, or changes it for all.
+    /// Prints the number of permits of a semaphore, or changes it for all clients.
     Permits {
         /// The semaphore.
         name: String,
-        /// The new number. Nobody loses a permit: with less, nobody is let in for a while.
+        /// The new number. Permits in use stay valid: after a reduction, no permit is granted until
+        /// enough of them have been released.
         #[arg(long, value_name = "N")]
         set: Option<u32>,
     },
-    /// Looks whether the store can be used: servers, round trip, TTL, rights, clock, versions.
+    /// Checks the store: servers, versions, session, TTL, guarantees, round trip, rights and clock.
     Doctor,
-    /// Shows all locks, as they change. Ends with q.
+    /// Shows all locks and refreshes the display. Press q to quit.
     Top {
-        /// How often it looks.
+        /// Time between two refreshes, at least 100ms.
         #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
         interval: Duration,
     },
-    /// Prints the completions for a shell.
+    /// Prints the completion script for a shell.
     Completions {
-        /// Which.
+        /// The shell.
         shell: clap_complete::Shell,
     },
     /// Prints the manual page.
     Man,
 }
 
-/// What kind of lock a name means.
+/// The kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// One at a time: `run NAME`.
+    /// A lock of `run NAME`, with one holder at a time.
     Mutex,
-    /// `run --shared` and `run --exclusive`.
+    /// A lock of `run --shared` and `run --exclusive`.
     #[value(name = "rw_lock")]
     RwLock,
-    /// `run --permits`.
+    /// A lock of `run --permits`.
     Semaphore,
-    /// `elect`.
+    /// An election of `elect`.
     Election,
 }
 
-/// How a command is run under a lock.
+/// Options of `run` and `elect`.
 #[derive(Debug, ArgsOf)]
 pub(crate) struct HoldArgs {
-    /// Does not wait if the lock is busy. If its holder seems dead, PostgreSQL, MySQL, MariaDB and
-    /// Redis need up to 1.2 times the TTL to be sure: so long it waits.
+    /// Does not wait if the lock is busy. If the holder seems to be dead on PostgreSQL, MySQL,
+    /// MariaDB or Redis, distlock waits up to 1.2 times the TTL to confirm that.
     #[arg(short = 'n', long, conflicts_with = "wait")]
     pub(crate) nonblock: bool,
-    /// Waits no longer than this, such as 30s or 500ms.
+    /// Waits at most this long for the lock, such as 30s or 500ms.
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
-    /// How long the store keeps the lock of a machine that died. What it grants may differ.
+    /// Time after which the store frees the lock of a dead machine. The store may grant another
+    /// time.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ttl: Option<Duration>,
-    /// Holds the lock for no longer than this. Then the command is killed, as when the lock is lost
-    /// (exit code 70), and the next one gets the lock. For commands that may hang.
+    /// Holds the lock for at most this long. Then the command is killed as when the lock is lost
+    /// (exit code 70), and the next waiter is granted the lock. Use it for commands that may hang.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) max_hold: Option<Duration>,
-    /// The exit code if the lock is busy or the time is up.
+    /// Exit code if the lock is busy or the waiting time is over.
     #[arg(long, value_name = "CODE", default_value_t = exit::BUSY)]
     pub(crate) conflict_exit_code: u8,
-    /// What tells the command to end when the lock is about to be lost.
+    /// Signal that asks the command to exit before the lock is lost.
     #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signals::parse)]
     pub(crate) kill_signal: Signal,
-    /// How long it has for that before it is killed, which is before the lock's deadline: longer
-    /// than the TTL allows is refused. By default about a quarter of the TTL on etcd, a tenth on
-    /// ZooKeeper, and at most 5s.
+    /// Grace period between --kill-signal and SIGKILL. It must fit into the TTL, because the
+    /// command is killed before the deadline of the lock. By default about a quarter of the TTL on
+    /// etcd and a tenth on ZooKeeper, but at most 5s.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) kill_after: Option<Duration>,
-    /// What to run when the lock was lost and the command is dead: a program and its arguments,
-    /// quoted as for a shell. It finds the reason in DISTLOCK_LOST.
+    /// Program to run after the lock is lost and the command is dead, with arguments quoted as for
+    /// a shell. DISTLOCK_LOST contains the reason.
     #[arg(long, value_name = "COMMAND", value_parser = words)]
     pub(crate) on_lost: Option<Words>,
-    /// How often to tell who holds the lock while it is waited for. By default every 10s if
-    /// standard error is a terminal, and never otherwise.
+    /// Interval of messages about the holder and the position in the queue while waiting. By
+    /// default 10s if standard error is a terminal; otherwise there are no messages.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) wait_log: Option<Duration>,
 }
@@ -204,29 +209,30 @@ pub(crate) struct RunArgs {
     pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) hold: HoldArgs,
-    /// Together with other --shared ones, but not with an --exclusive one. This is a read-write
-    /// lock, which knows nothing of a plain lock of the same name: let all who use the name say
-    /// --shared or --exclusive.
+    /// Acquires a read-write lock for reading: together with other --shared holders, but not with
+    /// an --exclusive one. A read-write lock is independent of a plain lock of the same name, so
+    /// all commands for the name need --shared or --exclusive.
     #[arg(long, group = "manner")]
     pub(crate) shared: bool,
-    /// Alone, where others say --shared.
+    /// Acquires a read-write lock for writing: alone. See --shared.
     #[arg(long, group = "manner")]
     pub(crate) exclusive: bool,
-    /// Takes K of N permits, which all have to call the same number.
+    /// Acquires K of the N permits of a semaphore. If clients give different N, the smallest
+    /// counts.
     #[arg(long, value_name = "K/N", value_parser = permits, group = "manner")]
     pub(crate) permits: Option<(u32, u32)>,
-    /// Takes all of these locks, and NAME if it is there, or none.
+    /// Acquires all of these locks, and NAME if it is given, or none.
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', group = "manner")]
     pub(crate) all: Vec<String>,
-    /// Keeps the lock for so long at least, even if the command is done: for hosts whose clocks
-    /// differ, with -n.
+    /// Holds the lock for at least this long, even if the command ends earlier. Use it with -n if
+    /// the clocks of the hosts differ.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) hold_at_least: Option<Duration>,
-    /// Does nothing, with exit code 0, if one has begun less than 0.9 of this time ago: for hosts
-    /// that all start the same job. The store keeps when one last began.
+    /// Exits with 0 without running the command if the last run began less than 0.9 of this time
+    /// ago. Use it for jobs that many hosts start. The store records when the last run began.
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "manner")]
     pub(crate) once_per: Option<Duration>,
-    /// The command and its arguments. No shell reads them.
+    /// The command and its arguments. It runs without a shell.
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
@@ -235,22 +241,22 @@ pub(crate) struct RunArgs {
 pub(crate) struct ElectArgs {
     /// The election.
     pub(crate) name: String,
-    /// What is published of this leader, such as its address.
+    /// The value to publish while leading, such as an address.
     pub(crate) value: String,
     #[command(flatten)]
     pub(crate) hold: HoldArgs,
-    /// The command and its arguments. No shell reads them.
+    /// The command and its arguments. It runs without a shell.
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// `30s`, `500ms`, `1h 30m`; a number alone is seconds.
+/// Parses a time such as `30s`, `500ms` or `1h 30m`. A number without a unit is in seconds.
 fn time(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().and_then(|time| Duration::try_from_secs_f64(time).ok());
     match seconds {
         Some(time) => Ok(time),
         None => humantime::parse_duration(text)
-            .map_err(|_| "write a time with its unit, such as 500ms, 30s or 1h".to_owned()),
+            .map_err(|_| "use a number with a unit, such as 500ms, 30s or 1h".to_owned()),
     }
 }
 
@@ -258,12 +264,12 @@ fn permits(text: &str) -> Result<(u32, u32), String> {
     let numbers = text.split_once('/');
     numbers
         .and_then(|(wanted, of)| Some((wanted.trim().parse().ok()?, of.trim().parse().ok()?)))
-        .ok_or_else(|| "write how many of how many, as in 2/10".to_owned())
+        .ok_or_else(|| "use K/N, as in 2/10".to_owned())
 }
 
 fn words(text: &str) -> Result<Words, String> {
     match shell_words::split(text) {
-        Ok(words) if words.is_empty() => Err("write a program and its arguments".to_owned()),
+        Ok(words) if words.is_empty() => Err("name a program to run".to_owned()),
         Ok(words) => Ok(Words(words)),
         Err(error) => Err(error.to_string()),
     }

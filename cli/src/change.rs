@@ -25,10 +25,10 @@ pub(crate) async fn ask(
     // Before the request, whose own key stands elsewhere.
     let holder = mutex.holder().await?;
     if !mutex.request_release(reason).await? {
-        return Err(Failure::new(ABSENT, format!("nobody holds {name}")));
+        return Err(Failure::new(ABSENT, format!("{name} is not held")));
     }
     let owner = holder.as_ref().map_or("the holder", |holder| holder.owner()).to_owned();
-    output.note("asked", &format!("{owner} is asked to let go of {name}"), json!({ "name": name }));
+    output.note("asked", &format!("asked {owner} to release {name}"), json!({ "name": name }));
     let key = holder.map(|holder| holder.key().to_owned());
     let mut queue = mutex.watch_queue()?;
     let end = wait.and_then(|time| Instant::now().checked_add(time));
@@ -37,14 +37,14 @@ pub(crate) async fn ask(
             let there = |key: &String| entries.iter().any(|entry| entry.key() == key);
             if !key.as_ref().is_some_and(there) {
                 let object = json!({ "name": name, "owner": owner, "released": true });
-                output.line(&format!("{owner} has let go of {name}"), &object)?;
+                output.line(&format!("{owner} has released {name}"), &object)?;
                 return Ok(0);
             }
         }
         Ok(0)
     });
     let Some(end) = end else { return released.await };
-    let late = || Failure::new(BUSY, format!("{owner} has not let go of {name} in time"));
+    let late = || Failure::new(BUSY, format!("{owner} has not released {name} in time"));
     timeout_at(end.into(), released).await.unwrap_or_else(|_| Err(late()))
 }
 
@@ -58,9 +58,9 @@ pub(crate) async fn break_key(
 ) -> Result<u8, Failure> {
     if !yes {
         return Err(Failure::usage(
-            "break deletes the key of a holder or waiter: the next one gets the lock at once, \
-             while the old holder may still be at work for a while. `ask` asks it to let go. If \
-             that is what you want, add --yes",
+            "break evicts a holder or waiter: the next waiter is granted the lock at once, while \
+             the old holder may still be working. To request a release instead, use ask. To evict, \
+             add --yes",
         ));
     }
     let deleted = match token {
@@ -68,7 +68,7 @@ pub(crate) async fn break_key(
         None => client.evict(key).await?,
     };
     if deleted {
-        output.line(&format!("{key} is deleted"), &json!({ "key": key, "deleted": true }))?;
+        output.line(&format!("deleted {key}"), &json!({ "key": key, "deleted": true }))?;
         return Ok(0);
     }
     Err(Failure::new(ABSENT, format!("no such key: {key}")))
@@ -96,14 +96,14 @@ pub(crate) async fn clear(
 ) -> Result<u8, Failure> {
     let guard = client.mutex(name).lock_timeout(wait.unwrap_or_default()).await?;
     let Some(guard) = guard else {
-        return Err(Failure::new(BUSY, format!("{name} is held: a run of it has not ended")));
+        return Err(Failure::new(BUSY, format!("{name} is held: a run has not ended")));
     };
     let cleared = guard.clear_period().await;
     guard.unlock().await?;
     let Some(began) = cleared? else {
-        return Err(Failure::new(ABSENT, format!("no run of {name} is noted")));
+        return Err(Failure::new(ABSENT, format!("no run of {name} is recorded")));
     };
-    let text = format!("{name} may run again; it began at {}", format_rfc3339_seconds(began));
+    let text = format!("{name} may run again; last run: {}", format_rfc3339_seconds(began));
     let since_epoch = began.duration_since(UNIX_EPOCH).unwrap_or_default();
     let object = json!({ "name": name, "cleared": true, "began_unix": since_epoch.as_secs() });
     output.line(&text, &object)?;

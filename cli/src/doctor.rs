@@ -74,8 +74,8 @@ pub(crate) async fn examine(url: &str, output: Output) -> Result<u8, Failure> {
         Ok(client) => client,
         Err(failure) => {
             let advice = match failure.code {
-                DENIED => "check user, password and certificates in the URL",
-                exit::UNAVAILABLE => "see the servers above; connect_timeout in the URL is longer",
+                DENIED => "check the user, password and certificates in the URL",
+                exit::UNAVAILABLE => "check the servers above, or set a longer connect_timeout",
                 _ => "",
             };
             doctor.tell(Verdict::Bad, "session", &failure.to_string(), advice)?;
@@ -94,12 +94,12 @@ fn look_at(server: &Server, doctor: &mut Doctor) -> Result<(), Failure> {
     let address = &server.address;
     match &server.reached {
         Ok(time) => {
-            let finding = format!("{address} answers in {:.1} ms", ms(*time));
+            let finding = format!("connected to {address} in {:.1} ms", ms(*time));
             doctor.tell(Verdict::Good, "server", &finding, "")?;
         }
         Err(error) => {
             let finding = format!("{address}: {error}");
-            let advice = "is it up, is the port right, and does a firewall let it through?";
+            let advice = "check that it is running, and check the port and the firewall";
             doctor.tell(Verdict::Bad, "server", &finding, advice)?;
         }
     }
@@ -108,13 +108,13 @@ fn look_at(server: &Server, doctor: &mut Doctor) -> Result<(), Failure> {
             let (verdict, advice) = if version.is_new_enough() {
                 (Verdict::Good, String::new())
             } else {
-                (Verdict::Bad, format!("use {} or later", version.least()))
+                (Verdict::Bad, format!("upgrade to {} or later", version.least()))
             };
-            let finding = format!("{address} is {version}");
+            let finding = format!("{address} runs {version}");
             doctor.tell(verdict, "version", &finding, &advice)?;
         }
         (None, Ok(_)) => {
-            let finding = format!("{address} does not tell its version");
+            let finding = format!("{address} does not report its version");
             doctor.tell(Verdict::Unknown, "version", &finding, server.why_no_version())?;
         }
         (None, Err(_)) => {}
@@ -127,18 +127,18 @@ async fn promised(client: &Client, doctor: &mut Doctor) -> Result<(), Failure> {
     let durability = match client.durability().await {
         Ok(durability) => durability,
         Err(error) => {
-            let advice = "the user in the URL may not look at the configuration, perhaps";
+            let advice = "check that the user in the URL may read the configuration";
             return doctor.tell(Verdict::Unknown, "promise", &exit::chain(&error), advice);
         }
     };
     let (verdict, exclusive) = match durability.exclusive {
         true => (Verdict::Good, "locks are exclusive"),
-        false => (Verdict::Bad, "two may hold a lock after a crash"),
+        false => (Verdict::Bad, "two clients may hold a lock after a crash"),
     };
     let loss = match durability.failover {
-        FailoverBehavior::Continues => "another server goes on after the loss of one",
-        FailoverBehavior::Blocks => "nothing is granted while the server that decides is down",
-        _ => "what was granted last may be forgotten with a server",
+        FailoverBehavior::Continues => "if a server is lost, another one takes over",
+        FailoverBehavior::Blocks => "no lock is granted while the deciding server is down",
+        _ => "if a server is lost, the last grants may be lost",
     };
     let finding = format!("{exclusive}; {loss}");
     doctor.tell(verdict, "promise", &finding, &durability.reasons.join("; "))
@@ -159,7 +159,7 @@ async fn check(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Resu
         match client.ping().await {
             Ok(time) => times.push(time),
             Err(error) => {
-                let advice = "the store took the session and does not renew it: see its own log";
+                let advice = "the store does not renew the session: check the log of the store";
                 doctor.tell(Verdict::Bad, "round trip", &exit::chain(&error), advice)?;
                 return Ok(());
             }
@@ -167,9 +167,9 @@ async fn check(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Resu
     }
     times.sort_unstable();
     let (middle, most) = (times[PINGS / 2], times[PINGS - 1]);
-    let finding = format!("{:.1} ms, at most {:.1} ms of {PINGS}", ms(middle), ms(most));
+    let finding = format!("median {:.1} ms, maximum {:.1} ms of {PINGS}", ms(middle), ms(most));
     let verdict = if most > ttl / 20 { Verdict::Bad } else { Verdict::Good };
-    let advice = "that is long beside the TTL: ask for a longer one, or for a nearer store";
+    let advice = "too slow for the TTL: use a longer ?session_ttl, or a nearer store";
     doctor.tell(verdict, "round trip", &finding, advice)?;
 
     rights(client, doctor).await?;
@@ -186,13 +186,13 @@ async fn rights(client: &Client, doctor: &mut Doctor) -> Result<(), Failure> {
     let tried = async { client.mutex(own_name()).lock().await?.unlock().await };
     match tried.await {
         Ok(()) => {
-            let finding = format!("a lock was taken and released in {namespace}");
+            let finding = format!("acquired and released a lock in {namespace}");
             doctor.tell(Verdict::Good, "rights", &finding, "")
         }
         Err(error) => {
             let advice = format!(
-                "the user needs to read, write and delete below {namespace}, which the URL's path \
-                 names"
+                "the user needs the rights to read, write and delete below {namespace}, the \
+                 namespace of the URL"
             );
             doctor.tell(Verdict::Bad, "rights", &exit::chain(&error), &advice)
         }
@@ -215,17 +215,18 @@ async fn clock(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Resu
         servers.iter().find_map(|server| server.clock)
     };
     let Some((here, there)) = there else {
-        let advice = "nothing depends on it but the ages that are shown";
-        return doctor.tell(Verdict::Unknown, "clock", "the server's is not told", advice);
+        let advice = "only the displayed ages depend on it";
+        let finding = "the server does not report its time";
+        return doctor.tell(Verdict::Unknown, "clock", finding, advice);
     };
     let (ahead, apart) = match there.duration_since(here) {
         Ok(apart) => ("ahead of", apart),
         Err(error) => ("behind", error.duration()),
     };
-    let finding = format!("the server's is {:.1} s {ahead} this machine's", apart.as_secs_f64());
+    let finding = format!("the server is {:.1} s {ahead} this machine", apart.as_secs_f64());
     let verdict = if apart > SKEW { Verdict::Bad } else { Verdict::Good };
-    let advice = "set both by NTP: locks do not depend on it, but the ages that are shown do, and \
-                  --once-per";
+    let advice = "synchronize both clocks by NTP: locks do not depend on them, but displayed ages \
+                  and --once-per do";
     doctor.tell(verdict, "clock", &finding, advice)
 }
 

@@ -26,15 +26,16 @@ const NOT_FOUND: u8 = 127;
 /// For `--help` and the manual page.
 pub(crate) const CODES: &str = "\
 Exit codes:
-  The command's own, or 128 + n if signal n ended it, or ended distlock before it was started.
-    0  done; also if --once-per found that another one has begun in this period
-    1  leader, ask, break, clear: there is none; doctor: something is wrong
+  The exit code of the command, or 128 + n if signal n ended the command, or ended distlock before
+  the command started.
+    0  success; also if --once-per skipped the command
+    1  leader, ask, break, clear: not found; doctor: a check failed
    64  wrong usage: command line, name, URL or option; nothing was sent
-   69  no server of the store answers
-   70  the lock was lost; the command was killed before others could get it
-   71  anything else that went wrong
-   75  the lock is busy (-n, clear), or cannot be known to be free in time, or the time is up
-       (-w); --conflict-exit-code
+   69  no server of the store replies
+   70  the lock was lost; the command was killed before another client could acquire the lock
+   71  any other error
+   75  the lock is busy (-n, clear), the time is over (-w), or the store could not confirm in time
+       that the lock is free; run and elect: see --conflict-exit-code
    77  the store refuses access
   126  the command cannot be run
   127  the command was not found";
@@ -100,7 +101,7 @@ pub(crate) fn chain(error: &Error) -> String {
 /// The code of a command that could not be started, and why not.
 pub(crate) fn not_started(error: &io::Error) -> (u8, String) {
     match error.kind() {
-        io::ErrorKind::NotFound => (NOT_FOUND, "there is no such command".to_owned()),
+        io::ErrorKind::NotFound => (NOT_FOUND, "command not found".to_owned()),
         _ => (NOT_RUNNABLE, error.to_string()),
     }
 }

@@ -89,7 +89,7 @@ pub(crate) async fn queue(
     until_signal(async {
         while let Some(entries) = queue.next().await {
             let lines: Vec<_> = entries.iter().map(entry_line).collect();
-            let text = if lines.is_empty() { "nobody".to_owned() } else { lines.join("; ") };
+            let text = if lines.is_empty() { "empty".to_owned() } else { lines.join("; ") };
             let objects: Vec<_> = entries.iter().map(object).collect();
             output.line(&text, &json!({ "name": name, "queue": objects }))?;
         }
@@ -110,7 +110,7 @@ pub(crate) async fn leader(client: &Client, name: &str, output: Output) -> Resul
             tell(&leader, output)?;
             Ok(0)
         }
-        None => Err(Failure::new(ABSENT, format!("nobody leads {name}"))),
+        None => Err(Failure::new(ABSENT, format!("{name} has no leader"))),
     }
 }
 

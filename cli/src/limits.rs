@@ -36,8 +36,8 @@ impl Limits {
         if held.is_some_and(|held| held <= kill_after.unwrap_or_default()) {
             let least = kill_after.unwrap_or_default() + margin * 2;
             return Err(format!(
-                "--max-hold is too short: the command is stopped before that time, which leaves it \
-                 none, so choose more than {}",
+                "--max-hold is too short: it leaves the command no time to run, so choose more \
+                 than {}",
                 humantime::format_duration(least)
             ));
         }
@@ -47,8 +47,8 @@ impl Limits {
         if kill_after > most {
             let ratio = kill_after.as_secs_f64() / most.as_secs_f64().max(0.001);
             return Err(format!(
-                "--kill-after {} is too long for a TTL of {} on {backend}, where a held lock may \
-                 be that near to its deadline while all is well: choose {} or less, or --ttl {}s",
+                "--kill-after {} is too long for a TTL of {} on {backend}: even without faults, a \
+                 held lock may be that close to its deadline; use {} or less, or --ttl {}s",
                 humantime::format_duration(kill_after),
                 humantime::format_duration(ttl),
                 humantime::format_duration(Duration::from_millis(

@@ -52,7 +52,7 @@ impl ProcessGroup {
     pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
         let child = command.process_group(0).spawn()?;
         let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let leader = leader.ok_or_else(|| io::Error::other("it has no number"))?;
+        let leader = leader.ok_or_else(|| io::Error::other("the command has no process ID"))?;
         let pidfd = pidfd_open(leader, PidfdFlags::empty()).inspect_err(|_| {
             kill_all(Some(leader));
         })?;

@@ -30,7 +30,7 @@ use crate::{
 const COURTESY: Duration = Duration::from_secs(2);
 
 /// Why a command is killed at the deadline.
-const UNCONFIRMED: &str = "the store has not confirmed the lock in time";
+const UNCONFIRMED: &str = "the store did not confirm the lock in time";
 
 /// A command, and what it is to be run under.
 pub(crate) struct Job {
@@ -123,7 +123,7 @@ async fn under_lock(job: &Job, client: &Client, output: Output) -> Result<Done, 
     let start = Instant::now();
     let busy = match wait::take(client, &job.target, hold, output).await {
         Ok(Some(held)) => Ok(held),
-        Ok(None) => Err(format!("{names} is held by another")),
+        Ok(None) => Err(format!("{names} is held by another client")),
         Err(failure) if failure.code == exit::BUSY => Err(format!("{names}: {failure}")),
         Err(failure) => return Err(failure),
     };
@@ -148,7 +148,7 @@ async fn under_lock(job: &Job, client: &Client, output: Output) -> Result<Done, 
         && !guard.claim_period_at(period, job.fired).await?
     {
         let period = humantime::format_duration(period);
-        let text = format!("{names} was begun by another within this period of {period}");
+        let text = format!("another run of {names} began in this period of {period}");
         output.note("refused", &text, json!({ "name": names, "period": period.to_string() }));
         // Those behind it would wait for the end of this client otherwise.
         held.unlock().await?;
@@ -207,7 +207,7 @@ async fn guard(
             let reason = match job.hold.max_hold {
                 // Which of the two the deadline was, the guardian does not know.
                 Some(time) if reason == UNCONFIRMED && is_over(time, limits, since) => {
-                    format!("--max-hold {} is over", humantime::format_duration(time))
+                    format!("--max-hold {} has passed", humantime::format_duration(time))
                 }
                 _ => reason,
             };
@@ -262,7 +262,7 @@ async fn watch(
                 }
                 None => {
                     guarded_command.kill_all();
-                    return Outcome::Lost("its guardian was killed".to_owned());
+                    return Outcome::Lost("the guardian was killed".to_owned());
                 }
             },
             reason = held.lost(), if lost.is_none() => {
@@ -272,7 +272,7 @@ async fn watch(
             request = held.asked(), if !asked => {
                 asked = true;
                 let (owner, reason) = (request.owner(), request.reason());
-                let text = format!("{owner} asks for the lock: {reason}");
+                let text = format!("{owner} requests a release: {reason}");
                 output.note("asked", &text, json!({ "owner": owner, "reason": reason }));
             }
             signal = signals.next() => {

@@ -66,9 +66,9 @@ impl fmt::Display for Version {
 impl Server {
     pub(crate) fn why_no_version(&self) -> &'static str {
         match self.kind {
-            Kind::Etcd => "does it serve /version on that port?",
+            Kind::Etcd => "check that it serves /version on that port",
             Kind::ZooKeeper => "add `srvr` to its 4lw.commands.whitelist to see it",
-            Kind::Tls => "it is not asked by TLS; see the server's own tools",
+            Kind::Tls => "doctor does not query it over TLS; use the server's own tools",
             Kind::Login => "it is checked when the session is opened",
         }
     }
@@ -77,7 +77,7 @@ impl Server {
         let start = Instant::now();
         let connected = match timeout(PATIENCE, TcpStream::connect(&address)).await {
             Ok(connected) => connected,
-            Err(_) => Err(io::Error::other("no answer in 2 s")),
+            Err(_) => Err(io::Error::other("no reply within 2 s")),
         };
         let time = start.elapsed();
         let (reached, answer) = match connected {

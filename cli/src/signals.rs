@@ -87,7 +87,7 @@ pub(crate) fn parse(text: &str) -> Result<Signal, String> {
     let named = named.or((name == "KILL").then_some(Signal::KILL));
     known.or(named).ok_or_else(|| {
         let names: Vec<_> = CAUGHT.iter().map(|(name, _)| *name).collect();
-        format!("not a signal: write one of {}, KILL, or a number", names.join(", "))
+        format!("unknown signal: use one of {}, KILL, or a number", names.join(", "))
     })
 }
 

@@ -18,7 +18,7 @@ const HOST_FILE: &str = "/etc/distlock/url";
 
 const HOW: &str = "pass --url or --url-file, set DISTLOCK_URL, or write the URL into \
                    /etc/distlock/url, as in postgres://app@db/app or etcd://h1:2379,h2:2379; \
-                   --local locks on this host alone, in a file of this user";
+                   --local uses a file of this user on this host";
 
 /// The URL that was given. There is no default: a lock on a store that only this host or this user
 /// sees would let the same job run on every host, without a word.
@@ -32,15 +32,15 @@ pub(crate) fn url(args: &StoreArgs) -> Result<String, Failure> {
     };
     let url = match given(args, variable, Path::new(HOST_FILE))? {
         Some(url) => url,
-        None => return Err(Failure::usage(format!("which store? {HOW}"))),
+        None => return Err(Failure::usage(format!("no store is configured: {HOW}"))),
     };
     if url.is_empty() {
         return Err(Failure::usage(format!("the URL is empty: {HOW}")));
     }
     if url.starts_with("memory:") {
         return Err(Failure::usage(
-            "memory:// is a store within one process, which excludes no other process: use a \
-             store with servers, or --local",
+            "memory:// works within one process and excludes no other process: use a store with \
+             servers, or --local",
         ));
     }
     Ok(url)

@@ -109,7 +109,7 @@ impl View<'_> {
 
     fn summary(&self) -> String {
         format!(
-            "{} {}: {} locks, {} waiting, {:.1} hand-overs/s, {} lost places; a look takes {} ms",
+            "{} {}: {} locks, {} waiting, {:.1} handovers/s, {} lost places; refresh: {} ms",
             self.client.backend(),
             self.client.namespace(),
             self.locks.len(),
@@ -126,7 +126,7 @@ impl View<'_> {
                 .areas(frame.area());
         let second = match &self.silent {
             Some((since, error)) => {
-                let text = format!("no answer for {} s: {error}", since.elapsed().as_secs());
+                let text = format!("no reply for {} s: {error}", since.elapsed().as_secs());
                 Line::styled(printable(&text), Style::new().fg(Color::Red))
             }
             None => Line::default(),

@@ -32,7 +32,7 @@ pub(crate) async fn take(
         loop {
             match target.take(client, end, args.max_hold).await {
                 Err(error @ (Error::SessionLost { .. } | Error::Evicted { .. })) => {
-                    let text = format!("{error}; it joins the queue anew");
+                    let text = format!("{error}; joining the queue again");
                     output.note("again", &text, json!({ "name": target.names() }));
                 }
                 taken => return taken,
@@ -62,11 +62,11 @@ async fn tell(client: &Client, target: &Target, every: Option<Duration>, output:
         let Some(holder) = queue.first() else { continue };
         let names = target.names();
         let place_in_words =
-            place.map_or_else(String::new, |place| format!(", at place {place} of the queue"));
+            place.map_or_else(String::new, |place| format!(" at position {place} of the queue"));
         let text = format!(
-            "waits for {names}{place_in_words}; {} holds it{}",
+            "waiting for {names}{place_in_words}; {} holds it{}",
             holder.owner(),
-            since(holder).map_or_else(String::new, |age| format!(" (there for {age})")),
+            since(holder).map_or_else(String::new, |age| format!(" (in the queue for {age})")),
         );
         let details = json!({ "name": names, "place": place, "holder": holder.owner() });
         output.note("waiting", &text, details);

@@ -100,7 +100,7 @@ async fn a_queue_is_watched(store: Store) {
 async fn leaders_are_elected_and_observed(store: Store) {
     let nobody = store.run(&["leader", "e"]).await;
     assert_eq!(nobody.code(), 1, "{nobody:?}");
-    assert!(nobody.err.contains("nobody leads e"), "{nobody:?}");
+    assert!(nobody.err.contains("e has no leader"), "{nobody:?}");
     let mut observed = Stream::start(&store, &["observe", "e", "--json"]);
     let place = TempDir::new().expect("a folder");
     let script = format!("env >{}; exec sleep 100", place.path().join("env").display());

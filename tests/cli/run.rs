@@ -164,10 +164,10 @@ async fn waiting_is_logged_if_asked_for(store: Store) {
     let holder = store.holding(&["log"]).await;
     let args = ["run", "log", "-w", "1s", "--", "true"];
     let silent = store.run(&args).await;
-    assert!(!silent.err.contains("waits for"), "{silent:?}");
+    assert!(!silent.err.contains("waiting for"), "{silent:?}");
     let args = ["run", "log", "-w", "1s", "--wait-log", "100ms", "--", "true"];
     let lines = store.run(&args).await;
-    assert!(lines.err.contains("waits for log, at place 1 of the queue; "), "{lines:?}");
+    assert!(lines.err.contains("waiting for log at position 1 of the queue; "), "{lines:?}");
     let args = ["run", "log", "--json", "-w", "1s", "--wait-log", "100ms", "--", "true"];
     let objects = Output::objects(&store.run(&args).await.err);
     let waiting = objects.iter().find(|object| object["event"] == "waiting").expect("it waits");
@@ -261,7 +261,7 @@ async fn a_dead_guardian_takes_the_command_with_it(store: Store) {
     kill_process(guardian, Signal::KILL).expect("it is ours");
     let output = output_of(holder).await;
     assert_eq!(output.code(), 70, "{output:?}");
-    assert!(output.err.contains("its guardian was killed"), "{output:?}");
+    assert!(output.err.contains("the guardian was killed"), "{output:?}");
     assert!(!probe::lives(pid));
 }
 
