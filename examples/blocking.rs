@@ -1,6 +1,6 @@
-//! Locks from plain threads: no `async`, no runtime of one's own.
+//! Locks in plain threads, without `async` and without a runtime.
 //!
-//! `cargo run --features blocking --example blocking` needs nothing but Rust. With a server:
+//! `cargo run --features blocking --example blocking` needs only Rust. With a server:
 //! `cargo run --features blocking,etcd,zookeeper --example blocking -- etcd://127.0.0.1:2379`
 
 use std::{thread, time::Duration};
@@ -11,7 +11,7 @@ fn main() -> distlock::Result<()> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory://blocking".to_owned());
     println!("store: {url}");
 
-    // Two threads take turns, each with a client of its own, as if on two machines.
+    // Two threads take turns, each with its own client, as if on two machines.
     thread::scope(|scope| {
         let turns = ["alice", "bob"].map(|worker| {
             let url = &url;
@@ -26,18 +26,19 @@ fn main() -> distlock::Result<()> {
     let mutex = client.mutex("blocking-report");
     let guard = mutex.lock().wait()?;
     match mutex.lock_timeout(Duration::from_millis(50)).wait()? {
-        None => println!("carol: nobody gets it meanwhile"),
-        Some(_) => println!("carol: this cannot be"),
+        None => println!("carol: no other caller gets the lock"),
+        Some(_) => println!("carol: this is impossible"),
     }
 
-    // A closure cannot be stopped when the lock is lost: it asks, and in the end is told.
+    // A closure cannot be stopped when the lock is lost. It checks the lock, and the result shows
+    // whether the lock was held to the end.
     let work = guard.run_blocking(|held| {
         let rows = (1..=5).take_while(|_| held.is_valid());
         rows.map(|row| thread::sleep(Duration::from_millis(row))).count()
     });
     match work {
-        Ok(rows) => println!("carol: {rows} rows, and the lock was held all the time"),
-        Err(lost) => println!("carol: {lost}; another one may have been at work as well"),
+        Ok(rows) => println!("carol: {rows} rows, and the lock was held throughout"),
+        Err(lost) => println!("carol: {lost}; another client may have worked at the same time"),
     }
     guard.unlock().wait()?;
     client.close().wait()

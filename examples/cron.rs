@@ -1,4 +1,4 @@
-//! A job that every host fires by its own clock, and that runs once a period.
+//! A job that every host starts by its own clock, and that runs once per period.
 //!
 //! `cargo run --example cron`
 
@@ -16,7 +16,7 @@ async fn main() -> distlock::Result<()> {
         hosts.spawn(fire(host));
     }
     let ran: Vec<u32> = hosts.join_all().await.into_iter().collect::<distlock::Result<_>>()?;
-    println!("runs of each host in five periods: {ran:?}");
+    println!("runs per host in five periods: {ran:?}");
     assert!((4..=6).contains(&ran.iter().sum::<u32>()));
     Ok(())
 }

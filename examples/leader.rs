@@ -1,4 +1,4 @@
-//! One process leads; when it is told to stop, it finishes, and another one goes on.
+//! One process leads. When it is asked to stop, it finishes, and another one takes over.
 //!
 //! `cargo run --example leader`
 
@@ -22,7 +22,7 @@ async fn main() -> distlock::Result<()> {
     while !stops.is_empty() {
         let leader = leaders.next().await.expect("the client is open");
         println!("{:?} leads, with token {}", leader.value_str(), leader.fencing_token());
-        // A rolling restart: the one that leads is told to stop.
+        // A rolling restart: the leader is asked to stop.
         drop(stops.remove(leader.value()));
     }
     for server in servers {
@@ -38,11 +38,11 @@ async fn serve(name: &'static str, stop: oneshot::Receiver<()>) -> distlock::Res
         tick(&leadership).await;
     };
     let ended: Option<()> = client.election("scheduler").run(name, sigterm, schedule).await?;
-    assert!(ended.is_none(), "it was told to stop");
+    assert!(ended.is_none(), "the leader was asked to stop");
     client.shutdown(Duration::from_secs(10)).await
 }
 
-/// The work of a leader: its token goes with all that it writes.
+/// The work of a leader, which sends its token with every write.
 async fn tick(leadership: &LeadershipHandle) {
     assert!(leadership.fencing_token().as_u64() > 0);
     sleep(Duration::from_millis(5)).await;

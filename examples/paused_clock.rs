@@ -1,4 +1,4 @@
-//! A unit test of code that waits for a lock: hours go by in no time.
+//! A unit test of code that waits for a lock. Hours pass instantly.
 //!
 //! `cargo test --example paused_clock`
 
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use distlock::{Client, Result};
 
-/// What is to be tested: it gives up after an hour.
+/// The function under test, which stops waiting after an hour.
 async fn report(client: &Client) -> Result<&'static str> {
     match client.mutex("report").lock_timeout(Duration::from_secs(3600)).await? {
         Some(guard) => guard.run_owned(async { "written" }).await,
-        None => Ok("somebody else is at it"),
+        None => Ok("another process holds the lock"),
     }
 }
 
@@ -29,7 +29,7 @@ mod tests {
     async fn a_report_is_given_up_after_an_hour() -> Result<()> {
         let client = Client::connect("memory://paused-clock-test").await?;
         let guard = client.mutex("report").lock().await?;
-        assert_eq!(report(&client).await?, "somebody else is at it");
+        assert_eq!(report(&client).await?, "another process holds the lock");
         drop(guard); // released in the background
         assert_eq!(report(&client).await?, "written");
         Ok(())

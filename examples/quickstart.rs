@@ -1,6 +1,6 @@
-//! Two workers take turns on one lock, and then a lock is lost.
+//! Two workers take turns with one lock. Then a lock is lost while it is held.
 //!
-//! `cargo run -p distlock --example quickstart` needs nothing but Rust. With a server:
+//! `cargo run -p distlock --example quickstart` needs only Rust. With a server:
 //! `cargo run -p distlock --features etcd --example quickstart -- etcd://127.0.0.1:2379`
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         worker.await??;
     }
 
-    // A lock can be lost while it is held. The guard knows, and stops the work.
+    // A lock can be lost while it is held. The guard then stops the work.
     let client = Client::connect(&url).await?;
     let guard = client.mutex("report").lock().await?;
     println!("carol: granted, token {}", guard.fencing_token());
@@ -39,8 +39,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
 
-    // The next holder's token is higher, so that a resource can refuse whatever carol may still
-    // have on its way.
+    // The next holder's token is higher, so a resource can refuse late writes from carol.
     let client = Client::connect(&url).await?;
     let guard = client.mutex("report").lock().await?;
     println!("dave: granted, token {}", guard.fencing_token());
@@ -59,8 +58,10 @@ async fn take_turns(worker: &str, client: Client) -> distlock::Result<()> {
     client.close().await
 }
 
-/// In memory the session is ended as a server would do it. A real server cannot be asked for that
-/// here, so there the client is closed.
+/// Ends the session of a held lock.
+///
+/// In memory, the session expires as on a server. A real server offers no call for that here, so
+/// the client is closed instead.
 async fn lose(url: &str, client: &Client, guard: &LockGuard) {
     match url.strip_prefix("memory://") {
         Some(space) => drop(Space::named(space).expire_session(guard.key())),

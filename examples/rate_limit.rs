@@ -1,4 +1,4 @@
-//! At most five calls a second to somebody's API, from all processes together.
+//! At most five calls per second to an external API, from all processes together.
 //!
 //! `cargo run --example rate_limit`
 
@@ -16,7 +16,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 async fn main() -> Result<()> {
     let (mut callers, began) = (JoinSet::new(), Instant::now());
     for _ in 0..3 {
-        let client = Client::connect("memory://rate-limit").await?; // each in a process of its own
+        let client = Client::connect("memory://rate-limit").await?; // each acts for one process
         for _ in 0..4 {
             callers.spawn(call(client.clone()));
         }
@@ -26,7 +26,7 @@ async fn main() -> Result<()> {
     println!("twelve calls, at {:.1?} s", calls.iter().map(seconds).collect::<Vec<_>>());
     for call in &calls {
         let later = calls.iter().filter(|other| *other >= call && **other - *call < WINDOW);
-        assert!(later.count() <= 5, "no more than five within a second");
+        assert!(later.count() <= 5, "at most five within a second");
     }
     Ok(())
 }
@@ -34,7 +34,7 @@ async fn main() -> Result<()> {
 async fn call(client: Client) -> Result<Instant> {
     let permit = client.semaphore("somebodys-api", 5).acquire().await?;
     let called = Instant::now(); // the call
-    sleep(WINDOW).await; // what was spent comes back a second later
+    sleep(WINDOW).await; // the permit returns after a second
     permit.release().await?;
     Ok(called)
 }

@@ -1,4 +1,4 @@
-//! Plain threads, with no `async` of their own, count together.
+//! Plain threads, without `async`, increase one counter together.
 //!
 //! `cargo run --features blocking --example threads`
 
@@ -17,7 +17,7 @@ fn main() -> Result<()> {
     });
     counted?;
     assert_eq!(COUNTER.load(Relaxed), 100);
-    println!("four threads have counted to {}", COUNTER.load(Relaxed));
+    println!("four threads counted to {}", COUNTER.load(Relaxed));
     Ok(())
 }
 
@@ -25,7 +25,7 @@ fn count() -> Result<()> {
     let client = Client::connect("memory://threads").wait()?;
     for _ in 0..25 {
         let guard = client.mutex("counter").lock().wait()?;
-        // Not one step: without the lock, some would be lost.
+        // Reading and writing are two steps. Without the lock, increments would be lost.
         let count = COUNTER.load(Relaxed);
         thread::yield_now();
         guard.run_blocking(|_| COUNTER.store(count + 1, Relaxed)).expect("it is held");

@@ -1,4 +1,4 @@
-//! Money goes from one account to another: both are locked, and both are written or none.
+//! Money moves from one account to another. Both are locked, and either both are written or none.
 //!
 //! `cargo run --example transfer`
 
@@ -21,16 +21,16 @@ async fn main() -> Result<()> {
     let [alice, bob] = [balance(&guard, "alice").await?, balance(&guard, "bob").await?];
     let carol = balance(&guard, "carol").await?;
     println!("alice has {alice}, bob {bob}, carol {carol}");
-    assert_eq!(alice + bob + carol, 3000, "nothing was lost, and nothing came from nowhere");
+    assert_eq!(alice + bob + carol, 3000, "the total has not changed");
     client.close().await
 }
 
 async fn transfer(client: Client, from: &str, to: &str, amount: i64) -> Result<()> {
-    let locks = client.lock_all([from, to]).await?; // in one order everywhere: no deadlock
-    let guard = &locks.guards()[0]; // to read with
+    let locks = client.lock_all([from, to]).await?; // always in the same order: no deadlock
+    let guard = &locks.guards()[0]; // for the reads
     let (less, more) = (balance(guard, from).await? - amount, balance(guard, to).await? + amount);
     let put = |account, balance: i64| Write::put(format!("/bank/{account}"), balance.to_string());
-    locks.write(&[put(from, less), put(to, more)]).await?; // refused if one of the locks is gone
+    locks.write(&[put(from, less), put(to, more)]).await?; // refused if a lock is lost
     locks.unlock().await
 }
 

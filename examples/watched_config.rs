@@ -1,4 +1,4 @@
-//! One process keeps the configuration, and all others follow each change.
+//! One process publishes the configuration, and all others follow every change.
 //!
 //! `cargo run --example watched_config`
 

@@ -1,4 +1,5 @@
-//! Workers that take rows from one table: none is done twice, and none waits for another's.
+//! Workers that take rows from one table. No row is processed twice, and no worker waits for
+//! another.
 //!
 //! `cargo run --example workers`
 
@@ -8,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use distlock::Client;
 use tokio::{task::JoinSet, time::sleep};
 
-/// What each row would have in a database: whether it is done, and how often that was begun.
+/// The columns of each row in a database: whether it is done, and how often its work began.
 type Table = Arc<[(AtomicBool, AtomicUsize)]>;
 
 #[tokio::main]
@@ -20,7 +21,7 @@ async fn main() -> distlock::Result<()> {
     }
     workers.join_all().await.into_iter().collect::<distlock::Result<()>>()?;
     assert!(table.iter().all(|(done, begun)| done.load(Relaxed) && begun.load(Relaxed) == 1));
-    println!("20 rows, each done once");
+    println!("20 rows, each processed once");
     Ok(())
 }
 
@@ -28,7 +29,7 @@ async fn work(table: Table) -> distlock::Result<()> {
     let client = Client::connect("memory://workers").await?;
     for (number, (done, begun)) in table.iter().enumerate() {
         let row = client.mutex(format!("row-{number}"));
-        let Some(guard) = row.try_lock().await? else { continue }; // another one is at it
+        let Some(guard) = row.try_lock().await? else { continue }; // another worker has it
         if !done.load(Relaxed) {
             begun.fetch_add(1, Relaxed);
             guard.run(sleep(Duration::from_millis(20))).await?;

@@ -1,4 +1,4 @@
-//! The two accounts, and how each driver makes the transaction.
+//! The two accounts, and the transaction with each driver.
 
 use std::{error::Error, time::Duration};
 
@@ -13,7 +13,7 @@ const FILL: &str = "INSERT INTO distlock_example_accounts VALUES (1, 1000), (2, 
 pub(crate) const DROP: &str = "DROP TABLE IF EXISTS distlock_example_accounts";
 const READ: &str = "SELECT balance FROM distlock_example_accounts ORDER BY id";
 
-/// The accounts, by the driver of the database that they are in.
+/// The accounts, with the driver of their database.
 pub(crate) enum Bank {
     Sqlite(rusqlite::Connection),
     #[cfg(feature = "tokio-postgres-0_7")]
@@ -22,14 +22,14 @@ pub(crate) enum Bank {
     Mysql(mysql_async::Conn),
 }
 
-/// What the transaction writes.
+/// Returns the statements of the transaction.
 fn writes([alice, bob]: [i64; 2]) -> [String; 2] {
     [(1, alice), (2, bob)].map(|(id, balance)| {
         format!("UPDATE distlock_example_accounts SET balance = {balance} WHERE id = {id}")
     })
 }
 
-/// Whether the lock is held; an error if that is not known.
+/// Returns whether the lock is held, or an error if that is unknown.
 fn held<E: Error + Send + Sync + 'static>(
     checked: std::result::Result<(), CheckError<E>>,
 ) -> Result<bool> {
@@ -66,7 +66,7 @@ impl Bank {
         Err(format!("no such database, or its feature is not on: {url}").into())
     }
 
-    /// Makes the accounts anew.
+    /// Creates the accounts again.
     pub(crate) async fn fill(&mut self) -> Result<()> {
         for sql in [DROP, CREATE, FILL] {
             self.run(sql).await?;
@@ -105,7 +105,9 @@ impl Bank {
         Ok(rows.try_into().map_err(|_| "two accounts")?)
     }
 
-    /// Writes in one transaction: with a guard, only while its lock is held.
+    /// Writes in one transaction.
+    ///
+    /// With a guard, the transaction commits only while its lock is held.
     pub(crate) async fn write(
         &mut self,
         balances: [i64; 2],
@@ -117,7 +119,7 @@ impl Bank {
                 if let Some(guard) = guard
                     && !held(distlock::sqlite::check(guard, &transaction))?
                 {
-                    return Ok(false); // dropped, it is rolled back
+                    return Ok(false); // dropping the transaction rolls it back
                 }
                 transaction.execute_batch(&writes(balances).join(";"))?;
                 transaction.commit()?;

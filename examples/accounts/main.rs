@@ -1,14 +1,15 @@
-//! Several processes move money between two accounts of a database, one at a time by a lock that is
-//! in the same database. Now and then one of them is stopped (SIGSTOP) for longer than its lock
-//! lives, after it has read the balances and before it writes what it has computed.
+//! Several processes move money between two accounts of a database. A lock in the same database
+//! lets one of them work at a time. Some are stopped (SIGSTOP) for longer than the TTL of their
+//! session, between reading the balances and writing the new ones.
 //!
-//! `cargo run --features rusqlite-0_42 --example accounts` needs no server. Or, with the features
-//! `tokio-postgres-0_7` and `mysql_async-0_37`:
+//! `cargo run --features rusqlite-0_42 --example accounts` needs no server. With the features
+//! `tokio-postgres-0_7` and `mysql_async-0_37`, it also runs on a server:
 //! `… --example accounts -- postgres://user:password@host/database`
 //!
-//! **Fenced**, the transaction asks first whether the lock is held (`postgres::check` and the
-//! like): nothing is lost. **Unfenced**, one that was stopped writes over what others did
-//! meanwhile. Their transfers are lost: the sum is right, and bob has less than was paid to him.
+//! **Fenced**, each transaction first checks that the lock is held (`postgres::check` and its
+//! counterparts), and no transfer is lost. **Unfenced**, a process that was stopped overwrites the
+//! transfers that others have made since. Those transfers are lost: the sum is right, and bob has
+//! less than was paid to him.
 
 mod bank;
 
@@ -26,7 +27,7 @@ use distlock::Client;
 
 const WORKERS: usize = 3;
 const TRANSFERS: usize = 8;
-/// How often one is stopped.
+/// How often a worker is stopped.
 const STOPS: usize = 2;
 const TTL: Duration = Duration::from_secs(2);
 
@@ -51,7 +52,7 @@ async fn main() -> Result<()> {
 
 async fn compare(url: &str) -> Result<()> {
     for kind in ["fenced", "unfenced"] {
-        // The first client makes the lock's tables.
+        // The first client creates the tables of the locks.
         Client::connect(url).await?.close().await?;
         let mut bank = Bank::open(url).await?;
         bank.fill().await?;
@@ -68,7 +69,9 @@ async fn compare(url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Starts the workers and stops some. Tells how many transfers were committed, and refused.
+/// Starts the workers, and stops some of them.
+///
+/// Returns how many transfers were committed and how many were refused.
 fn supervise(url: &str, kind: &str) -> Result<(i64, i64)> {
     let (said, hears) = channel();
     let mut workers = Vec::new();
@@ -80,7 +83,7 @@ fn supervise(url: &str, kind: &str) -> Result<(i64, i64)> {
     let (mut moved, mut refused) = (0, 0);
     for (number, line) in hears {
         match &*line {
-            // It has read, and is about to write.
+            // The worker has read the balances, and is about to write.
             "read" => {
                 if stopped.is_none() && stops < STOPS {
                     workers[number].signal("STOP")?;
@@ -93,7 +96,7 @@ fn supervise(url: &str, kind: &str) -> Result<(i64, i64)> {
             "ended" => at_work -= 1,
             other => return Err(format!("worker {number} says {other:?}").into()),
         }
-        // Others have had the lock since, or there are no others any more.
+        // Others have held the lock since, or all others have ended.
         if let Some(number) = stopped.filter(|_| meanwhile >= 2 || at_work == 1) {
             workers[number].signal("CONT")?;
             stopped = None;
@@ -135,16 +138,17 @@ impl Worker {
     }
 }
 
-/// Moves 1 from alice to bob, and again.
+/// Moves 1 from alice to bob, several times.
 async fn work(url: &str, fenced: bool) -> Result<()> {
     let client = Client::builder(url).session_ttl(TTL).connect().await?;
     let (mutex, mut bank, mut moved) = (client.mutex("bank"), Bank::open(url).await?, 0);
     while moved < TRANSFERS {
-        // Its session may have ended while it was stopped: then there is another one.
+        // The session may have ended while the process was stopped. The next call then opens a new
+        // one.
         let Ok(guard) = mutex.lock().await else { continue };
         let [alice, bob] = bank.balances().await?;
         println!("read");
-        stdin().read_line(&mut String::new())?; // here it is stopped
+        stdin().read_line(&mut String::new())?; // the process is stopped here
         let check = fenced.then_some(&guard);
         if bank.write([alice - 1, bob + 1], check).await? {
             println!("moved");
@@ -152,7 +156,7 @@ async fn work(url: &str, fenced: bool) -> Result<()> {
         } else {
             println!("refused");
         }
-        let _ = guard.unlock().await; // it may have been lost
+        let _ = guard.unlock().await; // the lock may be lost
     }
     Ok(client.close().await?)
 }

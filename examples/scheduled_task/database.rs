@@ -1,5 +1,5 @@
-//! A table in PostgreSQL or MySQL, on the server that keeps the lock. A second one, of one row, has
-//! the newest token that was seen: one statement looks at it and writes both.
+//! A table in PostgreSQL or MySQL, on the server that stores the lock. A second table of one row
+//! stores the newest token seen. One statement checks that token and writes both tables.
 
 use std::error::Error;
 
@@ -65,7 +65,7 @@ impl Database {
         Ok(rows.into_iter().filter_map(|id| usize::try_from(id).ok()).collect())
     }
 
-    /// While the statement is under way nobody else can write the newest token.
+    /// Marks a row in one statement, during which no other client can write the newest token.
     pub(crate) async fn mark(
         &mut self,
         row: usize,
@@ -108,7 +108,7 @@ impl Database {
         Ok((number("1 = 1").await?, number("processed > 1").await?))
     }
 
-    /// Tells how many rows were written.
+    /// Returns the number of rows that were written.
     async fn write(&mut self, sql: &str) -> Result<u64> {
         match &mut self.server {
             #[cfg(feature = "postgres")]
@@ -121,7 +121,7 @@ impl Database {
         }
     }
 
-    /// The first column.
+    /// Returns the first column of each row.
     async fn read(&mut self, sql: &str) -> Result<Vec<i64>> {
         match &mut self.server {
             #[cfg(feature = "postgres")]
@@ -149,7 +149,7 @@ async fn postgres(url: &str) -> Result<tokio_postgres::Client> {
     let port = config.get_ports().first().copied().unwrap_or(5432);
     let stream = tokio::net::TcpStream::connect((host, port)).await?;
     let (client, connection) = config.connect_raw(stream, tokio_postgres::NoTls).await?;
-    // It ends with the client.
+    // The task ends with the client.
     tokio::spawn(connection);
     Ok(client)
 }

@@ -1,5 +1,5 @@
-//! A table in a file. std's file lock gives each statement the atomicity that a database would; it
-//! does not span two statements.
+//! A table in a file. The file lock of the standard library makes each statement atomic, as a
+//! database would. It does not span two statements.
 
 use std::{
     fs::OpenOptions,
@@ -13,7 +13,7 @@ pub(crate) struct File {
     path: PathBuf,
 }
 
-/// What the file holds: the newest token on the first line, then for each row how often it was
+/// The content of the file: the newest token in the first line, then for each row how often it was
 /// processed.
 struct Content {
     newest_token: u64,

@@ -1,17 +1,18 @@
-//! A scheduled task on several machines: each instance pulls unprocessed rows from one table and
+//! A scheduled task on several machines: each instance takes unprocessed rows from one table and
 //! processes them.
 //!
 //! `cargo run --features sqlite --example scheduled_task -- [--instances 4] [--rows 200]
-//! [--unlocked]` keeps the lock in a file below /tmp, for the processes of this host. For several
-//! machines: `cargo run --features STORE --example scheduled_task -- --url URL`, where STORE is
+//! [--unlocked]` stores the lock in a file below /tmp, for the processes of this host. For several
+//! machines, run `cargo run --features STORE --example scheduled_task -- --url URL`, where STORE is
 //! `etcd`, `zookeeper`, `redis` or `redlock`.
 //!
-//! With `--features postgres,mysql` and the URL of such a server the rows stand in that database,
-//! beside the lock (without TLS); else in a file.
+//! With `--features postgres,mysql` and the URL of a PostgreSQL or MySQL server, the rows are in
+//! the database that stores the lock. The example connects without TLS. In all other cases the rows
+//! are in a file.
 //!
-//! The instances are processes of their own. With the lock no row is processed twice; with
-//! `--unlocked` rows are. The table checks fencing tokens, so that an instance that was paused
-//! while its lock went to another one cannot write.
+//! Each instance is a separate process. With the lock, no row is processed twice; with
+//! `--unlocked`, some are. The table checks fencing tokens: an instance that was paused until
+//! another one was granted its lock cannot write.
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod database;
@@ -28,9 +29,9 @@ use std::{
 use distlock::{Client, FencingToken};
 use table::{Stale, Table};
 
-/// Rows taken at a time.
+/// The number of rows that an instance takes at a time.
 const BATCH: usize = 10;
-/// What processing a row takes.
+/// The time that processing a row takes.
 const WORK: Duration = Duration::from_millis(3);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -44,7 +45,7 @@ async fn main() -> Result<()> {
     }
 }
 
-/// Makes the table, runs the instances, and counts.
+/// Creates the table, runs the instances, and counts.
 async fn parent(options: &Options) -> Result<()> {
     let name = Table::name(&options.url);
     let mut table = Table::create(&options.url, &name, options.rows).await?;
@@ -73,7 +74,7 @@ async fn run_and_count(
 fn run_instances(options: &Options, table: &str) -> Result<()> {
     let mut instances =
         (0..options.instances).map(|_| spawn(options, table)).collect::<Result<Vec<_>>>()?;
-    // They start together, as a schedule would have them.
+    // All instances start at the same time, as a schedule would start them.
     for instance in &mut instances {
         let stdout = instance.stdout.as_mut().ok_or("no pipe to the instance")?;
         let mut line = String::new();
@@ -102,10 +103,10 @@ fn spawn(options: &Options, table: &str) -> Result<Child> {
     Ok(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?)
 }
 
-/// The table has seen newer tokens than 0: it refuses a holder that old.
+/// Shows that the table, which has seen newer tokens, refuses a write with token 0.
 async fn show_fencing(table: &mut Table) -> Result<()> {
     match table.mark(0, Some(0)).await? {
-        Ok(()) => Err("the table took a stale token".into()),
+        Ok(()) => Err("the table accepted a stale token".into()),
         Err(Stale { newest }) => {
             println!("a write with the stale token 0 was refused: the table has seen {newest}");
             Ok(())
@@ -115,7 +116,7 @@ async fn show_fencing(table: &mut Table) -> Result<()> {
 
 async fn instance(options: &Options, name: &str) -> Result<()> {
     let mut table = Table::open(&options.url, name).await?;
-    // Apart from every other table: its lock is named after it.
+    // The lock has the name of the table, so that each table has its own.
     let client = Client::connect(&options.url).await?;
     let mutex = client.mutex(name);
     println!("ready");
@@ -132,11 +133,11 @@ async fn instance(options: &Options, name: &str) -> Result<()> {
             Err(error) if error.is_retryable() => continue,
             Err(error) => return Err(error.into()),
         };
-        // Stops at the moment of loss; what a late write would do, the table's check of the token
-        // prevents.
+        // The work stops when the lock is lost. If a write still arrives late, the table refuses
+        // its token.
         match guard.run(process_batch(&mut table, Some(guard.fencing_token()))).await {
             Ok(batch) => busy = batch?,
-            Err(lost) => eprintln!("{lost}; the rows that are left are somebody else's now"),
+            Err(lost) => eprintln!("{lost}; another instance processes the remaining rows"),
         }
         if let Err(error) = guard.unlock().await {
             eprintln!("{error}");
@@ -146,7 +147,7 @@ async fn instance(options: &Options, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Processes the next rows. Tells whether there were any.
+/// Processes the next rows, and returns `true` if there were any.
 async fn process_batch(table: &mut Table, token: Option<FencingToken>) -> Result<bool> {
     let rows = table.unprocessed(BATCH).await?;
     for row in &rows {
@@ -164,7 +165,7 @@ struct Options {
     instances: usize,
     rows: usize,
     unlocked: bool,
-    /// The table's name, or its file: given to an instance by its parent.
+    /// The name or the file of the table. The parent passes it to each instance.
     table: Option<String>,
 }
 

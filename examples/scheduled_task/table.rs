@@ -1,5 +1,5 @@
-//! The table that the instances take their rows from: in the database that has the lock, if that is
-//! a server's, and else in a file.
+//! The table from which the instances take their rows. It is in the database of the lock, if that
+//! is on a server, and otherwise in a file.
 
 use std::{error::Error, fmt, path::Path};
 
@@ -15,7 +15,7 @@ pub(crate) enum Table {
     Database(Database),
 }
 
-/// The write came with a token that is older than one the table has seen.
+/// The error of a write whose token is older than one that the table has seen.
 #[derive(Debug)]
 pub(crate) struct Stale {
     pub(crate) newest: u64,
@@ -28,7 +28,7 @@ impl fmt::Display for Stale {
 }
 
 impl Table {
-    /// What a table of this process is called.
+    /// Returns the name of this process's table.
     pub(crate) fn name(url: &str) -> String {
         let process = std::process::id();
         if in_database(url) {
@@ -64,7 +64,7 @@ impl Table {
         }
     }
 
-    /// `SELECT id FROM rows WHERE processed = 0 LIMIT limit`
+    /// Runs `SELECT id FROM rows WHERE processed = 0 LIMIT limit`.
     pub(crate) async fn unprocessed(&mut self, limit: usize) -> Result<Vec<usize>> {
         match self {
             Self::File(file) => Ok(file.unprocessed(limit)?),
@@ -73,8 +73,9 @@ impl Table {
         }
     }
 
-    /// `UPDATE rows SET processed = processed + 1 WHERE id = row`, refused if a newer token than
-    /// this one has been seen.
+    /// Runs `UPDATE rows SET processed = processed + 1 WHERE id = row`.
+    ///
+    /// The write is refused if the table has seen a newer token.
     pub(crate) async fn mark(
         &mut self,
         row: usize,
@@ -87,7 +88,7 @@ impl Table {
         }
     }
 
-    /// How many rows there are, and how many of them were processed more than once.
+    /// Returns the number of rows, and of those processed more than once.
     pub(crate) async fn count(&mut self) -> Result<(usize, usize)> {
         match self {
             Self::File(file) => Ok((file.rows()?, file.processed_twice()?)),

@@ -1,8 +1,9 @@
-//! Transfers between two accounts with sqlx and with diesel, in transactions that check a lock and
-//! release it. The lock is in the same database.
+//! Transfers between two accounts with sqlx and with diesel. Each transaction checks a lock in the
+//! same database and releases it.
 //!
-//! `cargo run` in this folder needs no server. With an argument, such as
-//! `postgres://user:password@host/database` or `mysql://…`, it does the same with sqlx there.
+//! `cargo run` in this folder needs no server. With an argument such as
+//! `postgres://user:password@host/database` or `mysql://…`, it makes the same transfers there with
+//! sqlx.
 
 mod with_diesel;
 mod with_sqlx;
@@ -16,7 +17,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 const CREATE: &str = "CREATE TABLE distlock_example_drivers (id INT PRIMARY KEY, balance BIGINT)";
 const FILL: &str = "INSERT INTO distlock_example_drivers VALUES (1, 100), (2, 100)";
 const DROP: &str = "DROP TABLE IF EXISTS distlock_example_drivers";
-/// What a transaction writes.
+/// The statements of a transfer.
 const TRANSFER: [&str; 2] = [
     "UPDATE distlock_example_drivers SET balance = balance - 10 WHERE id = 1",
     "UPDATE distlock_example_drivers SET balance = balance + 10 WHERE id = 2",
@@ -45,7 +46,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Whether the lock is held; an error if that is not known.
+/// Returns whether the lock is held, or an error if that is unknown.
 fn held<E: Error + Send + Sync + 'static>(
     checked: std::result::Result<(), CheckError<E>>,
 ) -> Result<bool> {
@@ -56,11 +57,11 @@ fn held<E: Error + Send + Sync + 'static>(
     }
 }
 
-/// Says what came of it, and checks that: only what was done under the lock was written.
+/// Prints the result, and checks that only work under the lock was committed.
 fn report(what: &str, balances: &[i64], released: bool) -> Result<()> {
     println!("{what}: alice {} and bob {}; released: {released}", balances[0], balances[1]);
     if balances != [80, 120] || !released {
-        return Err(format!("{what}: two transfers were to be done, and the lock released").into());
+        return Err(format!("{what}: expected two transfers and a released lock").into());
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! With diesel: SQLite. PostgreSQL and MySQL are the same, with their connections, and need their
-//! C libraries.
+//! Transfers with diesel on SQLite. PostgreSQL and MySQL work the same way with their own types of
+//! connections, and need their C libraries.
 
 use diesel::{
     Connection, QueryableByName, RunQueryDsl, SqliteConnection, connection::SimpleConnection,
@@ -30,7 +30,7 @@ pub(crate) async fn sqlite(client: &Client, file: &str) -> Result<()> {
             client.evict(guard.key()).await?; // by an operator
         }
         let mut release = None;
-        // An error rolls back.
+        // An error rolls the transaction back.
         let done = connection.immediate_transaction(|connection| {
             if !held(check(&guard, connection))? {
                 return Err("the lock is lost".into());

@@ -1,4 +1,4 @@
-//! With sqlx: PostgreSQL, MySQL and SQLite.
+//! Transfers with sqlx on PostgreSQL, MySQL and SQLite.
 
 use distlock::{
     Client, LockGuard,
@@ -11,7 +11,7 @@ use sqlx::{
 
 use super::{BALANCES, CREATE, DROP, FILL, Result, TRANSFER, held, report};
 
-/// One function for each driver: only the connection and how a transaction begins differ.
+/// Makes the transfers. The functions below differ only in the connection and in how they begin.
 macro_rules! transfers {
     ($what:literal, $client:expr, $connection:expr, $begin:literal) => {{
         let (client, mut connection): (&Client, _) = ($client, $connection);

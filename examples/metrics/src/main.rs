@@ -2,9 +2,10 @@
 //!
 //! `cargo run --package distlock-metrics-example [-- ADDRESS [URL]]`
 //!
-//! Some workers contend for a few locks, and now and then an operator deletes the key of one (in
-//! memory), so that there is something to see: `curl http://127.0.0.1:9187/metrics`. Let Prometheus
-//! scrape that, and import `docs/grafana-dashboard.json` into Grafana.
+//! Some workers contend for a few locks. From time to time, if the store is in memory, an operator
+//! deletes the key of one, so that the metrics show a loss. Read them with
+//! `curl http://127.0.0.1:9187/metrics`. Let Prometheus scrape that address, and import
+//! `docs/grafana-dashboard.json` into Grafana.
 
 use std::{error::Error, io, time::Duration};
 
@@ -16,7 +17,7 @@ use tokio::{
     time::sleep,
 };
 
-/// Seconds. A histogram's quantiles cannot be added up over processes, but buckets can.
+/// The buckets in seconds. Quantiles of several processes cannot be added up, but buckets can.
 const BUCKETS: [f64; 12] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
@@ -31,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         PrometheusBuilder::new().with_recommended_naming(true).set_buckets(&BUCKETS)?;
     let metrics = prometheus.install_recorder()?;
 
-    // `order-4711` is counted as `order`: a label for each order would be too many.
+    // `order-4711` is counted as `order`: one label per order would be too many.
     let kind = |name: &str| name.split('-').next().unwrap_or_default().to_owned();
     for worker in 0..4 {
         let builder = Client::builder(&url).owner(format!("worker-{worker}")).metric_label(kind);
@@ -42,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     serve(listener, metrics).await
 }
 
-/// Takes one lock after the other.
+/// Acquires one lock after the other.
 async fn work(client: Client) {
     loop {
         if let Err(error) = turn(&client).await {
@@ -67,12 +68,12 @@ async fn turn(client: &Client) -> distlock::Result<()> {
     guard.run_owned(sleep(Duration::from_millis(fastrand::u64(1..60)))).await
 }
 
-/// An operator's mistake.
+/// Deletes the key of a held lock, as an operator might by mistake.
 fn meddle(guard: &LockGuard) {
     Space::named("metrics").delete(guard.key());
 }
 
-/// Answers whatever is asked with the metrics.
+/// Replies to every request with the metrics.
 async fn serve(listener: TcpListener, metrics: PrometheusHandle) -> Result<(), Box<dyn Error>> {
     loop {
         let (mut stream, _) = listener.accept().await?;
@@ -81,7 +82,7 @@ async fn serve(listener: TcpListener, metrics: PrometheusHandle) -> Result<(), B
             if stream.read(&mut [0; 4096]).await? == 0 {
                 return Ok(());
             }
-            // Else values of histograms pile up.
+            // Without this upkeep, the values of histograms accumulate.
             metrics.run_upkeep();
             let body = metrics.render();
             let kind = "Content-Type: text/plain; version=0.0.4";
