@@ -1,4 +1,4 @@
-//! From a client's sessions to a lock that is held.
+//! Acquires a lock in one of a client's sessions.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{backend::name::Queue, error::Result, session::Sessions};
 
-/// Takes the lock from the store.
+/// Acquires the lock in the store.
 pub(crate) async fn take(sessions: &Sessions, queue: &Queue, wait: Wait) -> Result<Option<Hold>> {
     if !sessions.shared().backend.queues() {
         return poll::take(sessions, queue, wait).await;
@@ -15,16 +15,14 @@ pub(crate) async fn take(sessions: &Sessions, queue: &Queue, wait: Wait) -> Resu
     Acquire::new(queue, wait).from(sessions).await
 }
 
-/// What to take from the store, and how.
+/// One acquisition: the queue, how long to wait, and how to hold the lock.
 pub(crate) struct Acquire<'a> {
     pub(crate) queue: &'a Queue,
     pub(crate) wait: Wait,
-    /// What to write into the key, if not who owns it.
+    /// The value to write into the key instead of the owner's signature.
     pub(crate) value: Option<Arc<[u8]>>,
-    /// Who may be in together.
     pub(crate) mode: Mode<'a>,
-    /// It is only a way to something else: see
-    /// [`Attempt::passing`](Attempt::passing).
+    /// Marks a temporary key: see [`Attempt::passing`](Attempt::passing).
     pub(crate) passing: bool,
 }
 
@@ -43,8 +41,8 @@ impl<'a> Acquire<'a> {
             attempt.passing = passing;
             match lock::acquire(attempt, wait, mode).await {
                 Ok(hold) => return Ok(hold),
-                // Its session died while it was idle. That is no loss of this call's: it goes on
-                // with a new one.
+                // The session expired while it was idle. This call has not lost anything, so it
+                // continues in a new session.
                 Err(Failure::StaleSession(_)) if stale.another() => {}
                 Err(Failure::StaleSession(error) | Failure::Final(error)) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! One attempt to hold a lock, from the first write to the confirmed delete.
+//! One attempt to hold a lock, from the first write to the confirmed deletion.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,53 +26,52 @@ use crate::{
     telemetry::Account,
 };
 
-/// One try to hold a lock. However it ends, and whenever it is dropped, each key that it ever wrote
-/// is deleted, however long that takes, by a task of the session. A key that a request puts after
-/// that is found by its session: see `session/claims.rs`.
+/// One attempt to hold a lock. However the attempt ends, and whenever it is dropped, a task of the
+/// session deletes every key that it wrote and retries until that succeeds. If a late request
+/// creates a key after that, the session finds and removes it: see `session/claims.rs`.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) session: Arc<Session>,
     pub(crate) ticket: Ticket,
     pub(crate) queue: Queue,
-    /// What to write into the key, if not who owns it.
+    /// The value to write into the key instead of the owner's signature.
     pub(crate) value: Option<Arc<[u8]>>,
-    /// It is only a way to something else, and nobody is to be told of its loss: the key need not
-    /// be watched.
+    /// The key is temporary and its loss concerns no caller, so it is not watched.
     pub(crate) passing: bool,
     stage: Stage,
-    /// Of the hold that it has become, for those who listen.
+    /// The telemetry record of the hold that this attempt has become.
     pub(crate) account: Account,
 }
 
-/// How far an attempt has come.
+/// How far an attempt has progressed.
 #[derive(Debug)]
 enum Stage {
-    /// It has nothing in the store, and nothing can come.
+    /// The store has no key of this attempt, and no request can still create one.
     Nothing,
-    /// It may have a key in the store, now or later.
+    /// The store may have a key of this attempt, now or later.
     Sent,
-    /// It has this key, which these requests made.
+    /// The store has this key, which these requests created.
     Joined { own: Arc<OwnKey>, joining: Tries },
-    /// It is being deleted.
+    /// The key is being deleted.
     Left,
 }
 
-/// What came of joining.
+/// The result of a join.
 #[derive(Debug)]
 pub(crate) struct JoinOutcome {
     pub(crate) attempt: Attempt,
     pub(crate) standing: Standing,
-    /// Nothing else was in the queue.
+    /// The queue was empty before this attempt joined it.
     pub(crate) alone: bool,
 }
 
 impl Attempt {
-    /// In a session that lives and has room; opens one if there is none.
+    /// Starts an attempt in a live session with room; opens a session if there is none.
     pub(crate) async fn new(sessions: &Sessions, queue: &Queue) -> PublicResult<Self> {
         sessions.in_session(|session| Self::in_session(session, queue)).await
     }
 
-    /// In this session, if it lives and has room.
+    /// Starts an attempt in this session, if it is alive and has room.
     pub(crate) fn in_session(session: &Arc<Session>, queue: &Queue) -> Option<Self> {
         let ticket = session.take_on(queue)?;
         Some(Self {
@@ -86,7 +85,7 @@ impl Attempt {
         })
     }
 
-    /// The key in the queue, once it has joined.
+    /// Returns the key in the queue, once the attempt has joined.
     pub(crate) fn own_key(&self) -> Option<&Arc<OwnKey>> {
         match &self.stage {
             Stage::Joined { own, .. } => Some(own),
@@ -94,11 +93,13 @@ impl Attempt {
         }
     }
 
-    /// Joins the queue; `None` if somebody is there already. Meant to be carried
-    /// [whole](Carried::whole), so that no write is cancelled in flight: when its result is not
-    /// wanted any more, dropping that drops the attempt. Retries until `give_up`, while the other
-    /// end of `interest` is there, and until the session is over at the latest. Nothing is sent for
-    /// a caller that has gone while others had their turn.
+    /// Joins the queue. Returns `None` if [`Join::IfFree`] found another entry there.
+    ///
+    /// Run this future in [`Carried::whole`], so that no write is cancelled in flight. When the
+    /// caller no longer wants the result, dropping it drops the attempt. The request is retried
+    /// until `give_up`, until the receiver of `interest` is dropped, or at the latest until the
+    /// session ends. If the receiver is dropped while the request waits for a permit, nothing is
+    /// sent.
     pub(crate) async fn join(
         mut self,
         join: Join,
@@ -111,12 +112,13 @@ impl Attempt {
         let value = other.as_deref().or(signature.as_deref()).unwrap_or_default();
         let queue = self.queue.clone();
         let late = || give_up.is_some_and(|at| Instant::now() >= at) || interest.is_closed();
-        // Its caller may keep the pool's last connection in a transaction, which would never end.
+        // The caller may hold the pool's last connection in a transaction, so a retry might never
+        // end.
         let exhausted = |error: &StoreError| matches!(error, StoreError::Exhausted(_));
         let again = |error: &StoreError, _| error.is_transient() && !exhausted(error) && !late();
         self.stage = Stage::Sent;
         let request = || async {
-            // Never closed.
+            // The semaphore is never closed.
             let _permit = session.join_permits.acquire().await;
             if interest.is_closed() {
                 return Err(StoreError::Unavailable("its caller has gone".into()));
@@ -134,7 +136,7 @@ impl Attempt {
         Ok(entered?.map(|(standing, alone)| JoinOutcome { attempt: self, standing, alone }))
     }
 
-    /// Takes note of the answer to a request to join that was sent at `sent`.
+    /// Records the reply to a join request that was sent at `sent`.
     fn enter(
         &mut self,
         joined: Joined,
@@ -151,10 +153,11 @@ impl Attempt {
         Some((standing, alone))
     }
 
-    /// Joins the queues of several attempts of one session in one request, if nobody is in any of
-    /// them; `None` if somebody is, or the store can't. Meant to be carried whole, as
-    /// [`join`](Self::join): when the result is not wanted any more, dropping that drops the
-    /// attempts. It is not tried again.
+    /// Joins the queues of several attempts of one session in one request.
+    ///
+    /// Returns `None` if any of the queues is not empty, or if the store does not support this. Run
+    /// this future in [`Carried::whole`], like [`join`](Self::join): dropping its result drops the
+    /// attempts. The request is not retried.
     pub(crate) async fn join_all(
         mut attempts: Vec<Self>,
     ) -> Result<Option<Vec<JoinOutcome>>, StoreError> {
@@ -168,7 +171,7 @@ impl Attempt {
             queues.iter().map(|(queue, ticket)| Joiner { queue, ticket: *ticket }).collect();
         attempts.iter_mut().for_each(|attempt| attempt.stage = Stage::Sent);
         let request = || async {
-            // Never closed.
+            // The semaphore is never closed.
             let _permit = session.join_permits.acquire().await;
             let (sent, joining) = (clock::now(), session.own_keys.joins());
             let joined = session.store.ask("join_all", |store| store.enqueue_all(&joiners, &value));
@@ -183,7 +186,7 @@ impl Attempt {
             let (standing, alone) = attempt.enter(joined, sent, tries)?;
             Some(JoinOutcome { attempt, standing, alone })
         });
-        // If one of them is not in, none is: the drop of the attempts takes them out.
+        // If one attempt has not joined, none has. Dropping the attempts cleans up.
         Ok(entered.collect())
     }
 
@@ -199,25 +202,27 @@ impl Attempt {
         Ok(())
     }
 
-    /// Puts a key with another label into the place of a holder's own. Meant to be carried whole:
-    /// goes on until the store has confirmed it or the session is over.
+    /// Replaces a holder's key by one with another label.
+    ///
+    /// Run this future in [`Carried::whole`]: it continues until the store has confirmed the change
+    /// or the session has ended.
     pub(crate) async fn relabel(mut self, label: &str, value: &[u8]) -> Result<Self, StoreError> {
         let session = Arc::clone(&self.session);
         let Stage::Joined { own: old, joining } = &self.stage else { return Ok(self) };
         let (old, mut joining) = (Arc::clone(old), *joining);
         if !old.replace() {
-            // Its time was over a moment ago: it is being deleted.
+            // The hold expired a moment ago, and its key is being deleted.
             return Ok(self);
         }
-        // Its number makes it known where it stands.
+        // The token in the label shows the key's place in the queue.
         let to = self.queue.labelled(&format!("{label}@{}", old.entry.token));
         let joiner = Joiner { queue: &to, ticket: self.ticket };
         let request = || {
             let store = &session.store;
             store.ask("relabel", |store| store.relabel(joiner, &old.entry, value))
         };
-        // As long as nobody knows which of the two keys is there, no refusal ends it: the other one
-        // would be left behind.
+        // While it is unknown which of the two keys exists, no refusal may end the retries: the
+        // other key would stay behind.
         let again = |error: &StoreError, tries: Tries| error.is_transient() || tries.doubtful;
         session.claims.open(self.ticket);
         let Some(entry) = session.ask_while(again, request).await.0? else {
@@ -225,18 +230,18 @@ impl Attempt {
             old.lose(LostReason::Evicted);
             return Ok(self);
         };
-        // Repeated, it would find the old key gone, and put nothing.
+        // A repeated request would find the old key gone and create nothing.
         let own = session.own_keys.add(entry, old.joined, old.sent, false);
         session.claims.settle(self.ticket, &own);
         own.hold();
         own.account.put(&self.account);
         session.granted.add(&own);
         self.queue = to;
-        // So that its ticket is not used again.
+        // Prevents reuse of the ticket.
         joining.count += 1;
         self.stage = Stage::Joined { own, joining };
         if joining.doubtful {
-            // An earlier request to join may yet put a key with the former label.
+            // A join request may still create a key with the former label.
             session.claims.doubt();
         }
         old.leave();
@@ -244,8 +249,9 @@ impl Attempt {
         Ok(self)
     }
 
-    /// Deletes the key and waits up to `patience` for the store's word; what is left to do then is
-    /// done in the background.
+    /// Deletes the key and waits up to `patience` for the store to confirm it.
+    ///
+    /// After that, the release continues in the background.
     pub(crate) async fn release_within(mut self, patience: Duration) -> Release {
         let (progress, mut latest) = watch::channel(Release::Trying(None));
         let account = self.account.handle();
@@ -257,7 +263,7 @@ impl Attempt {
         };
         tokio::select! {
             biased;
-            // Dropped at once, the sender would wake this task, which listens to it.
+            // Keep the sender: dropping it here would wake this task, which listens to it.
             (release, _progress) = work => release,
             Ok(refused) = refused => refused,
             () = sleep(patience) => {
@@ -268,15 +274,16 @@ impl Attempt {
         }
     }
 
-    /// Leaves the release to a transaction of the user's own. `None` without a key.
-    #[allow(dead_code)] // Without a store that has transactions of its own.
+    /// Leaves the release to one of the user's transactions; `None` without a key.
+    #[allow(dead_code)] // Used only by stores with transactions.
     pub(crate) fn defer_release(mut self) -> Option<DeferredRelease> {
         let pending = self.end()?;
         Some(DeferredRelease::new(PendingRelease { shared: true, ..pending }))
     }
 
-    /// Ends the attempt: a guard that holds the lock by it is not valid any more. What is returned
-    /// has to delete the key.
+    /// Ends the attempt, which invalidates the guard that holds the lock through it.
+    ///
+    /// The caller has to run or spawn the returned release, which deletes the key.
     fn end(&mut self) -> Option<PendingRelease> {
         let (session, ticket) = (Arc::clone(&self.session), self.ticket);
         let queue = self.queue.clone();
@@ -293,7 +300,7 @@ impl Attempt {
         if held {
             session.deadline.leave();
         }
-        // Else another request may be under way that deletes what has this ticket.
+        // After an expiry, another request that deletes the key of this ticket may be in flight.
         let expired = own
             .as_ref()
             .is_some_and(|own| !held && own.lost_reason() == Some(LostReason::HeldTooLong));
@@ -317,7 +324,8 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if self.session.deadline.is_inherited() {
-            // The key is the parent's, and so is the connection that the session's end would use.
+            // The key belongs to the parent, and so does the connection that ending the session
+            // would use.
             let account = std::mem::take(&mut self.account);
             std::mem::forget((Arc::clone(&self.session), account));
             return;

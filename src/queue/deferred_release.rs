@@ -1,4 +1,4 @@
-//! A release that a transaction of the user's own makes.
+//! A release that one of the user's transactions performs.
 
 use std::sync::Arc;
 
@@ -7,17 +7,18 @@ use tokio::sync::oneshot;
 use super::{pending_release::PendingRelease, time_limit::reached};
 use crate::{runtime::mutex::Mutex, session::Session};
 
-/// A release that is left to a transaction of the user's own. Once this is dropped, a task of the
-/// client's makes it, which finds nothing to do where that transaction was committed, and waits for
-/// it where it is still under way. So the key is deleted whatever becomes of the transaction.
+/// A release that is left to one of the user's transactions.
 ///
-/// Not before: a release in the midst of the transaction would leave it nothing to delete.
+/// Dropping this value starts the release in a background task, so the key is deleted whether or
+/// not the transaction commits. If the transaction has committed, the task finds nothing to delete.
+/// If the transaction is still open, the task waits for it. The task must not start earlier: it
+/// would delete the key before the transaction can.
 #[derive(Debug)]
 #[cfg_attr(not(any(feature = "mysql", feature = "postgres", feature = "sqlite")), allow(dead_code))]
 pub(crate) struct DeferredRelease {
     session: Arc<Session>,
     pending: Arc<Mutex<Option<PendingRelease>>>,
-    /// As long as this lives, the longest time of holding ends it.
+    /// While this sender exists, the maximum hold time still applies.
     _limited: oneshot::Sender<()>,
 }
 
@@ -45,7 +46,7 @@ impl DeferredRelease {
         Self { session, pending, _limited: limited }
     }
 
-    /// The transaction has made it, and is known to be committed.
+    /// Records that the transaction has committed and thereby released the lock.
     pub(crate) fn was_made(self) {
         if let Some(pending) = self.take() {
             pending.was_made();
@@ -61,7 +62,8 @@ impl Drop for DeferredRelease {
     fn drop(&mut self) {
         let pending = self.take();
         if self.session.deadline.is_inherited() {
-            // The key is the parent's, and so is the connection that the session's end would use.
+            // The key belongs to the parent, and so does the connection that ending the session
+            // would use.
             std::mem::forget((Arc::clone(&self.session), pending));
             return;
         }

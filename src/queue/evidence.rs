@@ -1,64 +1,65 @@
 //! What a waiter knows when it wakes up, and what follows from that.
 //!
-//! A wake-up is a reason to look, and no grant: the key ahead may have been a waiter's that gave
-//! up, while others are still in front of it.
+//! A wake-up is a reason to check the queue; it is not a grant. The key ahead may have belonged to
+//! a waiter that gave up while others are still in front of it.
 
 use crate::backend::{Fate, Predecessor, Present};
 
 /// What is known at a wake-up.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Evidence {
-    /// The key ahead was that of a holder of this session, which deleted it; ours was there in the
-    /// same transaction.
+    /// A holder of this session deleted the key ahead. Our key existed in the same transaction.
     Inherited,
-    /// A look at both keys. `seen`: the key ahead was found in front of ours after we joined.
+    /// Both keys were read. `seen`: the key ahead was found in front of ours after we joined.
     Looked { present: Present, seen: bool },
-    /// The key ahead was that of a waiter of this session, which deleted it. It stood behind this
-    /// one.
+    /// A waiter of this session deleted the key ahead. That waiter was behind this predecessor.
     Withdrawn(Predecessor),
-    /// Something may have happened to the key ahead.
+    /// The key ahead may have changed.
     Hint,
 }
 
-/// What follows from it.
+/// The conclusion that a waiter draws from the evidence.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Conclusion {
-    /// Nobody is in front of our key.
+    /// No entry is in front of our key.
     First,
-    /// Our key is gone.
+    /// Our key no longer exists.
     Evicted,
-    /// The predecessor is still there.
+    /// The predecessor is still in the queue.
     Waits,
-    /// This is the predecessor now.
+    /// Our key has this new predecessor.
     Behind(Predecessor),
-    /// The queue has to tell.
+    /// The waiter has to read the queue.
     Unknown,
 }
 
-/// Draws the conclusion. A key that is gone shows nothing of those that were in front of it,
-/// unless it is known that there were none.
+/// Draws the conclusion from the evidence.
+///
+/// The absence of a key proves nothing about the entries that were in front of it, unless it is
+/// known that there were none.
 pub(crate) fn conclude(evidence: Evidence, predecessor: &Predecessor) -> Conclusion {
     match evidence {
-        // A holder has nobody in front of it, and nobody was between it and us: its session told
-        // us of it as our predecessor. Nobody can join there, as keys are only added at the end.
+        // A holder has no entry in front of it. There was no entry between the holder and us
+        // either, because its session reported it as our predecessor. No entry can join there: new
+        // keys are added only at the end.
         Evidence::Inherited => Conclusion::First,
-        // One who waited behind another has gone: nobody stood between those two, nor between it
-        // and us.
+        // A waiter has left. There was no entry between it and its predecessor, nor between it and
+        // us.
         Evidence::Withdrawn(next) => Conclusion::Behind(next),
         Evidence::Looked { present: Present { own: false, .. }, .. } => Conclusion::Evicted,
         Evidence::Looked { present: Present { ahead: Fate::There, .. }, .. } => Conclusion::Waits,
-        // It was a holder's, so nobody was in front of it. It was the nearest one to ours: nobody
-        // stood between, and nobody can join there.
+        // The key belonged to a holder, so no entry was in front of it. It was the nearest key to
+        // ours, so no entry was in between, and no entry can join there.
         Evidence::Looked { present: Present { ahead: Fate::Released, .. }, .. } => {
             Conclusion::First
         }
-        // It was seen in front of ours, with nobody in front of itself; nobody can join there.
+        // The key was seen in front of ours with no entry before it, and no entry can join there.
         Evidence::Looked { present: Present { ahead: Fate::Gone, .. }, seen: true }
             if predecessor.first =>
         {
             Conclusion::First
         }
-        // Others may be in front of it; or it was never seen, and was not the nearest one.
+        // Other entries may be in front of it, or it was never seen and was not the nearest one.
         Evidence::Looked { present: Present { ahead: Fate::Gone, .. }, .. } => Conclusion::Unknown,
         Evidence::Hint => Conclusion::Unknown,
     }
@@ -88,18 +89,18 @@ mod tests {
             (Evidence::Withdrawn(next()), &waiter, Conclusion::Behind(next())),
             (Evidence::Hint, &holder, Conclusion::Unknown),
             (Evidence::Hint, &waiter, Conclusion::Unknown),
-            // Our own key comes first: without it nothing is ours.
+            // Our own key is checked first: without it, we can hold nothing.
             (looked(false, Fate::There, true), &holder, Conclusion::Evicted),
             (looked(false, Fate::Gone, true), &holder, Conclusion::Evicted),
             (looked(false, Fate::Released, true), &waiter, Conclusion::Evicted),
             (looked(true, Fate::There, true), &holder, Conclusion::Waits),
             (looked(true, Fate::There, false), &waiter, Conclusion::Waits),
-            // Gone: only that of one that was seen with nobody in front of it.
+            // A key that is gone counts only if it was seen with no entry in front of it.
             (looked(true, Fate::Gone, true), &holder, Conclusion::First),
             (looked(true, Fate::Gone, false), &holder, Conclusion::Unknown),
             (looked(true, Fate::Gone, true), &waiter, Conclusion::Unknown),
             (looked(true, Fate::Gone, false), &waiter, Conclusion::Unknown),
-            // The deleting transaction says that it was a holder's.
+            // The deleting transaction shows that the key belonged to a holder.
             (looked(true, Fate::Released, false), &waiter, Conclusion::First),
         ] {
             let what = format!("{evidence:?} of {predecessor:?}");

@@ -1,27 +1,27 @@
-//! Why a lock was not taken.
+//! Why a lock was not acquired.
 
 use crate::{backend::error::StoreError, error::Error, lost::LostReason, session::Session};
 
-/// How often to try with another session when the server does not know the last one any more.
+/// The maximum number of further sessions after the server has forgotten one.
 const STALE_SESSIONS: u32 = 3;
 
-/// Counts the sessions that a call has met which were over.
+/// Counts the expired sessions that a call has encountered.
 #[derive(Debug, Default)]
 pub(crate) struct StaleSessions(u32);
 
 impl StaleSessions {
-    /// One more was; tells whether to try with another one.
+    /// Counts one more expired session. Returns `true` if another one may be tried.
     pub(crate) fn another(&mut self) -> bool {
         self.0 += 1;
         self.0 <= STALE_SESSIONS
     }
 }
 
-/// Why a lock was not taken.
+/// Why a lock was not acquired.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The server does not know the session any more, and nothing had joined the queue: a new
-    /// session may be tried at once.
+    /// The server no longer knows the session, and the call has not joined the queue. It may retry
+    /// at once in a new session.
     StaleSession(Error),
     Final(Error),
 }
@@ -33,7 +33,7 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    /// What the failure of a call means while nothing has joined the queue.
+    /// Classifies the failure of a call that has not joined the queue.
     pub(crate) fn before_joining(session: &Session, error: StoreError) -> Self {
         let stale = matches!(error, StoreError::SessionGone(LostReason::SessionExpired));
         let error = session.public(error);

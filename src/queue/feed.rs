@@ -1,4 +1,4 @@
-//! Looking into a queue for as long as the client is open.
+//! A stream of a queue's changes, for as long as the client is open.
 
 use std::{
     fmt,
@@ -18,7 +18,7 @@ use crate::{
     session::{Sessions, Visit},
 };
 
-/// Looks at a queue for ever, in whatever session the client has.
+/// Follows a queue indefinitely, in any session of the client.
 struct QueueFollower {
     sessions: Sessions,
     visit: Option<Visit>,
@@ -27,7 +27,7 @@ struct QueueFollower {
 }
 
 impl QueueFollower {
-    /// Who stands in the queue, whenever that has changed; `None` when the client is closed.
+    /// Returns the queue after each change; `None` once the client is closed.
     async fn next(&mut self) -> Option<Snapshot> {
         loop {
             let visit = match self.visit.take() {
@@ -50,17 +50,21 @@ impl QueueFollower {
     }
 }
 
-/// What a caller makes of a queue that it watches. Polled from any executor, it runs within the
-/// library's runtime.
+/// A stream of items derived from a watched queue.
+///
+/// It may be polled from any executor and runs within the library's runtime.
 pub(crate) struct Feed<T> {
     runtime: Runtime,
     outage: Outage,
-    /// Until it has ended. Never locked: so it can be shared like everything else.
+    /// `None` once the stream has ended. The mutex is never locked: it only makes the feed `Sync`.
     items: Option<Mutex<BoxStream<'static, T>>>,
 }
 
 impl<T: Send + 'static> Feed<T> {
-    /// `values_change`: the first one's matters. `pick`: what to tell of a change, if anything.
+    /// Creates a feed for this queue.
+    ///
+    /// `values_change`: changes of the first entry's value matter. `pick`: returns the item for a
+    /// change, or `None` to skip the change.
     pub(crate) fn new(
         sessions: &Sessions,
         queue: &Queue,
@@ -78,7 +82,7 @@ impl<T: Send + 'static> Feed<T> {
         Self { runtime, outage, items: Some(Mutex::new(items)) }
     }
 
-    /// Returns how long the store has not replied to its looks.
+    /// Returns how long the store has not replied to this feed's requests.
     pub(crate) fn outage(&self) -> Option<Duration> {
         self.outage.time()
     }
@@ -90,7 +94,7 @@ impl<T: Send + 'static> Feed<T> {
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
         let Some(items) = &mut self.items else { return Poll::Ready(None) };
         if self.runtime.check().is_err() {
-            // In a forked child they are the parent's.
+            // In a forked child, the items belong to the parent.
             mem::forget(self.items.take());
             return Poll::Ready(None);
         }

@@ -11,18 +11,18 @@ use super::{
 };
 use crate::{session::own_key::OwnKey, telemetry::Handle};
 
-/// A lock that is held.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) attempt: Attempt,
     pub(crate) own: Arc<OwnKey>,
-    /// When the request was sent that was granted, or when a waiter learnt of its turn.
+    /// When the granted request was sent, or when a waiter learned of its turn.
     pub(crate) since: Duration,
 }
 
-/// Lets a lock be held no longer than until then, whatever becomes of the work under it: its guard
-/// is lost at that time by the clock, and then the key is deleted by a task of the client's own.
-/// The attempt still gives back all else when its guard is dropped.
+/// Limits a hold to end at `until`, even if its work is not finished.
+///
+/// At that time the guard is lost by the local clock, and then a background task deletes the key.
+/// The attempt still cleans up everything else when its guard is dropped.
 pub(crate) fn hold_until(attempt: &Attempt, own: &Arc<OwnKey>, until: Duration) {
     own.hold_until(until);
     let (session, own) = (Arc::clone(&attempt.session), Arc::clone(own));
@@ -42,7 +42,7 @@ pub(crate) fn hold_until(attempt: &Attempt, own: &Arc<OwnKey>, until: Duration) 
         let trouble = Trouble { progress, account: Handle::default() };
         release::release(&session, &queue, ticket, Some(&own), true, &trouble).await;
         if own.repeats {
-            // A request to join may yet put the key again.
+            // A join request may still create the key again.
             session.claims.doubt();
         }
     });
@@ -60,7 +60,7 @@ mod tests {
         session::fake_store::FakeStore,
     };
 
-    /// A hold that is over just as a downgrade begins: one of the two ends it.
+    /// When a hold expires just as a downgrade begins, only one of the two ends it.
     #[tokio::test(start_paused = true)]
     async fn expired_key_is_not_replaced() {
         let store = FakeStore::new();

@@ -1,5 +1,6 @@
-//! The algorithm, written once for all stores and all modes: join, look, wait, look again, grant,
-//! leave.
+//! The lock algorithm, written once for all stores and modes.
+//!
+//! The steps are: join, check, wait, check again, grant, leave.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -25,12 +26,14 @@ use crate::{
     telemetry,
 };
 
-/// How long a call that gives up waits for its key to be gone. The release goes on for as long as
-/// it takes; this is so that in the common case a caller who looks finds nothing.
+/// How long a call that gives up waits for the deletion of its key. The release then continues for
+/// as long as necessary. The wait exists so that a caller who reads the queue usually finds it
+/// clean.
 pub(crate) const RELEASE_WAIT: Duration = Duration::from_millis(100);
 
-/// Takes the lock, or waits for it. May be dropped at any await: the attempt gives back what was
-/// written.
+/// Acquires the lock, or waits for it.
+///
+/// The future may be dropped at any await point: the attempt removes what it has written.
 pub(crate) async fn acquire(
     attempt: Attempt,
     wait: Wait,
@@ -47,14 +50,16 @@ pub(crate) async fn acquire(
         None => return Ok(None),
     };
     if let (None, Some((session, queue))) = (&held, &tried) {
-        // The store may have put another entry in front of it, which says why nothing is granted.
+        // The store may have put another entry in front, which explains why nothing was granted.
         Box::pin(mode.has_room(session, queue)).await?;
     }
     Ok(held)
 }
 
-/// Joins a queue in the caller's time; `None`: it is over, or somebody is there and `join` does not
-/// go behind others.
+/// Joins a queue within the caller's time limit.
+///
+/// Returns `None` if the time is over, or if another entry is in the queue and `join` does not wait
+/// behind others.
 pub(crate) async fn join(
     attempt: Attempt,
     wait: Wait,
@@ -63,14 +68,14 @@ pub(crate) async fn join(
     let session = Arc::clone(&attempt.session);
     let shared = &session.shared;
     let give_up = matches!(wait, Wait::No).then(|| Instant::now() + shared.patience());
-    // If this future is dropped, the write still ends, and then the attempt with it.
+    // If this future is dropped, the write is still completed, and then the attempt is dropped.
     let (interest, _interested) = oneshot::channel();
     let joining = Carried::whole(&shared.runtime, attempt.join(join, give_up, interest));
     let Some(joined) = wait.before(joining).await else { return Ok(None) };
     joined.map_err(|error| Failure::before_joining(&session, error))
 }
 
-/// Waits for the turn of one that has joined, or gives up its key.
+/// Waits for the turn of an attempt that has joined, or gives up its key.
 pub(crate) async fn hold(
     entered: JoinOutcome,
     wait: Wait,
@@ -90,9 +95,10 @@ pub(crate) async fn hold(
         Some(standing) => Some(standing),
         None => wait.spend_on(&session, waiter.look()).await?,
     };
-    // Whom the answer to joining names was there as we joined. What is found later has no moment.
+    // The predecessor in the reply to the join existed at that moment. For later ones, no such
+    // sequence point is known.
     let mut joined = mode.is_exclusive().then_some(own.joined);
-    // A waiter learns of its turn from the store, not from the reply to a request of its own.
+    // A waiter learns of its turn from the store, not from the reply to its own request.
     let mut since = own.sent;
     while let Some(standing) = next {
         let there = joined.take();
@@ -115,7 +121,7 @@ pub(crate) async fn hold(
             }
             Admission::Behind(_) | Admission::Full if matches!(wait, Wait::No) => None,
             Admission::Behind(predecessor) => {
-                // In a box, as all that it needs would have its room in calls that need not wait.
+                // Boxed, so that calls that need not wait do not reserve space for this future.
                 let waiting = Box::pin(waiter.wait_behind(predecessor, there));
                 let standing = wait.spend_on(&session, waiting).await?;
                 since = clock::now();
@@ -133,7 +139,7 @@ pub(crate) async fn hold(
 }
 
 impl Waiter<'_> {
-    /// Waits while the predecessor is just ahead; tells where the waiter stands then.
+    /// Waits while the predecessor is directly ahead, and returns the result.
     async fn wait_behind(
         &self,
         mut predecessor: Predecessor,
@@ -163,7 +169,7 @@ impl Waiter<'_> {
         }
     }
 
-    /// Waits until something may have happened, and tells what is known of it then.
+    /// Waits for a possible change, and returns what is known about it.
     async fn evidence(
         &self,
         predecessor: &Predecessor,
@@ -174,8 +180,8 @@ impl Waiter<'_> {
         }
         let mut watched = pin!(watch_predecessor(self, predecessor, there));
         loop {
-            // Servers do lose watch events (https://github.com/etcd-io/etcd/issues/18089,
-            // /19179): look again now and then in any case. The watch stays meanwhile.
+            // Servers do lose watch events (https://github.com/etcd-io/etcd/issues/18089, /19179),
+            // so the waiter also rechecks periodically. The watch stays active.
             tokio::select! {
                 biased;
                 evidence = &mut watched => return evidence,

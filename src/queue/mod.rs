@@ -1,4 +1,4 @@
-//! The queue of a lock: the algorithm, one attempt to hold, and who may be in together.
+//! The queue of a lock: the algorithm, one attempt, and the rules for sharing a lock.
 
 pub(crate) mod acquire;
 pub(crate) mod attempt;

@@ -1,11 +1,12 @@
-//! Who may be in together: one alone, or as many as a rule lets in.
+//! Which clients may hold a lock together: one alone, or as many as a rule admits.
 //!
-//! The order is the same for all, by the store's own count; nobody can join in front. What a rule
-//! sees of those ahead can only get less: keys go, none comes, and a label changes only to one that
-//! lets more in (a writer that becomes a reader). So one that is in stays in, whatever happens
-//! behind it (a note may make room for fewer, but is not for those that are in), and a list that is
-//! a little old errs on the side of waiting. A list in which one's own key is missing is the word
-//! that it is gone.
+//! All clients see the same order, which the store assigns, and none can join in front. The entries
+//! ahead of a key can only become less restrictive. Keys are removed and never added there, and a
+//! label changes only to one that admits more (a writer that becomes a reader).
+//!
+//! A holder therefore keeps its lock, whatever happens behind it. A note may reduce the number of
+//! permits, but it does not affect current holders. A slightly outdated list errs on the side of
+//! waiting. If a client's own key is missing from the list, the key is gone.
 
 use super::{Failure, Wait};
 use crate::{
@@ -19,34 +20,37 @@ use crate::{
     store_kind::StoreKind,
 };
 
-/// Who may be in with whom.
+/// A rule that decides which clients may hold a lock together.
 pub(crate) trait Rule: Send + Sync {
-    /// Decides about one that has these ahead, the first one first; `notes` are what was left for
-    /// all that stand in the queue.
+    /// Decides about a client with these entries ahead of it, in queue order.
+    ///
+    /// `notes` apply to the whole queue.
     fn judge(&self, ahead: &[Member], notes: &[Box<str>]) -> Admission;
 
-    /// What of those ahead decides, if that is not all: nothing else makes a difference.
+    /// Returns the part of the entries ahead that decides; `None` if all of them do.
     fn part(&self, _own: Option<u64>) -> Option<Part> {
         None
     }
 }
 
-/// Whether a key that joined is in.
+/// Whether a key in the queue holds the lock.
 #[derive(Debug)]
 pub(crate) enum Admission {
     In,
-    /// Not before this one is gone.
+    /// The client has to wait until this predecessor is gone.
     Behind(Predecessor),
-    /// Not before some of those ahead are gone, no matter which.
+    /// The client has to wait until enough entries ahead are gone, no matter which.
     Full,
-    /// Never.
+    /// The client is never admitted.
     Refused(Error),
-    /// The key is not there any more. A rule is never asked about such a key.
+    /// The key no longer exists. A rule never judges such a key.
     Evicted,
 }
 
 impl Admission {
-    /// A rule names the member to wait for, and not who is in front of that one.
+    /// Returns the admission of a client that waits for this entry.
+    ///
+    /// A rule names only the entry to wait for, so it is unknown whether others are in front of it.
     pub(crate) fn behind(member: &Member) -> Self {
         Self::Behind(Predecessor { entry: member.entry.clone(), first: false, seen: false })
     }
@@ -65,9 +69,9 @@ impl From<backend::Standing> for Admission {
 /// How a lock is held.
 #[derive(Clone, Copy)]
 pub(crate) enum Mode<'a> {
-    /// One at a time.
+    /// By one client at a time.
     Exclusive,
-    /// As the rule has it.
+    /// By as many clients as the rule admits.
     Shared(&'a dyn Rule),
 }
 
@@ -76,13 +80,13 @@ impl Mode<'_> {
         matches!(self, Self::Exclusive)
     }
 
-    /// Returns `true` for a reader, which may hold the lock together with readers ahead of it.
+    /// Returns `true` for a reader, which may hold the lock with readers ahead of it.
     pub(crate) fn passes_readers(self) -> bool {
         let Self::Shared(rule) = self else { return false };
         rule.part(None).is_some_and(|part| part.which == Which::NearestWriter)
     }
 
-    /// How to join. One that only tries, alone, is not written if somebody is there.
+    /// Returns how to join. An exclusive `try` writes nothing if the queue is not empty.
     pub(crate) fn join(self, wait: Wait) -> Join {
         match (self, wait) {
             (Self::Exclusive, Wait::No) => Join::IfFree,
@@ -90,7 +94,9 @@ impl Mode<'_> {
         }
     }
 
-    /// Whether the rule would let one in that joined now. Busy as it is, nothing is written.
+    /// Returns `true` if the rule would admit a client that joined now.
+    ///
+    /// If there is no room, nothing is written to the store.
     pub(crate) async fn has_room(self, session: &Session, queue: &Queue) -> Result<bool, Failure> {
         let Self::Shared(rule) = self else { return Ok(true) };
         let mut part = rule.part(None);
@@ -102,12 +108,12 @@ impl Mode<'_> {
             if let_in || !listing.labels_only {
                 return Ok(let_in);
             }
-            // Those that keep it out may be dead.
+            // The sessions of the entries in the way may have expired.
             part = None;
         }
     }
 
-    /// What the answer to joining shows. `alone`: nothing else was in the queue.
+    /// Returns what the reply to a join shows. `alone`: the queue was empty before.
     pub(crate) fn as_joined(self, standing: backend::Standing, alone: bool) -> Option<Admission> {
         match self {
             Self::Exclusive => Some(standing.into()),
@@ -115,8 +121,10 @@ impl Mode<'_> {
         }
     }
 
-    /// Where an own key stands; with a watch on the queue that begins with the look, if it is
-    /// wanted and the rule is about the whole queue.
+    /// Reads the admission of an own key.
+    ///
+    /// If `watch` is set and the rule covers the whole queue, a watch on the queue is returned too.
+    /// It starts with the read.
     pub(crate) async fn look(
         self,
         session: &Session,
@@ -135,8 +143,10 @@ impl Mode<'_> {
     }
 }
 
-/// Whether the rule would let one in that joined behind all of these. An error: it never would, or
-/// ([`Error::NotYet`]) it would if those were gone that seem dead.
+/// Returns `true` if the rule would admit a client that joined behind all of these.
+///
+/// An error means that the rule never would, or ([`Error::NotYet`]) that it would only without the
+/// entries whose sessions seem expired.
 pub(crate) fn would_let_in(
     rule: &dyn Rule,
     listing: &Listing,

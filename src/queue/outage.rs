@@ -1,20 +1,20 @@
-//! Since when a stream has been cut off from the store.
+//! Tracks how long a stream has been cut off from the store.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::runtime::{clock::Instant, mutex::Mutex};
 
-/// Since when requests have failed, shared by a stream and what looks for it.
+/// The time since which requests have failed, shared by a stream and its handles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outage(Arc<Mutex<Option<Instant>>>);
 
 impl Outage {
-    /// A request failed, or the session is over. The first failure counts.
+    /// Records a failed request or the end of the session. Only the first failure sets the time.
     pub(super) fn begin(&self) {
         self.0.lock().get_or_insert_with(Instant::now);
     }
 
-    /// The store has replied.
+    /// Records a reply from the store.
     pub(super) fn end(&self) {
         *self.0.lock() = None;
     }

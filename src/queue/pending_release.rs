@@ -1,4 +1,4 @@
-//! What there is to do for the release of an attempt that has ended.
+//! The remaining work of an attempt that has ended: its release.
 
 use std::sync::Arc;
 
@@ -14,27 +14,28 @@ use crate::{
     telemetry::{Account, Ended},
 };
 
-/// The release of an attempt that has ended. The store does not know of it yet.
+/// The release of an attempt that has ended. It has not been sent to the store yet.
 #[derive(Debug)]
 pub(super) struct PendingRelease {
     pub(super) session: Arc<Session>,
     pub(super) queue: Queue,
     pub(super) ticket: Ticket,
     pub(super) own: Option<Arc<OwnKey>>,
-    /// The requests that made the key.
+    /// The requests that created the key.
     pub(super) joining: Tries,
-    /// The lock was held until then.
+    /// The lock was held until the attempt ended.
     pub(super) held: bool,
-    /// Another request may be under way that deletes what has this ticket.
+    /// Another request that deletes the key of this ticket may be in flight.
     pub(super) expired: bool,
-    /// A transaction of the user's own may delete the key, too: that it is absent is no loss.
+    /// A transaction of the user may delete the key too. An absent key is then no loss.
     pub(super) shared: bool,
     pub(super) account: Account,
 }
 
 impl PendingRelease {
-    /// Deletes the key, however long that takes. Also returns the sender: dropping it wakes the
-    /// receiver's task.
+    /// Deletes the key, however long that takes.
+    ///
+    /// Also returns the sender, because dropping it would wake the receiver's task.
     pub(super) fn run(
         self,
         progress: watch::Sender<Release>,
@@ -55,26 +56,26 @@ impl PendingRelease {
                 session.reuse(ticket);
             }
             if joining.doubtful {
-                // A request to join may yet put the key again.
+                // A join request may still create the key again.
                 session.claims.doubt();
             }
             (release, trouble.progress)
         }
     }
 
-    /// The same in the background.
+    /// Runs the release in the background.
     pub(super) fn spawn(self) {
         let runtime = self.session.shared.runtime.clone();
         let work = self.run(watch::Sender::new(Release::Trying(None)));
         runtime.spawn(async move { drop(work.await) });
     }
 
-    /// The key was deleted by a transaction of the user's own: nothing is asked of the store.
+    /// Records that one of the user's transactions deleted the key; sends no request.
     pub(super) fn was_made(self) {
         let Self { session, queue, ticket, own, joining, account, .. } = self;
         if let Some(own) = own {
             session.store.was_released(&queue, ticket, &own.entry);
-            // When it was deleted is not known, so that a local waiter has to look.
+            // The time of the deletion is unknown, so a local waiter has to read the queue.
             session.own_keys.end(&own, End::Unclear);
         }
         account.ended(Ended::Released);

@@ -1,9 +1,9 @@
-//! Taking a lock where there is no queue: by asking again and again.
+//! Acquires a lock without a queue, by polling.
 //!
-//! An attempt takes the lock at once or leaves nothing behind, and between two of them nothing is
-//! kept in the store. So nobody is first come first served, and nobody is woken: the pauses grow
-//! with the wait, so that many who wait ask little, and are of random length, so that two who have
-//! met do not meet again.
+//! An attempt acquires the lock at once or leaves nothing in the store. Locks are therefore not
+//! fair, and waiters are not notified. The pauses between attempts grow with the wait, which limits
+//! the load of many waiters. Their length is random, so that two clients that collide do not
+//! collide again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,20 +15,23 @@ use crate::{
     session::{Sessions, deadline::NotGranted},
 };
 
-/// The pauses between two attempts grow from the one to the other.
+/// The pause between two attempts grows from `SHORTEST` to `LONGEST`.
 const SHORTEST: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// What came of one attempt.
+/// The result of one attempt.
 enum Attempted {
     Held(Hold),
-    /// Somebody else has it; unless that one keeps it, for no longer than this.
+    /// Another client holds the lock. Unless that client renews it, the lock is free within this
+    /// time.
     Occupied(Option<Duration>),
-    /// The caller's time is up.
+    /// The caller's time limit has passed.
     Late,
 }
 
-/// Takes the lock. May be dropped at any await: the attempt gives back what was written.
+/// Acquires the lock.
+///
+/// The future may be dropped at any await point: the attempt removes what it has written.
 pub(super) async fn take(sessions: &Sessions, queue: &Queue, wait: Wait) -> Result<Option<Hold>> {
     let (mut stale, mut attempts) = (StaleSessions::default(), 0);
     loop {
@@ -66,7 +69,7 @@ async fn once(attempt: Attempt, wait: Wait) -> Result<Attempted, Failure> {
     let Some(own) = attempt.own_key().map(Arc::clone) else { return Ok(Attempted::Late) };
     loop {
         match attempt.grant() {
-            // That it is lost was perhaps told before there was anybody to tell.
+            // The loss may have been reported before there was a guard to notify.
             Ok(()) if own.lost_reason().is_some() => return Ok(Attempted::Occupied(None)),
             Ok(()) => {
                 let since = own.sent;
@@ -84,10 +87,10 @@ async fn once(attempt: Attempt, wait: Wait) -> Result<Attempted, Failure> {
     }
 }
 
-/// How long to wait before the next attempt, after so many.
+/// Returns the pause before the next attempt, after `attempts` earlier pauses.
 fn pause(attempts: u32, free_within: Option<Duration>) -> Duration {
     let grown = (SHORTEST * (1 << attempts.min(6))).min(LONGEST);
-    // There is no point in asking much later than it may be free.
+    // A longer pause would only delay the attempt after the lock may be free.
     jittered(free_within.map_or(grown, |free| grown.min(free.max(SHORTEST)))).min(LONGEST)
 }
 

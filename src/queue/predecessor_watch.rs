@@ -1,4 +1,4 @@
-//! How a waiter learns that something has happened to its predecessor.
+//! How a waiter learns that its predecessor's key has changed.
 
 use std::{future::pending, sync::Arc};
 
@@ -12,12 +12,12 @@ use crate::{
     },
 };
 
-/// Waits until something may have happened to the predecessor.
+/// Waits for a possible change of the predecessor.
 ///
-/// A predecessor of this session reports its own end, except when it waits and is evicted: it
-/// notices that at its next recheck. A reader could be granted earlier, so it also watches the key
-/// of such a writer. The key of another session's predecessor is always watched. `there`: the
-/// predecessor's key existed at that moment.
+/// A predecessor in this session reports its own end, with one exception: an evicted waiter notices
+/// the eviction only at its next recheck. A reader could be granted earlier, so it also watches the
+/// key of a waiting writer. A predecessor's key in another session is always watched. `there`: the
+/// predecessor's key existed at that sequence point.
 pub(super) async fn watch_predecessor(
     waiter: &Waiter<'_>,
     predecessor: &Predecessor,
@@ -44,7 +44,9 @@ pub(super) async fn watch_predecessor(
     }
 }
 
-/// Watches the predecessor's key. Without room for a watch it waits a while and returns a hint.
+/// Watches the predecessor's key.
+///
+/// If there is no room for a watch, this waits for a moment and returns a hint.
 async fn watch_key(
     waiter: &Waiter<'_>,
     predecessor: &Predecessor,
@@ -71,8 +73,8 @@ async fn watch_key(
             Err(_) => return Ok(Evidence::Hint),
         };
         match event {
-            // It is watched anew at once: that it is there still is seen by that, and whatever
-            // happens next is not missed. It costs as many reads as somebody makes writes.
+            // Start a new watch at once. That also shows whether the key still exists, and misses
+            // no later event. The cost is one read for each write to the key.
             Ok(Event::Touched) => {}
             Ok(Event::Deleted) => return Box::pin(waiter.look_at_both(predecessor, seen)).await,
             Err(_) => return Ok(Evidence::Hint),
@@ -80,8 +82,9 @@ async fn watch_key(
     }
 }
 
-/// What the end of an own key shows to the one that stood behind it. `follows_if_there`: see
-/// [`Facts`](crate::backend::Facts).
+/// Returns what the end of an own key proves to the waiter behind it.
+///
+/// `follows_if_there`: see [`Facts`](crate::backend::Facts).
 fn evidence_of(end: End, own: &Arc<OwnKey>, follows_if_there: bool) -> Evidence {
     match end {
         End::Passed { successor, there, .. }
@@ -89,8 +92,8 @@ fn evidence_of(end: End, own: &Arc<OwnKey>, follows_if_there: bool) -> Evidence 
         {
             if there { Evidence::Inherited } else { Evidence::Hint }
         }
-        // Our key joined while that one was being deleted. An operator may have evicted it in
-        // between, unless the store shows that it was there.
+        // Our key joined while that key was being deleted. An operator may have evicted our key in
+        // between, unless the store shows that it still existed.
         End::Passed { at, .. } if follows_if_there && at.follows(own.joined) => Evidence::Inherited,
         End::Left { at, predecessor } if at > own.joined => Evidence::Withdrawn(predecessor),
         _ => Evidence::Hint,
@@ -109,7 +112,7 @@ mod tests {
         session::own_keys::OwnKeys,
     };
 
-    /// A key of this session's that joined at this moment.
+    /// Returns a key of this session that joined at this sequence point.
     fn own(joined: u64) -> Arc<OwnKey> {
         let entry = Entry { key: "own".into(), revision: joined, token: joined, crowded: false };
         OwnKeys::default().add(entry, SequencePoint(joined), clock::now(), false)
@@ -126,17 +129,17 @@ mod tests {
         let (own, other) = (own(5), own(5));
         let known = || Arc::downgrade(&own);
         for (end, follows_if_there, wanted) in [
-            // The transaction that deleted the key shows whether that of its successor was there.
+            // The transaction that deleted the key shows whether its successor's key existed.
             (passed(9, known(), true), false, Conclusion::First),
             (passed(6, known(), false), true, Conclusion::Unknown),
-            // It shows nothing of anybody else's, such as one that an operator has evicted since.
+            // It proves nothing about other keys, such as one that an operator has evicted since.
             (passed(9, Arc::downgrade(&other), true), true, Conclusion::Unknown),
             (passed(9, Weak::new(), true), true, Conclusion::Unknown),
             (passed(6, Weak::new(), false), false, Conclusion::Unknown),
-            // It was there.
+            // Our key existed at the deletion.
             (passed(6, Weak::new(), false), true, Conclusion::First),
             (passed(7, Weak::new(), false), true, Conclusion::Unknown),
-            // Who joined later stands behind somebody else.
+            // A client that joined later has another predecessor.
             (passed(5, Weak::new(), false), true, Conclusion::Unknown),
             (passed(4, Weak::new(), false), true, Conclusion::Unknown),
             (left(6), false, Conclusion::Behind(next())),

@@ -1,4 +1,4 @@
-//! What becomes of a release.
+//! How the key of an ended attempt is deleted, and the result.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,21 +14,21 @@ use crate::{
     telemetry::{Ended, Handle},
 };
 
-/// What became of a release.
+/// The state of a release.
 #[derive(Debug, Clone)]
 pub(crate) enum Release {
     Trying(Option<String>),
     /// This release deleted the key.
     Released,
-    /// The key was not there any more, though nobody but this guard should have deleted it.
+    /// The key no longer existed, although only this guard should have deleted it.
     Absent,
     SessionOver(LostReason),
-    /// The store does not let this user delete it. It is tried on, as rights may come back.
+    /// The store denied the deletion. It is retried, because the permission may be restored.
     Refused(String),
 }
 
 impl Release {
-    /// What it is called by those who listen.
+    /// Returns the result as telemetry reports it.
     pub(super) fn end(&self) -> Ended {
         match self {
             Self::Released => Ended::Released,
@@ -46,14 +46,14 @@ impl Release {
     }
 }
 
-/// Where it is told that a release does not come about.
+/// Where failed release requests are reported.
 pub(super) struct Trouble {
     pub(super) progress: watch::Sender<Release>,
     pub(super) account: Handle,
 }
 
 impl Trouble {
-    /// Takes note of why a request to release failed. Whatever it is, it is tried again.
+    /// Reports why a release request failed. Every failure is retried.
     pub(super) fn note(&self, error: &StoreError, patience: Duration) {
         let refused = matches!(error, StoreError::Denied(_));
         let (reason, patience) = (error.reason(), (!refused).then_some(patience));
@@ -64,8 +64,10 @@ impl Trouble {
     }
 }
 
-/// Deletes the key: retries until the store confirms that it is gone, or the session is over and
-/// its keys with it. Tells how many requests that took.
+/// Deletes the key, and returns the result and the requests that it took.
+///
+/// The request is retried until the store confirms the deletion, or until the session has ended and
+/// its keys are gone with it.
 pub(super) async fn release(
     session: &Session,
     queue: &Queue,
@@ -92,13 +94,13 @@ pub(super) async fn release(
     let (left, tries) = session.ask_while(again, request).await;
     let (release, end) = match left {
         Ok((left, successor)) => {
-            // Only a request that may have been applied explains an absent key.
+            // An absent key is explained only by an earlier request that may have been applied.
             let released = left.existed || tries.doubtful;
             let end = own.map_or(End::Unclear, |own| own.end(held, left, successor.as_ref()));
             (if released { Release::Released } else { Release::Absent }, end)
         }
         Err(StoreError::SessionGone(reason)) => (Release::SessionOver(reason), End::Unclear),
-        // Never, as it goes on until then.
+        // Unreachable: the retries end only with one of the results above.
         Err(error) => (Release::Trying(Some(error.reason())), End::Unclear),
     };
     if let Some(own) = own {

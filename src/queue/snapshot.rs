@@ -1,4 +1,4 @@
-//! What is seen of a queue by one look.
+//! The content of a queue at one read.
 
 use super::{
     failure::StaleSessions,
@@ -12,12 +12,12 @@ use crate::{
     session::Sessions,
 };
 
-/// What was seen of a queue.
+/// The content of a queue at one read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
-    /// Those who stand in it, the first one first.
+    /// The entries of the queue, in order.
     pub(crate) members: Vec<Member>,
-    /// The names of keys that belong to no session.
+    /// The names of keys that do not belong to any session.
     pub(crate) notes: Vec<Box<str>>,
 }
 
@@ -27,13 +27,16 @@ impl From<Listing> for Snapshot {
     }
 }
 
-/// All who stand in a queue, the first one first, as it is now. Gives up after about twice the
-/// request timeout.
+/// Returns the current entries of a queue, in order.
+///
+/// Gives up after about twice the request timeout.
 pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Result<Listing> {
     list(sessions, queue, Ask { values, ..Ask::default() }).await
 }
 
-/// Whether the rule would let one in that joined now: see [`mode::would_let_in`].
+/// Returns `true` if the rule would admit a client that joined now.
+///
+/// See [`mode::would_let_in`].
 pub(crate) async fn has_room(sessions: &Sessions, queue: &Queue, rule: &dyn Rule) -> Result<bool> {
     let mut part = rule.part(None);
     loop {
@@ -42,7 +45,7 @@ pub(crate) async fn has_room(sessions: &Sessions, queue: &Queue, rule: &dyn Rule
         if let_in || !listing.labels_only {
             return Ok(let_in);
         }
-        // Those that keep it out may be dead.
+        // The sessions of the entries in the way may have expired.
         part = None;
     }
 }
@@ -65,7 +68,7 @@ async fn list(sessions: &Sessions, queue: &Queue, ask: Ask) -> Result<Listing> {
     }
 }
 
-/// One look at a queue, from any executor.
+/// Reads a queue once, from any executor.
 pub(crate) async fn look_now(sessions: &Sessions, queue: &Queue) -> Result<Snapshot> {
     Ok(sessions.shared().runtime.within(look(sessions, queue, true)).await?.into())
 }

@@ -1,10 +1,10 @@
-//! The end of the time for which a lock may be held.
+//! The end of the maximum hold time.
 
 use std::time::Duration;
 
 use crate::runtime::clock::{self, sleep};
 
-/// Returns at that time, by this machine's clock.
+/// Returns at this time by the local clock.
 pub(super) async fn reached(until: Duration) {
     loop {
         let left = until.saturating_sub(clock::now());

@@ -1,4 +1,4 @@
-//! Looking into a queue for as long as somebody wants to know, in one session.
+//! Follows the changes of a queue in one session.
 
 use std::future::pending;
 
@@ -10,26 +10,26 @@ use crate::{
     session::{Session, watch_budget::NO_ROOM},
 };
 
-/// Looks at a queue again and again, in one session at a time.
+/// Reads a queue repeatedly, in one session at a time.
 pub(crate) struct View {
     pub(super) queue: Queue,
-    /// The first one's value may change.
+    /// The value of the first entry may change.
     values_change: bool,
     watches: Watches,
     seen: Option<Snapshot>,
-    /// For looks in vain.
+    /// For reads that failed or found no change.
     backoff: Backoff,
     outage: Outage,
 }
 
-/// What the last look began, in its session.
+/// The watches that the last read started in its session.
 #[derive(Default)]
 struct Watches {
     list: Option<Watch>,
     first: Option<(Entry, Watch)>,
-    /// The one that was first, which was written to.
+    /// The first entry, whose value was written since the last read.
     touched: Option<Entry>,
-    /// Nothing is known to have happened since the last look.
+    /// No change is known since the last read.
     current: bool,
 }
 
@@ -39,13 +39,14 @@ impl View {
         Self { queue, values_change, watches, seen: None, backoff, outage: Outage::default() }
     }
 
-    /// Returns what knows whether its looks fail.
+    /// Returns the handle that reports how long the reads have failed.
     pub(super) fn outage(&self) -> Outage {
         self.outage.clone()
     }
 
-    /// Who stands in the queue: at once at first, and then when that has changed. An error: the
-    /// session is over. `watch`: there is room for that.
+    /// Returns the queue: at first at once, later after each change.
+    ///
+    /// An error means that the session has ended. `watch`: the session has room for the watches.
     pub(crate) async fn next(
         &mut self,
         session: &Session,
@@ -83,21 +84,23 @@ impl View {
                 }
                 Err(_) => self.watches.current = false,
             }
-            // In vain. Should the store go on like that, do not spin.
+            // The read brought nothing new. Pause, so that a store that keeps doing this causes no
+            // busy loop.
             if !rechecks || !self.watches.current {
                 self.backoff.pause().await;
             }
         }
     }
 
-    /// Waits until something may have happened since the last look; `true`: nothing is known to
-    /// have, but it is time to look again.
+    /// Waits for a possible change since the last read.
+    ///
+    /// Returns `true` if no change is known and a recheck is due.
     async fn rechecks(&mut self, session: &Session, watch: bool) -> bool {
         let watches = &mut self.watches;
         if !std::mem::take(&mut watches.current) {
             return false;
         }
-        // Servers do lose watch events, see `queue/lock.rs`.
+        // Servers do lose watch events: see `queue/lock.rs`.
         let pause = if watch { session.recheck() } else { runtime::jittered(NO_ROOM) };
         let list = event(watches.list.as_mut());
         let first = event(watches.first.as_mut().map(|(_, first)| first));
@@ -113,8 +116,9 @@ impl View {
         false
     }
 
-    /// A look at the queue. What happens from then on is told by the watches: they were there
-    /// before the values were read.
+    /// Reads the queue.
+    ///
+    /// The watches start before the values are read, so they report every later change.
     async fn look(&mut self, session: &Session, watch: bool) -> Result<Snapshot, StoreError> {
         let (store, watches) = (&session.store, &mut self.watches);
         let mut backoff = Backoff::default();
@@ -139,14 +143,14 @@ impl View {
             let first = first.clone();
             watches.first = store.watch(&first, true).await?.map(|watch| (first, watch));
             if watches.first.is_none() {
-                // Gone a moment ago.
+                // The first entry was removed a moment ago.
                 backoff.pause().await;
             }
         }
     }
 }
 
-/// Returns what a watch reports; never returns without one.
+/// Returns the event of a watch; without a watch, it never returns.
 async fn event(watch: Option<&mut Watch>) -> Result<Event, StoreError> {
     match watch {
         Some(watch) => watch.await,

@@ -22,12 +22,12 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    /// A timeout of zero is a try.
+    /// Returns the wait for this timeout. A timeout of zero is a `try`.
     pub(crate) fn at_most(timeout: Duration) -> Self {
         if timeout.is_zero() {
             return Self::No;
         }
-        // A timeout too long for the clock is no timeout.
+        // A timeout that the clock cannot represent is no timeout.
         Instant::now().checked_add(timeout).map_or(Self::Forever, Self::Until)
     }
 
@@ -46,8 +46,9 @@ impl Wait {
         }
     }
 
-    /// Does `work`, if that is done before the caller's time is up. A timer belongs to the runtime
-    /// that it is made in: this makes it where it is polled.
+    /// Runs `work` until the caller's time limit.
+    ///
+    /// A timer belongs to the runtime in which it is created, so it is created where it is polled.
     pub(crate) async fn before<T>(self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -56,8 +57,9 @@ impl Wait {
         }
     }
 
-    /// Does `work` unless the session ends first, or the client is about to (an error), or the
-    /// caller's time (`None`).
+    /// Runs `work` until the caller's time limit, which returns `None`.
+    ///
+    /// The end of the session, or a client that is about to close, is an error.
     pub(crate) async fn spend_on<T>(
         self,
         session: &Session,
@@ -72,12 +74,11 @@ impl Wait {
         }
     }
 
-    /// Acquires a lock, from any executor, unless the client no longer grants locks. `work` makes
-    /// one attempt.
+    /// Acquires a lock from any executor, unless the client no longer grants locks.
     ///
-    /// An attempt of a try ends soon: within twice the request timeout, and the connect timeout
-    /// before that if there is no session. A try is repeated only while the store cannot tell yet
-    /// whether the lock is free.
+    /// `work` makes one attempt. An attempt of a `try` ends within twice the request timeout, plus
+    /// the connect timeout if there is no session. A `try` is repeated only while the store cannot
+    /// yet determine whether the lock is free.
     pub(crate) async fn bounds<T, F>(
         self,
         sessions: &Sessions,
@@ -115,14 +116,15 @@ impl Wait {
     }
 }
 
-/// How long a try that began then pauses until its next attempt; `None`: it has waited long enough
-/// for any session with the client's TTL to be known for dead.
+/// Returns the pause until the next attempt of a `try` that began at `began`.
+///
+/// Returns `None` once every session with the client's TTL would be known to have expired.
 fn until_it_is_known(timing: Timing, began: Instant) -> Option<Duration> {
     let left = timing.known_for_dead().checked_sub(began.elapsed())?;
     (!left.is_zero()).then(|| jittered(timing.next_try()).min(left))
 }
 
-/// Takes a lock, unless the client grants nothing any more.
+/// Acquires a lock, unless the client no longer grants locks.
 async fn unless_drained<T>(
     shared: &Shared,
     taking: impl Future<Output = Result<Option<T>>>,
@@ -132,7 +134,7 @@ async fn unless_drained<T>(
         return Err(Error::Closed);
     }
     let taken = taking.await;
-    // The one who waits for the last holder has said so before it looked.
+    // `Client::shutdown` sets the flag before it checks for holders, so this check cannot miss it.
     if drained() { Err(Error::Closed) } else { taken }
 }
 
@@ -147,7 +149,7 @@ mod tests {
         session::fake_store::FakeStore,
     };
 
-    /// A try on this store, and how many milliseconds it takes.
+    /// Runs a `try` on this store, and returns its duration in milliseconds.
     async fn try_on(fake_store: &Arc<FakeStore>) -> (Result<bool>, u64) {
         let sessions = Sessions::lazy(fake_store.shared());
         let (queue, began) = (Queue::new("/ns", "a").unwrap(), Instant::now());

@@ -1,4 +1,4 @@
-//! One that has joined, and is not in.
+//! A client that has joined the queue and does not hold the lock yet.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,14 +16,14 @@ use crate::{
     telemetry,
 };
 
-/// How many may stand in a queue whose keys are read: that is a request for each on ZooKeeper. Of
-/// a longer one the names have to do.
+/// The longest queue whose values are read. On ZooKeeper, each value costs a request. For a longer
+/// queue, the log shows key names.
 const FEW: usize = 16;
 
-/// How often a session looks at a queue for the sake of those who read the log, at most.
+/// The minimum interval between two reads of a queue for the log, per session.
 const LOOKS: Duration = Duration::from_secs(1);
 
-/// One that has joined, and is not in.
+/// A client that has joined the queue and does not hold the lock yet.
 pub(super) struct Waiter<'a> {
     pub(super) session: &'a Session,
     pub(super) queue: &'a Queue,
@@ -32,9 +32,9 @@ pub(super) struct Waiter<'a> {
 }
 
 impl Waiter<'_> {
-    /// Where it stands.
+    /// Reads the waiter's place in the queue.
     pub(super) fn look(&self) -> impl Future<Output = Result<Admission>> {
-        // What is seldom needed is on the heap: thousands may wait, and their futures are small.
+        // Boxed, because thousands of clients may wait and this future is rarely needed.
         Box::pin(async { Ok(self.look_and_watch(false).await?.0) })
     }
 
@@ -42,7 +42,7 @@ impl Waiter<'_> {
         self.mode.look(self.session, self.queue, self.own, watch).await
     }
 
-    /// What has changed without a word, if anything.
+    /// Checks for a change that no watch has reported.
     pub(super) async fn recheck(&self, predecessor: &Predecessor) -> Result<Option<Evidence>> {
         if self.mode.is_exclusive() || self.session.facts.renames_relabelled {
             let store = &self.session.store;
@@ -50,7 +50,7 @@ impl Waiter<'_> {
             let present = self.session.ask(|| store.present_now(own, ahead)).await?;
             return Ok(match present {
                 Present { own: true, ahead: Fate::There } => None,
-                // A rule judges all that are ahead, and this shows one of them.
+                // A rule judges all entries ahead, and this read shows only one of them.
                 Present { own: true, .. } if !self.mode.is_exclusive() => Some(Evidence::Hint),
                 present => Some(Evidence::Looked { present, seen: predecessor.seen }),
             });
@@ -61,7 +61,7 @@ impl Waiter<'_> {
         }
     }
 
-    /// What there is of both keys, if a look at them can tell more than the queue.
+    /// Reads both keys, if that can prove more than reading the queue.
     pub(super) async fn look_at_both(
         &self,
         predecessor: &Predecessor,
@@ -76,12 +76,11 @@ impl Waiter<'_> {
         Ok(Evidence::Hint)
     }
 
-    /// Waits until the queue has changed in such a way that it matters; tells where the waiter
-    /// stands then.
+    /// Waits until the queue has changed enough, and returns the new admission.
     pub(super) async fn wait_for_room(&self) -> Result<Admission> {
         let mut backoff = Backoff::default();
         loop {
-            // The watch begins with the list: whatever happens after it is told.
+            // The watch starts with the list, so it reports every later change.
             let (standing, watch) = self.look_and_watch(true).await?;
             if !matches!(standing, Admission::Full) {
                 return Ok(standing);
@@ -102,11 +101,12 @@ impl Waiter<'_> {
         }
     }
 
-    /// Tells who holds the lock, and how many are ahead: for one that has waited for as long as
-    /// goes by between two looks, and only if somebody wants to know. If the store does not answer
-    /// there is nothing to tell.
+    /// Logs the holder and the number of entries ahead of a slow waiter.
+    ///
+    /// A waiter is slow once it has waited for one recheck interval. Nothing is read unless the log
+    /// level is enabled, and nothing is logged if the store does not reply.
     pub(super) async fn tell_slow(&self) {
-        // Thousands who wait do not all look at once.
+        // Thousands of waiters must not all read the queue at the same time.
         if !telemetry::wants_slow() || !self.session.slow_waits.is_due(LOOKS) {
             return;
         }

@@ -1,4 +1,4 @@
-//! What keeps one that is woken for nothing from spinning.
+//! Keeps a waiter from spinning on needless wake-ups.
 
 use std::time::Duration;
 
@@ -7,18 +7,19 @@ use crate::runtime::{
     clock::{Instant, sleep},
 };
 
-/// After so long without a wake-up, one that was for nothing is the first again.
+/// After this time without a wake-up, the count of needless ones starts again.
 const CALM: Duration = Duration::from_secs(1);
 
-/// Counts wake-ups that were for nothing.
+/// Counts needless wake-ups.
 #[derive(Default)]
 pub(crate) struct WakeUpBackoff {
     idle: u32,
 }
 
 impl WakeUpBackoff {
-    /// It was woken for nothing, and had begun to wait then. Should the store go on like that, it
-    /// pauses; the first time it does not.
+    /// Pauses after a needless wake-up from a wait that began at `began`.
+    ///
+    /// The first wake-up in a row causes no pause; the pauses of later ones grow.
     pub(crate) async fn idle(&mut self, began: Instant) {
         self.idle = if began.elapsed() > CALM { 0 } else { self.idle + 1 };
         if self.idle > 1 {
@@ -31,7 +32,7 @@ impl WakeUpBackoff {
 mod tests {
     use super::*;
 
-    /// How long it pauses, in milliseconds, if it has waited for so long before.
+    /// Returns the pause in milliseconds after a wait of this length.
     async fn pause(backoff: &mut WakeUpBackoff, waited: Duration) -> u128 {
         let began = Instant::now();
         sleep(waited).await;

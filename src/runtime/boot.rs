@@ -1,14 +1,14 @@
-//! The seam to what the machine says of its boot: the clock that [`clock`](super::clock) reads is
-//! the same one for all processes of a host, from one boot to the next.
+//! The seam to the machine's boot ID. The clock that [`clock`](super::clock) reads is the same for
+//! all processes of a host, from one boot to the next.
 
 use std::{fs, io, path::Path};
 
 const ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What tells this boot from all others.
+/// Returns the ID of the current boot.
 ///
-/// systemd-nspawn, LXC and Incus mount a random file over the kernel's in every container: two
-/// containers of one host would take each other's sessions for those of an earlier boot.
+/// systemd-nspawn, LXC and Incus mount a random file over the kernel's file in every container. Two
+/// containers of one host would then take each other's sessions for those of an earlier boot.
 pub(crate) fn id() -> io::Result<String> {
     let named = |path, error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"));
     if is_replaced(Path::new(ID)).map_err(|error| named(ID, error))? {
@@ -20,7 +20,7 @@ pub(crate) fn id() -> io::Result<String> {
     }
     let said = |path: &'static str| fs::read_to_string(path).map_err(|error| named(path, error));
     let id = said(ID)?;
-    // An old kernel has no such namespaces, and no such file.
+    // An old kernel has no time namespaces and no such file.
     let offsets = said("/proc/self/timens_offsets").unwrap_or_default();
     if is_shifted(&offsets) {
         return Err(io::Error::other(
@@ -30,8 +30,9 @@ pub(crate) fn id() -> io::Result<String> {
     Ok(id.trim().to_owned())
 }
 
-/// Whether `CLOCK_BOOTTIME` shows another time than outside of a time namespace
-/// (<https://man7.org/linux/man-pages/man7/time_namespaces.7.html>).
+/// Returns `true` if a time namespace shifts `CLOCK_BOOTTIME`.
+///
+/// See <https://man7.org/linux/man-pages/man7/time_namespaces.7.html>.
 fn is_shifted(offsets: &str) -> bool {
     let shifted = |line: &str| {
         let mut words = line.split_whitespace();
@@ -43,12 +44,12 @@ fn is_shifted(offsets: &str) -> bool {
 /// Returns `true` if the file at this path of `/proc` is not the kernel's own.
 #[cfg(target_os = "linux")]
 fn is_replaced(path: &Path) -> io::Result<bool> {
-    // `PROC_SUPER_MAGIC`. It also rules out a mount over one of the directories above.
+    // `PROC_SUPER_MAGIC`. The check also rules out a mount over one of the parent directories.
     let is_of_kernel = rustix::fs::statfs(path)?.f_type as u32 == 0x9fa0;
     Ok(!is_of_kernel || is_mount_point(path))
 }
 
-/// Returns `true` if the file is a mount of its own. A kernel before 5.8 does not report it.
+/// Returns `true` if the file is a mount point. Kernels before 5.8 do not report it.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_mount_point(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};

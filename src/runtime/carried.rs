@@ -1,9 +1,9 @@
-//! Futures that a caller drives for as long as it does.
+//! Futures that the caller drives and the library takes over if the caller stalls.
 //!
-//! A request holds something that others need: a connection, its place among those that may be
-//! under way at once, a turn. The caller's task is the quickest to carry it on, but a caller may
-//! leave its future unpolled for ever: in a `select!` loop that is busy elsewhere, or on a blocked
-//! thread. So the library takes over what is not done within a moment.
+//! A request occupies shared resources: a connection, a slot among the requests in flight, a
+//! permit. Polling it in the caller's task is fastest. But a caller may leave its future unpolled
+//! forever, for example in a `select!` loop that is busy elsewhere or on a blocked thread. The
+//! library therefore takes over a future that is not complete within a short time (`TRUST`).
 
 use std::{
     future::Future,
@@ -18,11 +18,11 @@ use super::{
     work::{Heavy, Runtime},
 };
 
-/// A future that its caller carries on, and the library's runtime if the caller does not.
+/// A future that its caller drives, or the library's runtime if the caller stalls.
 pub(crate) struct Carried<T: Send + 'static> {
     runtime: Runtime,
     load: Arc<Load<T>>,
-    /// Once begun it is done, also if nobody wants to know any more.
+    /// Once started, the future runs to completion even if it is dropped.
     whole: bool,
     begun: bool,
 }
@@ -32,24 +32,26 @@ struct Load<T>(Mutex<State<T>>);
 type Rest<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 enum State<T> {
-    /// It is with the caller, whose waker this is.
+    /// The caller drives the future and is woken by this waker.
     Here(Rest<T>, Option<Waker>),
-    /// The caller polls it at this moment.
+    /// The caller is polling the future.
     InHand,
-    /// The library carries it.
+    /// The library drives the future.
     Away(Option<AbortHandle>, Option<Waker>),
     Done(T),
     Over,
 }
 
 impl<T: Send + 'static> Carried<T> {
-    /// Is given up if it is dropped.
+    /// Creates a future that is cancelled when it is dropped.
     pub(crate) fn new(runtime: &Runtime, future: impl Future<Output = T> + Send + 'static) -> Self {
         let load = Arc::new(Load(Mutex::new(State::Here(Box::pin(future), None))));
         Self { runtime: runtime.clone(), load, whole: false, begun: false }
     }
 
-    /// Runs to its end whatever happens, once it was polled.
+    /// Creates a future that runs to completion once it has been polled.
+    ///
+    /// If it is dropped after that, the library's runtime completes it.
     pub(crate) fn whole(
         runtime: &Runtime,
         future: impl Future<Output = T> + Send + 'static,
@@ -75,7 +77,7 @@ impl<T: Send + 'static> Future for Carried<T> {
                 *state = State::Away(task, Some(context.waker().clone()));
                 return Poll::Pending;
             }
-            // Polled after its end, which is the caller's mistake.
+            // The caller polled the future after its completion, which is a bug in the caller.
             was @ (State::InHand | State::Over) => {
                 *state = was;
                 return Poll::Pending;
@@ -186,7 +188,7 @@ mod tests {
         }));
         assert!(poll_once(carried.as_mut()).is_pending());
         go.send(()).unwrap();
-        // Its caller does not come back, and yet what it held is free.
+        // The caller never polls again, and yet its permit is released.
         drop(
             timeout(Duration::from_secs(10), permits.acquire())
                 .await
@@ -230,7 +232,7 @@ mod tests {
             }
             drop(carried);
             let sent = go.send(());
-            // The last reference goes with the future.
+            // The last reference is dropped with the future.
             while Arc::strong_count(&count) > 1 {
                 tokio::task::yield_now().await;
             }

@@ -1,5 +1,4 @@
-//! The seam to the machine's clocks: the one that deadlines are kept on, the one of timers, and the
-//! one on the wall.
+//! The seam to the machine's clocks: for deadlines, for timers, and the wall clock.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,33 +7,34 @@ pub(crate) use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 #[cfg(any(target_os = "android", target_os = "linux", target_vendor = "apple"))]
 use rustix::time::{ClockId, clock_gettime};
 
-/// Goes on while the machine sleeps.
+/// A clock that continues during suspend.
 #[cfg(any(target_os = "android", target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Boottime;
 
-/// Goes on while the machine sleeps, unlike that of the same name on Linux.
+/// A clock that continues during suspend, unlike the one of the same name on Linux.
 #[cfg(target_vendor = "apple")]
 const CLOCK: ClockId = ClockId::Monotonic;
 
-/// Time since some fixed point, counting the time the machine was suspended.
+/// Returns the time since a fixed point, including the time in suspend.
 ///
-/// `std::time::Instant` is `CLOCK_MONOTONIC` on Linux and `CLOCK_UPTIME_RAW` on macOS. Both stand
-/// still while a machine sleeps, so a holder that wakes from suspend would believe its lease is
-/// young (<https://github.com/rust-lang/rust/issues/87906>). `CLOCK_BOOTTIME` goes on, and so does
-/// `CLOCK_MONOTONIC` on macOS. No clock of a virtual machine counts the time for which the
-/// hypervisor has stopped it.
+/// `std::time::Instant` is `CLOCK_MONOTONIC` on Linux and `CLOCK_UPTIME_RAW` on macOS. Both stop
+/// during suspend, so a holder that wakes up would believe that its lease is still young
+/// (<https://github.com/rust-lang/rust/issues/87906>). `CLOCK_BOOTTIME` continues, and so does
+/// `CLOCK_MONOTONIC` on macOS. No clock of a virtual machine counts the time while the hypervisor
+/// has stopped it.
 #[cfg(any(target_os = "android", target_os = "linux", target_vendor = "apple"))]
 pub(crate) fn now() -> Duration {
     let time = clock_gettime(CLOCK);
-    // Both fields are non-negative: the clock starts at zero at boot.
+    // Both fields are non-negative, because the clock starts at zero at boot.
     let now = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
     #[cfg(all(test, target_os = "linux"))]
     let now = tests::shown(now);
     now
 }
 
-/// Elsewhere the standard monotonic clock has to do; whether it counts suspend is the platform's
-/// choice.
+/// Returns the time of the standard monotonic clock.
+///
+/// Whether that includes the time in suspend depends on the platform.
 #[cfg(not(any(target_os = "android", target_os = "linux", target_vendor = "apple")))]
 pub(crate) fn now() -> Duration {
     use std::{sync::OnceLock, time};
@@ -42,7 +42,7 @@ pub(crate) fn now() -> Duration {
     START.get_or_init(time::Instant::now).elapsed()
 }
 
-/// What a clock on the wall shows. Nothing is decided by it but when periodic work is due.
+/// Returns the wall-clock time, which decides only when periodic work is due.
 pub(crate) fn wall() -> SystemTime {
     SystemTime::now()
 }

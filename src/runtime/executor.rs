@@ -1,4 +1,4 @@
-//! The seam to what polls: where the library's own work is done.
+//! The seam to the executor that runs the library's own work.
 
 use std::{
     cell::Cell,
@@ -15,22 +15,21 @@ pub(crate) use tokio::{
 
 use crate::error::Error;
 
-/// What the library's work is done by. Cheap to clone.
+/// An executor for the library's work. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Executor(Handle);
 
 impl Executor {
-    /// A new one of the library's own, which is never shut down.
+    /// Creates an executor of the library's own, which is never shut down.
     ///
-    /// Keepalives and releases must go on when the caller's runtime is blocked, has ended or never
-    /// was (a guard may be dropped on any thread). `zookeeper-client` demands it too: its session
-    /// dies, unnoticed, with the runtime that made it.
+    /// Keepalives and releases must continue when the caller's runtime is blocked, has ended or
+    /// never existed: a guard may be dropped on any thread. `zookeeper-client` requires it too,
+    /// because its session ends unnoticed with the runtime that created it.
     ///
-    /// Each has one worker. Callers carry their requests themselves, so that there is little else
-    /// to do for a client than to pass on what its connections bring; and tokio wakes up a second
-    /// worker, to look for more, whenever a first one has found something that another thread has
-    /// left it. That was a tenth of all the processor time of a lock and its unlock. What may take
-    /// long is done [aside](aside).
+    /// The executor has one worker thread. Callers drive their own requests, so it has little to do
+    /// except to process incoming data. Tokio would wake a second worker to look for more work
+    /// whenever the first one has found work from another thread. That took a tenth of the
+    /// processor time of a lock and its unlock. Slow work runs in [`aside`](aside).
     pub(crate) fn own() -> Result<Self, Error> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -40,12 +39,14 @@ impl Executor {
             .build()
             .map_err(|source| Error::Runtime { source: source.into() })?;
         let executor = Self(runtime.handle().clone());
-        // Its end would wait for its threads, which a forked child does not have.
+        // Dropping the runtime would wait for its threads, which a forked child does not have.
         mem::forget(runtime);
         Ok(executor)
     }
 
-    /// The user's; `None` if it has no timers. Tokio tells that by a panic alone.
+    /// Wraps the user's runtime; `None` if it has no timers.
+    ///
+    /// Tokio reports missing timers only by a panic.
     pub(crate) fn of(handle: Handle) -> Option<Self> {
         let timer = catch_unwind(AssertUnwindSafe(|| {
             let _entered = handle.enter();
@@ -54,7 +55,7 @@ impl Executor {
         timer.is_ok().then_some(Self(handle))
     }
 
-    /// The one by which the current task is polled.
+    /// Returns the executor that polls the current task.
     #[cfg(any(
         feature = "etcd",
         feature = "zookeeper",
@@ -66,11 +67,13 @@ impl Executor {
         Self(Handle::current())
     }
 
-    /// The caller's, if a test has stopped its clock. Such a clock jumps to the next timer as soon
-    /// as its runtime is idle, also while another one is at work for it.
+    /// Returns the caller's runtime, if a test has paused its clock.
+    ///
+    /// A paused clock jumps to the next timer as soon as its runtime is idle, even while another
+    /// runtime works for it.
     pub(crate) fn with_stopped_clock() -> Option<Self> {
         let handle = Handle::try_current().ok()?;
-        // Tokio does not say so, but then its clock stands still.
+        // Tokio has no function for this, but a paused clock does not advance.
         let (began, stopped) = (std::time::Instant::now(), tokio::time::Instant::now());
         while began.elapsed() < Duration::from_micros(10) {}
         if stopped.elapsed().is_zero() { Self::of(handle) } else { None }
@@ -80,37 +83,38 @@ impl Executor {
         self.0.spawn(task).abort_handle()
     }
 
-    /// Timers and connections that are made while the guard lives are this executor's.
+    /// Makes timers and connections belong to this executor while the guard exists.
     pub(crate) fn enter(&self) -> EnterGuard<'_> {
         self.0.enter()
     }
 }
 
 thread_local! {
-    /// It is a thread of the library's own runtime.
+    /// Set on the threads of the library's own runtime.
     static OURS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does what may take long, as the program's code does, without keeping the library's other work
-/// waiting.
+/// Runs slow work without blocking the library's other work.
+///
+/// An example is a callback of the program.
 pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
-    // Not on other threads: in a runtime with a single thread tokio would panic.
+    // Only on the library's threads: tokio would panic in a single-threaded runtime.
     if OURS.get() { tokio::task::block_in_place(work) } else { work() }
 }
 
-/// A task beside the one that is polled at this moment, by the same executor.
-#[allow(dead_code)] // Without a store that is reached by a network.
+/// Spawns a task on the executor of the current task.
+#[allow(dead_code)] // Used only by stores with a network.
 pub(crate) fn spawn_beside(task: impl Future<Output = ()> + Send + 'static) {
     drop(tokio::spawn(task));
 }
 
-/// Spawns a task on the executor of the current one, and returns the handle to abort it.
+/// Spawns a task on the current task's executor, and returns its abort handle.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) fn spawn_abortable(task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
     tokio::spawn(task).abort_handle()
 }
 
-/// A thread of its own, for what blocks.
+/// Spawns a thread for blocking work.
 #[cfg(feature = "sqlite")]
 pub(crate) fn spawn_thread(
     name: &str,
@@ -131,7 +135,7 @@ mod tests {
         let (go, gone) = mpsc::channel::<()>();
         let (begin, begun) = mpsc::channel();
         let (sender, receiver) = mpsc::channel();
-        // Goes on only when the other one has been done.
+        // This task continues only after the other one has run.
         own.spawn(async move {
             begin.send(()).unwrap();
             let went = aside(|| gone.recv_timeout(Duration::from_secs(20)).is_ok());

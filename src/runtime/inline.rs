@@ -1,15 +1,17 @@
-//! Tasks that go on at once, on the thread of the one who has woken them.
+//! Tasks that run at once, on the thread that has woken them.
 //!
-//! A connection is a chain of tasks: what a caller asks for is passed on from one to the next, and
-//! the last one writes it to the socket. Each of them was woken on the library's thread: the caller
-//! had to wake that thread up for each request, which costs both more than the request itself.
-//! What a caller wakes while it is polled is done by the caller now, before its poll ends, unless
-//! another thread is in the midst of it and goes on. Nothing waits for a caller: a task is never
-//! kept from one poll to the next, and what comes in from the socket, a timer or another thread
-//! wakes it on the library's thread as ever.
+//! A connection is a chain of tasks: each passes a request to the next, and the last one writes it
+//! to the socket. Without this module, they would all run on the library's thread. The caller would
+//! have to wake that thread for every request, which costs both threads more than the request
+//! itself.
 //!
-//! Where many requests are under way, callers leave all of it to the library's thread: until that
-//! comes to it, others have asked too, and what they ask goes out in one packet.
+//! Here, the caller runs the tasks that it wakes before its poll returns. The exception is a task
+//! that another thread is running, which continues there. No task waits for a caller: none is kept
+//! from one poll to the next. An event from the socket, a timer or another thread wakes the task on
+//! the library's thread as usual.
+//!
+//! With many requests in flight, callers leave all tasks to the library's thread. Before it runs
+//! them, more requests arrive, and all of them are sent in one packet.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,30 +25,32 @@ use async_task::{Builder, Runnable};
 
 use super::{OnDrop, executor::Executor, mutex::Mutex, process::Process, thread_local, yield_now};
 
-/// So many steps a caller does for others in one poll; the library's thread does the rest. One
-/// request takes three.
+/// The number of task steps that a caller runs in one poll. The library's thread runs the rest. One
+/// request takes three steps.
 const STEPS: usize = 32;
 
-/// With more tasks and requests than these, callers only ask. A connection of etcd's has four, and
-/// two for each request that waits for its answer: 4 to 9 with one caller, 18 to 20 with 8, 24 with
-/// 10 and 130 with 64. What is left to the executor makes no difference with 8 callers, and saves a
-/// tenth of the client's processor time with 16 and more with 64.
+/// The number of tasks and requests in a crowded connection.
+///
+/// If there are more, callers leave all tasks to the library's thread. An etcd connection has four
+/// tasks, and two for each request in flight. Measured were 4 to 9 with one caller, 18 to 20 with
+/// 8, 24 with 10 and 130 with 64. Leaving tasks to the executor makes no difference with 8 callers.
+/// It saves a tenth of the client's processor time with 16, and more with 64.
 const CROWD: usize = 24;
 
 type Task = Runnable<Inline>;
 
 thread_local! {
-    /// A caller is polled on this thread.
+    /// Set while a caller is polled on this thread.
     static WITHIN: Cell<bool> = const { Cell::new(false) };
-    /// What it has woken. Empty outside of a poll; what room it has is used again.
+    /// The tasks that the caller has woken. Empty outside a poll; its allocation is reused.
     static WOKEN: RefCell<VecDeque<Task>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Keeps a task that was woken within a poll for the end of it; gives back any other.
+/// Keeps a task that was woken within a poll until its end; returns other tasks.
 fn keep(task: Task) -> Option<Task> {
     let mut task = Some(task);
     if WITHIN.with(Cell::get) {
-        // On a thread that ends there is nothing any more to keep it in.
+        // A thread that is ending no longer has this thread-local storage.
         let _ = WOKEN.try_with(|woken| woken.borrow_mut().extend(task.take()));
     }
     task
@@ -61,8 +65,9 @@ fn next_kept() -> Option<Task> {
     }
 }
 
-/// A task of the process that this one was forked from is left as it is: run or dropped, it might
-/// write to its parent's connection.
+/// Returns the task, unless it belongs to the parent of this forked process.
+///
+/// A task of the parent is leaked: running or dropping it could write to the parent's connection.
 fn unless_inherited(task: Task) -> Option<Task> {
     if task.metadata().0.process.is_current() {
         return Some(task);
@@ -79,17 +84,17 @@ struct Connection {
     executor: Executor,
     turns: Mutex<Turns>,
     process: Process,
-    /// Each request has a clone of it, where one task takes all of them.
+    /// Where one task serves all requests, each request in flight holds a clone.
     requests: Arc<()>,
 }
 
-/// What the executor has to do. It does all of it in one task of its own: with one for each of
-/// these, 64 callers took 0.84 times as many locks.
+/// The tasks left to the executor, which runs all of them in one task of its own. With one task for
+/// each, 64 callers acquired 0.84 times as many locks.
 #[derive(Default)]
 struct Turns {
-    /// Whose turn it is, and whose after that.
+    /// The woken tasks, in order.
     woken: VecDeque<Task>,
-    /// It is at work on them, or will be.
+    /// The executor is running them, or will be.
     taken: bool,
 }
 
@@ -99,33 +104,36 @@ impl Inline {
         Self(Arc::new(Connection { executor, turns, process, requests }))
     }
 
-    /// What a request keeps, upgraded, while it waits for its reply.
+    /// Returns a reference that each request upgrades and keeps until its reply.
     #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
     pub(crate) fn requests(&self) -> std::sync::Weak<()> {
         Arc::downgrade(&self.0.requests)
     }
 
-    /// A task of which the one who wakes it does what there is to do, if it is within [`poll`], and
-    /// the executor if not.
+    /// Spawns a task that runs on the thread that wakes it.
+    ///
+    /// That requires a wake-up within [`poll`]. Otherwise the task runs on the executor.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let schedule = |task| {
             if let Some(task) = keep(task) {
                 leave(task);
             }
         };
-        // Its panic is nobody's who only happens to be polled.
+        // A panic of the task must not reach the caller that happens to be polled.
         let builder = Builder::new().propagate_panic(true).metadata(self.clone());
         let (runnable, task) = builder.spawn(|_| task, schedule);
         task.detach();
         runnable.schedule();
     }
 
-    /// Each task has a clone of its own.
+    /// Returns `true` if the connection has more tasks and requests than [`CROWD`].
+    ///
+    /// Each task holds a clone of the connection.
     fn is_crowded(&self) -> bool {
         Arc::strong_count(&self.0) + Arc::strong_count(&self.0.requests) > CROWD + 1
     }
 
-    /// Does what there is to do; `false`: there is more.
+    /// Runs the woken tasks. Returns `false` if there are more.
     fn work(&self) -> bool {
         for _ in 0..STEPS {
             let next = {
@@ -143,7 +151,7 @@ impl Inline {
     }
 }
 
-/// Has the executor do what there is to do.
+/// Leaves a task to the executor.
 fn leave(task: Task) {
     let Some(task) = unless_inherited(task) else { return };
     let inline = task.metadata().clone();
@@ -158,7 +166,8 @@ fn leave(task: Task) {
     }
 }
 
-/// The executor's work. Where it has ended, tasks end unrun, as its own do.
+/// One run of the woken tasks on the executor. If the executor has ended, these tasks are dropped
+/// like its own.
 struct Work {
     inline: Inline,
     over: bool,
@@ -178,14 +187,14 @@ impl Work {
 impl Drop for Work {
     fn drop(&mut self) {
         if !self.over {
-            // The end of a task may wake another one.
+            // Dropping a task may wake another one.
             let unrun = mem::take(&mut *self.inline.0.turns.lock());
             drop(unrun);
         }
     }
 }
 
-/// One poll of a caller, and what it has woken.
+/// Polls a caller once, and then runs the tasks that it has woken.
 pub(super) fn poll<T>(poll: impl FnOnce() -> T) -> T {
     let _within = within();
     let polled = poll();
@@ -199,12 +208,13 @@ pub(super) fn poll<T>(poll: impl FnOnce() -> T) -> T {
     polled
 }
 
-/// That the thread is within a poll: one of its own, or one in another one. What is polled there
-/// may block, as the program's own code may do in a request for a password: so its end waits for
-/// no other one.
+/// Marks the thread as within a poll, which may be nested in another poll.
+///
+/// A nested poll may block the outer one, for example in the program's callback for a password. The
+/// end of a nested poll therefore also runs the tasks that the outer poll has woken.
 fn within() -> OnDrop<impl Fn()> {
     let outer = WITHIN.with(|within| within.replace(true));
-    // Also if the poll panics.
+    // Also runs if the poll panics.
     OnDrop(move || {
         WITHIN.with(|within| within.set(false));
         while let Some(task) = next_kept() {
@@ -233,7 +243,7 @@ mod tests {
     use super::*;
     use crate::runtime::mutex::Mutex;
 
-    /// A task that tells on which thread it was woken, each time it is.
+    /// Returns the waker of a task that reports the thread of each wake-up.
     fn listening(executor: &Executor) -> (Waker, mpsc::Receiver<ThreadId>) {
         let (sender, receiver) = mpsc::channel();
         let slot = Arc::new(Mutex::new(None));
@@ -243,7 +253,7 @@ mod tests {
             let _ = sender.send(thread::current().id());
             Poll::Pending
         });
-        // Its first step is over by then: what is woken in the midst of one goes on where it is.
+        // The first step has ended by then: a wake-up during a step would continue on that thread.
         poll(|| Inline::new(executor.clone()).spawn(task));
         waking_thread(&receiver);
         let waker = slot.lock().take().expect("polled");
@@ -273,7 +283,7 @@ mod tests {
     fn a_poll_in_a_poll_waits_for_no_other() {
         let (waker, receiver) = listening(&Executor::own().unwrap());
         poll(|| {
-            // What was woken before it is what it waits for, perhaps.
+            // The nested poll may be waiting for a task that was woken before it.
             waker.wake_by_ref();
             poll(|| ());
             assert_eq!(receiver.try_recv(), Ok(thread::current().id()));
@@ -289,7 +299,7 @@ mod tests {
         let count = Arc::new(AtomicUsize::new(0));
         let (counted, (sender, receiver)) = (Arc::clone(&count), mpsc::channel());
         poll(|| {
-            // Wakes itself again and again.
+            // The task wakes itself repeatedly.
             Inline::new(executor.clone()).spawn(poll_fn(move |context| {
                 if thread::current().id() != here {
                     let _ = sender.send(thread::current().id());
@@ -370,13 +380,13 @@ mod tests {
                 waits.send(()).unwrap();
             });
         });
-        // Its end wakes the other one.
+        // Its end wakes the other task.
         inline.spawn(async move {
             go.send(()).unwrap();
             sender.send(()).unwrap();
         });
         assert_eq!(receiver.try_recv(), Err(mpsc::TryRecvError::Disconnected));
-        // Who is within a poll does what there is to do, as ever.
+        // A caller within a poll still runs the tasks that it wakes.
         let (sender, receiver) = mpsc::channel();
         poll(|| inline.spawn(async move { sender.send(()).unwrap() }));
         assert_eq!(receiver.try_recv(), Ok(()));

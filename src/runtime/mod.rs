@@ -1,7 +1,8 @@
-//! Where a client's work is done, and the seams to the machine: `clock`, `executor`, `random`, and
-//! `tcp` and `boot` for the stores that need them. Nothing else of the library touches it, so that
-//! a whole client can be run on a clock, an executor, a network and a randomness that somebody else
-//! provides.
+//! Where a client's work runs, and the seams to the machine.
+//!
+//! The seams are `clock`, `executor` and `random`, and `tcp` and `boot` for the stores that need
+//! them. No other part of the library accesses the machine. A test can therefore run a whole client
+//! on its own clock, executor, network and random numbers.
 
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 pub(crate) mod boot;
@@ -29,7 +30,7 @@ pub(crate) mod random;
 pub(crate) mod tcp;
 mod work;
 
-// What explores interleavings has another one.
+// The interleaving tests use shuttle's `thread_local` instead.
 #[cfg(feature = "_network")]
 use std::thread_local;
 

@@ -1,10 +1,12 @@
-//! A mutex that knows no poison.
+//! A mutex without poisoning.
 
 pub(crate) use std::sync::MutexGuard;
 use std::sync::{Mutex as StdMutex, PoisonError};
 
-/// The standard library's, without its memory of panics: no code of ours panics while it holds one,
-/// nor does it call the user's, and each statement leaves what is locked whole.
+/// The standard mutex, ignoring poisoning.
+///
+/// The library's code neither panics nor calls the user's code while it holds a lock, and each
+/// statement leaves the protected value consistent.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(StdMutex<T>);
 

@@ -1,6 +1,6 @@
-//! What is done at the end of a scope, whichever way it ends.
+//! Work that runs at the end of a scope, however the scope ends.
 
-/// Does its work when it is dropped.
+/// Runs the function when it is dropped.
 #[must_use]
 pub(crate) struct OnDrop<F: Fn()>(pub(crate) F);
 

@@ -1,4 +1,4 @@
-//! Pauses of random length, so that not all do the same at once.
+//! Pauses of random length, so that clients do not act at the same time.
 
 use std::{future::poll_fn, task::Poll, time::Duration};
 
@@ -8,7 +8,7 @@ use super::{
     random,
 };
 
-/// The pauses of one who tries again and again: they grow from one to the next.
+/// The growing pauses between retries.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff(u32);
 
@@ -24,12 +24,12 @@ impl Backoff {
     }
 }
 
-/// Lets work that many callers ask for be done at most once in an interval.
+/// Runs shared work at most once per interval.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle(Mutex<Option<Instant>>);
 
 impl Throttle {
-    /// Returns `true` if it has not done so within `interval`.
+    /// Returns `true` unless it has already done so within `interval`.
     pub(crate) fn is_due(&self, interval: Duration) -> bool {
         let mut last = self.0.lock();
         let due = last.is_none_or(|last| last.elapsed() >= interval);
@@ -40,25 +40,28 @@ impl Throttle {
     }
 }
 
-/// The pause before retry number `attempt` (from 0): doubles from 20 ms to 1 s, with jitter so that
-/// clients spread out.
+/// Returns the pause before retry number `attempt`, counted from 0.
+///
+/// The pause doubles from 20 ms to 1 s. Its jitter keeps clients apart.
 pub(crate) fn backoff(attempt: u32) -> Duration {
     let full = Duration::from_millis(20 << attempt.min(6)).min(Duration::from_secs(1));
     full.mul_f64(0.5 + random::fraction() / 2.0)
 }
 
-/// A time between half and one and a half of this, so that not all do the same at once.
+/// Returns a random time between 0.5 and 1.5 times `time`, to keep clients apart.
 pub(crate) fn jittered(time: Duration) -> Duration {
     time.mul_f64(0.5 + random::fraction())
 }
 
-/// A factor: up to a quarter may be added to an interval, so that not all look at once.
+/// Returns a random factor from 1 to 1.25, to spread the rechecks of clients.
 pub(crate) fn late() -> f64 {
     1.0 + random::fraction() / 4.0
 }
 
-/// Gives others their turn, on any executor. Tokio's own, polled on a thread of tokio's, comes back
-/// only when that thread is tokio's again; if it waits for this very future, never.
+/// Yields to other tasks, on any executor.
+///
+/// On a tokio thread, tokio's own `yield_now` resumes only when that thread polls tokio's tasks
+/// again. If the thread waits for this very future, it never resumes.
 pub(crate) async fn yield_now() {
     let mut yielded = false;
     poll_fn(|context| {

@@ -1,7 +1,7 @@
-//! The seam to the process. A fork copies all that a client is made of, but none of the threads
-//! that work for it, and its connections stay its parent's.
+//! The seam to the process. A fork copies all data of a client but none of its threads, and its
+//! connections still belong to the parent.
 
-/// A process, by its number.
+/// A process, identified by its ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u32);
 
@@ -10,14 +10,16 @@ impl Process {
         Self(std::process::id())
     }
 
-    /// `false` in a child that was forked since: what is another process's is neither used nor
-    /// dropped there, as either may write to its connections.
+    /// Returns `false` in a child that was forked since.
+    ///
+    /// A child neither uses nor drops the parent's clients, because either may write to their
+    /// connections.
     pub(crate) fn is_current(self) -> bool {
         self == Self::current()
     }
 }
 
-/// The process that was the first to use what a fork breaks for its children.
+/// The first process to use a resource that is unusable in forked children.
 #[cfg(any(feature = "sqlite", feature = "zookeeper"))]
 #[derive(Debug)]
 pub(crate) struct FirstUse(std::sync::OnceLock<Process>);
@@ -28,7 +30,7 @@ impl FirstUse {
         Self(std::sync::OnceLock::new())
     }
 
-    /// `false` in a child that was forked after the first use.
+    /// Returns `false` in a child that was forked after the first use.
     pub(crate) fn is_ours(&self) -> bool {
         self.0.get_or_init(Process::current).is_current()
     }

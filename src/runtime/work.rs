@@ -1,4 +1,4 @@
-//! What a client's work is done by, and who looks after what its callers carry.
+//! The runtime of a client, and the task that takes over its stalled futures.
 
 use std::{
     collections::VecDeque,
@@ -27,14 +27,14 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// How long a caller is trusted with what others may need.
+/// How long a caller may leave a future unpolled that occupies shared resources.
 pub(super) const TRUST: Duration = Duration::from_millis(50);
 
-/// How many runtimes the library has. Clients are dealt out to them, so that a process with
-/// thousands of clients can use more than one processor for them.
+/// The number of runtimes of the library. Clients are spread over them, so that a process with
+/// thousands of clients can use more than one processor.
 const LANES: usize = 2;
 
-/// What a client's work is done by. Cheap to clone; all clones are the same.
+/// The runtime of a client. Cheap to clone; all clones are the same runtime.
 #[derive(Clone)]
 pub(crate) struct Runtime {
     of: Arc<Of>,
@@ -44,25 +44,26 @@ struct Of {
     executor: Executor,
     loads: Mutex<Watched>,
     process: Process,
-    /// For a runtime that the program may shut down: the other end is dropped then.
+    /// For a runtime that the program may shut down, which drops the sender.
     runs: Option<watch::Receiver<()>>,
 }
 
 impl Runtime {
-    /// The library's own, for a client that is given no other: one of several, in turn.
+    /// Returns one of the library's runtimes in turn, for a client without its own.
     pub(crate) fn of_a_client() -> Result<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         Self::own_in(NEXT.fetch_add(1, Ordering::Relaxed) % LANES)
     }
 
-    /// The library's own, for what is no client's.
+    /// Returns a runtime of the library, for work that belongs to no client.
     #[cfg(any(feature = "blocking", test))]
     pub(crate) fn own() -> Result<Self> {
         Self::own_in(0)
     }
 
-    /// Each is made on its first use. A forked child makes its own: it has none of its parent's
-    /// threads.
+    /// Creates each runtime on its first use.
+    ///
+    /// A forked child creates its own, because it has none of its parent's threads.
     fn own_in(lane: usize) -> Result<Self> {
         static OWN: [Mutex<Option<Runtime>>; LANES] = [const { Mutex::new(None) }; LANES];
         let mut own = OWN[lane].lock();
@@ -74,15 +75,15 @@ impl Runtime {
         Ok(new)
     }
 
-    /// Of an executor that lives as long as the process.
+    /// Wraps an executor that lives as long as the process.
     pub(crate) fn of(executor: Executor) -> Self {
         Self::new(executor, None)
     }
 
-    /// Of an executor that the program may end.
+    /// Wraps an executor that the program may shut down.
     pub(crate) fn of_the_program(executor: Executor) -> Self {
         let (running, runs) = watch::channel(());
-        // It ends with this runtime, or is dropped with the executor.
+        // The task ends with this runtime, or is dropped with the executor.
         executor.spawn(async move { running.closed().await });
         Self::new(executor, Some(runs))
     }
@@ -96,28 +97,28 @@ impl Runtime {
         &self.of.executor
     }
 
-    /// Whether it is of the process that this one was forked from.
+    /// Returns `true` if the runtime belongs to the parent of this forked process.
     pub(crate) fn is_inherited(&self) -> bool {
         !self.of.process.is_current()
     }
 
-    /// Whether work can be done by it.
+    /// Checks that the runtime can run work.
     ///
     /// # Errors
     ///
-    /// [`Error::Runtime`] if it was shut down, or was left behind by a fork.
+    /// [`Error::Runtime`] if it was shut down, or if this process was forked after its creation.
     pub(crate) fn check(&self) -> Result<()> {
         if self.is_inherited() {
             return Err(ended("this client was made before a fork: connect again in the child"));
         }
         match &self.of.runs {
-            // Nothing is ever sent.
+            // The channel never carries a value.
             Some(runs) if runs.has_changed().is_err() => Err(shut_down()),
             _ => Ok(()),
         }
     }
 
-    /// Resolves when it was shut down.
+    /// Resolves when the runtime has been shut down.
     async fn over(&self) {
         match &self.of.runs {
             Some(runs) => while runs.clone().changed().await.is_ok() {},
@@ -125,7 +126,7 @@ impl Runtime {
         }
     }
 
-    /// Has a load looked after that its caller carries.
+    /// Watches a future that its caller drives, to take it over if the caller stalls.
     pub(super) fn watch(&self, load: Weak<dyn Heavy>) {
         let mut watched = self.of.loads.lock();
         watched.loads.push_back((Instant::now(), load));
@@ -134,7 +135,10 @@ impl Runtime {
         }
     }
 
-    /// `None`: it is another process's, and so is what the task has. It is not dropped.
+    /// Spawns a task.
+    ///
+    /// In a forked child, this returns `None` and leaks the task, whose resources belong to the
+    /// parent.
     pub(crate) fn spawn(
         &self,
         task: impl Future<Output = ()> + Send + 'static,
@@ -146,12 +150,14 @@ impl Runtime {
         Some(self.executor().spawn(task))
     }
 
-    /// Polls a future as if it ran on this runtime, from any executor: its timers and connections
-    /// are the library's. That saves the way from one runtime to the other and back.
+    /// Polls a future as if it ran on this runtime, from any executor.
+    ///
+    /// Timers and connections of the future belong to the library's runtime. This avoids switching
+    /// between the two runtimes.
     ///
     /// # Errors
     ///
-    /// Those of [`check`](Self::check), as soon as there is one.
+    /// As [`check`](Self::check), as soon as it fails.
     pub(crate) async fn within<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         let (mut future, mut over) = (pin!(future), pin!(self.over()));
         poll_fn(|context| {
@@ -174,7 +180,7 @@ impl Runtime {
         .await
     }
 
-    /// One poll.
+    /// Polls once within this runtime.
     pub(crate) fn poll_within<T>(&self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
         let _entered = self.executor().enter();
         #[cfg(feature = "_network")]
@@ -197,14 +203,14 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// What can be taken over.
+/// A future that the runtime can take over.
 pub(super) trait Heavy: Send + Sync {
-    /// `false`: it is being polled, so its caller does carry it.
+    /// Takes the future over. Returns `false` if its caller is polling it right now.
     fn take_over(self: Arc<Self>, runtime: &Runtime) -> bool;
 }
 
-/// What the callers of a runtime carry, the oldest first. One task looks after all of it, while
-/// there is any.
+/// The futures that the callers of a runtime drive, oldest first. While there are any, one task
+/// watches all of them.
 #[derive(Default)]
 struct Watched {
     loads: VecDeque<(Instant, Weak<dyn Heavy>)>,
@@ -215,7 +221,7 @@ async fn look_after(runtime: Runtime) {
     loop {
         let oldest = {
             let mut watched = runtime.of.loads.lock();
-            // Almost all are done by now, and nobody wakes up for them.
+            // Most futures are complete by now, and need no wake-up.
             watched.loads.retain(|(_, load)| load.strong_count() > 0);
             watched.running = !watched.loads.is_empty();
             watched.loads.front().map(|(since, _)| *since)

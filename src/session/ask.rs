@@ -1,4 +1,4 @@
-//! How the store is asked: one retry, one pause, for every request.
+//! Requests to the store: one retry policy and one backoff for all of them.
 
 use super::Session;
 use crate::{
@@ -6,16 +6,18 @@ use crate::{
     runtime::{Backoff, clock::timeout},
 };
 
-/// What became of the requests that it took.
+/// The number of requests of a call, and whether their result is in doubt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tries {
     pub(crate) count: u32,
-    /// One of them may have been applied, or may be yet, though it was not answered.
+    /// A request without a reply may have been applied, or may still be.
     pub(crate) doubtful: bool,
 }
 
-/// Repeats what failed, with pauses, for as long as `again` says so and the session is not over.
-/// Safe to drop at any await, as far as `request` is.
+/// Retries a failed request, with pauses, while `again` returns `true`.
+///
+/// The end of the session stops the retries. Dropping this future at an await point is as safe as
+/// dropping `request`.
 pub(crate) async fn retry<T, F>(
     mut again: impl FnMut(&StoreError, Tries) -> bool,
     mut request: impl FnMut() -> F,
@@ -38,7 +40,7 @@ where
 }
 
 impl Session {
-    /// Asks until the store answers or the session is over.
+    /// Retries a request until the store replies or the session ends.
     pub(crate) async fn ask<T, F>(&self, request: impl FnMut() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -46,10 +48,9 @@ impl Session {
         self.ask_while(|error, _| error.is_transient(), request).await.0
     }
 
-    /// The same, but what fails is tried again for as long as `again` says so.
+    /// Retries a request while `again` returns `true`.
     ///
-    /// The store's word that the session is over is told to the session: it counts for all that it
-    /// holds.
+    /// If the store reports the end of the session, the session is lost, and so are all its locks.
     pub(crate) async fn ask_while<T, F>(
         &self,
         again: impl FnMut(&StoreError, Tries) -> bool,
@@ -75,7 +76,7 @@ impl Session {
         retry(again, request).await
     }
 
-    /// Asks for no longer than a call goes on that does not wait for others.
+    /// Retries a request as long as a call lasts that does not wait for other clients.
     pub(crate) async fn ask_briefly<T, F>(&self, request: impl FnMut() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,

@@ -1,15 +1,15 @@
-//! Which of a session's keys are an attempt's, so that all others can be removed.
+//! The keys of a session that belong to attempts. All other keys can be removed.
 //!
-//! A request to join that its client gave up may be served at any later time: once a network is
-//! mended, or once a server that stood still goes on. The key that it puts belongs to a session
-//! that lives on, and would block its queue for as long as the session lives. No fixed time bounds
-//! this. So the session lists its keys in the store from time to time. It removes every key that
-//! belongs to no attempt and that no pending request may have put.
+//! The store may apply a join request long after its client has given up: once the network is
+//! repaired, or once a paused server resumes. The key then belongs to a live session, and would
+//! block its queue as long as that session lives. No fixed time limit prevents this. The session
+//! therefore lists its keys in the store periodically. It removes every key that belongs to no
+//! attempt and that no pending request may have created.
 //!
-//! A name alone decides nothing: a ticket is used again once all of its requests were answered, and
-//! its name comes again. What decides is the revision at which the key was created. It is read
-//! first and compared with the claims afterwards, so that an attempt that began before the read is
-//! known; and the removal is conditional on it, so that what was put since stays.
+//! A name alone proves nothing: a ticket is reused once all of its requests have been answered, and
+//! the same name appears again. The revision at which a key was created decides. The session reads
+//! the revision first and compares it with the claims afterwards, so it knows every attempt that
+//! began before the read. The removal is conditional on the revision, so it spares newer keys.
 
 use std::{
     collections::HashMap,
@@ -27,7 +27,7 @@ use crate::{
     runtime::mutex::Mutex,
 };
 
-/// The attempts of one session, by their tickets.
+/// The attempts of one session, by ticket.
 #[derive(Debug)]
 pub(crate) struct Claims {
     /// See [`Facts`](crate::backend::Facts).
@@ -38,12 +38,12 @@ pub(crate) struct Claims {
     doubt: Notify,
 }
 
-/// What an attempt may have in the store.
+/// The keys that an attempt may have in the store.
 #[derive(Debug)]
 enum Claim {
-    /// Any key of its ticket: a request is under way that may put one.
+    /// Any key of the ticket: a request that may create one is in flight.
     Open,
-    /// This key.
+    /// Exactly this key.
     Key(Arc<OwnKey>),
 }
 
@@ -54,12 +54,12 @@ impl Claims {
         Self { joins_late, ticket_in, attempts, doubted, doubt }
     }
 
-    /// A request of this ticket is about to be sent that may put a key.
+    /// Records that a request is about to be sent that may create a key of this ticket.
     pub(crate) fn open(&self, ticket: Ticket) {
         self.claim(ticket, Claim::Open);
     }
 
-    /// All that this ticket has is this key.
+    /// Records that this is the only key of this ticket.
     pub(crate) fn settle(&self, ticket: Ticket, own: &Arc<OwnKey>) {
         self.claim(ticket, Claim::Key(Arc::clone(own)));
     }
@@ -70,12 +70,12 @@ impl Claims {
         }
     }
 
-    /// The store has confirmed that the ticket no longer has a key.
+    /// Records that the store no longer has a key of this ticket.
     pub(crate) fn end(&self, ticket: Ticket) {
         self.attempts.lock().remove(&ticket);
     }
 
-    /// A request to join may be served at any later time.
+    /// Records that the store may still apply a join request at any time.
     pub(crate) fn doubt(&self) {
         if self.joins_late {
             self.doubted.store(true, Ordering::Relaxed);
@@ -83,24 +83,24 @@ impl Claims {
         }
     }
 
-    /// Returns `true` if a key may appear that no attempt has, for as long as the session lives.
+    /// Returns `true` if a key without an attempt may appear until the session ends.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.doubted.load(Ordering::Relaxed)
     }
 
-    /// Waits for the next doubt.
     pub(crate) async fn doubted(&self) {
         self.doubt.notified().await;
     }
 
-    /// Returns `true` if a key of this name may be none of an attempt's, so that its revision has
-    /// to be read.
+    /// Returns `true` if a key of this name may belong to no attempt.
+    ///
+    /// Its revision then has to be read.
     pub(crate) fn suspects(&self, key: &str) -> bool {
-        // Of its own key there can be another one only if a request of its may be served yet.
+        // Another key can have the name of an attempt's key only if a request may still be applied.
         self.is_unclaimed(key, |own| *own.entry.key != *key || own.repeats)
     }
 
-    /// Returns `true` if a key that was read a moment ago is none of an attempt's.
+    /// Returns `true` if a key that was just read belongs to no attempt.
     pub(crate) fn is_stray(&self, entry: &Entry) -> bool {
         self.is_unclaimed(&entry.key, |own| !own.is(entry))
     }
@@ -148,7 +148,7 @@ mod tests {
         assert!(claims.suspects(&name) && stray(7));
         claims.end(ticket);
         assert!(claims.suspects(&name) && stray(7));
-        // What no attempt of ours can have put is left alone.
+        // Keys that no attempt can have created are left alone.
         assert!(!claims.suspects("tail") && !claims.is_stray(&Entry::new("tail", 7)));
         let ordered = Claims::new(&facts);
         ordered.doubt();

@@ -1,4 +1,4 @@
-//! How long a session is known to live, and the signal that it does not.
+//! How long a session is known to live, and the notification of its loss.
 
 use std::time::Duration;
 
@@ -20,66 +20,67 @@ use crate::{
 
 /// The deadline of one session.
 ///
-/// It is moved only by proof: a request that the store confirmed counts from the time it was
-/// *sent*, less a tenth for clocks that run at different speeds. A late or lost reply extends
-/// nothing, and what has once run out never comes back to life.
+/// Only a confirmed request extends the deadline. The granted time counts from the moment when the
+/// request was *sent*, and is reduced by a tenth in case the clocks run at different speeds. A late
+/// or lost reply extends nothing, and a deadline that has passed is final.
 #[derive(Debug)]
 pub(crate) struct Deadline {
-    /// The process that has the session. In a forked child it is lost, as no keeper renews it
-    /// there.
+    /// The process that owns the session. In a forked child the session is lost, because no keeper
+    /// renews it there.
     process: Process,
     pub(crate) timing: Timing,
     state: Mutex<State>,
     lost: watch::Sender<Option<LostReason>>,
-    /// The last holder has let go.
+    /// Notifies when the last holder has released its lock.
     let_go: Notify,
-    /// Of what is held in the session.
+    /// The telemetry records of the session's holds.
     pub(crate) accounts: Accounts,
 }
 
 #[derive(Debug)]
 struct State {
-    /// When the newest proof was sent.
+    /// When the most recent confirmed request was sent.
     proved: Duration,
     /// For how long from then on the store keeps the session.
     granted: Duration,
-    /// Until when guards are valid.
+    /// When guards stop being valid.
     deadline: Duration,
-    /// Until when the store keeps the session for certain.
+    /// Until when the store is certain to keep the session.
     ends: Duration,
-    /// Where a proof is worth less after a silence.
+    /// The process stalls that make a renewal count for less.
     process_stalls: ProcessStalls,
-    /// Until when waiters put up with a deadline that had run out, harmlessly, before they came.
+    /// Until when waiters tolerate a deadline that passed while the session was idle.
     patience: Duration,
     held: usize,
     awaited: usize,
     lost: Option<LostReason>,
 }
 
-/// Why a waiter does not become a holder.
+/// Why a waiter did not become a holder.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotGranted {
-    /// The deadline has passed with nothing held: a proof is needed first.
+    /// The deadline has passed while no lock was held: a renewal is needed first.
     Unconfirmed,
     Lost(LostReason),
 }
 
-/// What is said of a session at one moment.
+/// The state of a session at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Vitals {
     pub(crate) now: Duration,
     pub(crate) proved: Duration,
     pub(crate) granted: Duration,
     pub(crate) busy: bool,
-    /// When the session is to be given up if no proof comes. `None` while it is idle.
+    /// When the session is lost unless it is renewed; `None` while it is idle.
     pub(crate) lapses: Option<Duration>,
-    /// Proofs that were sent before this moment, which is yet to come, are worth less than usual.
+    /// Renewals that are sent before this future moment count for less than usual.
     pub(crate) counts_from: Option<Duration>,
 }
 
 impl Deadline {
-    /// A session whose opening was sent at `sent` and confirmed for `ttl`. `relayed`: what
-    /// `Store::relays_renewals` says.
+    /// Starts the deadline of a session, opened at `sent` and confirmed for `ttl`.
+    ///
+    /// `relayed`: see `Facts::relays_renewals`.
     pub(crate) fn new(sent: Duration, ttl: Duration, relayed: bool) -> Self {
         let timing = Timing { ttl, relayed };
         let state = State {
@@ -87,7 +88,7 @@ impl Deadline {
             granted: ttl,
             deadline: sent + Timing::certain(ttl),
             ends: sent + ttl,
-            // The process may have stood still while the session was opened.
+            // The process may have been paused while the session was opened.
             process_stalls: ProcessStalls::new(timing, sent),
             patience: Duration::ZERO,
             held: 0,
@@ -104,13 +105,14 @@ impl Deadline {
         }
     }
 
-    /// Whether this process was forked from the one whose session it is. Nothing of it is touched
-    /// then: another thread of the parent's may have had it locked.
+    /// Returns `true` if the session belongs to the parent of this forked process.
+    ///
+    /// The child must not lock any of its mutexes: another thread of the parent may have held them.
     pub(crate) fn is_inherited(&self) -> bool {
         !self.process.is_current()
     }
 
-    /// Settles what the clock has decided. Every decision goes through here first.
+    /// Applies what the clock has decided. Every decision calls this first.
     fn settled(&self) -> (MutexGuard<'_, State>, Duration) {
         let mut state = self.state.lock();
         let now = clock::now();
@@ -121,14 +123,15 @@ impl Deadline {
         (state, now)
     }
 
-    /// The session is over. Wakes those who want to know without the lock: a waker is the caller's
-    /// code, and may look. So is what listens to telemetry.
+    /// Marks the session as lost, and notifies without holding the lock.
+    ///
+    /// Wakers and telemetry are the caller's code, which may query the session.
     fn end<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         reason: LostReason,
     ) -> MutexGuard<'a, State> {
-        // Also if a recorder or a subscriber panics.
+        // Also notifies if a recorder or subscriber panics.
         let notified = OnDrop(|| {
             self.lost.send_replace(Some(reason));
         });
@@ -139,7 +142,9 @@ impl Deadline {
         self.state.lock()
     }
 
-    /// The store confirmed a request sent at `sent`, and the session for `granted` from then on.
+    /// Records a confirmed request that was sent at `sent`.
+    ///
+    /// The store keeps the session for `granted` from then on.
     pub(crate) fn renewed(&self, sent: Duration, granted: Duration) {
         let (mut state, _) = self.settled();
         if state.lost.is_none() {
@@ -153,7 +158,7 @@ impl Deadline {
         }
     }
 
-    /// How long until a proof that is asked for counts in full; zero almost always.
+    /// Returns the time until a new renewal counts in full, which is usually zero.
     pub(crate) fn until_proofs_count(&self) -> Duration {
         let (state, now) = self.settled();
         state
@@ -162,8 +167,10 @@ impl Deadline {
             .map_or(Duration::ZERO, |from| from.saturating_sub(now))
     }
 
-    /// How long the store still keeps a session that was lost at its deadline, for certain: what
-    /// its holders have under way is applied until then. Zero otherwise.
+    /// Returns how long the store certainly keeps a session after its deadline.
+    ///
+    /// Until then, the store still applies requests of the session's holders that are in flight.
+    /// Zero for any other session.
     pub(crate) fn margin(&self) -> Duration {
         let (state, now) = self.settled();
         match state.lost {
@@ -172,7 +179,7 @@ impl Deadline {
         }
     }
 
-    /// The session is over. The first reason stays.
+    /// Marks the session as lost. The first reason is kept.
     pub(crate) fn lose(&self, reason: LostReason) {
         if self.is_inherited() {
             return;
@@ -183,7 +190,7 @@ impl Deadline {
         }
     }
 
-    /// Asked by the session's keeper: that it asks is a sign of life.
+    /// Returns the state for the keeper. The call also proves that the keeper runs.
     pub(crate) fn vitals(&self) -> Vitals {
         let (mut state, now) = self.settled();
         state.process_stalls.beat(now);
@@ -197,13 +204,16 @@ impl Deadline {
         if self.is_inherited() { Some(LostReason::Forked) } else { self.settled().0.lost }
     }
 
-    /// Whether it is known to be over: does not look at the clock, and so wakes nobody.
+    /// Returns `true` if the session is known to be lost, without notifying any task.
+    ///
+    /// This method does not read the clock.
     pub(crate) fn is_over(&self) -> bool {
         self.is_inherited() || self.state.lock().lost.is_some()
     }
 
-    /// How much longer guards are valid: looks at the clock, not at a flag that a timer would have
-    /// to set.
+    /// Returns how long guards are still valid.
+    ///
+    /// This reads the clock and does not depend on a flag that a timer sets.
     pub(crate) fn remaining(&self) -> Duration {
         if self.is_inherited() {
             return Duration::ZERO;
@@ -212,7 +222,7 @@ impl Deadline {
         if state.lost.is_some() { Duration::ZERO } else { state.deadline.saturating_sub(now) }
     }
 
-    /// Resolves when the session is over.
+    /// Resolves when the session is lost.
     pub(crate) async fn lost(&self) -> LostReason {
         if self.is_inherited() {
             return LostReason::Forked;
@@ -223,8 +233,10 @@ impl Deadline {
         reason.unwrap_or(LostReason::ClientClosed)
     }
 
-    /// A waiter came. `false`: the session is over, or was idle and silent for so long that a new
-    /// one is had sooner than proof that this one lives.
+    /// Adds a waiter. Returns `false` if the session is lost or not worth keeping.
+    ///
+    /// It is not worth keeping if it was idle and the process stalled: a new session then opens
+    /// sooner than this one can be confirmed.
     pub(crate) fn enter(&self) -> bool {
         let (mut state, now) = self.settled();
         if state.lost.is_some() {
@@ -244,7 +256,7 @@ impl Deadline {
         true
     }
 
-    /// A waiter wants to become a holder.
+    /// Turns a waiter into a holder.
     pub(crate) fn grant(&self) -> Result<(), NotGranted> {
         let (mut state, now) = self.settled();
         if let Some(reason) = state.lost {
@@ -258,8 +270,9 @@ impl Deadline {
         Ok(())
     }
 
-    /// A holder lets go. Until its key is known to be gone it counts as a waiter: the session is
-    /// still needed.
+    /// Turns a holder into a waiter when its lock is released.
+    ///
+    /// The session is needed until the key is known to be deleted.
     pub(crate) fn leave(&self) {
         let (mut state, _) = self.settled();
         state.held -= 1;
@@ -271,7 +284,7 @@ impl Deadline {
         }
     }
 
-    /// Returns when there is no holder, or the session is over.
+    /// Returns when no lock is held, or the session is lost.
     pub(crate) async fn unheld(&self) {
         loop {
             let unheld = self.let_go.notified();
@@ -289,7 +302,7 @@ impl Deadline {
         }
     }
 
-    /// A waiter's key is gone.
+    /// Removes a waiter whose key is gone.
     pub(crate) fn left(&self) {
         self.settled().0.awaited -= 1;
     }

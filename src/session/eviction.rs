@@ -1,10 +1,9 @@
-//! Looks after the keys of the locks that a session holds, so that a holder learns when somebody
-//! deletes one.
+//! Watches the keys of a session's held locks, to notify holders of their eviction.
 //!
-//! Two ways lead to that. Each key is watched, which tells at once; and now and then the store is
-//! asked for all keys of the session in one request, as servers do lose watch events, and as there
-//! may be no room for all the watches. Neither is a conclusion: a key that may be gone is looked
-//! at. What that request shows and no attempt has is removed: see `claims.rs`.
+//! Each key is watched, which reports a deletion at once. In addition, one request periodically
+//! lists all keys of the session, because servers lose watch events and there may be no room for
+//! all watches. Neither proves an eviction, so a key that seems to be gone is read. Listed keys
+//! that belong to no attempt are removed: see `claims.rs`.
 
 mod granted;
 mod held_keys;
@@ -33,24 +32,26 @@ use crate::{
     },
 };
 
-/// How long a lock is held before its own key is looked after: a shorter hold need not pay for
-/// that, and a deletion by an operator is still noticed within a second.
+/// How long a lock is held before its own key is watched. A shorter hold does not pay for a watch,
+/// and an eviction by an operator is still noticed within a second.
 pub(crate) const WATCH_AFTER: Duration = Duration::from_millis(400);
 
-/// The longest pause before a lost watch is tried again, if the session holds few keys.
+/// The longest pause before a lost watch is restarted, if few keys are held.
 const WATCH_AGAIN: Duration = Duration::from_millis(250);
 
-/// The pauses between the reads for the key of a request in doubt. Most requests that were given up
-/// are served within a few seconds. The recheck finds the keys of later ones.
+/// The pauses between the reads for the key of a request in doubt. Most abandoned requests are
+/// applied within a few seconds. The recheck finds the keys of later ones.
 const AFTER_DOUBT: [Duration; 3] =
     [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(8)];
 
-/// How many watches are begun at once: thousands together would take the memory of thousands of
+/// How many watches are started at the same time. Thousands would take the memory of thousands of
 /// requests.
 const AT_ONCE: usize = 32;
 
-/// Starts the session's one task for this, however many locks it holds. What it is to look after is
-/// added to what is returned. `recheck`: how long to trust in the watches alone.
+/// Starts the session's one eviction task, for any number of locks.
+///
+/// The task watches the keys that are added to the returned list. `recheck`: how long to rely on
+/// the watches alone.
 pub(crate) fn start(
     store: SessionStore,
     deadline: Arc<Deadline>,
@@ -70,14 +71,14 @@ pub(crate) fn start(
     granted
 }
 
-/// What the task works with.
+/// The state of the task.
 struct Work {
     store: SessionStore,
     deadline: Arc<Deadline>,
     watch_budget: Arc<WatchBudget>,
     claims: Arc<Claims>,
     recheck: Duration,
-    /// Turns at beginning a watch.
+    /// Limits how many watches are being started.
     watch_permits: Semaphore,
     held_keys: HeldKeys,
 }
@@ -97,7 +98,7 @@ impl Work {
         }
     }
 
-    /// Returns when the lock is let go, or its holder told that it is lost.
+    /// Returns when the lock is released or its holder has been notified of the loss.
     async fn look_after(&self, own_key: Arc<OwnKey>) {
         let _held = self.held_keys.add(&own_key);
         tokio::select! {
@@ -107,8 +108,10 @@ impl Work {
         }
     }
 
-    /// Returns when the key is gone although the session lives. Without an answer nothing is
-    /// decided here: the deadline does that, as it does for the session's end.
+    /// Returns when the key has been deleted while the session lives.
+    ///
+    /// Without a reply, this decides nothing: the deadline does, as it does for the end of the
+    /// session.
     async fn deleted(&self, own_key: &OwnKey) {
         let key = &own_key.entry.key;
         let dir = key.rsplit_once('/').map_or("", |(dir, _)| dir);
@@ -125,14 +128,14 @@ impl Work {
                 NO_ROOM
             };
             let _unwatched = leave.is_none().then(|| self.held_keys.add_unwatched());
-            // On the heap: it is seldom needed, and room for it would be kept for each lock.
+            // Boxed, because it is rarely needed and each lock would reserve space for it.
             Box::pin(sleep(pause)).await;
         }
     }
 
-    /// Waits until the key may be gone; tells whether it is.
+    /// Waits until the key may be gone. Returns `true` if it is.
     async fn watched_until_deleted(&self, own_key: &OwnKey) -> bool {
-        // Never closed.
+        // The semaphore is never closed.
         let permit = self.watch_permits.acquire().await;
         let watched = self.store.ask("watch", |store| store.watch(&own_key.entry, false)).await;
         drop(permit);
@@ -150,7 +153,9 @@ impl Work {
         self.is_evicted(looked).unwrap_or(false)
     }
 
-    /// Returns `Some(true)` if a read of one key shows that it was evicted. `None`: no reply.
+    /// Returns `Some(true)` if the reply shows that the key was evicted.
+    ///
+    /// `None` means that there was no reply.
     fn is_evicted(&self, looked: Result<Standing, StoreError>) -> Option<bool> {
         match looked {
             Ok(standing) => Some(standing == Standing::Evicted),
@@ -167,7 +172,7 @@ impl Work {
         }
     }
 
-    /// Looks at all keys now and then. Never returns.
+    /// Rechecks all keys periodically. Never returns.
     async fn recheck(&self) {
         let at_intervals = async {
             loop {
@@ -178,11 +183,11 @@ impl Work {
         tokio::join!(at_intervals, self.look_after_doubts());
     }
 
-    /// Looks for the keys of requests in doubt, sooner than the recheck would. Never returns.
+    /// Reads the keys of requests in doubt sooner than the recheck would. Never returns.
     async fn look_after_doubts(&self) {
         loop {
             self.claims.doubted().await;
-            // From now on there is something to look for at each interval.
+            // From now on, each recheck has keys to look for.
             self.held_keys.changed.notify_one();
             for pause in AFTER_DOUBT {
                 sleep(pause).await;
@@ -192,7 +197,7 @@ impl Work {
     }
 
     async fn look_at_all(&self) {
-        // Those that come while the store answers may be missing in the answer.
+        // Keys that are added while the store replies may be missing in the reply.
         let own_keys = self.held_keys.own_keys();
         if own_keys.is_empty() && !self.claims.is_in_doubt() {
             return;
@@ -209,7 +214,7 @@ impl Work {
         }
     }
 
-    /// Looks at each own key that is not known to be among those that were found.
+    /// Reads each own key that is not certainly among the keys found.
     async fn look_for(&self, own_keys: &[Arc<OwnKey>], found: HashSet<&str>) {
         let is_open = |own: &&Arc<OwnKey>| own.repeats || !found.contains(&*own.entry.key);
         for own_key in own_keys.iter().filter(is_open) {
@@ -223,13 +228,13 @@ impl Work {
                     notify(own_key);
                 }
                 Some(false) => {}
-                // The others would hardly get one; there is another time.
+                // The other reads would hardly get a reply either. The next recheck repeats them.
                 None => return,
             }
         }
     }
 
-    /// Removes a key that no attempt has.
+    /// Removes the key if it belongs to no attempt.
     async fn remove_stray(&self, key: &str) -> Result<()> {
         if !self.claims.suspects(key) {
             return Ok(());
@@ -243,8 +248,10 @@ impl Work {
     }
 }
 
-/// The key is gone. Who lets go of a lock says so before the key is deleted, so that the holder
-/// that is one still has not done it.
+/// Notifies the holder that its key is gone.
+///
+/// A release is recorded before the key is deleted. If the lock is still marked as held, its holder
+/// has not released it.
 fn notify(own_key: &OwnKey) {
     if own_key.is_held() {
         own_key.lose(LostReason::Evicted);

@@ -1,4 +1,4 @@
-//! A store for unit tests: each says what a request is answered, and when.
+//! A fake store for unit tests, which determine each reply and its delay.
 
 use std::{
     collections::VecDeque,
@@ -26,8 +26,8 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// What one kind of request is answered, in turn; then the last one again and again. Without any,
-/// never.
+/// The replies to one kind of request, in order. The last one is repeated. Without any, requests
+/// never return.
 pub(crate) struct Answers<T>(Mutex<VecDeque<Answer<T>>>);
 
 type Answer<T> = Box<dyn FnMut() -> (u64, Result<T>) + Send>;
@@ -39,7 +39,7 @@ impl<T> Default for Answers<T> {
 }
 
 impl<T> Answers<T> {
-    /// Answers so after this many milliseconds.
+    /// Adds a reply that is sent after this many milliseconds.
     pub(crate) fn then(&self, after: u64, mut answer: impl FnMut() -> Result<T> + Send + 'static) {
         self.0.lock().unwrap().push_back(Box::new(move || (after, answer())));
     }
@@ -67,7 +67,7 @@ impl<T> Answers<T> {
     }
 }
 
-/// The store, and what it was asked.
+/// A store that records its requests.
 #[derive(Default)]
 pub(crate) struct FakeStore {
     began: Option<Instant>,
@@ -78,7 +78,7 @@ pub(crate) struct FakeStore {
     pub(crate) own_entry: Answers<Option<Entry>>,
     pub(crate) remove: Answers<bool>,
     pub(crate) watch: Answers<Option<Watch>>,
-    /// For those who wait.
+    /// The watches of waiters.
     pub(crate) urgent_watch: Answers<Option<Watch>>,
     pub(crate) ended: Answers<LostReason>,
     pub(crate) close: Answers<()>,
@@ -91,7 +91,7 @@ pub(crate) struct FakeStore {
     pub(crate) commit: Answers<bool>,
     pub(crate) read: Answers<Option<Vec<u8>>>,
     facts: Mutex<Option<Facts>>,
-    /// Without any, sessions open at once.
+    /// Without any reply here, sessions open at once.
     pub(crate) open: Answers<()>,
 }
 
@@ -106,7 +106,7 @@ impl FakeStore {
         Arc::new(Self { began: Some(Instant::now()), ..Self::default() })
     }
 
-    /// Changes what is true of the sessions that are opened from now on.
+    /// Changes the facts of sessions that are opened from now on.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Facts)) {
         change(self.facts.lock().unwrap().get_or_insert(Facts::new(TTL)));
     }
@@ -116,12 +116,12 @@ impl FakeStore {
         self.asked.lock().unwrap().push((what, after));
     }
 
-    /// How many requests it got.
+    /// Returns the number of all requests.
     pub(crate) fn asked_in_all(&self) -> usize {
         self.asked.lock().unwrap().len()
     }
 
-    /// When it was asked this, in milliseconds since it came to be.
+    /// Returns when it received this request, in milliseconds since its creation.
     pub(crate) fn asked(&self, what: &str) -> Vec<u64> {
         let asked = self.asked.lock().unwrap();
         asked.iter().filter(|(asked, _)| asked == what).map(|(_, after)| *after).collect()
@@ -251,12 +251,12 @@ impl Extras for FakeStore {
     }
 }
 
-/// How long it paused between these times.
+/// Returns the pauses between these times.
 pub(crate) fn pauses(asked: &[u64]) -> Vec<u64> {
     asked.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// Checks that pauses grow as those of one who tries again and again.
+/// Checks that the pauses grow like those of a backoff.
 #[track_caller]
 pub(crate) fn grow(pauses: &[u64]) {
     assert!(pauses.len() >= 4, "{pauses:?}");
@@ -265,10 +265,10 @@ pub(crate) fn grow(pauses: &[u64]) {
     }
 }
 
-/// The TTL of its sessions.
+/// The TTL of the store's sessions.
 const TTL: Duration = Duration::from_secs(60);
 
-/// Opens sessions that are all the same store.
+/// A backend whose sessions all share one store.
 #[derive(Debug)]
 struct Opens(Arc<FakeStore>);
 
@@ -284,18 +284,18 @@ impl Backend for Opens {
             self.0.open.next().await?;
         }
         let facts = self.0.facts.lock().unwrap().unwrap_or(Facts::new(TTL));
-        // Where joins come late, keys are named by their tickets.
+        // Where joins may be applied late, keys are named by their tickets.
         let facts = Facts { ticket_in: facts.joins_late.then_some(Ticket::parse as _), ..facts };
         Ok((facts, Arc::clone(&self.0) as _))
     }
 }
 
-/// That of the test: its clock may stand still.
+/// Returns the runtime of the test, whose clock may be paused.
 fn runtime() -> Runtime {
     Runtime::of(Executor::of(tokio::runtime::Handle::current()).unwrap())
 }
 
-/// What a client's sessions have in common, on the runtime of the test.
+/// Returns the shared state of a client on the runtime of the test.
 pub(crate) fn shared(backend: Arc<dyn Backend>) -> Shared {
     Shared {
         backend,
@@ -316,7 +316,7 @@ impl FakeStore {
         SessionStore::new(Arc::clone(self) as _, Telemetry::default(), runtime())
     }
 
-    /// What a client has in common whose sessions are in this store.
+    /// Returns the shared state of a client whose sessions are in this store.
     pub(crate) fn shared(self: &Arc<Self>) -> Shared {
         self.keep_alive.then(0, || Ok(TTL));
         shared(Arc::new(Opens(Arc::clone(self))))

@@ -22,22 +22,26 @@ use crate::{
     },
 };
 
-/// How many proofs of life may be under way at once: a slow link must not look like a dead one.
+/// The maximum number of renewals in flight. With only one, a slow connection would look like a
+/// dead one.
 const OVERLAPPING: usize = 6;
 
-/// Ends the session's deadline when the task that owns this value ends: with its runtime, or by a
-/// panic of a metrics recorder or tracing subscriber. Without it, no task would check the deadline.
+/// Ends the session's deadline when the task that owns this value ends.
+///
+/// The task may end with its runtime, or by a panic of a metrics recorder or tracing subscriber.
+/// Without this value, no task would check the deadline then.
 pub(super) fn ends_with(deadline: &Arc<Deadline>) -> OnDrop<impl Fn() + use<>> {
     let deadline = Arc::clone(deadline);
     OnDrop(move || {
-        // What has panicked may panic again, which here would end the process.
+        // Code that has panicked may panic again, and a second panic would abort the process.
         let ended = AssertUnwindSafe(|| deadline.lose(LostReason::KeeperStopped));
         drop(catch_unwind(ended));
     })
 }
 
-/// Keeps the session alive until it is lost; then lets the store know, so that nobody waits out a
-/// TTL for nothing.
+/// Renews the session until it is lost, and then closes it in the store.
+///
+/// Closing spares other clients from waiting until the TTL expires.
 pub(super) async fn keep(
     deadline: Arc<Deadline>,
     store: SessionStore,
@@ -48,9 +52,9 @@ pub(super) async fn keep(
     let longest_sleep = timing.longest_sleep();
     let overlapping = if facts.one_at_a_time { 1 } else { OVERLAPPING };
     let mut renewals = FuturesUnordered::new();
-    // Not the time of this task's first poll: the opening was the first proof.
+    // Not the time of this task's first poll: the opening counts as the first renewal.
     let mut attempted = deadline.vitals().proved;
-    // How many in a row have failed; how long to pause for the last of them.
+    // The number of failures in a row, and the pause after the last one.
     let (mut failures, mut failed) = (0, None);
     let mut again = None;
     while deadline.lost_reason().is_none() {
@@ -64,7 +68,7 @@ pub(super) async fn keep(
             } else {
                 attempted.max(vitals.proved) + timing.renewal_after(vitals.granted)
             };
-            // What is proved until then is worth less than usual: once more as soon as it counts.
+            // A renewal before that time counts for less than usual, so renew again at that time.
             again = vitals.counts_from.or(again);
             let due = again.map_or(due, |again| due.min(again));
             if due <= vitals.now && renewals.len() < overlapping {
@@ -97,7 +101,7 @@ pub(super) async fn keep(
                     (failures, failed) = (0, None);
                 }
                 Err(StoreError::SessionGone(reason)) => deadline.lose(reason),
-                // Not proof of anything: try again, the deadline decides.
+                // A failure proves nothing. Try again: the deadline decides.
                 Err(error) => {
                     failed = Some(timing.pause_after(&error, failures));
                     failures += 1;
@@ -109,7 +113,7 @@ pub(super) async fn keep(
     drop((renewals, reported));
     tokio::select! {
         biased;
-        // What its holders have under way is theirs to do until the store could end it.
+        // Holders may complete their requests in flight until the store could end the session.
         () = sleep(deadline.margin()) => {}
         () = hurry.notified() => {}
     }

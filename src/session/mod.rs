@@ -42,41 +42,43 @@ use crate::{
 pub(crate) use ask::{Tries, retry};
 pub(crate) use pool::Sessions;
 
-/// How many joins may be under way at once: thousands would take many kilobytes each, and be done
-/// no sooner.
+/// How many joins may be in flight at the same time. Thousands would take many kilobytes each and
+/// would not finish sooner.
 const JOINING: usize = 128;
 
-/// The same where several servers are asked for each, which have a short time to answer whether
-/// they are asked one thing or a thousand: hundreds of waiters at once would find all of them
-/// silent, give up what they may have got, ask again, and find them silent again.
+/// The same limit for stores that query several servers for each join. Each server has only a short
+/// time to reply, however many requests it gets. With hundreds of waiters at once, no server would
+/// reply in time. The waiters would give up, retry, and time out again.
 const JOINING_BY_MAJORITY: usize = 16;
 
-/// What all sessions of a client have in common.
+/// The state that all sessions of a client share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) runtime: Runtime,
     pub(crate) namespace: String,
-    /// The TTL to ask for.
+    /// The requested TTL.
     pub(crate) ttl: Duration,
-    /// Written into each key, for operators.
+    /// The owner that is written into each key, for operators.
     pub(crate) owner: String,
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) recheck_interval: Duration,
-    /// Nothing is granted any more.
+    /// Set once the client no longer grants locks.
     pub(crate) draining: watch::Sender<bool>,
     pub(crate) telemetry: Telemetry,
 }
 
 impl Shared {
-    /// Returns when nothing is granted any more.
+    /// Returns once the client no longer grants locks.
     pub(crate) async fn drained(&self) {
         // The sender is a field of `self`, so it outlives this borrow.
         drop(self.draining.subscribe().wait_for(|draining| *draining).await);
     }
 
-    /// Refuses what takes a queue where the store has none, before anything is sent.
+    /// Returns an error if the store has no queues and the operation needs one.
+    ///
+    /// No request is sent.
     pub(crate) fn must_queue(&self, operation: &'static str) -> Result<(), Error> {
         match self.backend.queues() {
             true => Ok(()),
@@ -84,7 +86,7 @@ impl Shared {
         }
     }
 
-    /// The queue of a lock of this name, for what takes one.
+    /// Returns the queue of a lock, for an operation that needs one.
     pub(crate) fn queue(&self, name: &str, operation: &'static str) -> Result<Queue, Error> {
         self.must_queue(operation)?;
         if self.backend.mutexes_alone() {
@@ -93,43 +95,44 @@ impl Shared {
         Queue::new(&self.namespace, name)
     }
 
-    /// The queue of the mutex of this name.
+    /// Returns the queue of a mutex.
     pub(crate) fn mutex(&self, name: &str) -> Result<Queue, Error> {
         self.backend.check_mutex(name)?;
         Queue::new(&self.namespace, name)
     }
 
-    /// How long a call goes on that does not wait for others: for one request without an answer,
-    /// and another one.
+    /// Returns the duration limit of a call that does not wait for other clients.
+    ///
+    /// It is enough for one request without a reply and a second one.
     pub(crate) fn patience(&self) -> Duration {
         self.request_timeout * 2
     }
 }
 
-/// One lease or store session, shared by any number of locks. The last reference to go ends it.
+/// One lease or store session, shared by any number of locks. Dropping the last reference ends it.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) facts: Facts,
     pub(crate) store: SessionStore,
     pub(crate) deadline: Arc<Deadline>,
-    /// The store's word on the end of the session, once it was asked for that.
+    /// The store's reply to the request to end the session.
     end: watch::Receiver<Option<End>>,
-    /// Nothing is to be waited for any more before it is closed.
+    /// Notifies the keeper to close the session without waiting.
     hurry: Arc<Notify>,
     pub(crate) watch_budget: Arc<WatchBudget>,
-    /// Turns at joining.
+    /// Limits how many joins are in flight.
     pub(crate) join_permits: Semaphore,
     pub(crate) own_keys: Arc<OwnKeys>,
-    /// What was granted, to be looked after.
+    /// The granted keys, which are to be watched for evictions.
     pub(crate) granted: Arc<Granted>,
-    /// The attempts that are not over.
+    /// The attempts that have not ended.
     pub(crate) claims: Arc<Claims>,
-    /// Tickets that were used and of which nothing can come any more.
+    /// Used tickets of which no request can still be applied.
     tickets: Mutex<Vec<Ticket>>,
-    /// Looks at queues for the log.
+    /// Limits reads of queues for the log.
     pub(crate) slow_waits: Throttle,
-    /// Looks for notes that are no longer of use.
+    /// Limits searches for obsolete notes.
     pub(crate) tidying: Throttle,
 }
 
@@ -181,7 +184,7 @@ impl Session {
         }))
     }
 
-    /// Takes on one more attempt, if the session lives and has room: the ticket is for it.
+    /// Adds an attempt and returns its ticket, if the session is alive and has room.
     pub(crate) fn take_on(&self, queue: &Queue) -> Option<Ticket> {
         if !self.watch_budget.enter(queue) {
             return None;
@@ -190,29 +193,29 @@ impl Session {
             self.watch_budget.left(queue);
             return None;
         }
-        // A used ticket rather than a new one, where the names of old keys cost the store
-        // something.
+        // Where the names of deleted keys cost the store something, reuse a ticket.
         let ticket = self.tickets.lock().pop().unwrap_or_else(Ticket::random);
         self.claims.open(ticket);
         Some(ticket)
     }
 
-    /// Takes a ticket back. All requests that were made with it have been answered.
+    /// Takes back a ticket whose requests have all been answered.
     pub(crate) fn reuse(&self, ticket: Ticket) {
         if self.facts.keeps_old_names {
             self.tickets.lock().push(ticket);
         }
     }
 
-    /// Ends an attempt, once its keys are no longer in the store or the session has ended. Only
-    /// then may its ticket be used again.
+    /// Ends an attempt, once the store has no key of it or the session has ended.
+    ///
+    /// Its ticket may be reused only after that.
     pub(crate) fn left(&self, queue: &Queue, ticket: Ticket) {
         self.claims.end(ticket);
         self.deadline.left();
         self.watch_budget.left(queue);
     }
 
-    /// The error of a call that the end of this session cut short.
+    /// Returns the error of a call that was interrupted by the end of this session.
     pub(crate) fn lost_error(&self, reason: LostReason) -> Error {
         match reason {
             LostReason::ClientClosed => Error::Closed,
@@ -220,39 +223,42 @@ impl Session {
         }
     }
 
-    /// The user's view of a store's error.
+    /// Converts a store's error into the public one.
     pub(crate) fn public(&self, error: StoreError) -> Error {
         match error {
             StoreError::SessionGone(reason) => {
                 self.deadline.lose(reason);
-                // Where several causes race, the first one counts, as it does for the guards.
+                // If several causes race, the first one counts, as it does for guards.
                 self.lost_error(self.deadline.lost_reason().unwrap_or(reason))
             }
             error => error.into_public(self.shared.backend.kind()),
         }
     }
 
-    /// When to look again in any case.
+    /// Returns the time until the next periodic recheck.
     pub(crate) fn recheck(&self) -> Duration {
         self.shared.recheck_interval.mul_f64(runtime::late())
     }
 
-    /// Asks the store for a proof of life, as soon as it counts.
+    /// Renews the session, as soon as a renewal counts.
     pub(crate) async fn prove(&self) -> Result<()> {
         sleep(self.deadline.until_proofs_count()).await;
         let sent = clock::now();
-        // It has a request under way: not the caller's to leave unpolled.
+        // The request is in flight, so it must not depend on the caller's polling.
         self.deadline.renewed(sent, self.store.keep_alive().await?);
         Ok(())
     }
 
-    /// Whether it was lost, and then ended or, after more than a TTL, given up. What a client has
-    /// closed is not: that is asked for again. Nor is what the store refused to end.
+    /// Returns `true` if the session was lost and needs no further work.
+    ///
+    /// That is the case once it has ended, or once the keeper has given up ending it after more
+    /// than a TTL. A session that the client has closed does not count, because `close` may be
+    /// called again. Neither does one that the store refused to end.
     pub(crate) fn is_done_with(&self) -> bool {
         let ended = match &*self.end.borrow() {
             Some(Ok(())) => true,
             Some(Err(error)) => error.is_transient(),
-            // Its keeper may have stopped without a notification.
+            // The keeper may have stopped without a notification.
             None => self.end.has_changed().is_err(),
         };
         ended
@@ -260,8 +266,9 @@ impl Session {
             && self.deadline.lost_reason() != Some(LostReason::ClientClosed)
     }
 
-    /// Ends the session: its holders learn of it first, then the store lets go of its keys. Waits
-    /// for the store's word as long as `patience`.
+    /// Ends the session: notifies its holders first, then removes its keys.
+    ///
+    /// Waits up to `patience` for the store's confirmation.
     pub(crate) async fn close(&self, patience: Duration) -> Result<()> {
         self.deadline.lose(LostReason::ClientClosed);
         self.hurry.notify_one();
@@ -281,11 +288,11 @@ impl Session {
     }
 }
 
-/// What came of closing a session.
+/// The result of closing a session.
 type End = Result<(), Arc<StoreError>>;
 
-/// Room in a session to watch a queue in which one does not stand. Unlike an attempt it does not
-/// make the session one that somebody depends on.
+/// Room in a session to watch a queue without joining it. Unlike an attempt, a visit does not
+/// require the session to be renewed.
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) session: Arc<Session>,
@@ -308,6 +315,6 @@ impl Drop for Visit {
 impl Drop for Session {
     fn drop(&mut self) {
         self.deadline.lose(LostReason::ClientClosed);
-        // The keeper sees it and closes the store's session.
+        // The keeper then closes the store's session.
     }
 }

@@ -1,4 +1,4 @@
-//! One of a session's own places in the queues, and how it ends.
+//! One of a session's own entries in the queues, and how it ends.
 
 use std::{
     pin::pin,
@@ -18,43 +18,42 @@ use crate::{
     telemetry::Slot,
 };
 
-/// A key of this session's, from the store's word that it was created to the store's word that it
-/// is gone.
+/// A key of this session, from its confirmed creation to its confirmed deletion.
 #[derive(Debug)]
 pub(crate) struct OwnKey {
     pub(crate) entry: Entry,
-    /// When the store created the key.
+    /// When the store created the key, in the store's order.
     pub(crate) joined: SequencePoint,
-    /// When it was asked to, by this machine's clock.
+    /// When the request to create it was sent, by the local clock.
     pub(crate) sent: Duration,
-    /// A request to join that may be applied yet would put a key of this name once more, were this
-    /// one deleted: that the name is there shows nothing.
+    /// A join request may still be applied, and would create a key of this name again after the
+    /// deletion of this one. The existence of the name therefore proves nothing.
     pub(crate) repeats: bool,
     state: Mutex<State>,
     changed: Notify,
-    /// Of what is held by it.
+    /// The telemetry record of the lock held by this key.
     pub(crate) account: Slot,
 }
 
 #[derive(Debug, Default)]
 struct State {
     phase: Phase,
-    /// Why this lock alone was lost; the session may live on.
+    /// Why only this lock was lost. The session may still be alive.
     lost: Option<LostReason>,
-    /// It may be held no longer than until then, by this machine's clock.
+    /// When the maximum hold time ends, by the local clock.
     until: Option<Duration>,
-    /// Another key is put into its place.
+    /// Another key is replacing this one.
     replaced: bool,
-    /// Somebody watches the key.
+    /// A task waits for the end of the hold.
     watched: bool,
-    /// The one that it waits for.
+    /// The entry for which this one waits.
     predecessor: Option<Predecessor>,
-    /// Who waits for this one to end.
+    /// The entry that waits for the end of this one.
     successor: Weak<OwnKey>,
 }
 
 impl State {
-    /// Returns `true` if the key is still held after its time, and its holder is not yet notified.
+    /// Returns `true` if the hold is overdue and its holder is not yet notified.
     fn is_overdue(&self) -> bool {
         let over = || self.until.is_some_and(|until| clock::now() >= until);
         self.lost.is_none() && matches!(self.phase, Phase::Held) && over()
@@ -66,25 +65,25 @@ enum Phase {
     #[default]
     Waiting,
     Held,
-    /// Its key is being deleted.
+    /// The key is being deleted.
     LeaveRequest,
     Ended(End),
 }
 
-/// How a place ended.
+/// How an entry ended.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
-    /// The key of one who held the lock was deleted, at that moment.
+    /// The key of a holder was deleted, at this sequence point.
     Passed {
         at: SequencePoint,
-        /// Whose key was asked for in the same transaction.
+        /// The entry whose key was read in the same transaction.
         successor: Weak<OwnKey>,
-        /// It was there.
+        /// That key existed.
         there: bool,
     },
-    /// It waited behind this one, and has gone: its successor waits for this one now.
+    /// A waiter has left. Its successor now waits for this predecessor.
     Left { at: SequencePoint, predecessor: Predecessor },
-    /// Otherwise: its successor has to look.
+    /// It ended in another way: the successor has to read the queue.
     Unclear,
 }
 
@@ -94,8 +93,10 @@ impl OwnKey {
         Self { entry, joined, sent, repeats, state, changed, account }
     }
 
-    /// Whether an entry is this key. Another one may have had its name before, or have it since;
-    /// where the store tells when it was created, that counts.
+    /// Returns `true` if the entry is this key.
+    ///
+    /// Another key may have had the same name before, or may have it now. Where the store reports
+    /// the creation revision, the revision decides.
     pub(crate) fn is(&self, entry: &Entry) -> bool {
         entry.key == self.entry.key
             && (entry.revision == 0 || entry.revision == self.entry.revision)
@@ -113,34 +114,36 @@ impl OwnKey {
         matches!(self.state.lock().phase, Phase::Waiting)
     }
 
-    /// Lets it be held no longer than until then.
+    /// Sets when the maximum hold time ends.
     pub(crate) fn hold_until(&self, until: Duration) {
         self.state.lock().until = Some(until);
     }
 
-    /// Until when it may be held.
+    /// Returns when the maximum hold time ends.
     pub(crate) fn holds_until(&self) -> Option<Duration> {
         self.state.lock().until
     }
 
-    /// Another key is about to be put into its place: from here on its end is not for
-    /// [`expire`](Self::expire) to bring about. Returns `false` if it is no longer held: then its
-    /// place is not to be taken.
+    /// Marks the key as being replaced: [`expire`](Self::expire) no longer ends it.
+    ///
+    /// Returns `false` if the key is no longer held and must not be replaced.
     pub(crate) fn replace(&self) -> bool {
         let mut state = self.state.lock();
         state.replaced = matches!(state.phase, Phase::Held);
         state.replaced
     }
 
-    /// Notifies the holder that its time is over. Returns `true` if the caller has to delete the
-    /// key afterwards, and `false` if the key is no longer held or is being replaced.
+    /// Notifies the holder that its time is over.
+    ///
+    /// Returns `true` if the caller has to delete the key afterwards, and `false` if the key is no
+    /// longer held or is being replaced.
     pub(crate) fn expire(&self) -> bool {
         let state = self.settled();
         let over = state.lost == Some(LostReason::HeldTooLong) && !state.replaced;
         over && self.leave_from(state)
     }
 
-    /// Settles what the clock has decided of the time for which it may be held.
+    /// Applies what the clock has decided about the maximum hold time.
     fn settled(&self) -> MutexGuard<'_, State> {
         let state = self.state.lock();
         if !state.is_overdue() {
@@ -151,7 +154,7 @@ impl OwnKey {
         self.state.lock()
     }
 
-    /// How much longer it is held, as far as this key alone decides: zero if it is lost or left.
+    /// Returns the remaining time that this key allows; zero if it is lost or left.
     pub(crate) fn remaining(&self) -> Duration {
         let state = self.settled();
         if state.lost.is_some() || !matches!(state.phase, Phase::Held) {
@@ -160,7 +163,7 @@ impl OwnKey {
         state.until.map_or(Duration::MAX, |until| until.saturating_sub(clock::now()))
     }
 
-    /// The key is about to be deleted. Tells whether the lock was held.
+    /// Marks the key as being deleted. Returns `true` if the lock was held.
     pub(crate) fn leave(&self) -> bool {
         self.leave_from(self.state.lock())
     }
@@ -176,20 +179,20 @@ impl OwnKey {
         held
     }
 
-    /// Who waits for this place to end.
+    /// Returns the entry that waits for the end of this one.
     pub(crate) fn successor(&self) -> Option<Arc<Self>> {
         let successor = self.state.lock().successor.upgrade()?;
         successor.is_waiting().then_some(successor)
     }
 
-    /// Returns how the place ended; `own`, which waits for that, becomes its successor.
+    /// Returns how the entry ended. `own` becomes its successor.
     pub(crate) async fn ended(&self, own: &Arc<Self>) -> End {
         self.changes(|state| {
             if let Phase::Ended(end) = &state.phase {
                 return Some(end.clone());
             }
             state.successor = Arc::downgrade(own);
-            // A holder whose key is gone may take its time to notice.
+            // A holder whose key is gone may not notice for some time.
             state.lost.map(|_| End::Unclear)
         })
         .await
@@ -199,7 +202,7 @@ impl OwnKey {
         self.state.lock().predecessor = Some(predecessor.clone());
     }
 
-    /// How this place ends, which was held or not, by the store's word.
+    /// Returns how this entry ends, according to the store's reply.
     pub(crate) fn end(&self, held: bool, left: LeaveOutcome, successor: Option<&Arc<Self>>) -> End {
         let LeaveOutcome { existed, successor: there, at } = left;
         if !existed {
@@ -213,13 +216,13 @@ impl OwnKey {
         predecessor.map_or(End::Unclear, |predecessor| End::Left { at, predecessor })
     }
 
-    /// It is no more; the one that waits for that is told how it ended.
+    /// Ends the entry and notifies its successor.
     pub(super) fn finish(&self, end: End) {
         self.state.lock().phase = Phase::Ended(end);
         self.changed.notify_waiters();
     }
 
-    /// Returns when the lock is not held any more by this place.
+    /// Returns when the hold has ended.
     pub(crate) async fn left(&self) {
         self.changes(|state| {
             state.watched = true;
@@ -228,8 +231,7 @@ impl OwnKey {
         .await;
     }
 
-    /// Returns when the lock is not held any more by this place, or its holder is told that it is
-    /// lost.
+    /// Returns when the hold has ended or its holder is notified of the loss.
     pub(crate) async fn over(&self) {
         self.changes(|state| {
             state.watched = true;
@@ -255,7 +257,7 @@ impl OwnKey {
     async fn changes<T>(&self, mut wanted: impl FnMut(&mut State) -> Option<T>) -> T {
         let mut changed = pin!(self.changed.notified());
         loop {
-            // From here on no change is missed.
+            // From here on, no change is missed.
             changed.as_mut().enable();
             if let Some(found) = wanted(&mut self.state.lock()) {
                 return found;

@@ -1,5 +1,6 @@
-//! What a session knows of its own places in the queues, so that one of them can follow another
-//! without asking the store.
+//! A session's own entries in the queues.
+//!
+//! If one of them follows another, it learns of its turn without a request to the store.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,18 +17,19 @@ use crate::{
     runtime::{OnDrop, clock::timeout, mutex::Mutex},
 };
 
-/// How many places are remembered after their end, for those who joined behind one just as it ended
-/// and hear of it a moment later.
+/// How many entries are remembered after their end. A client that joined behind one just before its
+/// end learns of it a moment later.
 const REMEMBERED: usize = 256;
 
-/// How long to wait for one who joined before, but perhaps in another process.
+/// How long to wait for a predecessor whose join may be in flight in this session. It may also be
+/// in another process.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// The places of one session, by their keys.
+/// The entries of one session, by key.
 #[derive(Debug, Default)]
 pub(crate) struct OwnKeys {
     known: Mutex<Known>,
-    /// There is one more.
+    /// Notifies when an entry is added.
     added: Notify,
 }
 
@@ -35,19 +37,19 @@ pub(crate) struct OwnKeys {
 struct Known {
     own_keys: HashMap<Arc<str>, Arc<OwnKey>>,
     ended: VecDeque<Arc<OwnKey>>,
-    /// How many are about to join.
+    /// The number of joins in flight.
     joining: usize,
 }
 
 impl Known {
-    /// The place that an entry stands for.
+    /// Returns the own entry for a store entry.
     fn find(&self, entry: &Entry) -> Option<Arc<OwnKey>> {
         self.own_keys.get(&entry.key).filter(|own_key| own_key.is(entry)).map(Arc::clone)
     }
 }
 
 impl OwnKeys {
-    /// `repeats`: see [`OwnKey`].
+    /// Adds an entry. `repeats`: see [`OwnKey`].
     pub(crate) fn add(
         &self,
         entry: Entry,
@@ -62,10 +64,12 @@ impl OwnKeys {
         own_key
     }
 
-    /// The same as [`find`](Self::find); waits a little for one that may have joined before, but
-    /// has not heard of it yet: answers that came in one order are looked at in another.
+    /// Like [`find`](Self::find), but waits briefly for an entry that is still joining.
+    ///
+    /// Replies that arrive in one order may be processed in another.
     pub(crate) async fn find_soon(&self, entry: &Entry) -> Option<Arc<OwnKey>> {
-        // At one moment: one that joined before is known by then, or still counted.
+        // Read together: an entry that joined before is known by then or still counted as in
+        // flight.
         let (found, joining) = {
             let known = self.known.lock();
             (known.find(entry), known.joining)
@@ -75,7 +79,7 @@ impl OwnKeys {
         }
         let found = async {
             loop {
-                // From here on it is told, also of what comes before it waits.
+                // From here on, no notification is missed, even before the wait begins.
                 let added = self.added.notified();
                 if let Some(found) = self.find(entry) {
                     return found;
@@ -86,20 +90,20 @@ impl OwnKeys {
         timeout(PATIENCE, found).await.ok()
     }
 
-    /// Counts those who are about to join.
+    /// Counts a join in flight until the returned value is dropped.
     pub(crate) fn joins(&self) -> OnDrop<impl Fn()> {
         self.known.lock().joining += 1;
         OnDrop(|| self.known.lock().joining -= 1)
     }
 
-    /// The place that an entry stands for.
+    /// Returns the own entry for a store entry.
     pub(crate) fn find(&self, entry: &Entry) -> Option<Arc<OwnKey>> {
         self.known.lock().find(entry)
     }
 
-    /// A key is lost, though the session lives on; `false`: it is none of these yet.
+    /// Marks a key as lost while the session lives. Returns `false` if the key is unknown.
     pub(crate) fn lose(&self, key: &str, reason: LostReason) -> bool {
-        // Without the lock: a waker is the caller's code.
+        // Without the lock, because a waker is the caller's code.
         let own_key = self.known.lock().own_keys.get(key).map(Arc::clone);
         own_key.is_some_and(|own_key| {
             own_key.lose(reason);
@@ -107,7 +111,7 @@ impl OwnKeys {
         })
     }
 
-    /// The key is no more; the one that waits for that is told how it ended.
+    /// Ends an entry and notifies its successor how.
     pub(crate) fn end(&self, own_key: &Arc<OwnKey>, end: End) {
         own_key.finish(end);
         let mut known = self.known.lock();

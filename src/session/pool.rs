@@ -1,4 +1,4 @@
-//! The sessions of a client: those in use, and the one that is being opened.
+//! The sessions of a client: those in use and the one that is being opened.
 
 use std::{
     io, mem,
@@ -21,8 +21,8 @@ use crate::{
     telemetry::Opened,
 };
 
-/// The sessions of a client, and what all of them have in common. Cheap to clone; all clones are
-/// the same. When the last one is gone, the sessions end in the background.
+/// The sessions of a client and their shared state. Cheap to clone; all clones are the same. When
+/// the last one is dropped, the sessions end in the background.
 #[derive(Clone, Debug)]
 pub(crate) struct Sessions {
     pool: Arc<Pool>,
@@ -36,17 +36,17 @@ struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Those in use, and those that are about to end; after the client was closed, those that
-    /// were.
+    /// The sessions in use and those that are about to end. After the client was closed, the
+    /// sessions that it had.
     known: Vec<Arc<Session>>,
-    /// A task of the library opens one, for all who wait for that: none of them carries it.
+    /// A background task that opens a session for all waiting callers. None of them drives it.
     opening: Option<watch::Receiver<Option<Opening>>>,
-    /// There has been a session.
+    /// The client has had a session.
     opened: bool,
     closed: bool,
 }
 
-/// What came of opening a session.
+/// The result of opening a session.
 type Opening = Result<(), Arc<StoreError>>;
 
 impl Sessions {
@@ -63,12 +63,12 @@ impl Sessions {
         Ok(Self { pool: Arc::new(Pool { shared, state: Mutex::new(state) }) })
     }
 
-    /// Opens none before it is needed.
+    /// Creates the pool without opening a session.
     pub(crate) fn lazy(shared: Shared) -> Self {
         Self { pool: Arc::new(Pool { shared: Arc::new(shared), state: Mutex::default() }) }
     }
 
-    /// Whether there has been a session.
+    /// Returns `true` if the client has had a session.
     pub(crate) fn is_opened(&self) -> bool {
         self.pool.state.lock().opened
     }
@@ -77,7 +77,7 @@ impl Sessions {
         &self.pool.shared
     }
 
-    /// The times of the latest session; before there is one, of what is asked for.
+    /// Returns the timing of the latest session, or else the requested timing.
     pub(crate) fn timing(&self) -> Timing {
         let state = self.pool.state.lock();
         let asked = Timing { ttl: self.pool.shared.ttl, relayed: false };
@@ -88,14 +88,14 @@ impl Sessions {
         self.pool.state.lock().closed
     }
 
-    /// How long the session that was proved last is certain to live; `None`: there is none.
+    /// Returns the remaining time of the most recently confirmed session, if any.
     pub(crate) fn remaining(&self) -> Option<Duration> {
         let known = self.pool.state.lock().known.clone();
         let alive = known.iter().filter(|session| session.deadline.lost_reason().is_none());
         alive.map(|session| session.deadline.remaining()).max()
     }
 
-    /// Has a session confirmed; tells how long that took.
+    /// Renews a session, and returns how long that took.
     pub(crate) async fn ping(&self) -> Result<Duration> {
         let session = self.any().await?;
         let began = Instant::now();
@@ -103,13 +103,15 @@ impl Sessions {
         proved.map(|()| began.elapsed()).map_err(|error| session.public(error))
     }
 
-    /// Returns when nothing is held in any session.
+    /// Returns when no session holds a lock.
     pub(crate) async fn unheld(&self) {
         let known = self.pool.state.lock().known.clone();
         join_all(known.iter().map(|session| session.deadline.unheld())).await;
     }
 
-    /// Opens no other session, and ends all of them. That goes on once the future was polled.
+    /// Ends all sessions and opens no more.
+    ///
+    /// Once the future has been polled, the work continues even if it is dropped.
     pub(crate) fn close(&self) -> impl Future<Output = Result<()>> + use<> {
         let sessions = {
             let mut state = self.pool.state.lock();
@@ -120,7 +122,7 @@ impl Sessions {
         let shared = Arc::clone(&self.pool.shared);
         let patience = shared.connect_timeout;
         async move {
-            // All of them at once.
+            // All sessions in parallel.
             let closing = async move {
                 join_all(sessions.iter().map(|session| session.close(patience))).await
             };
@@ -131,12 +133,12 @@ impl Sessions {
         }
     }
 
-    /// A session that lives, to ask the store something; opens one if there is none.
+    /// Returns a live session for requests; opens one if there is none.
     pub(crate) async fn any(&self) -> Result<Arc<Session>> {
         self.in_session(|session| Some(Arc::clone(session))).await
     }
 
-    /// Asks the store for what is done at once, from any executor.
+    /// Sends a request to the store, from any executor.
     pub(crate) async fn ask<T, F>(&self, request: impl Fn(&SessionStore) -> F) -> Result<T>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -149,17 +151,19 @@ impl Sessions {
         self.shared().runtime.within(asking).await
     }
 
-    /// A session that lives and has room to watch a queue; opens one if there is none.
+    /// Returns a live session with room to watch a queue; opens one if there is none.
     pub(crate) async fn visit(&self, queue: &Queue) -> Result<Visit> {
         self.in_session(|session| Visit::new(session, queue)).await
     }
 
-    /// Whether a key is of one of this client's sessions, as far as these have been told.
+    /// Returns `true` if one of this client's sessions is known to own the key.
     pub(crate) fn owns(&self, entry: &Entry) -> bool {
         self.pool.state.lock().known.iter().any(|session| session.own_keys.find(entry).is_some())
     }
 
-    /// What `take` makes of a session that lives; opens one if none of them serves.
+    /// Returns the first result of `take` for a live session.
+    ///
+    /// If there is none, a session is opened.
     pub(crate) async fn in_session<T>(
         &self,
         take: impl Fn(&Arc<Session>) -> Option<T>,
@@ -172,7 +176,7 @@ impl Sessions {
                 }
                 state.known.clone()
             };
-            // Without the lock: to look at a session may wake those who want to know of its end.
+            // Without the lock: querying a session may wake tasks that wait for its end.
             let alive = known.iter().filter(|session| session.deadline.lost_reason().is_none());
             if let Some(taken) = alive.into_iter().find_map(&take) {
                 return Ok(taken);
@@ -187,7 +191,7 @@ impl Sessions {
                 if state.closed {
                     return Err(Error::Closed);
                 }
-                // Those that are lost and still to be ended are closed with the client.
+                // Lost sessions that have not ended yet are kept, to be closed with the client.
                 state.known.retain(|session| !session.is_done_with());
                 let tried =
                     |session: &Arc<Session>| known.iter().any(|known| Arc::ptr_eq(known, session));
@@ -203,7 +207,7 @@ impl Sessions {
                     return Err(StoreError::again(&error).into_public(self.shared().backend.kind()));
                 }
                 Ok(_) => {}
-                // Its task was dropped: with its runtime, or as telemetry panicked.
+                // The task was dropped with its runtime, or telemetry panicked.
                 Err(_) => {
                     let mut state = self.pool.state.lock();
                     state.opening.take_if(|current| current.same_channel(&opening));
@@ -216,8 +220,10 @@ impl Sessions {
         }
     }
 
-    /// With retries until the connect timeout, as servers that have just lost a session may be
-    /// about to come back.
+    /// Starts a task that opens a session.
+    ///
+    /// It retries until the connect timeout, because the servers that lost the last session may
+    /// come back soon.
     fn begin_to_open(&self, why: Opened) -> watch::Receiver<Option<Opening>> {
         let (outcome, opening) = watch::channel(None);
         let (pool, shared) = (Arc::downgrade(&self.pool), Arc::clone(&self.pool.shared));
@@ -237,14 +243,15 @@ impl Sessions {
 impl Drop for Pool {
     fn drop(&mut self) {
         if self.shared.runtime.is_inherited() {
-            // They are the parent's, and so are their connections.
+            // The sessions and their connections belong to the parent.
             mem::forget((mem::take(self.state.get_mut()), Arc::clone(&self.shared)));
         }
     }
 }
 
-/// The opening is over. Without a client, or after it was closed, the new session ends as it is
-/// dropped.
+/// Keeps a new session in the pool.
+///
+/// Without a client, or after it was closed, the session ends when it is dropped.
 fn keep_open(pool: &Weak<Pool>, session: Option<&Arc<Session>>) {
     let Some(pool) = pool.upgrade() else { return };
     let mut state = pool.state.lock();
@@ -254,7 +261,7 @@ fn keep_open(pool: &Weak<Pool>, session: Option<&Arc<Session>>) {
     state.known.extend(kept.map(Arc::clone));
 }
 
-/// Opens a session. `insist`: again and again until the time is up.
+/// Opens a session. `insist`: retries until the connect timeout.
 async fn open_session(shared: Arc<Shared>, insist: bool) -> Result<Arc<Session>, StoreError> {
     let limit = shared.connect_timeout;
     let give_up = Instant::now() + limit;

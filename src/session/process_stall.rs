@@ -1,21 +1,25 @@
-//! When a session's process was silent, and what proofs of life are worth after that.
+//! The stalls of a session's process, and how much renewals count after them.
 //!
-//! For stores whose servers pass a renewal on only with their next report to the one that decides
-//! (`Facts::relays_renewals`). The figures are in sessions' timeouts T; see `renewed_for` in
-//! `backend/zookeeper/renewal.rs` for those of a process that is never silent. After a silence the
-//! last report that the leader is known to have heard is older: it tells of what was sent up to the
-//! silence, T/8 before that at the most, and reached the leader before the write that comes back.
-//! It lies here and not beside ZooKeeper, as the deadline of every session goes by it.
+//! This matters for stores whose servers forward a renewal to the deciding server only with their
+//! next report (`Facts::relays_renewals`). Times are given in units of the session timeout T. For a
+//! process that never stalls, see `renewed_for` in `backend/zookeeper/renewal.rs`.
+//!
+//! After a stall, the last report that the leader certainly received is older. It covers the
+//! requests that were sent until the stall began, or until at most T/8 before that. It reached the
+//! leader before the write that has returned.
+//!
+//! The module is here and not in the ZooKeeper backend because the deadline of every session uses
+//! it.
 
 use std::time::Duration;
 
 use super::timing::Timing;
 
-/// The stalls of one session: none where servers do not pass renewals on.
+/// The stalls of one session. Without forwarded renewals, none are recorded.
 #[derive(Debug)]
 pub(crate) struct ProcessStalls {
     timing: Timing,
-    /// When the session's keeper was last seen at work.
+    /// When the session's keeper last ran.
     beat: Duration,
     recent: Vec<ProcessStall>,
 }
@@ -26,7 +30,7 @@ struct ProcessStall {
     until: Duration,
 }
 
-/// Until when a proof is good: for holders, and for what they have under way.
+/// How long a renewal counts, for guards (`deadline`) and requests in flight (`ends`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Proof {
     pub(crate) deadline: Duration,
@@ -38,13 +42,15 @@ impl ProcessStalls {
         Self { timing, beat: now, recent: Vec::new() }
     }
 
-    /// The keeper is at work.
+    /// Records that the keeper runs.
     pub(crate) fn beat(&mut self, now: Duration) {
         self.listen(now);
         self.beat = now;
     }
 
-    /// Somebody else looks, who may wake up before the keeper does.
+    /// Records a stall, if there was one.
+    ///
+    /// Tasks other than the keeper call this, because they may wake up first.
     pub(crate) fn listen(&mut self, now: Duration) {
         if !self.timing.relayed || now.saturating_sub(self.beat) <= self.timing.longest_pause() {
             return;
@@ -52,14 +58,14 @@ impl ProcessStalls {
         match self.recent.last_mut() {
             Some(last) if last.from == self.beat => last.until = now,
             _ => {
-                // One that is older than this says nothing of any proof that still counts.
+                // Older stalls no longer affect any renewal that still counts.
                 self.recent.retain(|silence| silence.until + self.timing.forgotten() > now);
                 self.recent.push(ProcessStall { from: self.beat, until: now });
             }
         }
     }
 
-    /// What a proof is worth that was sent then.
+    /// Returns how long a renewal counts that was sent at `sent`.
     pub(crate) fn limit(&self, sent: Duration, proof: Proof) -> Proof {
         let touched =
             self.recent.iter().filter(|silence| silence.from < sent && sent < self.over(**silence));
@@ -69,7 +75,7 @@ impl ProcessStalls {
         })
     }
 
-    /// From when on proofs count in full, if that is yet to come.
+    /// Returns when renewals count in full again, if that is in the future.
     pub(crate) fn counts_from(&self, now: Duration) -> Option<Duration> {
         self.recent.iter().map(|silence| self.over(*silence)).max().filter(|at| *at > now)
     }
@@ -89,7 +95,7 @@ mod tests {
         Duration::from_millis(100_000 + milliseconds)
     }
 
-    /// What `sent` proves, in milliseconds from it, of a proof that is good for 0.6 T.
+    /// Returns how many milliseconds after `sent` a renewal counts, of at most 0.6 T.
     fn worth(process_stalls: &ProcessStalls, sent: Duration) -> i128 {
         let whole = Proof { deadline: sent + TTL * 6 / 10, ends: sent + TTL * 2 / 3 };
         let deadline = process_stalls.limit(sent, whole).deadline;
@@ -109,7 +115,7 @@ mod tests {
 
     #[test]
     fn after_a_silence_a_proof_counts_from_before_it() {
-        // (silence, sent after its end, worth)
+        // (stall, time of sending after its end, milliseconds)
         for (silence, sent, worth_of) in [
             (1001, 0, 4800),
             (1001, 2900, 6200 - 1001 - 2900),
@@ -117,7 +123,7 @@ mod tests {
             (4000, 2900, -700),
             (8500, 1, -2301),
             (8500, 2999, 6200 - 8500 - 2999),
-            // By then a report has told of what was sent since.
+            // By then a report has covered requests sent since the stall.
             (8500, 3000, 4800),
             (4000, 3001, 4800),
         ] {
@@ -125,7 +131,7 @@ mod tests {
             process_stalls.beat(at(silence));
             assert_eq!(worth(&process_stalls, at(silence + sent)), worth_of, "{silence} {sent}");
             if sent < 3000 {
-                // What is under way may be applied for a tenth of the TTL more.
+                // Requests in flight may be applied for a tenth of the TTL longer.
                 let whole = Proof { deadline: at(90_000), ends: at(90_000) };
                 let Proof { deadline, ends } = process_stalls.limit(at(silence + sent), whole);
                 assert_eq!((deadline, ends), (at(6200), at(7000)), "{silence} {sent}");
@@ -144,7 +150,7 @@ mod tests {
         assert!(worth(&process_stalls, at(501)) < 6300 && worth(&process_stalls, at(8999)) < 0);
     }
 
-    /// The caller's own write comes back before the keeper has woken up.
+    /// The caller's own write returns before the keeper has woken up.
     #[test]
     fn the_first_one_to_look_notices() {
         let mut process_stalls = ProcessStalls::new(Timing { ttl: TTL, relayed: true }, at(0));
@@ -154,13 +160,13 @@ mod tests {
         assert_eq!(process_stalls.recent.len(), 1, "it is one silence");
         process_stalls.beat(at(8400));
         assert_eq!(process_stalls.counts_from(at(8400)), Some(at(11_400)));
-        // A second one does not forgive the first.
+        // A second stall does not cancel the first.
         process_stalls.beat(at(10_000));
         assert!(worth(&process_stalls, at(8500)) < 0);
         assert_eq!(process_stalls.recent.len(), 2);
         process_stalls.beat(at(100_000));
         assert_eq!(process_stalls.recent.len(), 1);
-        // Two TTLs after its end.
+        // Two TTLs after the end of the first stall.
         process_stalls.beat(at(100_500));
         for (at_last, remembered) in [(115_999, 2), (116_000, 1)] {
             let mut process_stalls =

@@ -1,4 +1,4 @@
-//! A session's store as the library asks it.
+//! A session's store, as the library uses it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,8 +13,9 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// Times each request, for those who want metrics of it, and carries those of callers on if they do
-/// not: see `runtime/carried.rs`.
+/// Measures each request for metrics, and completes requests of callers that stall.
+///
+/// See `runtime/carried.rs`.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionStore {
     store: Arc<dyn Store>,
@@ -43,7 +44,6 @@ async fn timed<T>(
 }
 
 impl SessionStore {
-    /// Opens a session.
     pub(super) async fn open(shared: &Shared) -> Result<(Facts, Self)> {
         let opening = shared.backend.open(shared.ttl);
         let (facts, store) = timed(shared.telemetry, "open", opening).await?;
@@ -55,7 +55,7 @@ impl SessionStore {
     }
 }
 
-/// What is asked of no server.
+/// Methods that send no request.
 impl SessionStore {
     pub(crate) fn marks_releases(&self, ahead: &Entry) -> bool {
         self.store.marks_releases(ahead)
@@ -86,7 +86,7 @@ impl SessionStore {
     }
 }
 
-/// What callers ask: it does not depend on their asking on.
+/// Requests of callers. They are completed even if the caller stops polling.
 impl SessionStore {
     fn carry<T: Send + 'static, F>(
         &self,
@@ -168,7 +168,7 @@ impl SessionStore {
 }
 
 impl SessionStore {
-    /// Sends a request that the library itself drives to its end.
+    /// Sends a request that the library itself drives to completion.
     pub(crate) fn ask<'a, T, F>(
         &'a self,
         operation: &'static str,

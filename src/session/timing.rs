@@ -1,36 +1,41 @@
-//! Every time of a session that follows from its TTL, and why it is what it is.
+//! All times of a session that follow from its TTL, and the reason for each.
 
 use std::time::Duration;
 
 use crate::{backend::error::StoreError, runtime::backoff};
 
-/// The times of a session with this TTL.
+/// The timing of a session with this TTL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
     pub(crate) ttl: Duration,
-    /// A server passes renewals on: see `Store::relays_renewals`.
+    /// Servers forward renewals: see `Facts::relays_renewals`.
     pub(crate) relayed: bool,
 }
 
 impl Timing {
-    /// From one renewal to the next: two may fail before the third would come too late.
+    /// Returns the interval between renewals.
+    ///
+    /// Two may fail before the third would be too late.
     pub(crate) fn renewal(self) -> Duration {
         self.ttl / 3
     }
 
-    /// The same after a renewal that the store confirmed for less than the TTL.
+    /// Returns the interval after a renewal that was confirmed for less than the TTL.
     pub(crate) fn renewal_after(self, granted: Duration) -> Duration {
         (granted / 3).clamp(self.renewal() / 8, self.renewal())
     }
 
-    /// How long a renewal goes unanswered before another server is asked, which may be quicker.
+    /// Returns how long a renewal waits before another server is queried.
+    ///
+    /// The other server may be faster.
     pub(crate) fn second_server(self) -> Duration {
         self.renewal() / 2
     }
 
-    /// The pause after a renewal that failed so, and so many before it in a row: at least eight
-    /// tries fit into the time for one. What is refused is seldom granted a moment later, and a
-    /// password that is looked at costs etcd 60 ms of its processor (bcrypt).
+    /// Returns the pause after a failed renewal that follows `failures` others.
+    ///
+    /// At least eight tries fit into one renewal interval. A denied renewal is unlikely to succeed
+    /// soon, and each password check costs etcd 60 ms of processor time (bcrypt).
     pub(crate) fn pause_after(self, error: &StoreError, failures: u32) -> Duration {
         match error {
             StoreError::Denied(_) => self.renewal() / 2,
@@ -38,91 +43,102 @@ impl Timing {
         }
     }
 
-    /// How long the keeper sleeps at most. Timers stand still while the machine is suspended, so a
-    /// longer sleep would overlook that time has passed. Where a silence matters, it has to be told
-    /// from a pause between two looks: see [`longest_pause`](Self::longest_pause).
+    /// Returns the keeper's longest sleep.
+    ///
+    /// Timers stop during suspend, so a longer sleep would miss that time has passed. Where stalls
+    /// matter, the sleep must be shorter than a stall: see [`longest_pause`](Self::longest_pause).
     pub(crate) fn longest_sleep(self) -> Duration {
         let looks = if self.relayed { 16 } else { 8 };
         (self.ttl / looks).clamp(Duration::from_millis(20), Duration::from_secs(1))
     }
 
-    /// The part of `granted` that holds even if this machine's clock runs a tenth slower than the
-    /// server's.
+    /// Returns the certain part of `granted`.
+    ///
+    /// It holds even if the local clock runs a tenth slower than the server's.
     pub(crate) fn certain(granted: Duration) -> Duration {
         granted - granted / 10
     }
 
-    /// What is left of a held lock's certain time just before the next renewal, while all is well.
-    /// A renewal that a server passes on counts for two thirds of the TTL: see `renewed_for` in
+    /// Returns the certain time left just before the next renewal, without failures.
+    ///
+    /// A forwarded renewal counts for two thirds of the TTL: see `renewed_for` in
     /// `backend/zookeeper/renewal.rs`.
     pub(crate) fn reserve(self) -> Duration {
         let granted = if self.relayed { self.ttl * 2 / 3 } else { self.ttl };
         Self::certain(granted) - self.renewal()
     }
 
-    /// How long to wait for a reply, if the builder does not say.
+    /// Returns the default request timeout.
     pub(crate) fn request_timeout(self) -> Duration {
         (self.ttl / 2).clamp(Duration::from_secs(1), Duration::from_secs(3))
     }
 
-    /// How long to trust in watches alone, if the builder does not say.
+    /// Returns the default recheck interval: how long to rely on watches alone.
     pub(crate) fn recheck_interval(self) -> Duration {
         self.ttl.max(Duration::from_secs(20))
     }
 
-    /// What a proof of an idle session has to leave at least, for one that is about to join not to
-    /// be better off with a new session.
+    /// Returns how long a renewal of an idle session must count to keep the session.
+    ///
+    /// Below that, a client that wants to join should open a new session.
     pub(crate) fn worth_keeping(self) -> Duration {
         self.ttl / 4
     }
 
-    /// What a proof would leave to that one if the session had not been silent.
+    /// Returns how long such a renewal would count without a stall.
     pub(crate) fn usual(self) -> Duration {
         self.ttl / 2
     }
 
-    /// How long the store is asked to end a session: after one TTL it has ended by itself, by the
-    /// server's clock.
+    /// Returns how long the client tries to end a session in the store.
+    ///
+    /// After one TTL, the session has expired anyway, by the server's clock.
     pub(crate) fn closing(self) -> Duration {
         self.ttl * 2
     }
 
-    /// How long it takes at most until a session without renewals is known to be dead, on a store
-    /// whose clients have to watch its clock. That is 1.1 TTL by the store's clock, plus the drift
-    /// between two clocks and the time of the last query.
+    /// Returns how long it takes at most to detect that a session has expired.
+    ///
+    /// This applies to stores whose clients watch the store's clock. It is 1.1 TTL by that clock,
+    /// plus the drift between two clocks and the time of the last query.
     pub(crate) fn known_for_dead(self) -> Duration {
         self.ttl * 23 / 20
     }
 
-    /// The pause between two attempts of a try that waits for that.
+    /// Returns the pause between two attempts of a `try` that waits for that.
     pub(crate) fn next_try(self) -> Duration {
         self.ttl / 10
     }
 
-    /// A process that runs is seen at work at least so often: a silence is longer. Its requests may
-    /// be further apart where answers are slow.
+    /// Returns the longest time between two signs that a running process is at work.
+    ///
+    /// A longer gap is a stall. The requests of a running process may be further apart if replies
+    /// are slow.
     pub(crate) fn longest_pause(self) -> Duration {
         self.ttl / 8
     }
 
-    /// How long after the end of a silence what is sent shows nothing new of the session: a quarter
-    /// of the TTL for the server's next report, an eighth for the client's next request.
+    /// Returns how long after a stall a request proves nothing new about the session.
+    ///
+    /// This is a quarter of the TTL for the server's next report, and an eighth for the client's
+    /// next request.
     pub(crate) fn stutter(self) -> Duration {
         self.ttl * 3 / 8
     }
 
-    /// How long the store keeps a session after the last sign of life before a silence: the last
-    /// report is up to an eighth of the TTL older than that.
+    /// Returns how long the store keeps a stalled session after its last activity.
+    ///
+    /// The last report may be an eighth of the TTL older than that activity.
     pub(crate) fn kept(self) -> Duration {
         self.ttl * 7 / 8
     }
 
-    /// The same less a tenth of the TTL, for clocks that run at different speeds.
+    /// Returns the same time less a tenth of the TTL, for clocks of different speeds.
     pub(crate) fn certainly_kept(self) -> Duration {
         self.kept() - self.ttl / 10
     }
 
-    /// A silence that ended so long ago says nothing of any proof that still counts.
+    /// Returns the age at which a stall no longer affects any valid renewal.
     pub(crate) fn forgotten(self) -> Duration {
         self.ttl * 2
     }

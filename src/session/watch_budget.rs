@@ -1,11 +1,15 @@
-//! How much a session may watch, and have: zookeeper-client cannot restore more watches after a
-//! reconnect, and ZooKeeper cannot end a session with more nodes.
+//! Limits what a session watches and owns.
+//!
+//! zookeeper-client cannot restore more watches after a reconnect, and ZooKeeper cannot end a
+//! session with more nodes.
 //!
 //! The budget counts the bytes of the watched paths, each path once for all of its waiters, and the
-//! bytes of the session's own keys. An attempt reserves room for one watch in its queue beforehand,
-//! so that the first waiter there, or the only holder, always has room. The queue's watches use
-//! that room first. Without room for a watch, the client polls every second ([`NO_ROOM`]).
-//! It lies here and not beside ZooKeeper, as the pool of every store's sessions asks it.
+//! bytes of the session's own keys. An attempt reserves room for one watch in its queue in advance,
+//! so the first waiter or the only holder always has room. The watches of the queue use that room
+//! first. Without room for a watch, the client polls every second ([`NO_ROOM`]).
+//!
+//! The module is here and not in the ZooKeeper backend because the session pool of every store uses
+//! it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -14,17 +18,18 @@ use crate::{
     runtime::{OnDrop, mutex::Mutex},
 };
 
-/// How long one for whose watch there is no room does without.
+/// The polling interval of a client without room for a watch.
 pub(crate) const NO_ROOM: Duration = Duration::from_secs(1);
 
-/// What follows the directory in the longest key that is watched, Curator's. Own ones are shorter.
+/// The bytes after the directory in the longest watched key, which is Curator's. Own keys are
+/// shorter.
 const NAME: usize = 64;
-/// What one more attempt takes in a queue where the session has an attempt: most follow another one
-/// of the same session, whose end needs no watch. Not nothing, so that room is left for those that
-/// follow a stranger.
+/// The cost of each further attempt in a queue. Most of them follow another attempt of the same
+/// session, whose end needs no watch. The cost is not zero, so that attempts that follow another
+/// session's entry have room.
 const FOLLOWER: usize = 20;
 
-/// The bytes of paths that one session watches, or may come to watch, and of those that it has.
+/// The bytes of the paths that one session watches, may come to watch, or owns.
 #[derive(Debug)]
 pub(crate) struct WatchBudget {
     limits: Bytes,
@@ -41,9 +46,9 @@ struct Bytes {
 #[derive(Debug, Default)]
 struct State {
     used: Bytes,
-    /// What there is for each queue, by its directory.
+    /// The counts of each queue, by its directory.
     queues: HashMap<Arc<str>, Counts>,
-    /// How many have leave to watch each path.
+    /// The number of watchers of each path.
     paths: HashMap<Arc<str>, usize>,
 }
 
@@ -51,7 +56,7 @@ struct State {
 struct Counts {
     attempts: usize,
     visits: usize,
-    /// Bytes of the paths that are watched.
+    /// The bytes of the watched paths.
     watched: usize,
 }
 
@@ -64,7 +69,7 @@ impl WatchBudget {
         self.limits == Bytes { watched: usize::MAX, keys: usize::MAX }
     }
 
-    /// Makes room for one more attempt, if there is.
+    /// Reserves room for one more attempt. Returns `false` if there is none.
     pub(crate) fn enter(&self, queue: &Queue) -> bool {
         self.change(queue.dir(), |counts| counts.attempts += 1)
     }
@@ -73,7 +78,7 @@ impl WatchBudget {
         self.change(queue.dir(), |counts| counts.attempts = counts.attempts.saturating_sub(1));
     }
 
-    /// Makes room to watch a queue as a whole, and the first key in it: once for all that do.
+    /// Reserves room to watch a queue and its first key, once for all visits.
     pub(crate) fn visit(&self, queue: &Queue) -> bool {
         self.change(queue.dir(), |counts| counts.visits += 1)
     }
@@ -86,8 +91,9 @@ impl WatchBudget {
         self.is_endless() || self.state.lock().change(dir, self.limits, change)
     }
 
-    /// Asks to watch a path in a queue's directory. Leave to do so is given back when what is
-    /// returned is dropped.
+    /// Reserves room to watch a path in a queue's directory.
+    ///
+    /// Dropping the returned value frees the room.
     pub(crate) fn watch<'a>(
         &'a self,
         dir: &'a str,
@@ -118,7 +124,7 @@ impl WatchBudget {
 }
 
 impl State {
-    /// Changes what a queue takes; `false`: that would be more, and there is no room for it.
+    /// Changes a queue's counts. Returns `false` if that needs more room than there is.
     fn change(&mut self, dir: &str, limits: Bytes, change: impl FnOnce(&mut Counts)) -> bool {
         let before = self.queues.get(dir).copied().unwrap_or_default();
         let mut after = before;
@@ -150,7 +156,7 @@ impl Counts {
         beforehand.max(self.watched) + FOLLOWER * self.attempts.saturating_sub(1) + visited
     }
 
-    /// Of the keys that these attempts have, or may come to have.
+    /// Returns the bytes of the keys that these attempts have or may create.
     fn keys(self, dir: &str) -> usize {
         self.attempts * (dir.len() + NAME)
     }
@@ -160,7 +166,7 @@ impl Counts {
 mod tests {
     use super::*;
 
-    /// What happens, to the queue or the path of this name.
+    /// A step, with the name of its queue or path.
     #[derive(Clone, Copy, Debug)]
     enum Act {
         Attempt(&'static str),
@@ -177,14 +183,14 @@ mod tests {
         Queue::new("/ns", name).unwrap()
     }
 
-    /// A watched path: `a/7` is the key 7 in the queue `a`. As long as a key of ours is.
+    /// Returns a watched path of an own key's length: `a/7` is key 7 in queue `a`.
     fn path(of: &str) -> Arc<str> {
         format!("/ns/{of:0<34}").into()
     }
 
     #[test]
     fn room_is_for_queues_and_for_distinct_paths() {
-        // Of a queue with a name of one letter.
+        // The length for a queue with a name of one letter.
         let directory = "/ns/a".len();
         let (key, own) = (directory + NAME, path("a/1").len());
         let limit = 2 * key + 2 * FOLLOWER;
@@ -196,37 +202,37 @@ mod tests {
             (Attempt("a"), true, key),
             (Attempt("a"), true, key + FOLLOWER),
             (Attempt("b"), true, 2 * key + FOLLOWER),
-            // All of the room is room.
+            // The whole budget can be used.
             (Attempt("b"), true, limit),
             (Attempt("a"), false, limit),
             (Unclaim("b"), true, 2 * key + FOLLOWER),
             (Attempt("c"), false, 2 * key + FOLLOWER),
-            // The first watch of a queue is paid for.
+            // The first watch of a queue is reserved.
             (Watch("a/1"), true, 2 * key + FOLLOWER),
             (Watch("b/1"), true, 2 * key + FOLLOWER),
-            // A path that is watched costs nothing more.
+            // A path that is already watched costs nothing more.
             (Watch("a/1"), true, 2 * key + FOLLOWER),
-            // A second one takes what the first has left, and the rest.
+            // A second watch uses what the first has left of the reserved room, and more.
             (Watch("a/2"), true, key + 2 * own + FOLLOWER),
             (Watch("a/3"), false, key + 2 * own + FOLLOWER),
             (Unwatch("a/1"), true, key + 2 * own + FOLLOWER),
             (Unwatch("a/1"), true, 2 * key + FOLLOWER),
             (Watch("a/3"), true, key + 2 * own + FOLLOWER),
-            // Watches may outlast their attempts: those count as they are.
+            // Watches may outlast their attempts, and then count by themselves.
             (Unclaim("b"), true, own + 2 * own + FOLLOWER),
             (Unwatch("b/1"), true, 2 * own + FOLLOWER),
             (Unclaim("a"), true, 2 * own),
             (Unclaim("a"), true, 2 * own),
             (Unwatch("a/2"), true, own),
             (Unwatch("a/3"), true, 0),
-            // A look at a queue as a whole watches its directory, and a key in it.
+            // A visit watches the queue's directory and one key in it.
             (Visit("a"), true, directory + key),
             (Visit("a"), true, directory + key),
             (Attempt("a"), true, directory + 2 * key),
             (Unclaim("a"), true, directory + key),
             (Unvisit("a"), true, directory + key),
             (Unvisit("a"), true, 0),
-            // Watches without an attempt have nothing beforehand.
+            // Watches without an attempt have no reserved room.
             (Watch("c/1"), true, own),
             (Watch("c/2"), true, 2 * own),
             (Unwatch("c/1"), true, own),
@@ -266,7 +272,7 @@ mod tests {
         assert!(budget.state.lock().queues.is_empty() && budget.state.lock().paths.is_empty());
     }
 
-    /// Most of them follow each other, and so have few watches.
+    /// Most own keys follow each other and have few watches.
     #[test]
     fn keys_count_in_full() {
         let key = "/ns/a".len() + NAME;
@@ -274,7 +280,7 @@ mod tests {
         let [a, b] = ["a", "b"].map(queue);
         assert!(budget.enter(&a) && budget.enter(&a) && budget.enter(&b));
         assert!(!budget.enter(&a) && !budget.enter(&b), "no room for a fourth");
-        // Who only looks has no key.
+        // A visit has no key.
         assert!(budget.visit(&a));
         budget.left(&a);
         assert!(budget.enter(&b) && !budget.enter(&b));

@@ -1,5 +1,5 @@
-//! A hold, from the grant to the store's word on the release: every grant is told once, and how it
-//! ended, once.
+//! Records of holds, from the grant to the confirmed release. Every grant is reported once, and so
+//! is its end.
 
 use std::{
     collections::BTreeMap,
@@ -23,26 +23,26 @@ use crate::{
     runtime::{clock::Instant, mutex::Mutex},
 };
 
-/// The account of one hold. Its owner has to say how the hold ended; a loss may be told by others,
-/// and before that.
+/// The record of one hold. Its owner has to report how the hold ended. Other parts of the library
+/// may report a loss before that.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     record: Option<Arc<Record>>,
 }
 
-/// The same for those who may only tell that there is trouble.
+/// A handle on a record that can only report trouble.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Handle {
     record: Option<Arc<Record>>,
 }
 
-/// The accounts of all that is held in a session.
+/// The records of all holds of a session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accounts {
     open: Arc<Mutex<BTreeMap<u64, Weak<Record>>>>,
 }
 
-/// The account of what is held by a key.
+/// The record of the lock held by one key.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     record: Mutex<Weak<Record>>,
@@ -55,10 +55,10 @@ struct Record {
     lock: Option<Arc<str>>,
     token: u64,
     since: Instant,
-    /// It was told that the release takes long.
+    /// A slow release has been reported.
     warned: AtomicBool,
     state: Mutex<State>,
-    /// Where it is known, and its number there.
+    /// The list that contains the record, and its number there.
     accounts: Accounts,
     number: u64,
 }
@@ -73,7 +73,7 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Held,
-    /// Let go of, after so long: the store's word is yet to come.
+    /// Released at this time, after a hold of this length. The store has not confirmed it yet.
     LeaveRequest(Instant, Duration),
     Over,
 }
@@ -115,7 +115,7 @@ impl Account {
         Handle { record: self.record.clone() }
     }
 
-    /// It is held as something else from now on.
+    /// Reports that the lock is now held as another primitive.
     pub(crate) fn relabelled(&self, to: Primitive) {
         let Some(record) = &self.record else { return };
         let mut state = record.state.lock();
@@ -128,7 +128,7 @@ impl Account {
         }
     }
 
-    /// It is lost, if it is.
+    /// Reports the loss, if there is a reason.
     pub(crate) fn lose(&self, reason: impl FnOnce() -> Option<LostReason>) {
         if let Some(record) = &self.record
             && let Some(reason) = reason()
@@ -137,14 +137,14 @@ impl Account {
         }
     }
 
-    /// Its owner lets go of it.
+    /// Reports that the owner has released the lock.
     pub(crate) fn let_go(&self) {
         if let Some(record) = &self.record {
             record.let_go();
         }
     }
 
-    /// What came of that, or of passing it on within the client.
+    /// Reports the result of the release, or of the handover within the client.
     pub(crate) fn ended(mut self, ended: Ended) {
         if let Some(record) = self.record.take() {
             record.let_go();
@@ -163,7 +163,7 @@ impl Drop for Account {
 }
 
 impl Handle {
-    /// The release is not confirmed; told if it takes longer than this. Once.
+    /// Reports once that a release is unconfirmed, if it takes longer than `longer`.
     pub(crate) fn unconfirmed(&self, longer: Option<Duration>, why: impl FnOnce() -> String) {
         let Some(record) = &self.record else { return };
         let state = record.state.lock();
@@ -180,7 +180,7 @@ impl Handle {
 }
 
 impl Accounts {
-    /// The session is over, and with it all that is held in it.
+    /// Reports the end of the session and the loss of all its locks.
     pub(crate) fn lose(&self, reason: LostReason) {
         let open = mem::take(&mut *self.open.lock());
         open.values().filter_map(Weak::upgrade).for_each(|record| record.lose(reason));
@@ -193,7 +193,7 @@ impl Slot {
         *self.record.lock() = record;
     }
 
-    /// The key is gone.
+    /// Reports that the key is gone.
     pub(crate) fn lose(&self, reason: LostReason) {
         let record = self.record.lock().upgrade();
         if let Some(record) = record {
@@ -217,7 +217,7 @@ impl Record {
         Labels { backend, primitive: Some(primitive.as_str()), lock, more }
     }
 
-    /// One more is held, or one less.
+    /// Counts one lock more or less.
     fn step(&self, primitive: Primitive, up: bool) {
         meter::step(&meter::HELD, up, self.labels(primitive, &[]));
         if primitive == Primitive::Election {
@@ -226,7 +226,7 @@ impl Record {
         }
     }
 
-    /// Tells whether it was held until now.
+    /// Marks the lock as released. Returns `true` if it was held until now.
     fn let_go(&self) -> bool {
         let mut state = self.state.lock();
         let Phase::Held = state.phase else { return false };
@@ -238,13 +238,13 @@ impl Record {
     }
 
     fn lose(&self, reason: LostReason) {
-        // What becomes of one that was let go of is told by its release.
+        // The release of the lock reports its result itself.
         if self.let_go() {
             self.end(Ended::Lost(reason));
         }
     }
 
-    /// The first end counts.
+    /// Reports the end of the hold. Only the first end counts.
     fn end(&self, ended: Ended) {
         let mut state = self.state.lock();
         let Phase::LeaveRequest(_, held) = state.phase else { return };

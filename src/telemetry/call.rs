@@ -1,4 +1,4 @@
-//! A call for a lock, from when it is made until it returns or is dropped.
+//! A call for a lock, from its start until it returns or is dropped.
 
 use std::{future::poll_fn, pin::Pin, sync::Arc};
 
@@ -14,13 +14,13 @@ use crate::{
     runtime::clock::Instant,
 };
 
-/// A call for a lock. If it is dropped, the call was.
+/// A call for a lock. Dropping it reports that the call was cancelled.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     telemetry: Telemetry,
     primitive: Primitive,
     name: &'a str,
-    /// What the user makes of the name.
+    /// The user's metric label for the lock.
     lock: Option<Arc<str>>,
     only_tries: bool,
     since: Instant,
@@ -29,7 +29,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// It does not wait if it is only a `try`.
+    /// Reports the start of a call. `only_tries`: it is a `try` and does not wait.
     pub(crate) fn new(
         telemetry: Telemetry,
         primitive: Primitive,
@@ -56,7 +56,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Does the work of the call: what is told meanwhile is told of it.
+    /// Runs the work of the call within its span.
     pub(crate) async fn within<F: Future + Unpin>(&self, mut work: F) -> F::Output {
         poll_fn(|context| {
             let _entered = self.span.enter();
@@ -65,7 +65,7 @@ impl<'a> Call<'a> {
         .await
     }
 
-    /// It has brought a lock, which is held from now on by the key that has this slot.
+    /// Reports that the call has acquired a lock, which the key of this slot holds.
     pub(crate) fn granted(mut self, token: u64, accounts: &Accounts, slot: &Slot) -> Account {
         self.end("acquired", None, Some(token));
         let (telemetry, lock) = (self.telemetry, self.lock.take());
@@ -75,7 +75,7 @@ impl<'a> Call<'a> {
         account
     }
 
-    /// It has brought no lock.
+    /// Reports that the call has returned without a lock.
     pub(crate) fn returned<T>(mut self, taken: &Result<Option<T>>) {
         match taken {
             Ok(_) if self.only_tries => self.end("busy", None, None),
@@ -84,7 +84,9 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Nothing came of asking for several at once: that is done by other calls, one by one.
+    /// Reports that several locks could not be acquired in one request.
+    ///
+    /// Other calls then acquire them one by one.
     pub(crate) fn forget(mut self) {
         self.over = true;
         meter::step(&meter::WAITERS, false, self.labels());
@@ -109,7 +111,7 @@ impl Drop for Call<'_> {
     }
 }
 
-/// In one word.
+/// Returns the reason as one word.
 fn reason(error: &Error) -> &'static str {
     match error {
         Error::Denied { .. } => "denied",

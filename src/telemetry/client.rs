@@ -1,4 +1,4 @@
-//! What is told of a client, its sessions and their requests.
+//! Telemetry of a client, its sessions and their requests.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// What all that is told of a client has in common.
+/// The labels that all reports of a client share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Telemetry {
     pub(super) backend: &'static str,
@@ -30,17 +30,17 @@ pub(crate) struct Telemetry {
 impl Telemetry {
     pub(crate) fn new(backend: &'static str, label: Option<Label>) -> Self {
         meter::describe();
-        // As it is written in URLs and attributes.
+        // The spelling in URLs and attributes.
         let backend = if backend == "ZooKeeper" { "zookeeper" } else { backend };
         Self { backend, label: label.filter(|_| LISTENS) }
     }
 
-    /// A request to the store.
+    /// Reports a request to the store.
     pub(crate) fn asked(&self, operation: &'static str) -> Asked {
         Asked { backend: self.backend, operation, since: Instant::now(), answered: false }
     }
 
-    /// A key is to be deleted, as long as this lives.
+    /// Counts a key as being deleted until the returned value is dropped.
     pub(crate) fn releasing(&self) -> OnDrop<impl Fn() + use<>> {
         let step = |up, backend| meter::step(&meter::RELEASE_PENDING, up, Labels::of(backend));
         let backend = self.backend;
@@ -48,7 +48,7 @@ impl Telemetry {
         OnDrop(move || step(false, backend))
     }
 
-    /// Of one session, as long as it is kept alive.
+    /// Reports the renewals of one session until the returned value is dropped.
     pub(crate) fn renewals(&self) -> Renewals {
         Renewals { backend: self.backend, number: SESSIONS.fetch_add(1, Ordering::Relaxed) }
     }
@@ -60,8 +60,9 @@ impl Telemetry {
         }
     }
 
-    /// A look without a reason found what no watch had told: of what a waiter waits for, or of what
-    /// is held.
+    /// Reports that a recheck found a change that no watch had reported.
+    ///
+    /// `operation`: whether the change concerns a waiter or a holder.
     pub(crate) fn recheck_found(&self, operation: &'static str) {
         self.count(&meter::RECHECK, ("operation", operation));
     }
@@ -75,7 +76,7 @@ impl Telemetry {
     }
 }
 
-/// A request that is under way.
+/// A request in flight.
 #[derive(Debug)]
 pub(crate) struct Asked {
     backend: &'static str,
@@ -84,7 +85,7 @@ pub(crate) struct Asked {
     answered: bool,
 }
 
-/// By which a session is kept alive; told by metrics of their own, too.
+/// The operation that renews a session. It also has metrics of its own.
 const KEEP_ALIVE: &str = "keep_alive";
 
 impl Asked {
@@ -117,8 +118,8 @@ impl Drop for Asked {
     }
 }
 
-/// Until when the sessions of this process are proved that somebody depends on: there may be
-/// thousands, and each tells often.
+/// Until when the sessions in use in this process are confirmed. There may be thousands, and each
+/// reports often.
 struct Proved {
     sessions: BTreeMap<(&'static str, u64), Duration>,
     by_time: BTreeSet<(&'static str, Duration, u64)>,
@@ -129,7 +130,7 @@ static PROVED: Mutex<Proved> =
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
 impl Proved {
-    /// Notes it of a session; with the time of the one of that backend that is the next to end.
+    /// Records the time of one session, and returns the earliest time for its store.
     fn set(
         &mut self,
         backend: &'static str,
@@ -149,7 +150,7 @@ impl Proved {
     }
 }
 
-/// Of one session.
+/// The renewals of one session.
 #[derive(Debug)]
 pub(crate) struct Renewals {
     backend: &'static str,
@@ -157,7 +158,7 @@ pub(crate) struct Renewals {
 }
 
 impl Renewals {
-    /// How long it is certain to live; `None`: nobody depends on it.
+    /// Reports the session's remaining time; `None` if it is not in use.
     pub(crate) fn remaining(&self, remaining: impl FnOnce() -> Option<Duration>) {
         if !cfg!(feature = "metrics") {
             return;
@@ -166,7 +167,7 @@ impl Renewals {
         let until = remaining().map(|remaining| now + remaining);
         let least = PROVED.lock().set(self.backend, self.number, until);
         let least = least.map(|least| least.saturating_sub(now));
-        // Not a number: there is none.
+        // NaN means that no session is in use.
         let least = least.map_or(f64::NAN, |least| least.as_secs_f64());
         meter::set(&meter::REMAINING, least, Labels::of(self.backend));
     }

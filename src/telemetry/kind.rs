@@ -1,11 +1,12 @@
-//! What is told of, in words that do not depend on who listens.
+//! The values of labels and attributes, for metrics and traces.
 
 use crate::lost::LostReason;
 
-/// Makes a label of a lock's name: how many there are is the user's choice.
+/// A function that returns the metric label for a lock's name. The user determines how many labels
+/// there are.
 pub(crate) type Label = fn(&str) -> String;
 
-/// As what a lock is held.
+/// The primitive as which a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Primitive {
     Mutex,
@@ -18,21 +19,21 @@ pub(crate) enum Primitive {
 /// Why a session was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
-    /// The client was made.
+    /// The client was created.
     First,
-    /// There was none any more that lives: for this reason, if one is known.
+    /// No session was alive; the last one was lost for this reason, if known.
     Replaced(Option<LostReason>),
-    /// The others have no room.
+    /// The other sessions have no room.
     Full,
 }
 
 /// How a hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// It was held until it was let go of, by the store's word; or passed on within the client.
+    /// It was released, as the store confirmed, or handed over within the client.
     Released,
     Lost(LostReason),
-    /// The store's word never came.
+    /// The store never confirmed the release.
     Unknown,
 }
 
@@ -68,7 +69,7 @@ impl Ended {
     }
 }
 
-/// In one word.
+/// Returns the reason as one word.
 pub(super) fn reason(lost: LostReason) -> &'static str {
     match lost {
         LostReason::DeadlinePassed => "deadline_passed",

@@ -1,4 +1,4 @@
-//! Metrics, as OpenTelemetry names them: durations are seconds, gauges go back to zero.
+//! Metrics with OpenTelemetry names. Durations are in seconds, and gauges return to zero.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,13 +17,13 @@ pub(super) static RECHECK: Metric = Metric::new("distlock.recheck.found");
 pub(super) static RELEASE_PENDING: Metric = Metric::new("distlock.release.pending");
 pub(super) static WRITE_REJECTED: Metric = Metric::new("distlock.write.rejected");
 
-/// What a value is of.
+/// The labels of a value.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
 pub(super) struct Labels<'a> {
     pub(super) backend: &'static str,
     pub(super) primitive: Option<&'static str>,
-    /// What the user makes of the lock's name.
+    /// The user's metric label for the lock.
     pub(super) lock: Option<&'a Arc<str>>,
     pub(super) more: &'a [(&'static str, &'static str)],
 }
@@ -46,12 +46,14 @@ mod on {
 
     static METADATA: Metadata<'_> = Metadata::new("distlock", Level::INFO, Some(module_path!()));
 
-    /// Where the texts of a key lie, which are static: one that lies at two places costs another
-    /// key. Which attributes a metric has depends on their number alone.
+    /// The addresses of a key's static texts. A text at two addresses costs a second key. The
+    /// number of attributes alone determines which attributes a metric has.
     type Id = [(usize, usize); 4];
 
-    /// To make a key costs more than to record its value, so each is made once and kept: some
-    /// dozens at most, as names of locks are not among them.
+    /// A metric with its keys.
+    ///
+    /// Creating a key costs more than recording its value, so each key is created once and kept.
+    /// There are at most a few dozen, because keys with lock names are not kept.
     #[derive(Debug)]
     pub(crate) struct Metric {
         name: &'static str,
@@ -63,7 +65,10 @@ mod on {
             Self { name, keys: Mutex::new(Vec::new()) }
         }
 
-        /// The recorder is asked each time: there may be another one since, or one for this thread.
+        /// Records a value.
+        ///
+        /// The recorder is looked up each time, because it may have changed or may be local to this
+        /// thread.
         fn record(&self, labels: Labels<'_>, what: impl FnOnce(&dyn Recorder, &Key)) {
             match labels.id() {
                 Some(id) => {
@@ -82,7 +87,7 @@ mod on {
             if let Some((_, key)) = keys.iter().find(|(known, _)| *known == id) {
                 return key;
             }
-            // Labels that are static are not copied by recorders.
+            // Recorders do not copy static labels.
             let labels = Vec::leak(labels.make());
             let key = Box::leak(Box::new(Key::from_static_parts(self.name, labels)));
             keys.push((id, key));
@@ -137,7 +142,10 @@ mod on {
         });
     }
 
-    /// For each client, as the recorder may have come after the last one. Twice is as good as once.
+    /// Describes the metrics to the recorder.
+    ///
+    /// Each client does this, because the recorder may have been installed after the last one.
+    /// Repeating it is harmless.
     pub(crate) fn describe() {
         for (metric, what) in [
             (&ACQUIRE, "How long a call for a lock took, by what came of it"),

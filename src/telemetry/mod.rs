@@ -1,13 +1,12 @@
-//! What is told to those who operate the program: metrics and traces, of this client and for its
-//! process. Nothing is decided by it.
+//! Telemetry for operators: metrics and traces of the clients in this process.
 //!
-//! The rest of the library tells this module what happens, in a few places, and does not know
-//! whether anybody listens: the features `metrics` and `tracing` are named nowhere else. What
-//! names their crates, `meter.rs` and `trace.rs`, has a second version that does nothing; with both
-//! off, no hold has an account.
+//! No decision depends on it. The rest of the library reports events to this module in a few
+//! places, and does not know whether they are recorded. Only this module names the features
+//! `metrics` and `tracing`. `meter.rs` and `trace.rs`, which use the crates of these names, have a
+//! second version that does nothing. With both features off, holds have no record.
 //!
-//! Recorders and subscribers are the user's code. None of it is called while a lock of the
-//! library's is held, as for wakers.
+//! Recorders and subscribers are the user's code. Like wakers, they are never called while the
+//! library holds a mutex.
 
 mod account;
 mod call;
@@ -26,5 +25,5 @@ pub(crate) use self::{
     trace::{placed, slow_wait, wants_slow},
 };
 
-/// Somebody may listen.
+/// Whether any kind of telemetry is compiled in.
 const LISTENS: bool = cfg!(any(feature = "metrics", feature = "tracing"));

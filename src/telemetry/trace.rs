@@ -1,9 +1,9 @@
-//! Spans and events. What an event is about stands in its own fields, too: a log may be kept
+//! Spans and events. An event repeats what it is about in its own fields, because a log may be kept
 //! without spans.
 
 use std::time::Duration;
 
-/// Whose lock, as told in spans and events.
+/// A lock as spans and events describe it.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "tracing"), allow(dead_code))]
 pub(super) struct Lock<'a> {
@@ -31,16 +31,16 @@ mod on {
         )
     }
 
-    /// How many are ahead, as the call that is polled at this moment was told.
+    /// Records the number of entries ahead in the span of the current call.
     pub(crate) fn placed(ahead: usize) {
         let span = Span::current();
-        // If nobody wants to know of ours it is the user's.
+        // If the call's span is disabled, the current span is the user's.
         if span.metadata().is_some_and(|metadata| metadata.name() == ACQUIRE) {
             span.record("place", ahead);
         }
     }
 
-    /// The call has returned.
+    /// Records the result of a call.
     pub(crate) fn acquired(
         span: &Span,
         outcome: &'static str,
@@ -87,11 +87,11 @@ mod on {
                 )
             };
         }
-        // Nobody need look into what the program did itself.
+        // A loss that the program itself caused needs no investigation.
         if why == LostReason::ClientClosed { tell!(Level::INFO) } else { tell!(Level::WARN) }
     }
 
-    /// What became of the release will never be known.
+    /// Records that the result of the release is unknown.
     pub(crate) fn unknown(span: &Span) {
         span.record("outcome", "unknown");
     }
@@ -100,28 +100,31 @@ mod on {
         let Lock { backend, primitive, name } = lock;
         warn!(
             target: "distlock", parent: span, backend, primitive, name, token,
-            "the release is not confirmed, and goes on: {why}"
+            "release not confirmed, still retrying: {why}"
         );
     }
 
     pub(crate) fn replaced(backend: &'static str, why: Option<LostReason>) {
-        let why = why.map_or_else(|| "it has ended".to_owned(), |why| why.to_string());
-        warn!(target: "distlock", backend, "another session replaces one that was lost: {why}");
+        let why = why.map_or_else(|| "unknown reason".to_owned(), |why| why.to_string());
+        warn!(target: "distlock", backend, "session lost, opened a new one: {why}");
     }
 
     #[cfg(feature = "redis")]
-    /// The store as it is set up does not promise what locks are for.
+    /// Warns that the configuration of the store does not guarantee exclusive locks.
     pub(crate) fn not_exclusive(backend: &'static str, reasons: &[String]) {
         let reasons = reasons.join("; ");
-        warn!(target: "distlock", backend, "locks are not exclusive here: {reasons}");
+        warn!(
+            target: "distlock", backend,
+            "this store does not guarantee exclusive locks: {reasons}"
+        );
     }
 
-    /// Whether anybody wants to know of a slow wait: it costs a look at the queue.
+    /// Returns `true` if slow waits are logged, which costs a read of the queue.
     pub(crate) fn wants_slow() -> bool {
         tracing::enabled!(target: "distlock", Level::INFO)
     }
 
-    /// `place`: how many are ahead.
+    /// Logs a slow wait. `place`: the number of entries ahead.
     pub(crate) fn slow_wait(
         name: &str,
         waited: Duration,

@@ -57,7 +57,7 @@ async fn a_session_that_is_replaced() {
     let warning = |signal: &Signal| match signal {
         Signal::Logged(level, message, ..) => {
             level == "WARN"
-                && message.starts_with("another session replaces one that was lost")
+                && message.starts_with("session lost, opened a new one")
                 && message.ends_with("the server says that the session is over")
         }
         _ => false,

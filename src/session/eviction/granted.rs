@@ -16,8 +16,8 @@ use crate::{
     session::own_key::OwnKey,
 };
 
-/// Who has been granted, and when, the oldest first. Most are gone again before it is their time to
-/// be looked after.
+/// The granted keys with the time of the grant, oldest first. Most are released before it is time
+/// to watch them.
 #[derive(Debug, Default)]
 pub(crate) struct Granted {
     own_keys: Mutex<VecDeque<(Instant, Weak<OwnKey>)>>,
@@ -28,13 +28,13 @@ impl Granted {
     pub(crate) fn add(&self, own_key: &Arc<OwnKey>) {
         let mut own_keys = self.own_keys.lock();
         own_keys.push_back((Instant::now(), Arc::downgrade(own_key)));
-        // While there are others it will wake for them.
+        // While there are other keys, the task wakes up for them anyway.
         if own_keys.len() == 1 {
             self.first.notify_one();
         }
     }
 
-    /// Waits for a key whose time has come.
+    /// Waits for a key that has been held long enough to be watched.
     pub(super) async fn due(&self) -> Arc<OwnKey> {
         loop {
             let oldest = self.oldest();
@@ -52,7 +52,7 @@ impl Granted {
         }
     }
 
-    /// The first of those that are still held: nobody wakes up for the others.
+    /// Returns the oldest key that is still held. Released keys need no wake-up.
     fn oldest(&self) -> Option<(Instant, Arc<OwnKey>)> {
         let mut own_keys = self.own_keys.lock();
         loop {

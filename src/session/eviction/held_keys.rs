@@ -1,4 +1,4 @@
-//! The keys of the locks that a session holds.
+//! The keys of a session's held locks.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,42 +13,42 @@ use crate::{
     session::{claims::Claims, eviction::AT_ONCE, own_key::OwnKey, watch_budget::NO_ROOM},
 };
 
-/// The places that are looked after.
+/// The keys that are watched for evictions.
 #[derive(Debug, Default)]
 pub(super) struct HeldKeys {
     state: Mutex<State>,
-    /// The next look at all of them may be due at another time.
+    /// Notifies when the time of the next recheck may have changed.
     pub(super) changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     own_keys: BTreeMap<Arc<str>, Arc<OwnKey>>,
-    /// How many of them there is no room to watch.
+    /// The number of keys for which there is no room to watch them.
     unwatched: usize,
 }
 
 impl HeldKeys {
-    /// It is among them for as long as what is returned lives.
+    /// Adds a key until the returned value is dropped.
     pub(super) fn add<'a>(&'a self, own_key: &'a Arc<OwnKey>) -> OnDrop<impl Fn() + 'a> {
         let key = &own_key.entry.key;
         self.state.lock().own_keys.insert(Arc::clone(key), Arc::clone(own_key));
         self.changed.notify_one();
         OnDrop(move || {
             let mut state = self.state.lock();
-            // A key may come again.
+            // The same key may be created again.
             if state.own_keys.get(key).is_some_and(|known| Arc::ptr_eq(known, own_key)) {
                 state.own_keys.remove(key);
             }
         })
     }
 
-    /// Whether all of their watches can be begun at once.
+    /// Returns `true` if all of their watches can be started at once.
     pub(super) fn are_few(&self) -> bool {
         self.state.lock().own_keys.len() <= AT_ONCE
     }
 
-    /// One more counts among the unwatched for as long as what is returned lives.
+    /// Counts one more unwatched key until the returned value is dropped.
     pub(super) fn add_unwatched(&self) -> OnDrop<impl Fn()> {
         self.state.lock().unwatched += 1;
         self.changed.notify_one();
@@ -59,11 +59,13 @@ impl HeldKeys {
         self.state.lock().own_keys.values().map(Arc::clone).collect()
     }
 
-    /// Returns when it is time to recheck all own keys. There is at least one, or was a moment ago,
-    /// or there may be keys that belong to no attempt.
+    /// Returns when it is time to recheck all own keys.
+    ///
+    /// At that time there is a key, or was one a moment ago, or there may be keys that belong to no
+    /// attempt.
     pub(super) async fn due(&self, recheck: Duration, claims: &Claims) {
         let mut since = None;
-        // A quarter of the time may be added, so that not all clients look at once.
+        // Adds up to a quarter to the interval, so that clients recheck at different times.
         let late = runtime::late();
         loop {
             let (none, unwatched) = {

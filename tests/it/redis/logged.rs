@@ -36,7 +36,7 @@ async fn a_promise_that_is_too_little_is_logged_once_by_each_client() {
     let _listening = listen(|signal| {
         if let Signal::Logged(level, message, ..) = signal
             && level == "WARN"
-            && message.starts_with("locks are not exclusive here")
+            && message.starts_with("this store does not guarantee exclusive locks")
             && message.contains("a crash may undo")
         {
             WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).push(message);
