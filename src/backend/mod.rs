@@ -1,4 +1,4 @@
-//! The stores, and what all of them have in common.
+//! The stores, and the code that they share.
 
 pub(crate) mod bridge;
 pub(crate) mod contract;

@@ -1,8 +1,8 @@
-//! Whether a request was begun by a task or a thread that serves many callers.
+//! Decides whether a task or thread that serves many callers has begun a request.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Decided once, between the one who serves and the caller whose time is up.
+/// The state of a request. The task that serves it, or a caller whose time is up, decides it once.
 #[derive(Debug, Default)]
 pub(crate) struct Stage(AtomicU8);
 
@@ -11,12 +11,12 @@ const BEGUN: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
 impl Stage {
-    /// `true`: it is begun now, and its caller knows that it may be done.
+    /// Returns `true` if the request begins now. Its caller then knows that it may take effect.
     pub(crate) fn begin(&self) -> bool {
         self.become_(BEGUN)
     }
 
-    /// `true`: it is not begun, and never will be.
+    /// Returns `true` if the request has not begun, and never will.
     pub(crate) fn give_up(&self) -> bool {
         self.become_(GIVEN_UP)
     }

@@ -1,4 +1,4 @@
-//! A key in a queue, and what is known of where it stands.
+//! A key in a queue, and its position.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -7,75 +7,76 @@ use crate::backend::error::Result;
 /// A key in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The whole key, as the store's own tools show it.
+    /// The whole key, as the store's own tools print it.
     pub(crate) key: Arc<str>,
-    /// When it was created, in the store's own count (etcd create revision, ZooKeeper czxid): rises
-    /// from one holder to the next, whatever happened between them. Zero where the store did not
-    /// tell it (another's key).
+    /// When it was created, in the store's own count (etcd create revision, ZooKeeper czxid). It
+    /// rises from one holder to the next, whatever happened between them. Zero if the store did not
+    /// return it (another client's key).
     pub(crate) revision: u64,
-    /// The fencing token: the same, but for a key that took another one's place (see `relabel`),
-    /// whose token it has.
+    /// The fencing token: the revision, or for a key that replaced another one (see `relabel`) that
+    /// one's token.
     pub(crate) token: u64,
-    /// It is known to have joined where others were, or may have been.
+    /// The key joined a queue where other keys were, or may have been.
     pub(crate) crowded: bool,
 }
 
 impl Entry {
-    /// With its revision as its token, as it mostly is.
+    /// Returns an entry whose token is its revision, which is the usual case.
     pub(crate) fn new(key: impl Into<Arc<str>>, revision: u64) -> Self {
         Self { key: key.into(), revision, token: revision, crowded: false }
     }
 }
 
-/// A point in the order in which the store served the requests of one session. Those of two
+/// A point in the order in which the store served the requests of one session. The points of two
 /// sessions do not compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SequencePoint(pub(crate) u64);
 
 impl SequencePoint {
-    /// It is the next one after the other.
+    /// Returns `true` if this is the next point after the other.
     pub(crate) fn follows(self, other: Self) -> bool {
         other.0.checked_add(1) == Some(self.0)
     }
 }
 
-/// Where an entry stands.
+/// The position of an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     First,
-    /// Somebody is ahead.
+    /// Another key is ahead.
     Behind(Predecessor),
-    /// The key is not there any more.
+    /// The key no longer exists.
     Evicted,
 }
 
-/// The nearest one ahead.
+/// The nearest key ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Predecessor {
     pub(crate) entry: Entry,
-    /// Nobody was ahead of that one.
+    /// No key was ahead of the predecessor.
     pub(crate) first: bool,
-    /// Its key was seen there after we joined. Otherwise that is concluded, and should the key be
-    /// found to be gone when it is first looked at, then perhaps it was not the nearest one; if it
-    /// is found there, it was.
+    /// The predecessor's key was read after this client joined.
+    ///
+    /// Otherwise it was inferred. If the first read of the key finds it, it was the nearest one. If
+    /// not, perhaps another key was nearer.
     pub(crate) seen: bool,
 }
 
-/// What there is of one's own key and of the one ahead.
+/// The state of a client's own key and its predecessor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Present {
     pub(crate) own: bool,
     pub(crate) ahead: Fate,
 }
 
-/// What is known of a key.
+/// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(dead_code))]
 pub(crate) enum Fate {
     There,
-    /// It is gone, and nobody knows whose it was: a holder's, or a waiter's that gave up.
+    /// It is gone, and may have been a holder's, or that of a waiter that gave up.
     Gone,
-    /// It is gone, and the transaction that deleted it says that it was a holder's.
+    /// It is gone, and the transaction that deleted it has recorded that it was a holder's.
     Released,
 }
 
@@ -85,29 +86,29 @@ impl Fate {
     }
 }
 
-/// A watch on a key that was there. Ends when something has happened to it. An error says nothing
-/// of it.
+/// A watch on a key that existed. It completes when something has happened to the key. An error
+/// says nothing about the key.
 pub(crate) type Watch = Pin<Box<dyn Future<Output = Result<Event>> + Send>>;
 
-/// What came of starting to watch the key ahead of one's own.
+/// The outcome of starting to watch the predecessor.
 pub(crate) enum Watched {
-    /// It was there.
+    /// The key existed.
     Begun(Watch),
-    /// It began before the key was put, and so tells of its end however long ago that was; whether
-    /// it is there is not known.
+    /// The watch began before the key was put, so it reports the key's deletion however long ago
+    /// that was. It is not known if the key exists.
     #[cfg_attr(not(feature = "etcd"), allow(dead_code))]
     Since(Watch),
-    /// It was not.
+    /// The key did not exist.
     Gone,
-    /// One of the two was not: what there was of both.
+    /// One of the two keys did not exist. Has the state of both.
     Over(Present),
 }
 
-/// What has happened to a watched key.
+/// An event of a watched key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "zookeeper"), allow(dead_code))]
 pub(crate) enum Event {
     Deleted,
-    /// Somebody has written to it. Anybody may: it says nothing of whose it is.
+    /// The key was written to. Any client may do that, so the event does not tell whose the key is.
     Touched,
 }

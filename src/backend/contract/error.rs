@@ -1,4 +1,4 @@
-//! What adapters tell of failed calls.
+//! How adapters report failed calls.
 
 use std::{fmt, sync::Arc};
 
@@ -8,33 +8,34 @@ use crate::{
     store_kind::StoreKind,
 };
 
-/// What a store answers.
+/// The result of a call to a store.
 pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// Why a try cannot report yet that a lock is held.
-pub(crate) const SEEMS_DEAD: &str = "its holder seems dead, by a clock that this client has not \
-                                     watched for long enough: it is known after 1.1 TTL";
+/// Why `try_lock` cannot report yet that a lock is held.
+pub(crate) const SEEMS_DEAD: &str = "the holder's session seems to have expired; to be certain, \
+                                     this client must observe the server's clock for 1.1 TTL";
 
-/// What an adapter tells of a failed call.
+/// How an adapter reports a failed call.
 #[cfg_attr(not(any(feature = "_network", feature = "sqlite")), allow(dead_code))]
 #[derive(Debug)]
 pub(crate) enum StoreError {
-    /// Not applied, for certain. Another attempt may work.
+    /// Certainly not applied. Another attempt may succeed.
     Unavailable(BoxError),
-    /// Not applied, as the user's pool lent no connection. The caller may hold the last one itself,
-    /// so that a call that waits for others must not wait for this, too.
-    #[allow(dead_code)] // Only MySQL and PostgreSQL say so.
+    /// Not applied, because the user's pool lent no connection. The caller may hold the last
+    /// connection itself, so a call that waits for other clients must not wait for the pool as
+    /// well.
+    #[allow(dead_code)] // Only for MySQL and PostgreSQL.
     Exhausted(BoxError),
-    /// Not applied, and nothing will change for some time.
-    #[allow(dead_code)] // Only MySQL, PostgreSQL and Redis say so.
+    /// Not applied, and further attempts will fail for some time.
+    #[allow(dead_code)] // Only for MySQL, PostgreSQL and Redis.
     NotYet(BoxError),
-    /// May have been applied, may still be applied later.
+    /// May have been applied, or may still be applied later.
     Unknown(BoxError),
-    /// The lease or session is over: so says the server.
+    /// The server has reported that the lease or session has ended.
     SessionGone(LostReason),
-    /// Refused for who we are.
+    /// The server rejected the user.
     Denied(BoxError),
-    /// Refused for what we asked.
+    /// The server rejected the request.
     Fatal { operation: &'static str, source: BoxError },
 }
 
@@ -53,7 +54,7 @@ impl StoreError {
         }
     }
 
-    /// The same for one more who waited for it.
+    /// Returns the error for another caller that waited for the same call.
     pub(crate) fn again(error: &Arc<Self>) -> Self {
         let source = || Box::new(Shared(Arc::clone(error)));
         match &**error {
@@ -67,7 +68,7 @@ impl StoreError {
         }
     }
 
-    /// The same, told in words.
+    /// Returns the reason as text.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::SessionGone(reason) => reason.to_string(),
@@ -87,8 +88,8 @@ impl StoreError {
         }
     }
 
-    /// Makes it the error of a call of which a part was applied, or may have been: it is in doubt
-    /// for as long as the session lives.
+    /// Returns the error of a call of which a part was applied, or may have been. The outcome is in
+    /// doubt as long as the session lives.
     #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
     pub(crate) fn in_doubt(self) -> Self {
         match self {
@@ -102,13 +103,13 @@ impl StoreError {
         }
     }
 
-    /// Whether another attempt of the same call makes sense.
+    /// Returns `true` if another attempt of the same call may succeed.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Exhausted(_) | Self::Unknown(_))
     }
 }
 
-/// The source of an error that several callers are told of.
+/// The source of an error that several callers receive.
 #[derive(Debug)]
 struct Shared(Arc<StoreError>);
 

@@ -1,84 +1,85 @@
-//! All that is in a queue.
+//! The contents of a queue.
 
 use std::{sync::Arc, time::SystemTime};
 
 use super::entry::{Entry, Watch};
 
-/// What a listing is to tell.
+/// What a listing has to return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ask {
-    /// The values, and since when the keys are there: on ZooKeeper one more request for each.
+    /// The values and the creation times of keys. On ZooKeeper they cost one more request per key.
     pub(crate) values: bool,
     /// A watch that begins with the listing.
     pub(crate) watch: bool,
-    /// What is true now, and not what a server that lags behind takes for it. Else it is at least
-    /// as new as all that this session was told.
+    /// The current state, and not that of a server that lags behind. Otherwise the state is at
+    /// least as new as all replies to this session.
     pub(crate) fresh: bool,
-    /// A part that is enough: a store that finds it sooner may list that alone.
+    /// A part that is sufficient. A store that finds it faster may list only that part.
     pub(crate) part: Option<Part>,
 }
 
-/// What decides about one entry, and that entry.
+/// One entry, and the entries that decide about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "redis"), allow(dead_code))]
 pub(crate) struct Part {
-    /// The revision of the entry; `None`: one that would join now.
+    /// The revision of the entry. `None`: an entry that would join now.
     pub(crate) own: Option<u64>,
     pub(crate) which: Which,
 }
 
-/// Which of the entries ahead decide.
+/// The entries ahead that decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// The nearest one; for one that would join now, some of the last ones.
+    /// The nearest one. For an entry that would join now, some of the last ones.
     Nearest,
-    /// The same of those that are not labelled as readers'.
+    /// The nearest one that is not labelled as a reader. For an entry that would join now, some of
+    /// the last ones of that kind.
     NearestWriter,
-    /// All of them, by their labels alone: whose they are, in what order they stand and whether
-    /// they seem dead makes no difference.
+    /// All of them, by their labels only. Their owners, their order and whether their sessions seem
+    /// to have expired make no difference.
     Labels,
 }
 
-/// What is in a queue.
+/// The contents of a queue.
 #[derive(Default)]
 pub(crate) struct Listing {
-    /// Those who stand in it, the first one first. Other clients' keys are among them, if they look
-    /// like waiters.
+    /// The members of the queue, in its order. Other clients' keys are included if they look like
+    /// waiters.
     pub(crate) members: Vec<Member>,
-    /// The names (what follows the slash) of keys that belong to no session: see `Store::commit`.
+    /// The names (the part after the slash) of keys that belong to no session: see
+    /// `Extras::commit`.
     pub(crate) notes: Vec<Box<str>>,
-    /// Ends when anything in the queue may have changed since, no matter by whom: a key came, went
-    /// or, where the store tells that, was written to.
+    /// Completes when anything in the queue may have changed since the listing, by any client: a
+    /// key was added or deleted, or written to if the store reports that.
     pub(crate) watch: Option<Watch>,
-    /// The keys of members whose sessions seem over, by a clock that this client has not watched
-    /// for long enough to remove them; and of those that stand there while the store may not know
-    /// all locks that were granted before.
+    /// The keys of members whose sessions seem to have expired, by a clock that this client has not
+    /// observed long enough to remove them. Also the keys that remain while the store may not know
+    /// all earlier grants.
     pub(crate) seem_dead: Vec<Arc<str>>,
-    /// Of the members only the labels count, and who seems dead is not looked at.
+    /// Only the members' labels are valid, and `seem_dead` was not determined.
     pub(crate) labels_only: bool,
 }
 
-/// One who stands in a queue.
+/// A member of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) entry: Entry,
-    /// What the key says of itself; `None` for another client's, which says nothing that is
-    /// understood here.
+    /// The key's label; `None` for another client's key, which has no label in our format.
     pub(crate) label: Option<Box<str>>,
-    /// If it was asked for.
+    /// Present if it was requested.
     pub(crate) detail: Option<Detail>,
 }
 
-/// What a listing with values tells of a key.
+/// The details of a key in a listing with values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Detail {
-    /// What was written into it: the `value` of `enqueue` or `rewrite`.
+    /// The key's value, from `enqueue` or `rewrite`.
     pub(crate) value: Vec<u8>,
-    /// Counts its writes: (the key's) later values have higher ones.
+    /// A number that rises with each write to the key.
     pub(crate) version: u64,
-    /// When it was created, where that is known: by the server's clock on ZooKeeper, its owner's
-    /// otherwise.
+    /// When the key was created, if that is known: by the server's clock on ZooKeeper, by its
+    /// owner's clock otherwise.
     pub(crate) since: Option<SystemTime>,
-    /// It belongs to this session.
+    /// The key belongs to this session.
     pub(crate) own: bool,
 }

@@ -1,4 +1,4 @@
-//! What the algorithm asks of a store, and what a store answers.
+//! The requests of the algorithm to a store, and the store's replies.
 
 pub(crate) mod durability;
 mod entry;

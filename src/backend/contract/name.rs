@@ -1,4 +1,4 @@
-//! Names on the wire: queues and tickets.
+//! The names in a store: queues and tickets.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -7,16 +7,16 @@ use uuid::Uuid;
 
 use crate::{error::Error, runtime::random};
 
-/// The longest lock name, in bytes, once escaped.
+/// The maximum length of a lock name in bytes, after escaping.
 const MAX_NAME: usize = 255;
-/// The longest namespace, in bytes.
+/// The maximum length of a namespace in bytes.
 const MAX_NAMESPACE: usize = 255;
-/// What may stand in a key as it is. `/` is not among them, so the name `a/b` never lies inside the
-/// lock `a`.
+/// The characters that are escaped in a key. `/` is escaped, so the name `a/b` never lies inside
+/// the lock `a`.
 const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
-/// A queue: where its keys lie, and what the caller's own key says of itself there. Cheap to clone.
+/// A queue: the directory of its keys, and the label of the caller's own key. It is cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     name: Arc<str>,
@@ -24,7 +24,7 @@ pub(crate) struct Queue {
     label: Option<Arc<str>>,
 }
 
-/// It is the same queue for all labels.
+/// The label makes no difference.
 impl PartialEq for Queue {
     fn eq(&self, other: &Self) -> bool {
         self.dir == other.dir
@@ -33,21 +33,21 @@ impl PartialEq for Queue {
 
 impl Eq for Queue {}
 
-/// What stands between a lock's name and what its queue is for, so that primitives of one name have
-/// nothing to do with each other. No escaped name has this character.
+/// The separator between a lock's name and its queue's purpose, so that primitives of the same name
+/// are independent. No escaped name has this character.
 const PURPOSE: char = '!';
 
 impl Queue {
     pub(crate) fn new(namespace: &str, name: &str) -> Result<Self, Error> {
         let invalid = |reason: String| Error::invalid_value("name", name, &reason);
         if name.is_empty() {
-            return Err(invalid("a lock needs a name of at least one byte".into()));
+            return Err(invalid("must not be empty".into()));
         }
-        // A longer one cannot fit: escaping never shortens. Checked first so that a huge name is
-        // not copied.
+        // A longer name cannot fit, because escaping never shortens it. This check comes first so
+        // that a huge name is not copied.
         let escaped = match name {
             _ if name.len() > MAX_NAME => None,
-            // ZooKeeper refuses these as path components.
+            // ZooKeeper rejects these as path components.
             "." => Some("%2E".to_owned()),
             ".." => Some("%2E%2E".to_owned()),
             _ => Some(utf8_percent_encode(name, ESCAPED).to_string()),
@@ -59,66 +59,68 @@ impl Queue {
                 label: None,
             }),
             _ => Err(invalid(format!(
-                "at most {MAX_NAME} bytes once percent-escaped; use a shorter name or its hash"
+                "must be at most {MAX_NAME} bytes once percent-escaped; use a shorter name or hash"
             ))),
         }
     }
 
-    /// Another queue of the same name, for another purpose: a word.
+    /// Returns the queue of the same name for another purpose, which is a word.
     pub(crate) fn of(&self, purpose: &str) -> Self {
         let dir = format!("{}{PURPOSE}{purpose}", self.dir);
         Self { name: Arc::clone(&self.name), dir: dir.into(), label: None }
     }
 
-    /// Where a namespace keeps when the work of its locks last began: not a queue that is joined.
+    /// Returns the queue where a namespace stores when the work of its locks last began. No client
+    /// joins it.
     pub(crate) fn periods(namespace: &str) -> Self {
         let dir = format!("{namespace}/{PURPOSE}began");
         Self { name: "".into(), dir: dir.into(), label: None }
     }
 
-    /// The last part of its directory: the name, escaped.
+    /// Returns the last part of its directory: the escaped name.
     pub(crate) fn escaped(&self) -> &str {
         self.dir.rsplit_once('/').map_or("", |(_, escaped)| escaped)
     }
 
-    /// The same queue, for a caller whose key is to say this of itself: letters, digits, `@` and
-    /// `+`, or nothing.
+    /// Returns the same queue with a label for the caller's key: letters, digits, `@` and `+`, or
+    /// empty.
     pub(crate) fn labelled(&self, label: &str) -> Self {
         Self { label: Some(label.into()), ..self.clone() }
     }
 
-    /// The queue with this directory, as far as a store has to know it: the name that the user gave
-    /// is not known.
+    /// Returns the queue with this directory, for use by a store. It does not have the name that
+    /// the user gave.
     #[cfg(any(feature = "etcd", feature = "mysql", feature = "postgres", feature = "redis"))]
     pub(crate) fn at(dir: &str, label: &str) -> Self {
         let dir: Arc<str> = dir.into();
         Self { name: Arc::clone(&dir), dir, label: Some(label.into()) }
     }
 
-    /// The name of the lock that a directory of a namespace belongs to, if it is one of ours.
+    /// Returns the name of the lock that a directory in a namespace belongs to, if it is one of
+    /// ours.
     pub(crate) fn name_in(dir: &str) -> Option<String> {
         let escaped = dir.split(PURPOSE).next()?;
         percent_decode_str(escaped).decode_utf8().ok().map(Cow::into_owned)
     }
 
-    /// The name of the mutex whose queue this directory of a namespace is, if it is one's.
+    /// Returns the name of the mutex whose queue this directory is; `None` for other primitives.
     #[cfg(feature = "redis")]
     pub(crate) fn mutex_in(dir: &str) -> Option<String> {
         if dir.contains(PURPOSE) { None } else { Self::name_in(dir) }
     }
 
-    /// What the caller's key says of itself; it is part of the key's name, so that a list of names
-    /// tells it.
+    /// Returns the label of the caller's key. It is part of the key's name, so that a list of names
+    /// includes it.
     pub(crate) fn label(&self) -> &str {
         self.label.as_deref().unwrap_or_default()
     }
 
-    /// The name as the user gave it.
+    /// Returns the name as the user gave it.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// `{namespace}/{escaped name}`, without a slash at the end.
+    /// Returns `{namespace}/{escaped name}`, without a slash at the end.
     pub(crate) fn dir(&self) -> &str {
         &self.dir
     }
@@ -132,13 +134,13 @@ impl Queue {
     }
 }
 
-/// Checks a namespace: absolute, no empty or dotted component, nothing that a store or a terminal
-/// would choke on.
+/// Checks a namespace: absolute, no empty or dotted component, and only characters that are safe in
+/// a store and on a terminal.
 pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
     let invalid =
         |reason: &str| Err(Error::InvalidArgument { argument: "namespace", reason: reason.into() });
     if namespace.len() > MAX_NAMESPACE {
-        return invalid("at most 255 bytes");
+        return invalid("must be at most 255 bytes");
     }
     let Some(path) = namespace.strip_prefix('/') else {
         return invalid("must start with `/`, as in `/app/locks`");
@@ -157,10 +159,10 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The label of an entry that is nobody's: it keeps others out for a while.
+/// The label of an entry that no client owns. It keeps clients out for a while.
 pub(crate) const NOBODY: &str = "nobody";
 
-/// One attempt to take a lock: 128 random bits that find its key again when the reply was lost.
+/// One attempt to acquire a lock: 128 random bits, which find its key again if the reply was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket(Uuid);
 
@@ -169,14 +171,14 @@ impl Ticket {
         Self(uuid::Builder::from_random_bytes(random::bits()).into_uuid())
     }
 
-    /// Reads what [`Display`](fmt::Display) writes.
-    #[allow(dead_code)] // Not every store reads names; the simulation does.
+    /// Parses the output of [`Display`](fmt::Display).
+    #[allow(dead_code)] // Not every store parses names; the simulation does.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         Uuid::try_parse(text).ok().map(Self).filter(|ticket| ticket.to_string() == text)
     }
 }
 
-/// As a hyphenated UUID, the form Curator writes.
+/// Writes a hyphenated UUID, which is Curator's format.
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

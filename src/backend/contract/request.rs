@@ -1,4 +1,4 @@
-//! What is asked of a store, and what comes of it.
+//! The requests to a store, and their outcomes.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::{
     name::{Queue, Ticket},
 };
 
-/// One who joins a queue and leaves it: its key there is found by the ticket.
+/// A client that joins and leaves a queue. The ticket finds its key there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joiner<'a> {
     pub(crate) queue: &'a Queue,
@@ -17,9 +17,10 @@ pub(crate) struct Joiner<'a> {
 /// How to join a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Join {
-    /// Behind all that are there.
+    /// Behind all keys in the queue.
     Always,
-    /// Only if nobody is there; where the store can tell in time, nothing is written otherwise.
+    /// Only if the queue is empty. Otherwise nothing is written, if the store can check that in
+    /// time.
     IfFree,
 }
 
@@ -29,14 +30,15 @@ pub(crate) enum Joined {
     Queued {
         entry: Entry,
         standing: Standing,
-        /// When it joined.
+        /// The point at which it joined.
         at: SequencePoint,
-        /// Where joining was a proof of life too: as the answer of `keep_alive`.
+        /// For how long the session lives, as `keep_alive` returns it, if joining renewed the
+        /// session.
         alive: Option<Duration>,
-        /// Nothing else was in the queue, not even a note.
+        /// The queue contained nothing else, not even a note.
         alone: bool,
     },
-    /// Somebody is there, and nothing was written ([`Join::IfFree`]).
+    /// The queue is not empty, and nothing was written ([`Join::IfFree`]).
     Occupied,
 }
 
@@ -44,51 +46,51 @@ pub(crate) enum Joined {
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(not(any(feature = "etcd", feature = "zookeeper")), allow(dead_code))]
 pub(crate) struct LeaveRequest<'a> {
-    /// `None` when the reply to `enqueue` was lost: then the key is found by its ticket.
+    /// `None` if the reply to `enqueue` was lost. Then the ticket finds the key.
     pub(crate) entry: Option<&'a Entry>,
-    /// As a holder.
+    /// The client leaves as a holder.
     pub(crate) held: bool,
-    /// Whose key to look for in the same transaction.
+    /// A successor whose key is read in the same transaction.
     pub(crate) successor: Option<&'a Entry>,
 }
 
 /// The outcome of leaving a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaveOutcome {
-    /// The key was there.
+    /// The key existed.
     pub(crate) existed: bool,
-    /// So was the successor's, at the same moment.
+    /// The successor's key existed at the same moment.
     pub(crate) successor: bool,
     pub(crate) at: SequencePoint,
 }
 
-/// What to write into an own key.
+/// A write to a key of this session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rewrite<'a> {
     #[cfg_attr(not(feature = "zookeeper"), allow(dead_code))]
     pub(crate) ticket: Ticket,
     pub(crate) entry: &'a Entry,
     pub(crate) value: &'a [u8],
-    /// Only over this version. `None`: as it was created.
+    /// Overwrites only this version. `None`: the version at the key's creation.
     pub(crate) version: Option<u64>,
 }
 
-/// The outcome of writing into a key.
+/// The outcome of writing to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rewritten {
-    /// It is of this version now.
+    /// The key now has this version.
     Done(u64),
-    /// It was of this version, and nothing was written.
+    /// The key had this version, and nothing was written.
     Not(u64),
-    /// It is not there any more.
+    /// The key no longer exists.
     Gone,
 }
 
-/// A write to the store's own data.
+/// A write to data that belongs to no session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// Creates the key or writes over it. It belongs to no session.
+    /// Creates or overwrites the key. It belongs to no session.
     Put { key: String, value: Vec<u8> },
-    /// Absent is fine.
+    /// Deletes the key, if it exists.
     Delete { key: String },
 }

@@ -1,19 +1,20 @@
-//! What is written into a key for operators, and for those who look into the queue: whose it is and
-//! since when.
+//! The signature in a key, for operators and for clients that list the queue: the key's owner and
+//! its creation time.
 //!
-//! Nothing is decided by the wall clock that it shows.
+//! Its wall-clock time decides nothing.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::runtime::clock;
 
-/// The owner and, as etcd does not tell when a key was made, the time, in milliseconds.
+/// Writes the owner and the time in milliseconds, because etcd does not return when a key was
+/// created.
 pub(crate) fn write(owner: &str) -> Vec<u8> {
     let now = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default();
     [owner, "\n", &now.as_millis().to_string()].concat().into_bytes()
 }
 
-/// Another library's text is taken as it is.
+/// Reads a signature. Another library's text is returned unchanged.
 pub(crate) fn read(value: &[u8]) -> (String, Option<SystemTime>) {
     let text = String::from_utf8_lossy(value);
     let signature = text.rsplit_once('\n').and_then(|(owner, at)| {

@@ -1,16 +1,16 @@
-//! A watch that has told of its key's end, kept for the next key of that name.
+//! A watch that has reported the deletion of its key, kept for the next key of that name.
 //!
-//! A client that locks again and again uses its key's name again, and where the same clients take
-//! turns each one waits behind the same other one. The server has such a watch already: it need not
-//! be canceled and made anew, and as it began before the next key was put it misses nothing of it,
-//! so that nobody has to look what happened before it began. One for each session: a key that ends
-//! is told to no more clients than wait for one.
+//! A client that locks repeatedly reuses the name of its key. Where the same clients take turns,
+//! each waits behind the same predecessor. The cached watch saves canceling one watch and creating
+//! another. It began before the next key was put, so it misses none of that key's events, and no
+//! read is needed. A session keeps only one, so a deleted key does not notify more clients than
+//! wait for it.
 
 use std::{fmt, sync::Arc};
 
 use crate::runtime::mutex::Mutex;
 
-/// Where a session keeps it.
+/// A session's slot for the cached watch.
 pub(super) struct CachedWatch<W>(Arc<Mutex<Option<W>>>);
 
 impl<W> Default for CachedWatch<W> {
@@ -32,13 +32,13 @@ impl<W> fmt::Debug for CachedWatch<W> {
 }
 
 impl<W> CachedWatch<W> {
-    /// The watch that is kept, if it fits.
+    /// Takes the cached watch if it fits.
     pub(super) fn take(&self, fits: impl FnOnce(&W) -> bool) -> Option<W> {
         let mut cached_watch = self.0.lock();
         if cached_watch.as_ref().is_some_and(fits) { cached_watch.take() } else { None }
     }
 
-    /// In place of the one before, which is canceled.
+    /// Caches a watch, and cancels the one that was cached before.
     pub(super) fn keep(&self, watch: W) {
         let before = self.0.lock().replace(watch);
         drop(before);

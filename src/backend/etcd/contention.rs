@@ -1,28 +1,28 @@
-//! How many have lately been found in which queue.
+//! Records how many clients were recently found in each queue.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// So many keys make a long queue: to read them takes longer than to write one more.
+/// The length from which a queue is long: reading it takes longer than writing one more key.
 pub(super) const LONG: i64 = 32;
 const SLOTS: usize = 256;
 const LEVELS: u64 = 3;
 
-/// How joining went of late.
+/// What recent joins found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// Nobody was there.
+    /// The queue was empty.
     Cold = 0,
-    /// As good as nobody.
+    /// The queue was empty once, after it had not been.
     Cooling = 1,
     Few = 2,
     Many = 3,
 }
 
-/// A guess, of fixed size, at whom joining will find: it decides which request is tried first,
-/// never what is true. Two queues that share a slot cost each other a request.
+/// A guess, of fixed size, at how many clients a join will find. It only decides which request is
+/// tried first. Two queues that share a slot cost each other a request.
 #[derive(Debug)]
 pub(super) struct Contention([AtomicU64; SLOTS]);
 
@@ -31,8 +31,8 @@ impl Contention {
         Self([const { AtomicU64::new(0) }; SLOTS])
     }
 
-    /// The queue's slot, and the mark it leaves there: all but the two lowest bits, which are the
-    /// level.
+    /// Returns the queue's slot and the mark that it leaves there: all bits except the lowest two,
+    /// which are the level.
     fn slot(&self, dir: &str) -> (&AtomicU64, u64) {
         let mut hasher = DefaultHasher::new();
         dir.hash(&mut hasher);
@@ -52,7 +52,8 @@ impl Contention {
         slot.store(mark | level as u64, Ordering::Relaxed);
     }
 
-    /// Nobody was there: once is no proof that it will be so again.
+    /// Lowers the level after a join found the queue empty. Once is no proof that the next join
+    /// will.
     pub(super) fn cool(&self, dir: &str) {
         let level = if self.level(dir) > Level::Cooling { Level::Cooling } else { Level::Cold };
         self.set(dir, level);

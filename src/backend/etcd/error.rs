@@ -1,4 +1,4 @@
-//! What an etcd client's error means for the request that met it.
+//! Maps errors of the etcd client to what they mean for the request that failed.
 
 use std::{fmt, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     runtime::clock::timeout,
 };
 
-/// An error and the endpoint that it came from.
+/// An error, and the endpoint that it came from.
 #[derive(Debug)]
 pub(super) struct EndpointError {
     pub(super) endpoint: String,
@@ -21,19 +21,20 @@ pub(super) struct EndpointError {
 
 #[derive(Debug)]
 pub(super) enum Cause {
-    /// The request was sent, perhaps, and nothing came back in time.
+    /// The request may have been sent, and no reply came in time.
     ProcessStall,
-    /// It answered by what it had before a revision that is known.
+    /// The reply is older than a revision that this client knows.
     Stale,
     Client(Error),
-    /// The connection's user is not known any more, as far as that connection can tell.
+    /// The connection's user is no longer known, as far as that connection shows.
     Outdated(Error),
 }
 
 impl Cause {
-    /// Whether the server does not know the user that the request came from, or not by this token.
-    /// It was not applied, then. A token of the kind `jwt` also ends with every change of any user
-    /// or role, and etcd-client asks for no other:
+    /// Returns `true` if the server does not know the request's user, or not by this token.
+    ///
+    /// Such a request was not applied. A token of type `jwt` also becomes invalid with every change
+    /// of any user or role, and etcd-client does not request another:
     /// <https://github.com/etcd-io/etcd/blob/v3.5.16/server/auth/store.go#L836>.
     pub(super) fn is_unknown_user(&self) -> bool {
         let Self::Client(Error::GRpcStatus(status)) = self else { return false };
@@ -54,10 +55,11 @@ impl Cause {
     }
 }
 
-/// What a member answers, if it does in time.
+/// Waits for a member's reply, up to `patience`.
 ///
-/// No `async fn`: its future would have room for the call twice, as rustc keeps an argument both
-/// where it came and where it is polled (<https://github.com/rust-lang/rust/issues/62958>).
+/// It is not an `async fn`, because that future would reserve room for the call twice: rustc keeps
+/// an argument both where it came and where it is polled
+/// (<https://github.com/rust-lang/rust/issues/62958>).
 pub(super) fn in_time<T>(
     patience: Duration,
     call: impl Future<Output = Result<T, Error>>,
@@ -69,8 +71,8 @@ pub(super) fn in_time<T>(
 impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
-            Cause::ProcessStall => write!(f, "{} did not answer in time", self.endpoint),
-            Cause::Stale => write!(f, "{}: a stale read", self.endpoint),
+            Cause::ProcessStall => write!(f, "{} did not reply in time", self.endpoint),
+            Cause::Stale => write!(f, "{}: stale read", self.endpoint),
             Cause::Client(Error::GRpcStatus(status))
             | Cause::Outdated(Error::GRpcStatus(status)) => {
                 let (endpoint, message) = (&self.endpoint, status.message());
@@ -89,20 +91,22 @@ impl fmt::Display for EndpointError {
 impl std::error::Error for EndpointError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.cause {
-            // Its message is told above; what lies below it tells of the network.
+            // Its message is printed above. Its source describes the network's error.
             Cause::Client(Error::GRpcStatus(status)) => std::error::Error::source(status),
             _ => None,
         }
     }
 }
 
-/// The member does not vote yet and refuses what it cannot serve: nothing was applied. The code is
-/// `Unavailable` up to etcd 3.5, and `FailedPrecondition` later.
+/// Returns `true` if a learner has refused a request that it cannot serve.
+///
+/// The request was not applied. The code is `Unavailable` up to etcd 3.5, and `FailedPrecondition`
+/// later.
 pub(super) fn is_learner(message: &str) -> bool {
     message.contains("not supported for learner")
 }
 
-/// What the server says of a request that it has refused for what was asked.
+/// Returns the status by which the server has rejected a request.
 fn refusal(error: &StoreError) -> Option<&Status> {
     let StoreError::Fatal { source, .. } = error else { return None };
     match &source.downcast_ref::<EndpointError>()?.cause {
@@ -111,18 +115,20 @@ fn refusal(error: &StoreError) -> Option<&Status> {
     }
 }
 
-/// The server has no room for what was to be written (NOSPACE): nothing was applied.
+/// Returns `true` if the server has no space left (NOSPACE). The request was not applied.
 pub(super) fn is_full(error: &StoreError) -> bool {
     refusal(error).is_some_and(|status| status.code() == Code::ResourceExhausted)
 }
 
-/// The transaction has more operations than the server takes (`--max-txn-ops`): it was not applied.
+/// Returns `true` if the transaction has too many operations (`--max-txn-ops`).
+///
+/// The transaction was not applied.
 pub(super) fn is_too_large(error: &StoreError) -> bool {
     refusal(error).is_some_and(|status| status.message().contains("too many operations"))
 }
 
 impl EndpointError {
-    /// Sorts the error by what is known of the request. The server's messages are in
+    /// Classifies the error by whether the request was applied. The server's messages are in
     /// <https://github.com/etcd-io/etcd/blob/main/api/v3rpc/rpctypes/error.go>.
     pub(super) fn triage(self, operation: &'static str) -> StoreError {
         let status = match &self.cause {
@@ -132,8 +138,7 @@ impl EndpointError {
                 Error::InvalidArgs(_)
                 | Error::InvalidUri(_)
                 | Error::InvalidMetadataValue(_)
-                // Raised while the connection is being set up: a certificate or key that cannot be
-                // used.
+                // Occurs while the connection is set up: a certificate or key is unusable.
                 | Error::TransportError(_),
             ) => return StoreError::Fatal { operation, source: self.into() },
             _ => return StoreError::Unknown(self.into()),
@@ -146,7 +151,8 @@ impl EndpointError {
             Code::NotFound if message.contains("lease not found") => {
                 StoreError::SessionGone(LostReason::SessionExpired)
             }
-            // The member is behind in the users' changes; another one or the same one soon is not.
+            // The member's users are outdated. Another member, or the same one soon, has the
+            // current ones.
             Code::InvalidArgument if message.contains("revision of auth store is old") => {
                 StoreError::Unavailable(self.into())
             }
@@ -160,12 +166,12 @@ impl EndpointError {
             Code::ResourceExhausted if message.contains("too many requests") => {
                 StoreError::Unavailable(self.into())
             }
-            // `ResourceExhausted` is the store being full: a delete still works.
+            // `ResourceExhausted` means that the store is full: deletes still work.
             Code::InvalidArgument
             | Code::NotFound
             | Code::FailedPrecondition
             | Code::ResourceExhausted => StoreError::Fatal { operation, source: self.into() },
-            // Never left this machine.
+            // The request was never sent.
             Code::Unavailable
                 if message.contains("connect error") || message.contains("dns error") =>
             {

@@ -1,4 +1,4 @@
-//! What only some primitives need of etcd.
+//! etcd's part of the operations that only some primitives need.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -15,17 +15,16 @@ use crate::backend::{
     Durability, Entry, Extras, Joined, Joiner, Result, Rewrite, Rewritten, StoreError, Write,
 };
 
-/// Past that, the server would refuse the transaction (`--max-txn-ops`, 128 by default, counts the
-/// two comparisons of each as well).
+/// The maximum number of queues to join in one transaction. The server rejects larger ones:
+/// `--max-txn-ops`, 128 by default, also counts the two comparisons of each queue.
 const MOST_AT_ONCE: usize = 60;
 
 impl EtcdStore {
-    /// A write, on condition that `guard` is there: what is answered of that is no older than the
-    /// guard.
+    /// Sends a write that depends on `guard`. A reply that is older than the guard is an error.
     async fn write(&self, guard: Option<&Entry>, txn: Txn) -> Result<(TxnResponse, u64)> {
         let (response, revision) = self.txn("write", txn).await?;
         if guard.is_some_and(|guard| revision < guard.revision) {
-            return Err(StoreError::Unknown("a stale answer".into()));
+            return Err(StoreError::Unknown("stale reply".into()));
         }
         Ok((response, revision))
     }
@@ -43,7 +42,7 @@ impl Extras for EtcdStore {
             return Ok(Rewritten::Done(revision));
         }
         let Some(TxnOpResponse::Get(get)) = response.op_responses().pop() else {
-            return Err(StoreError::Unknown("an answer without a read".into()));
+            return Err(StoreError::Unknown("malformed reply: no read in it".into()));
         };
         let own =
             get.kvs().first().filter(|kv| keys::is_entry(kv, entry) && kv.lease() == self.lease);
@@ -54,9 +53,10 @@ impl Extras for EtcdStore {
         let paths = Paths::new(to, self.lease);
         let (response, mut revision) = self.write(Some(entry), paths.replace(entry, value)).await?;
         if !response.succeeded() {
-            // An earlier attempt, whose answer was lost, did put it. Or the key is gone.
+            // Either an earlier attempt, whose reply was lost, has put the key, or the old key is
+            // gone.
             let Some(TxnOpResponse::Get(get)) = response.op_responses().pop() else {
-                return Err(StoreError::Unknown("an answer without a read".into()));
+                return Err(StoreError::Unknown("malformed reply: no read in it".into()));
             };
             let Some(kv) = get.kvs().first() else { return Ok(None) };
             revision = kv.create_revision().unsigned_abs();
@@ -82,7 +82,7 @@ impl Extras for EtcdStore {
         Ok(read.take_kvs().pop().map(|kv| kv.into_key_value().1))
     }
 
-    /// The first part of the path of each key below the namespace.
+    /// Returns the first part of the path of each key below the namespace.
     async fn queues(&self, namespace: &str) -> Result<Vec<String>> {
         let prefix = format!("{namespace}/");
         let options = GetOptions::new().with_prefix().with_keys_only();
@@ -103,7 +103,7 @@ impl Extras for EtcdStore {
         let alone: Vec<_> = paths.iter().flat_map(Paths::alone).collect();
         let puts: Vec<_> = paths.iter().map(|paths| paths.put(value)).collect();
         let (joined, revision) = match self.txn(JOIN, Txn::new().when(alone).and_then(puts)).await {
-            // The operator has set a lower limit than etcd's default: one at a time they are within
+            // The operator's limit is lower than etcd's default. One queue at a time stays within
             // it.
             Err(error) if is_too_large(&error) => return Ok(None),
             joined => joined?,
@@ -115,7 +115,7 @@ impl Extras for EtcdStore {
 
     async fn durability(&self) -> Result<Durability> {
         let list = async |client: Arc<Client>| client.cluster_client().member_list().await;
-        let listed = self.pool.request("list of members", list).await?;
+        let listed = self.pool.request("member list", list).await?;
         let voters = listed.members().iter().filter(|member| !member.is_learner()).count();
         Ok(Durability::majority(voters))
     }

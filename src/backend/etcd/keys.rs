@@ -1,4 +1,4 @@
-//! The keys of a queue: what they are called, and what that says of them.
+//! The keys of a queue: their names, and what the names mean.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -6,65 +6,69 @@ use etcd_client::KeyValue;
 
 use crate::backend::{Entry, Queue, Ticket};
 
-/// What our keys begin with. Leases in hex, as other clients write them, don't.
+/// The first character of our keys' names. Other clients' names are leases in hex, which do not
+/// have it.
 pub(super) const MARK: char = '~';
 pub(super) const AFTER_MARK: char = '\u{7f}';
-/// Room for what stands between a queue's directory and a label: `format!` would ask for more
-/// memory four times.
+/// Capacity for what is between a queue's directory and a label. `format!` would allocate four
+/// times.
 const PLACE: usize = 64;
-/// What stands before a key's label.
+/// The separator before a label.
 const DOT: &str = ".";
-/// What stands, at the end of a label, before the token of the key whose place this one has taken.
+/// The separator, within a label, before the token of the key that this one has replaced.
 const FROM: char = '@';
 
-/// The key of a ticket's place.
+/// Returns the key of a ticket.
 pub(super) fn key(queue: &Queue, lease: i64, ticket: Ticket) -> Arc<str> {
     let (dir, label) = (queue.dir(), queue.label());
     let dot = if label.is_empty() { "" } else { DOT };
     let mut key = String::with_capacity(dir.len() + PLACE + label.len());
-    // Into memory: never fails.
+    // Writing to a string never fails.
     let _ = write!(key, "{dir}/{MARK}{lease:x}-{ticket}{dot}{label}");
     key.into()
 }
 
-/// What all keys of a queue begin with.
+/// Returns the prefix of all keys of a queue.
 pub(super) fn prefix(queue: &Queue) -> String {
     [queue.dir(), "/"].concat()
 }
 
-/// The directory of a place.
+/// Returns the directory of a queue's key.
 pub(super) fn dir_of(key: &str) -> &str {
     key.rsplit_once('/').map_or("", |(dir, _)| dir)
 }
 
-/// The prefix that the key of a place begins with.
+/// Returns the prefix that a queue's key begins with.
 pub(super) fn prefix_of(key: &str) -> &str {
     key.rfind('/').map_or("", |slash| &key[..=slash])
 }
 
-/// The first key after all that begin with `prefix`.
+/// Returns the first key after all that begin with `prefix`.
 pub(super) fn end_of(prefix: &str) -> String {
     let mut end = prefix.to_owned();
-    // Ends in a slash, or else in some other ASCII character.
+    // The last character is a slash or some other ASCII character.
     let last = end.pop().map_or('\0', |last| char::from(last as u8 + 1));
     end.push(last);
     end
 }
 
-/// Whether this is a place in the queue. A key without a lease would never go away, and no client
-/// writes such a one. One that lies deeper belongs to another lock: that of namespace `/a/b` and
-/// name `c` is below what namespace `/a` and name `b` have for a prefix.
+/// Returns `true` if this key holds a place in the queue.
+///
+/// A key without a lease would never expire, and no client writes one. A key that lies deeper
+/// belongs to another lock: namespace `/a/b` and name `c` lie below the prefix of namespace `/a`
+/// and name `b`.
 pub(super) fn is_place(prefix: &str, kv: &KeyValue) -> bool {
     kv.lease() != 0 && is_direct(prefix, kv)
 }
 
-/// Whether it lies no deeper than directly below the prefix.
+/// Returns `true` if the key lies directly below the prefix.
 pub(super) fn is_direct(prefix: &str, kv: &KeyValue) -> bool {
     !kv.key().get(prefix.len()..).is_some_and(|rest| rest.contains(&b'/'))
 }
 
-/// What a key's name, which is what follows the prefix, says of it: its label, and whose token it
-/// has if not its own. `None`: it is another client's.
+/// Returns the label in a key's name, and the token that it inherits, if it does.
+///
+/// The name is what follows the prefix. `None`: the key is another client's.
 pub(super) fn label_of(name: &str) -> Option<(&str, Option<u64>)> {
     let label = name.strip_prefix(MARK)?.rsplit_once(DOT).map_or("", |(_, label)| label);
     let taken = label.rsplit_once(FROM).and_then(|(label, token)| {
@@ -74,7 +78,7 @@ pub(super) fn label_of(name: &str) -> Option<(&str, Option<u64>)> {
     Some(taken.unwrap_or((label, None)))
 }
 
-/// The queue and the ticket that a key of ours names. `None`: it is no place of ours.
+/// Returns the queue and the ticket in the name of one of our keys; `None` for other keys.
 pub(super) fn place_in(key: &str) -> Option<(Queue, Ticket)> {
     let (dir, name) = key.rsplit_once('/')?;
     let (_, place) = name.strip_prefix(MARK)?.split_once('-')?;
@@ -82,8 +86,9 @@ pub(super) fn place_in(key: &str) -> Option<(Queue, Ticket)> {
     Some((Queue::at(dir, label), Ticket::parse(ticket)?))
 }
 
-/// Whether a holder with this key leaves word, if there is a tail. One with a label does not:
-/// others may be in front of it.
+/// Returns `true` if a holder with this key leaves a release marker when there is a tail.
+///
+/// A holder with a label leaves none, because others may be ahead of it.
 pub(super) fn leaves_marker(entry: &Entry) -> bool {
     label_of(&entry.key[prefix_of(&entry.key).len()..]) == Some(("", None))
 }
@@ -92,7 +97,7 @@ pub(super) fn entry(kv: &KeyValue) -> Entry {
     Entry::new(String::from_utf8_lossy(kv.key()), kv.create_revision().unsigned_abs())
 }
 
-/// Whether this is the very key, and somebody's place still.
+/// Returns `true` if this is the entry's key, of the same revision and still on a lease.
 pub(super) fn is_entry(kv: &KeyValue, entry: &Entry) -> bool {
     kv.create_revision().unsigned_abs() == entry.revision && kv.lease() != 0
 }

@@ -10,11 +10,12 @@ use super::{
 };
 use crate::backend::{Ask, Detail, Listing, Member, Queue, Result};
 
-/// Go's own limit for answers, so that the server's is what counts.
+/// Go's own limit for replies, so that the server's limit applies.
 const LARGEST_ANSWER: usize = i32::MAX as usize;
 
 impl EtcdStore {
-    /// The queue as of one revision, later than all that this session was told.
+    /// Returns the queue as of one revision, which is not older than any that this session has
+    /// received.
     pub(super) async fn read_all(&self, queue: &Queue, ask: Ask) -> Result<Listing> {
         let prefix = &*keys::prefix(queue);
         let watch = match ask.watch {
@@ -38,14 +39,15 @@ impl EtcdStore {
         Ok(Listing { members, notes, watch, ..Listing::default() })
     }
 
-    /// What the leader answers, if that is no older than what a transaction's answer told.
+    /// Reads from the leader. Fails if the reply is older than a transaction's reply to this
+    /// session.
     pub(super) async fn newest(&self, key: &str, options: GetOptions) -> Result<GetResponse> {
         let told = self.told.load(Ordering::Relaxed);
         let read = async |client: Arc<Client>| {
             let mut client = client.kv_client().max_decoding_message_size(LARGEST_ANSWER);
             client.get(key, Some(options)).await
         };
-        // It asks the leader, and yet (https://github.com/etcd-io/etcd/issues/20418).
+        // A linearizable read may be stale (https://github.com/etcd-io/etcd/issues/20418).
         Ok(self.pool.read(READ, told, GetResponse::header, read).await?.0)
     }
 

@@ -1,8 +1,8 @@
-//! etcd: one lease for a session, one key for each waiter, ordered by create revision.
+//! etcd: one lease per session and one key per waiter, ordered by create revision.
 //!
-//! Keys are `{namespace}/{name}/~{lease id in hex}-{ticket}`, and `.{label}` if what they say of
-//! themselves is not nothing. Go's `clientv3/concurrency` and `etcdctl lock` put theirs, `{lease id
-//! in hex}`, below the same prefix: all stand in one queue.
+//! Keys are `{namespace}/{name}/~{lease id in hex}-{ticket}`, followed by `.{label}` if the label
+//! is not empty. Go's `clientv3/concurrency` and `etcdctl lock` put their keys, `{lease id in
+//! hex}`, below the same prefix. So all of them share one queue.
 
 mod cached_watch;
 mod contention;
@@ -36,8 +36,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Etcd {
     pool: Arc<Pool>,
-    /// How long an endpoint may take to give a lease: less than its share of the time there is, so
-    /// that each gets its turn.
+    /// The timeout of a lease grant at one endpoint. It is at most the endpoint's share of the
+    /// total time, so that each endpoint is tried.
     patience: Duration,
 }
 
@@ -61,7 +61,7 @@ impl Backend for Etcd {
         let mut attempts_left = self.pool.len();
         let granted = loop {
             attempts_left -= 1;
-            // An id of our own choice; should the answer be lost, that lease ends with its TTL.
+            // The client chooses the ID. If the reply is lost, that lease expires after its TTL.
             let id = random::id();
             let grant = async |client: Arc<Client>| {
                 let options = LeaseGrantOptions::new().with_id(id);
@@ -77,12 +77,13 @@ impl Backend for Etcd {
             }
         };
         let ttl = Duration::from_secs(granted.ttl().unsigned_abs());
-        // Until they are compacted, one that looks through a queue steps over the names of deleted
-        // keys, too: 0.1 ms for 1,500.
+        // Until they are compacted, a read of a queue steps over the names of deleted keys: 0.1 ms
+        // for 1,500.
         let ticket_in = |key: &str| keys::place_in(key).map(|(_, ticket)| ticket);
         let facts = Facts {
             keeps_old_names: true,
-            // Each change of the store has a revision: there was none in between.
+            // Each change of the store has its own revision, so consecutive revisions have none in
+            // between.
             follows_if_there: true,
             joins_late: true,
             ticket_in: Some(ticket_in),

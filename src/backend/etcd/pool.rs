@@ -1,4 +1,4 @@
-//! The endpoints of a cluster, and which one to talk to.
+//! The endpoints of a cluster, and the one in use.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,24 +18,24 @@ use crate::{
     runtime::{clock, mutex::Mutex, random},
 };
 
-/// Below 5 s etcd takes a client's pings for an attack and hangs up
+/// The interval of pings. etcd closes a connection with more than one ping every 5 s
 /// (`DefaultGRPCKeepAliveMinTime`).
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const _: () = assert!(PING_INTERVAL.as_secs() >= 5);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection is used on before another one is tried with credentials or certificates
-/// that did not do.
+/// How long the old connection stays in use between attempts with newer credentials or
+/// certificates.
 const PATIENCE_WITH_NEW: Duration = Duration::from_secs(1);
 
-/// Everything that is not the server's considered answer.
+/// The codes of errors that are not a decision of the server.
 const NO_ANSWER: [Code; 5] =
     [Code::Cancelled, Code::Unknown, Code::DeadlineExceeded, Code::Internal, Code::Unavailable];
 
-/// One connection for each endpoint, made when needed; all requests go to the current one until it
+/// One connection per endpoint, made when needed. All requests go to the current endpoint until it
 /// fails.
 ///
-/// Not the client's own balancing: that sends each request to a random endpoint, also to those that
-/// are known to be dead, so that one dead endpoint of three fails every third request
+/// etcd-client's own balancing is not used: it sends each request to a random endpoint, even to a
+/// dead one. So one dead endpoint of three fails every third request
 /// (<https://github.com/grpc/grpc-rust/issues/2839>).
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -58,15 +58,15 @@ impl std::fmt::Debug for Endpoint {
 
 #[derive(Clone)]
 struct Connection {
-    /// Shared, as a clone of it clones a client for each of etcd's services.
+    /// Shared, because a clone of it clones a client for each of etcd's services.
     client: Arc<Client>,
     renewer: Arc<Renewer>,
     identity: Identity,
-    /// Up to then it is used although there are newer credentials or certificates.
+    /// Until then it stays in use although there are newer credentials or certificates.
     used_until: Duration,
 }
 
-/// What a connection is made with.
+/// The credentials and certificates of a connection.
 #[derive(Clone, PartialEq)]
 struct Identity {
     credentials: Option<Arc<Credentials>>,
@@ -86,7 +86,7 @@ impl Picked {
         Self { index, client, renewer }
     }
 
-    /// Renews a lease, and returns the reply. `in_doubt`: see [`Renewer::renew`].
+    /// Renews a lease, and returns the reply. For `in_doubt`, see [`Renewer::renew`].
     pub(super) async fn renew(
         &self,
         lease: i64,
@@ -104,7 +104,7 @@ impl Pool {
         let endpoint =
             |address: &String| Endpoint { address: address.clone(), connection: Mutex::default() };
         let endpoints: Vec<_> = remote.endpoints.iter().map(endpoint).collect();
-        // Clients spread over the members.
+        // Clients are spread over the members.
         let current = watch::Sender::new(random::below(endpoints.len()));
         Self { endpoints, remote, current }
     }
@@ -119,9 +119,9 @@ impl Pool {
         self.newest_identity()
     }
 
-    /// Has the password in it: not to be kept, nor to be printed.
+    /// Returns the options, which contain the password: do not store or print them.
     fn options(identity: &Identity) -> ConnectOptions {
-        // A member without a leader says so at once instead of waiting for one.
+        // A member without a leader fails at once instead of waiting for one.
         let options = ConnectOptions::new().with_require_leader(true).with_auto_token_refresh(true);
         match &identity.credentials {
             Some(credentials) => {
@@ -131,7 +131,7 @@ impl Pool {
         }
     }
 
-    /// Where to connect to, and how. Has the key in it.
+    /// Returns the endpoint with its TLS settings, which contain the key.
     fn target(
         &self,
         address: &str,
@@ -166,12 +166,12 @@ impl Pool {
         self.endpoints.len()
     }
 
-    /// Tells when the endpoint in use changes.
+    /// Returns a receiver that is notified when the endpoint in use changes.
     pub(super) fn watch_current(&self) -> watch::Receiver<usize> {
         self.current.subscribe()
     }
 
-    /// The connection of the endpoint that comes `ahead` places after the current one.
+    /// Returns the connection of the endpoint that is `ahead` places after the current one.
     pub(super) async fn pick(&self, ahead: usize) -> Result<Picked, EndpointError> {
         self.pick_within(self.remote.request_timeout, ahead).await
     }
@@ -186,16 +186,16 @@ impl Pool {
                 if known.identity == identity || clock::now() < known.used_until {
                     return Ok(Picked::new(index, known));
                 }
-                // The others use it on meanwhile.
+                // While this call connects, other calls use the known connection.
                 known.used_until = clock::now() + PATIENCE_WITH_NEW;
             }
             known.clone()
         };
-        // In a box, as it is rarely needed and takes much room: all requests would carry that.
+        // Boxed: it is rarely needed, and the future of every request would be larger.
         Box::pin(self.pick_new(index, identity, known, patience)).await
     }
 
-    /// A new connection of this endpoint, instead of the known one if there is one.
+    /// Connects to this endpoint. If that fails, the known connection is used, if there is one.
     async fn pick_new(
         &self,
         index: usize,
@@ -206,7 +206,7 @@ impl Pool {
         let endpoint = &self.endpoints[index];
         let mut connected = self.connect(endpoint, &identity, known.is_some(), patience).await;
         if connected.as_ref().is_err_and(Cause::is_unknown_user) && known.is_none() {
-            // There may be newer ones than were looked at.
+            // There may be newer credentials than those that were read.
             let tried = std::mem::replace(&mut identity, self.really_newest_identity());
             if tried != identity {
                 connected = self.connect(endpoint, &identity, false, patience).await;
@@ -214,14 +214,14 @@ impl Pool {
         }
         let (client, renewer) = match connected {
             Ok((client, renewer)) => (Arc::new(client), Arc::new(renewer)),
-            // If it is refused with what is new, what was there works, perhaps.
+            // If the server rejects the new identity, it may still accept the known one.
             Err(cause) => {
                 let known = known.ok_or_else(|| self.failed(index, cause))?;
                 return Ok(Picked::new(index, &known));
             }
         };
         let mut connection = endpoint.connection.lock();
-        // Another one who needed it may have been quicker.
+        // Another call may have connected first.
         match &*connection {
             Some(connection) if connection.identity == identity => {
                 return Ok(Picked::new(index, connection));
@@ -234,7 +234,8 @@ impl Pool {
         Ok(picked)
     }
 
-    /// With a user this is a request, so that it can hang like one. `prove`: see [`prove`].
+    /// Connects to an endpoint. With a user this sends a request, which can hang. For `prove`, see
+    /// [`prove`].
     async fn connect(
         &self,
         endpoint: &Endpoint,
@@ -255,7 +256,7 @@ impl Pool {
         in_time(patience, connecting).await
     }
 
-    /// One attempt of one request at the current endpoint. If that endpoint fails, the next attempt
+    /// Sends one request once, to the current endpoint. If that endpoint fails, the next attempt
     /// goes to another one.
     pub(super) async fn request<T>(
         &self,
@@ -265,7 +266,7 @@ impl Pool {
         self.request_within(self.remote.request_timeout, operation, request).await
     }
 
-    /// Reads a key, or those that the options say.
+    /// Reads a key, or the keys that the options select.
     pub(super) async fn get(
         &self,
         operation: &'static str,
@@ -276,8 +277,8 @@ impl Pool {
         self.request(operation, get).await
     }
 
-    /// One attempt of one request whose answer counts as of the revision `least` or a later one,
-    /// and that revision. A member that is behind it has failed, and is left for the next one.
+    /// Sends one request once, and returns the reply and its revision. A reply older than `least`
+    /// counts as a failure of the member, and the next attempt goes to another one.
     pub(super) async fn read<T>(
         &self,
         operation: &'static str,
@@ -295,7 +296,7 @@ impl Pool {
         Ok((reply, revision))
     }
 
-    /// The same as [`request`](Self::request) with another timeout.
+    /// Sends a request as [`request`](Self::request) does, with another timeout.
     pub(super) async fn request_within<T>(
         &self,
         patience: Duration,
@@ -308,9 +309,11 @@ impl Pool {
         reply.map_err(|cause| self.refused(&picked, cause).triage(operation))
     }
 
-    /// Takes note of a request that failed on a connection which had been let in. If that is not
-    /// known any more (its token has expired, its password was changed), the next attempt goes by
-    /// a new one, with the newest credentials; only what that one is told is told to the user.
+    /// Handles the failure of a request on an authenticated connection.
+    ///
+    /// The server may no longer know the connection's user, because the token has expired or the
+    /// password was changed. Then the next attempt uses a new connection with the newest
+    /// credentials, and the user sees only the error of that attempt.
     pub(super) fn refused(&self, by: &Picked, cause: Cause) -> EndpointError {
         if self.remote.credentials.is_none() || !cause.is_unknown_user() {
             return self.failed(by.index, cause);
@@ -318,8 +321,8 @@ impl Pool {
         let endpoint = &self.endpoints[by.index];
         {
             let mut connection = endpoint.connection.lock();
-            // Another request may have found the same before, and a new one be there. To be let in
-            // takes a server 60 ms of its processor (bcrypt).
+            // Another request may have failed in the same way, and a new connection may exist.
+            // Authentication costs a server 60 ms of CPU time (bcrypt).
             let known = connection.as_ref().map(|connection| &connection.client);
             if known.is_some_and(|known| Arc::ptr_eq(known, &by.client)) {
                 self.remote.expire_credentials();
@@ -329,8 +332,8 @@ impl Pool {
         EndpointError { endpoint: endpoint.address.clone(), cause: cause.outdated() }
     }
 
-    /// Takes note of a failed request: an endpoint that cannot be talked to is left for the next
-    /// one.
+    /// Handles the failure of a request. If the endpoint is unreachable, the next endpoint becomes
+    /// the current one.
     pub(super) fn failed(&self, index: usize, cause: Cause) -> EndpointError {
         let network = match &cause {
             Cause::ProcessStall | Cause::Stale => true,
@@ -346,13 +349,13 @@ impl Pool {
         EndpointError { endpoint: self.endpoints[index].address.clone(), cause }
     }
 
-    /// Moves on from an endpoint, and forgets its connection: one that is silently dead would
-    /// otherwise be used again.
+    /// Leaves an endpoint for the next one, and drops its connection. A connection that is silently
+    /// dead would otherwise be reused.
     pub(super) fn leave(&self, index: usize) {
         *self.endpoints[index].connection.lock() = None;
         let next = (index + 1) % self.endpoints.len();
-        // With a single endpoint nothing moves, but the tasks that watch its connection have to
-        // know that it is given up.
+        // A single endpoint stays the current one. The tasks that watch its connection must still
+        // be notified that it was dropped.
         self.current.send_if_modified(|current| {
             let ours = *current == index;
             if ours {
@@ -363,8 +366,10 @@ impl Pool {
     }
 }
 
-/// Whether the server talks to us: what has no key it refuses before it asks who we are. Without a
-/// user nothing is sent when a connection is made.
+/// Checks that the server accepts the connection.
+///
+/// The server rejects a read without a key before it checks the user. Without a user, connecting
+/// sends no request.
 async fn prove(client: &Client) -> Result<(), Error> {
     match client.kv_client().get("", None).await {
         Err(Error::GRpcStatus(status)) if status.code() == Code::InvalidArgument => Ok(()),

@@ -1,14 +1,15 @@
-//! How current a read has to be.
+//! How current a read must be.
 
 use etcd_client::GetOptions;
 
-/// How a read is served.
+/// How current a read must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// By what the member has: no client can get in front of a key, and what was deleted stays so,
-    /// so that an older state is at worst too cautious. It spares the question to the leader.
+    /// Served from the member's own state, without a request to the leader. An older state is at
+    /// worst too cautious: no client can join ahead of an existing key, and a deleted key stays
+    /// deleted.
     Local,
-    /// As of now, which the leader confirms. A member whose disk hangs cannot serve it.
+    /// Linearizable: the leader confirms it. A member whose disk hangs cannot serve it.
     Confirmed,
 }
 

@@ -1,23 +1,24 @@
-//! What the last holder of a long queue has left there.
+//! The release marker that a holder leaves in a long queue.
 //!
-//! Who was behind a key that is gone would have to read the queue to know whether others are in
-//! front. So a holder that leaves while there is a [tail](super::transactions) writes, in the same
-//! transaction, which key it deletes: the *word*. A client that finds the word of the key that was
-//! ahead of its own knows that a holder was there, who had nobody in front. A waiter that gives up
-//! leaves none, and an operator's delete does not either. It goes with the tail.
+//! When the key ahead of a waiter is gone, the waiter must normally read the queue to know if
+//! others are ahead. So a holder that leaves while there is a [tail](super::transactions) writes
+//! which key it deletes, in the same transaction: the *release marker*. A waiter that finds the
+//! marker of its predecessor knows that a holder left, which had no other client ahead. A waiter
+//! that gives up leaves no marker, and neither does an operator's delete. The marker is deleted
+//! with the tail.
 
 use etcd_client::{GetOptions, PutOptions, TxnOp, TxnOpResponse};
 
 use super::reading::Reading;
 use crate::backend::Entry;
 
-/// Beside the tail.
+/// Returns the key of the marker, which lies next to the tail.
 pub(super) fn key(dir: &str) -> String {
     [dir, "!/word"].concat()
 }
 
-/// With the revision: a late request to join may put a key of the same name again, which nobody
-/// holds.
+/// Returns the marker's value. It includes the revision, because a late request to join may put a
+/// key of the same name again, which no client holds.
 fn of(entry: &Entry) -> String {
     format!("{} {}", entry.key, entry.revision)
 }
@@ -30,7 +31,7 @@ pub(super) fn last(dir: &str, reading: Reading) -> TxnOp {
     TxnOp::get(key(dir), Some(reading.of(GetOptions::new())))
 }
 
-/// Whether a read found the word of this one.
+/// Returns `true` if a read found the marker of this entry.
 pub(super) fn concerns(entry: &Entry, read: &TxnOpResponse) -> bool {
     let TxnOpResponse::Get(get) = read else { return false };
     get.kvs().first().is_some_and(|kv| kv.value() == of(entry).as_bytes())

@@ -1,17 +1,17 @@
-//! The request that renews a lease, and what its reply is worth.
+//! The request that renews a lease, and what its reply proves.
 //!
-//! etcd-client keeps the TTL of the first reply to itself
+//! etcd-client does not pass on the TTL of the first reply
 //! (<https://github.com/etcdv3/etcd-client/blob/v0.21.1/src/rpc/lease.rs#L111>). A member always
-//! replies with the whole TTL. `etcd grpc-proxy` does not: if its own renewals stay unanswered, it
-//! replies with what is left of a lease that was not renewed, and it passes one late reply on to
+//! replies with the whole TTL. `etcd grpc-proxy` does not. If its own renewals get no reply, it
+//! replies with what is left of a lease that was not renewed. It also passes one late reply on to
 //! every client that waits for one about the same lease
 //! (<https://github.com/etcd-io/etcd/blob/v3.5.16/server/proxy/grpcproxy/lease.go#L257>).
 //!
-//! Its replies look like a member's. What tells the two apart is a keepalive for a lease that does
-//! not exist: a member replies with a TTL of 0, in the order of the requests on a stream
+//! Its replies look like a member's. A keepalive for a lease that does not exist distinguishes the
+//! two. A member replies with a TTL of 0, in the order of the requests on a stream
 //! (<https://github.com/etcd-io/etcd/blob/v3.5.16/server/etcdserver/api/v3rpc/lease.go#L121>). The
-//! proxy replies with the -1 of a `TimeToLive`. So a keepalive to an endpoint that owes an older
-//! reply has such a request in front.
+//! proxy replies with the -1 of a `TimeToLive`. So if an endpoint owes an older reply, the next
+//! keepalive to it is preceded by such a request.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ struct Renew {
 struct Renewed {
     #[prost(int64, tag = "2")]
     id: i64,
-    /// In seconds. Not above zero: there is no such lease.
+    /// In seconds. Zero or below: there is no such lease.
     #[prost(int64, tag = "3")]
     ttl: i64,
 }
@@ -54,9 +54,9 @@ const NO_LEASE: i64 = 0;
 /// The reply to a keepalive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
-    /// In seconds. Not above zero: there is no such lease.
+    /// In seconds. Zero or below: there is no such lease.
     pub(super) ttl: i64,
-    /// A member is known to have replied, to this very keepalive.
+    /// A member, not a proxy, has replied to this keepalive.
     by_member: bool,
 }
 
@@ -73,11 +73,11 @@ impl Reply {
             }
             by_member = id == NO_LEASE && ttl == 0;
         }
-        Err(Status::unavailable("the keepalive was not answered"))
+        Err(Status::unavailable("no reply to the keepalive"))
     }
 }
 
-/// A connection as keepalives use it.
+/// A connection, as keepalives use it.
 #[derive(Debug)]
 pub(super) struct Renewer {
     channel: transport::Channel,
@@ -90,7 +90,8 @@ impl Renewer {
         Self { channel, token: authenticated.then(Token::default) }
     }
 
-    /// The channel for etcd-client. The token of its requests is noted, as keepalives need it.
+    /// Returns the channel for etcd-client. It records the token of each request, which keepalives
+    /// need.
     pub(super) fn channel(&self) -> Channel {
         let Some(token) = self.token.clone() else {
             return Channel::Tonic(self.channel.clone());
@@ -102,13 +103,13 @@ impl Renewer {
         Channel::Custom(BoxCloneSyncService::new(noted.map_err(Into::into)))
     }
 
-    /// Whether etcd-client has to send its token before this can.
+    /// Returns `true` if etcd-client must send its token before this can renew.
     pub(super) fn lacks_token(&self) -> bool {
         self.token.as_ref().is_some_and(|token| token.0.lock().is_none())
     }
 
-    /// Renews a lease by a stream of its own, and returns the reply. A keepalive `in_doubt` also
-    /// finds out whether a member replies.
+    /// Renews a lease on a new stream, and returns the reply. A keepalive `in_doubt` also finds out
+    /// whether a member replies.
     pub(super) async fn renew(
         &self,
         lease: i64,
@@ -116,14 +117,14 @@ impl Renewer {
     ) -> Result<(Reply, Replies), Error> {
         let mut client = Grpc::new(self.channel.clone());
         let ready = client.ready().await;
-        ready.map_err(|error| Status::unknown(format!("Service was not ready: {error}")))?;
+        ready.map_err(|error| Status::unknown(format!("the connection is not ready: {error}")))?;
         let (open, closed) = oneshot::channel::<()>();
-        // The request stays open until the reply is there: a proxy takes its end for the end of
-        // the reply, too.
+        // The request stays open until the reply arrives: a proxy takes the end of the request for
+        // the end of the reply.
         let rest = closed.into_stream().filter_map(async |_| None);
         let ids = in_doubt.then_some(NO_LEASE).into_iter().chain([lease]);
         let mut request = Request::new(stream::iter(ids.map(|id| Renew { id })).chain(rest));
-        // A member without a leader refuses.
+        // A member without a leader rejects the request.
         request.metadata_mut().insert("hasleader", AsciiMetadataValue::from_static("true"));
         if let Some(token) = self.token.as_ref().and_then(|token| token.0.lock().clone()) {
             request.metadata_mut().insert(TOKEN, token);
@@ -136,14 +137,14 @@ impl Renewer {
     }
 }
 
-/// What may follow the reply to a keepalive.
+/// The rest of a stream after the reply to a keepalive.
 pub(super) struct Replies {
     open: oneshot::Sender<()>,
     replies: Streaming<Renewed>,
 }
 
 impl Replies {
-    /// Ends the stream in good order instead of by a reset.
+    /// Ends the stream cleanly instead of by a reset.
     pub(super) async fn end(mut self) {
         drop(self.open);
         while let Ok(Some(_)) = self.replies.message().await {}
@@ -153,7 +154,7 @@ impl Replies {
 /// The header that a token is sent in.
 const TOKEN: &str = "token";
 
-/// The token that proves who a connection's requests come from.
+/// The authentication token of a connection's user.
 #[derive(Clone, Debug, Default)]
 struct Token(Arc<Mutex<Option<AsciiMetadataValue>>>);
 
@@ -166,12 +167,12 @@ impl Token {
     }
 }
 
-/// The keepalives of a session that were sent and not answered: to which endpoint, and when.
+/// The unanswered keepalives of a session, each with its endpoint and the time when it was sent.
 #[derive(Debug, Default)]
 pub(super) struct Unanswered(Mutex<Vec<(usize, Duration)>>);
 
 impl Unanswered {
-    /// Takes note of a keepalive that is sent to this endpoint at `now`.
+    /// Records a keepalive that is sent to this endpoint at `now`.
     pub(super) fn send(&self, endpoint: usize, now: Duration) -> Sent {
         let mut unanswered = self.0.lock();
         let older = unanswered.iter().filter(|(to, _)| *to == endpoint).map(|(_, at)| *at);
@@ -180,19 +181,20 @@ impl Unanswered {
         Sent { endpoint, at: now, oldest }
     }
 
-    /// For how long after `sent` was sent the session is kept for certain, by a reply about a lease
-    /// that was granted for `granted`.
+    /// Returns how long after `sent` the session certainly lives, given the reply about a lease of
+    /// `granted`.
     ///
     /// A proxy may credit its reply to an older keepalive to this one. So the reply counts from the
-    /// oldest keepalive that the endpoint had not answered when this one was sent, unless a member
-    /// is known to have replied. Replies come in the order of the renewals, so that all older
-    /// keepalives to the endpoint are settled by it.
+    /// oldest keepalive that the endpoint had not answered when this one was sent. A reply that is
+    /// certainly a member's counts from this one. Replies come in the order of the renewals, so
+    /// this one settles all older keepalives to the endpoint.
     pub(super) fn answered(&self, sent: Sent, granted: Duration, reply: Reply) -> Duration {
         self.0.lock().retain(|(to, at)| *to != sent.endpoint || *at > sent.at);
         let granted = granted.min(Duration::from_secs(reply.ttl.unsigned_abs()));
         let from = if reply.by_member { sent.at } else { sent.oldest };
         let older = sent.at.saturating_sub(from);
-        // Of what is granted, a tenth is not counted on. Of what has passed, all is.
+        // The caller subtracts a tenth of what is granted, and the time that has passed counts in
+        // full.
         granted.saturating_sub(older + older / 9)
     }
 }
@@ -202,7 +204,7 @@ impl Unanswered {
 pub(super) struct Sent {
     endpoint: usize,
     at: Duration,
-    /// When the oldest one was sent that the endpoint had not answered then.
+    /// When the oldest keepalive was sent that the endpoint had not answered by then.
     oldest: Duration,
 }
 
@@ -222,7 +224,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// A reply that may be a proxy's.
+    /// Returns a reply that may be a proxy's.
     fn unproved(ttl: i64) -> Reply {
         Reply { ttl, by_member: false }
     }
@@ -231,12 +233,12 @@ mod tests {
     async fn only_a_member_proves_its_reply() {
         type Row<'a> = (&'a [(i64, i64)], Option<(i64, bool)>);
         let rows: [Row<'_>; 8] = [
-            // Nothing was asked.
+            // No request precedes the keepalive.
             (&[(7, 15)], Some((15, false))),
-            // A member replies in order, and to what is no lease with 0.
+            // A member replies in order, and with 0 for a lease that does not exist.
             (&[(NO_LEASE, 0), (7, 15)], Some((15, true))),
             (&[(NO_LEASE, 0), (7, 0)], Some((0, true))),
-            // A proxy asks for the TTL of what is no lease, and keeps to no order.
+            // A proxy requests the TTL of a lease that does not exist, and replies in no order.
             (&[(NO_LEASE, -1), (7, 15)], Some((15, false))),
             (&[(7, 15), (NO_LEASE, 0)], Some((15, false))),
             // Replies about other leases prove nothing.
@@ -252,8 +254,9 @@ mod tests {
         }
     }
 
-    /// The least that is left of a deadline in a minute, in ms. The keeper renews by `Timing`, to
-    /// endpoints that reply after these round trips in turn; `worth` is what a reply counts for.
+    /// Returns the shortest time to the deadline within a minute, in ms. The keeper renews by
+    /// `Timing`, to endpoints that reply after these round trips in turn. `worth` is what a reply
+    /// counts for.
     fn least_left(
         endpoints: usize,
         round_trips: &[u64],
@@ -307,7 +310,7 @@ mod tests {
             (3, &[1800, 600, 700, 1700, 1200]),
             (2, &[1800, 1800, 600]),
             (1, &[1800, 600, 1200, 1700]),
-            // A connection that is made again takes another round trip.
+            // A new connection takes another round trip.
             (1, &[1800, 2600, 600]),
             (3, &[1800, 600, 2600, 700, 3000]),
         ];
@@ -330,8 +333,9 @@ mod tests {
         assert!(lost > 100, "the schedules do not overlap: {lost} ms");
     }
 
-    /// The TTL is 15 s. Each row: to which endpoint the keepalives are sent, and when; which of
-    /// them is answered, in this order, with which TTL, and until when that keeps the session.
+    /// The TTL is 15 s. Each row lists to which endpoint keepalives are sent, and when. Then it
+    /// lists which of them are answered, in this order, with which TTL, and until when the session
+    /// is kept.
     #[test]
     fn reply_is_worth_what_the_server_still_keeps() {
         type Row<'a> = (&'a [(usize, u64)], &'a [(usize, i64, u64)]);
@@ -339,16 +343,16 @@ mod tests {
             // A member replies with the whole TTL, or with a longer one than was granted.
             (&[(0, 5)], &[(0, 15, 20)]),
             (&[(0, 5)], &[(0, 60, 20)]),
-            // A proxy replies with what is left.
+            // A proxy replies with the remaining time.
             (&[(0, 5)], &[(0, 3, 8)]),
-            // The reply to a keepalive may be that to an older one, which is unanswered.
+            // The reply to a keepalive may belong to an older one, which is unanswered.
             (&[(0, 5), (0, 8)], &[(1, 15, 20)]),
             (&[(0, 5), (0, 8)], &[(0, 15, 20), (1, 15, 20)]),
-            // Another endpoint knows nothing of that one.
+            // The older keepalive went to another endpoint.
             (&[(0, 5), (1, 8)], &[(1, 15, 23), (0, 15, 20)]),
-            // What was sent before an answered one is settled by it.
+            // The reply settles keepalives that were sent before it.
             (&[(0, 5), (0, 8), (0, 10)], &[(1, 15, 20), (0, 15, 20), (2, 15, 20)]),
-            // The oldest counts, however many were sent since.
+            // The oldest one counts, however many were sent since.
             (&[(0, 5), (0, 6), (1, 7), (0, 8)], &[(3, 15, 20)]),
         ];
         for (sent, replies) in rows {
@@ -361,7 +365,7 @@ mod tests {
                 let kept = unanswered.answered(keepalives[*index], seconds(15), unproved(*ttl));
                 let kept_until = seconds(sent[*index].1) + kept;
                 let slack = seconds(*until).checked_sub(kept_until);
-                // The tenth that is not counted on counts from the older one as well.
+                // The subtracted tenth also counts from the older one.
                 assert!(slack.is_some_and(|slack| slack < seconds(1)), "{sent:?}: {kept_until:?}");
             }
         }
@@ -375,7 +379,7 @@ mod tests {
         let next = unanswered.send(0, seconds(8));
         assert!(!next.in_doubt());
         assert_eq!(unanswered.answered(next, seconds(15), unproved(15)), seconds(15));
-        // The server says how long, whatever else is known.
+        // The server's TTL counts, whatever else is known.
         assert_eq!(unanswered.answered(lost, seconds(15), unproved(0)), Duration::ZERO);
     }
 }

@@ -1,4 +1,4 @@
-//! One lease, and what is asked of etcd in its name.
+//! One lease, and the requests of its session.
 
 pub(super) mod join;
 
@@ -59,7 +59,7 @@ pub(super) struct EtcdStore {
     /// Keepalives under way.
     renewing: AtomicUsize,
     unanswered: Unanswered,
-    /// The latest revision that a transaction's answer told.
+    /// The latest revision in a reply to a transaction.
     pub(super) told: AtomicU64,
 }
 
@@ -101,13 +101,13 @@ impl EtcdStore {
         Ok((response, revision))
     }
 
-    /// A read of keys, one of them `own`, that is no older than that one: a member that has not
-    /// heard of it yet cannot tell who is ahead, nor that it is gone.
+    /// Reads keys, one of which is `own`, no earlier than that key's revision. A member that does
+    /// not know it yet knows neither who is ahead nor that it is gone.
     async fn read(&self, own: &Entry, txn: Txn) -> Result<(TxnResponse, u64)> {
         self.txn_since(own.revision, READ, txn).await
     }
 
-    /// What there is of two keys, and as of which revision.
+    /// Reads which of two keys exist. Also returns the revision of the read.
     async fn both(&self, entry: &Entry, ahead: &Entry, reading: Reading) -> Result<(Present, u64)> {
         let marker = self
             .marks_releases(ahead)
@@ -137,22 +137,22 @@ impl EtcdStore {
         }
         let ahead = match response.op_responses().pop() {
             Some(TxnOpResponse::Get(mut get)) => get.take_kvs().into_iter().next(),
-            _ => return Err(StoreError::Unavailable("an answer without a read".into())),
+            _ => return Err(StoreError::Unavailable("malformed reply: no read in it".into())),
         };
         self.behind(prefix, ahead).await
     }
 
-    /// Where the key created at `revision` stands, given what the server said is just ahead.
+    /// Returns the position of a key, given the one that the server returned as just ahead.
     async fn behind(&self, prefix: &str, mut ahead: Option<KeyValue>) -> Result<Standing> {
         while let Some(kv) = ahead {
             if keys::is_place(prefix, &kv) {
                 let entry = keys::entry(&kv);
                 return Ok(Standing::Behind(Predecessor { entry, first: false, seen: true }));
             }
-            // No waiter's key. Nobody can join ahead of us any more, so that reading on from here,
-            // later, tells the truth.
+            // This key is not a waiter's. No client can join ahead of us any longer, so a later
+            // read from here on is still correct.
             let options = transactions::nearest_below(kv.create_revision()).with_limit(100);
-            // In a box, as it is rarely needed: each join would carry its room.
+            // Boxed: it is rarely needed, and the future of every join would be larger.
             let mut kvs = Box::pin(self.pool.get(READ, prefix, options)).await?.take_kvs();
             let found = kvs.iter().position(|kv| keys::is_place(prefix, kv));
             ahead = found.map(|index| kvs.swap_remove(index)).or_else(|| kvs.pop());
@@ -163,22 +163,23 @@ impl EtcdStore {
 
 #[async_trait]
 impl LockStore for EtcdStore {
-    /// One stream for one keepalive. A long-lived stream would have to be told apart from a dead
-    /// one (its sender says Ok to a lease that is gone, and into a connection that is gone),
-    /// re-opened, and re-opened again when its token expires, which the server checks on every
-    /// renewal since 3.5.28. This one is new each time: its answer is the proof or there is none.
-    /// It costs the server the same one message.
+    /// Opens a stream for each keepalive.
+    ///
+    /// A long-lived stream would have to be distinguished from a dead one: its sender returns `Ok`
+    /// for an expired lease and for a lost connection. It would have to be reopened, also when its
+    /// token expires, which the server has checked on every renewal since 3.5.28. With a new
+    /// stream, a reply proves the renewal. It costs the server the same one message.
     async fn keep_alive(&self) -> Result<Duration> {
         const OPERATION: &str = "keepalive";
-        // While others are without an answer, this one tries another member.
+        // While other keepalives have no reply, this one tries another member.
         let (before, _renewing) = counted(&self.renewing);
         let picked = self.pool.pick(before).await.map_err(|error| error.triage(OPERATION))?;
         let sent = self.unanswered.send(picked.index, clock::now());
         let mut call = std::pin::pin!(picked.renew(self.lease, sent.in_doubt()));
         let mut reply = in_time(self.ttl / 3, &mut call).await;
         if matches!(reply, Err(Cause::ProcessStall)) {
-            // Others need not wait for this member any longer. The answer may still come, if the
-            // way is only long.
+            // Other requests need not wait for this member. The reply may still come, if the
+            // network is only slow.
             self.pool.leave(picked.index);
             reply = in_time(self.ttl, call).await;
         }
@@ -204,27 +205,29 @@ impl LockStore for EtcdStore {
         self.both(entry, ahead, Reading::Local).await.map(|(present, _)| present)
     }
 
-    /// The leader tells them, of what it has applied. An answer of more than 4 MiB cannot be read,
-    /// as the crate has no option for that here: 50,000 keys and more are watched and nothing else.
+    /// Reads the keys from the leader's applied state.
+    ///
+    /// A reply of more than 4 MiB cannot be read, because the crate has no option for that here. So
+    /// 50,000 keys or more are only watched.
     async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
         let lease = self.lease;
         let ask = async |client: Arc<Client>| {
             let keys = LeaseTimeToLiveOptions::new().with_keys();
             client.lease_client().time_to_live(lease, Some(keys)).await
         };
-        let told = self.pool.request("look at a lease", ask).await?;
+        let told = self.pool.request("read of a lease", ask).await?;
         Ok(told.keys().iter().map(|key| String::from_utf8_lossy(key).into()).collect())
     }
 
     async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>> {
-        // Those who wait for the end of a key need not be told of each write to it. One's own may
-        // be written over without its lease: that ends it as well.
+        // A waiter need not be notified of each write to its predecessor. One's own key may be
+        // overwritten without its lease, which ends it as well.
         let watch = self.watcher.watch(&entry.key, false, !urgent).await?;
         watcher::begin(watch, &self.pool, entry, urgent, &self.cached_watch).await
     }
 
     async fn leave(&self, joiner: Joiner<'_>, leave: LeaveRequest<'_>) -> Result<LeaveOutcome> {
-        // It was alone, and has written no tail.
+        // It was alone, and wrote no tail.
         if let LeaveRequest { entry: Some(entry), successor: None, .. } = leave
             && !entry.crowded
         {
@@ -246,7 +249,8 @@ impl LockStore for EtcdStore {
             LeaveRequest { .. } => paths.leave(),
         };
         let (left, revision) = match self.txn(LEAVE, txn).await {
-            // The word is a write, and a full server has no room for it. A delete needs none.
+            // The release marker is a write, for which a full server has no space. A delete needs
+            // none.
             Err(error) if is_full(&error) => self.txn(LEAVE, paths.leave()).await?,
             left => left?,
         };
@@ -267,7 +271,7 @@ impl LockStore for EtcdStore {
         self.read_all(queue, ask).await
     }
 
-    /// A lease dies silently.
+    /// Revokes the lease. The server does not notify the client of a lease's end.
     async fn close(&self) -> Result<()> {
         let lease = self.lease;
         let revoke = async |client: Arc<Client>| client.lease_client().revoke(lease).await;
@@ -288,7 +292,7 @@ impl Specifics for EtcdStore {
         self.both(entry, ahead, Reading::Confirmed).await.map(|(present, _)| present)
     }
 
-    /// One that was in the tail, and so has joined where one was.
+    /// Returns `true` for a key that was in the tail, and so joined where there was one.
     fn marks_releases(&self, ahead: &Entry) -> bool {
         ahead.crowded && keys::leaves_marker(ahead)
     }
@@ -303,7 +307,7 @@ impl Specifics for EtcdStore {
             return Ok(Watched::Since(watch.end_of(ahead, &self.cached_watch)));
         }
         let watch = self.watcher.watch(&ahead.key, false, false).await?;
-        // Nothing had happened to it when the watch began.
+        // The key was unchanged when the watch began.
         if there.is_some_and(|SequencePoint(there)| there >= watch.start()) {
             return Ok(Watched::Begun(watch.end(&self.pool, ahead, None, &self.cached_watch)));
         }
@@ -322,7 +326,8 @@ impl Specifics for EtcdStore {
         })
     }
 
-    /// As the leader knows it: a member that lags behind would name the revision of an earlier one.
+    /// Reads from the leader: a member that lags behind could return the revision of an earlier
+    /// key.
     async fn own_entry(&self, key: &str) -> Result<Option<Entry>> {
         let options = GetOptions::new().with_keys_only();
         let kvs = self.pool.get(READ, key, options).await?.take_kvs();
@@ -341,7 +346,7 @@ impl Specifics for EtcdStore {
     }
 }
 
-/// Counts one more until it is dropped; returns how many there were before, too.
+/// Counts one more until the returned value is dropped, and returns the count before.
 fn counted(count: &AtomicUsize) -> (usize, OnDrop<impl Fn()>) {
     let before = count.fetch_add(1, Ordering::Relaxed);
     let uncount = || {

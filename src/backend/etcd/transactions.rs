@@ -1,26 +1,27 @@
-//! The transactions that join a queue, leave it and look at it.
+//! The transactions that join, leave and read a queue.
 //!
-//! # Joining in the same time however long the queue is
+//! # Joining in constant time
 //!
-//! etcd loads and sorts a whole prefix to answer "the two newest keys": nothing at 10 keys, 5 ms at
-//! 5,000. So who joins a long queue also writes its own key into one more key, the *tail*, and gets
-//! back what stood there: the one that joined just before (the swap of a CLH queue lock, in one
-//! transaction). What was in the tail is the nearest one ahead if
+//! etcd loads and sorts a whole prefix to return its two newest keys. That costs nothing at 10
+//! keys, and 5 ms at 5,000. So a client that joins a long queue also writes the name of its key
+//! into one more key, the *tail*. The same transaction returns the tail's previous value: the key
+//! that joined just before. This is the swap of a CLH queue lock. The key in the tail is the
+//! nearest predecessor under three conditions:
 //!
-//! 1. every key of ours that joined since the tail was made has swapped it. All joins are
-//!    transactions that swap the tail if there is one. Only those that demand an empty queue do
-//!    not, and they cannot have happened while the key that the tail names was there;
-//! 2. that key is still there after we joined: the tail may outlive it (an operator deletes it).
-//!    That is found out when it is first looked at, for the watch;
-//! 3. no other client's key is there: those don't swap the tail. All our keys begin with a mark
-//!    that no other client uses, so that two empty ranges, below and above the mark, prove it at
-//!    the moment of joining; nobody can get in front later.
+//! 1. Every key of ours that joined since the tail was created has swapped it. All joins swap the
+//!    tail if there is one, except those that require an empty queue. The latter cannot have
+//!    succeeded while the key in the tail existed.
+//! 2. That key still exists after the join, because the tail may outlive its key (an operator
+//!    deletes the key). The first read of the key, for the watch, verifies that.
+//! 3. No other client's key exists, because those clients do not swap the tail. All our keys begin
+//!    with a mark that no other client uses. Two empty ranges, below and above the mark, prove the
+//!    condition at the moment of joining. No client can join ahead later.
 //!
-//! Else the queue is read, as exactly and as slowly as ever. The tail belongs to the lease of its
-//! writer, and an owner that leaves deletes it if it is still its own: it does not outlive the
-//! queue. It lies outside of the queue's prefix, where other clients don't take it for a waiter.
-//! Where there is none, a waiter that expects a long queue makes it, by putting its own key there
-//! as it joins.
+//! Otherwise the queue is read, which is as exact and takes longer. The tail belongs to the lease
+//! of its writer. A client that leaves deletes the tail if it still names its own key, so the tail
+//! does not outlive the queue. It lies outside the queue's prefix, where other clients do not take
+//! it for a waiter. If there is no tail, a waiter that expects a long queue creates one as it
+//! joins.
 
 use std::sync::Arc;
 
@@ -36,24 +37,24 @@ use super::{
 };
 use crate::backend::{Entry, Joiner, Queue, Write};
 
-/// The keys of one ticket's place.
+/// The keys that a ticket uses.
 pub(super) struct Paths<'a> {
     queue: &'a Queue,
     pub(super) key: Arc<str>,
     lease: i64,
 }
 
-/// What the answer to joining says.
+/// The outcome of a transaction that joins.
 pub(super) enum Answer {
-    /// It joined where there was no tail: behind this key, one of so many in the queue.
+    /// It joined where there was no tail, behind this key. `count` is the length of the queue.
     Joined { ahead: Option<KeyValue>, count: i64 },
-    /// It joined behind the one that was in the tail.
+    /// It joined behind the key in the tail.
     BehindTail(Entry),
-    /// It joined; other clients' keys are there too.
+    /// It joined, and the queue has other clients' keys.
     AmongOthers,
-    /// It had joined before.
+    /// It had already joined.
     Before(KeyValue),
-    /// Nothing of the kind: no answer.
+    /// The reply is malformed or stale.
     Nonsense,
 }
 
@@ -62,14 +63,14 @@ impl<'a> Paths<'a> {
         Self { queue, key: keys::key(queue, lease, ticket), lease }
     }
 
-    /// What all keys of the queue begin with.
+    /// Returns the prefix of all keys of the queue.
     pub(super) fn prefix(&self) -> String {
         keys::prefix(self.queue)
     }
 
     fn tail(&self) -> String {
-        // Deeper than a place, so that it is none for a lock of this very name, in a namespace that
-        // ends here. No lock's name has this character.
+        // It lies deeper than a queue's keys, so that it is not one for a lock of this name in a
+        // namespace that ends here. No lock's name has this character.
         [self.queue.dir(), "!/tail"].concat()
     }
 
@@ -77,7 +78,7 @@ impl<'a> Paths<'a> {
         Compare::create_revision(&*self.key, CompareOp::Equal, 0)
     }
 
-    /// Compares every key of the range, and holds for an empty one.
+    /// Compares every key of the range, and holds if there is none.
     fn free(&self) -> Compare {
         Compare::create_revision(self.prefix(), CompareOp::Equal, 0).with_prefix()
     }
@@ -99,15 +100,15 @@ impl<'a> Paths<'a> {
         TxnOp::get(&*self.key, Some(GetOptions::new().with_keys_only()))
     }
 
-    /// Joins if nobody is there, and counts those who are. The tail is looked at first: while there
-    /// is one the queue is not read, long as it may be.
+    /// Joins if the queue is empty, and counts its keys otherwise. The tail is compared first: if
+    /// there is one, the queue is not read, however long it is.
     pub(super) fn join_empty(&self, value: &[u8]) -> Txn {
         let count =
             TxnOp::get(self.prefix(), Some(GetOptions::new().with_prefix().with_count_only()));
         Txn::new().when(self.alone()).and_then([self.put(value)]).or_else([count])
     }
 
-    /// The same, and looks who is there otherwise.
+    /// Joins if the queue is empty, and reads its newest keys otherwise.
     pub(super) fn join_if_free(&self, value: &[u8]) -> Txn {
         let present = TxnOp::get(self.prefix(), Some(newest_first().with_limit(100)));
         Txn::new()
@@ -116,7 +117,7 @@ impl<'a> Paths<'a> {
             .or_else([self.own(), present])
     }
 
-    /// Joins, whether somebody is there or not; makes a tail if it is to be a long queue.
+    /// Joins whether or not the queue is empty. With `long`, creates a tail.
     pub(super) fn join(&self, value: &[u8], long: bool) -> Txn {
         let some = |from: String, to: String| {
             TxnOp::get(from, Some(GetOptions::new().with_range(to).with_limit(1).with_keys_only()))
@@ -128,7 +129,7 @@ impl<'a> Paths<'a> {
             .when([self.absent()])
             .and_then([self.put(value), self.put_tail(), below, above])
             .or_else([self.own()]);
-        // Placed after the put it sees the put: one's own key and the one ahead.
+        // This read comes after the put, so it returns the new key and the predecessor.
         let last_two = TxnOp::get(prefix, Some(newest_first().with_limit(2)));
         let put = if long {
             vec![self.put(value), self.put_tail(), last_two]
@@ -145,8 +146,8 @@ impl<'a> Paths<'a> {
             let Some(TxnOpResponse::Get(mut get)) = told.pop() else { return Answer::Nonsense };
             let count = get.count();
             let (own, ahead): (Vec<_>, Vec<_>) = get.take_kvs().into_iter().partition(is_own);
-            // An answer without the key that was just put is no answer (a stale read:
-            // https://github.com/etcd-io/etcd/issues/20418).
+            // A reply without the key that was just put is stale
+            // (https://github.com/etcd-io/etcd/issues/20418).
             let answer = Answer::Joined { ahead: ahead.into_iter().next(), count };
             return if own.is_empty() { Answer::Nonsense } else { answer };
         }
@@ -160,14 +161,14 @@ impl<'a> Paths<'a> {
         let others =
             told.any(|range| !matches!(range, TxnOpResponse::Get(get) if get.count() == 0));
         let tail = tail.take_prev_key().filter(|_| !others);
-        // Written by the transaction that created the key that it names.
+        // The transaction that created this key also wrote the tail.
         let behind =
             tail.and_then(|tail| self.in_tail(tail.value(), tail.mod_revision().unsigned_abs()));
         behind.map_or(Answer::AmongOthers, Answer::BehindTail)
     }
 
-    /// The key that a tail names. `None`: it is no key of ours in this queue, so that another
-    /// client has written it.
+    /// Returns the key in a tail; `None` if another client has written the tail, so that it is no
+    /// key of ours in this queue.
     fn in_tail(&self, tail: &[u8], revision: u64) -> Option<Entry> {
         let key = std::str::from_utf8(tail).ok()?;
         let name = key.strip_prefix(&self.prefix()).filter(|name| !name.contains('/'))?;
@@ -175,14 +176,14 @@ impl<'a> Paths<'a> {
         Some(Entry { crowded: true, ..Entry::new(key, revision) })
     }
 
-    /// What must be so for this to be the only key. A tail tells of others who may have come
-    /// meanwhile, unread.
+    /// The conditions for this to be the only key. If there is a tail, others may have joined
+    /// unread.
     pub(super) fn alone(&self) -> [Compare; 2] {
         [self.no_tail(), self.free()]
     }
 
-    /// Puts the key in the place of another one, if that is still there; else tells whether it did
-    /// so before.
+    /// Replaces the key of an entry if that still exists. Otherwise reads the new key, to find out
+    /// if an earlier attempt has put it.
     pub(super) fn replace(&self, entry: &Entry, value: &[u8]) -> Txn {
         let replace = [TxnOp::delete(&*entry.key, None), self.put(value)];
         Txn::new().when(is_still_there(entry, self.lease)).and_then(replace).or_else([self.own()])
@@ -192,7 +193,7 @@ impl<'a> Paths<'a> {
         TxnOp::delete(&*self.key, Some(DeleteOptions::new().with_prev_key()))
     }
 
-    /// With what is left of the queue, if nobody is behind it.
+    /// Deletes the key, the tail and the release marker: no client is behind it.
     fn delete_as_last(&self) -> [TxnOp; 3] {
         [
             self.delete(),
@@ -201,23 +202,25 @@ impl<'a> Paths<'a> {
         ]
     }
 
-    /// Deletes the key, and the tail if it is this one's.
+    /// Deletes the key, and the tail if it names this key.
     pub(super) fn leave(&self) -> Txn {
         let last = Compare::value(self.tail(), CompareOp::Equal, &*self.key);
         Txn::new().when([last]).and_then(self.delete_as_last()).or_else([self.delete()])
     }
 
-    /// Deletes the very key of an entry, as [`leave`](Self::leave) does.
+    /// Deletes the key of an entry as [`leave`](Self::leave) does, if its revision is the same.
     pub(super) fn remove(&self, entry: &Entry) -> Txn {
         let very = is_still_there(entry, self.lease);
         Txn::new().when(very).and_then([TxnOp::txn(self.leave())])
     }
 
-    /// The same as a holder: leaves word of it if somebody else is the tail. A holder that was
-    /// evicted leaves none: others may be in since, and behind them who joined behind its tail.
+    /// Deletes a holder's key, and leaves a release marker if the tail names another key.
+    ///
+    /// An evicted holder leaves no marker. Since its eviction another client may hold the lock, and
+    /// clients that joined behind the evicted holder's tail are behind that one.
     pub(super) fn leave_word(&self, entry: &Entry) -> Txn {
-        // Does not hold where there is no tail. A tail too many that is deleted only costs those
-        // who join next a look at the queue.
+        // This is false if there is no tail. Deleting a tail too many only costs the next joiners a
+        // read of the queue.
         let behind = Compare::value(self.tail(), CompareOp::NotEqual, &*self.key);
         let marker = release_marker::put(self.queue.dir(), entry, self.lease);
         let held = is_still_there(entry, self.lease).into_iter().chain([behind]);
@@ -227,15 +230,14 @@ impl<'a> Paths<'a> {
             .or_else(self.delete_as_last())
     }
 
-    /// Deletes the key and looks for another one that joined behind it, in whose hands the tail is
-    /// by that.
+    /// Deletes the key and reads the successor's. The tail then names the successor or a later key.
     pub(super) fn leave_to(&self, successor: &Entry) -> Txn {
         let successor = TxnOp::get(&*successor.key, Some(GetOptions::new().with_keys_only()));
         Txn::new().and_then([self.delete(), successor])
     }
 }
 
-/// That a key is the one that was put, and on its lease still.
+/// The conditions that a key has the entry's revision and is still on its lease.
 pub(super) fn is_still_there(entry: &Entry, lease: i64) -> Vec<Compare> {
     let same = is_same(entry);
     let on_lease = Compare::lease(&*entry.key, CompareOp::Equal, lease);
@@ -243,7 +245,7 @@ pub(super) fn is_still_there(entry: &Entry, lease: i64) -> Vec<Compare> {
 }
 
 /// Deletes a key of any lease if its create revision is the one that was read. A client that
-/// acquires the lock again uses the same key.
+/// acquires the lock again reuses the key.
 pub(super) fn evict(entry: &Entry) -> Txn {
     Txn::new().when([is_same(entry)]).and_then([TxnOp::delete(&*entry.key, None)])
 }
@@ -253,7 +255,7 @@ fn is_same(entry: &Entry) -> Compare {
     Compare::create_revision(&*entry.key, CompareOp::Equal, revision)
 }
 
-/// Writes a key again if it is still there, and was last written at that revision; else reads it.
+/// Rewrites a key if it still exists and has this modification revision. Otherwise reads it.
 pub(super) fn rewrite(entry: &Entry, lease: i64, value: &[u8], version: u64) -> Txn {
     let version = i64::try_from(version).unwrap_or(i64::MAX);
     let put = TxnOp::put(&*entry.key, value, Some(PutOptions::new().with_lease(lease)));
@@ -263,7 +265,7 @@ pub(super) fn rewrite(entry: &Entry, lease: i64, value: &[u8], version: u64) -> 
     Txn::new().when(compares).and_then([put]).or_else([read])
 }
 
-/// Writes to keys of no lease, if all of `guards` are there.
+/// Writes to keys without a lease, if all of `guards` exist.
 pub(super) fn commit(guards: &[Entry], lease: i64, writes: &[Write]) -> Txn {
     let write = |write: &Write| match write {
         Write::Put { key, value } => TxnOp::put(key.as_str(), value.as_slice(), None),
@@ -274,12 +276,14 @@ pub(super) fn commit(guards: &[Entry], lease: i64, writes: &[Write]) -> Txn {
         .and_then(writes.iter().map(write).collect::<Vec<_>>())
 }
 
-/// The keys of a prefix created before `revision`, the newest first: one, unless told otherwise.
+/// Selects the keys of a prefix that were created before `revision`, newest first. The default
+/// limit is one.
 pub(super) fn nearest_below(revision: i64) -> GetOptions {
     newest_first().with_max_create_revision(revision - 1).with_limit(1)
 }
 
-/// The keys of a prefix, the newest first, without their values: a foreign one may be large.
+/// Selects the keys of a prefix, newest first. It leaves out the values, because a foreign value
+/// may be large.
 fn newest_first() -> GetOptions {
     GetOptions::new()
         .with_prefix()
@@ -287,21 +291,24 @@ fn newest_first() -> GetOptions {
         .with_keys_only()
 }
 
-/// One key.
+/// Reads one key.
 pub(super) fn one(key: &str, reading: Reading) -> TxnOp {
     TxnOp::get(key, Some(reading.of(GetOptions::new().with_keys_only())))
 }
 
-/// Whether a read of one key found this very one, on this lease if it is one's own. An operator may
-/// have written over it without the lease: then the others pass it over.
+/// Returns `true` if a read found the entry's key. With `own`, it must be on that lease.
+///
+/// An operator may have overwritten it without the lease. Then other clients skip it.
 pub(super) fn is_there(read: Option<TxnOpResponse>, entry: &Entry, own: Option<i64>) -> bool {
     let Some(TxnOpResponse::Get(get)) = read else { return false };
     let on_lease = |kv: &KeyValue| own.is_none_or(|lease| kv.lease() == lease);
     get.kvs().first().is_some_and(|kv| is_entry(kv, entry) && on_lease(kv))
 }
 
-/// Whether a delete found this lease's key, and the very one if that is known: one of the same name
-/// may have been put since by a late request to join.
+/// Returns `true` if a delete found this lease's key.
+///
+/// If the entry is known, the revision must match: a late request to join may have put the name
+/// again.
 pub(super) fn was_there(deleted: &DeleteResponse, lease: i64, known: Option<&Entry>) -> bool {
     let very = |kv: &KeyValue| known.is_none_or(|entry| is_entry(kv, entry));
     deleted.prev_kvs().first().is_some_and(|kv| kv.lease() == lease && very(kv))
@@ -339,7 +346,7 @@ mod tests {
         let deeper = format!("{}/x", paths.key);
         assert_eq!(paths.in_tail(deeper.as_bytes(), 5), None);
         assert_eq!(paths.in_tail(&[0xff], 5), None);
-        // The key of a stranger's tail, by whatever name.
+        // The key in a foreign tail may have any name.
         for key in ["é", "", "/", "/a"] {
             assert!(!keys::leaves_marker(&Entry::new(key, 1)), "{key}");
         }

@@ -1,5 +1,5 @@
-//! The one watch stream of a session, with a watch for each key that somebody waits for, and for
-//! each queue that somebody keeps an eye on.
+//! The watch stream of a session. It has a watch for each key that a client waits for, and one for
+//! each watched queue.
 
 use std::{
     collections::HashMap,
@@ -29,19 +29,19 @@ use crate::{
     runtime::{clock::timeout, executor::spawn_beside},
 };
 
-/// When to look again for a key whose watch may not be in step with the server yet. etcd serves
-/// such watches every 100 ms (`syncWatchersLoop`,
-/// <https://github.com/etcd-io/etcd/blob/v3.5.16/server/mvcc/watchable_store.go#L211>). It is one
-/// of 125 at the most, with 2,800 writes a second, so that the first look can wait.
+/// When to read a key again whose watch may not be synced with the server yet. etcd serves unsynced
+/// watches every 100 ms (`syncWatchersLoop`,
+/// <https://github.com/etcd-io/etcd/blob/v3.5.16/server/mvcc/watchable_store.go#L211>). At most one
+/// of 125 watches is unsynced, at 2,800 writes a second, so the first read can wait.
 const LOOKS: [Duration; 3] =
     [Duration::from_millis(8), Duration::from_millis(24), Duration::from_millis(72)];
 
-/// A handle on the task that owns the stream; dropping it ends the task.
+/// A handle to the task that owns the stream. Dropping it ends the task.
 #[derive(Debug)]
 pub(super) struct Watcher {
     commands: mpsc::UnboundedSender<Command>,
     last_id: AtomicI64,
-    /// For the server's word that a watch has begun.
+    /// How long the server may take to create a watch.
     patience: Duration,
 }
 
@@ -51,29 +51,29 @@ enum Command {
     Cancel(i64),
 }
 
-/// How a watch reports. Both are dropped when its stream breaks.
+/// How a watch reports. Both senders are dropped when its stream breaks.
 #[derive(Debug)]
 struct Signals {
     created: Option<oneshot::Sender<i64>>,
-    /// As of which revision there was news last; zero before.
+    /// The revision of the latest event; zero before the first one.
     news: Sender<i64>,
-    /// The prefix, if it is one that is watched.
+    /// The prefix, if a prefix is watched.
     prefix: Option<Arc<str>>,
 }
 
-/// A watch on one key, or on those of a prefix; dropping it cancels it.
+/// A watch on one key, or on the keys of a prefix. Dropping it cancels it.
 pub(super) struct Watch {
     id: i64,
     key: Arc<str>,
-    /// From which revision the server took "now". Up to it, what has happened is no news.
+    /// The revision at which the watch began. Earlier events are not reported.
     start: i64,
-    /// Up to here it is none either.
+    /// Events up to this revision are not reported either.
     known: i64,
     news: tokio::sync::watch::Receiver<i64>,
     commands: mpsc::UnboundedSender<Command>,
 }
 
-/// The watch's stream broke: nothing is known of the key.
+/// The watch's stream broke, so the key's state is unknown.
 #[derive(Debug, thiserror::Error)]
 #[error("the watch stream broke")]
 struct Broken;
@@ -84,9 +84,11 @@ impl From<Broken> for StoreError {
     }
 }
 
-/// Looks once at the key of a watch that has begun from "now": what happened before the watch shows
-/// in the look, what happens after it comes as an event. A watch from a past revision would be
-/// exact without the look, but etcd serves those only every 100 ms.
+/// Returns a watch that began at the server's current revision, after a read of its key; `None` if
+/// the key does not exist.
+///
+/// The read shows what happened before the watch, and events show what happens after it. A watch
+/// from a past revision would need no read, but etcd serves such watches only every 100 ms.
 pub(super) async fn begin(
     watch: Watch,
     pool: &Arc<Pool>,
@@ -103,20 +105,22 @@ pub(super) async fn begin(
     }))
 }
 
-/// Looks for the key; tells as of which revision it is there, if it is. The member that has the
-/// watch knows best what the watch may have missed, so that the others need not be asked. By a
-/// transaction, as etcd's grpc-proxy answers a simple read of this kind by what it read long ago.
+/// Returns the revision of the read if the key exists.
+///
+/// The member that has the watch knows best what the watch may have missed, so it need not query
+/// the others. The read is a transaction, because etcd's grpc-proxy may serve a simple serializable
+/// read from an old cache.
 async fn look(pool: &Pool, entry: &Entry) -> Result<Option<u64>> {
     let look = Txn::new().and_then([transactions::one(&entry.key, Reading::Local)]);
     let read = async |client: Arc<Client>| client.kv_client().txn(look).await;
     let (seen, revision) =
-        pool.read("look at a key", entry.revision, TxnResponse::header, read).await?;
+        pool.read("read of a key", entry.revision, TxnResponse::header, read).await?;
     let there = transactions::is_there(seen.op_responses().pop(), entry, None);
     Ok(there.then_some(revision))
 }
 
 fn stale() -> StoreError {
-    StoreError::Unavailable("a stale read".into())
+    StoreError::Unavailable("stale read".into())
 }
 
 impl Watcher {
@@ -127,17 +131,17 @@ impl Watcher {
         Self { commands, last_id: AtomicI64::new(0), patience }
     }
 
-    /// Starts to watch `key` for its deletion, or all that begins with it for whatever happens,
-    /// from the server's "now": who then reads it will miss nothing.
+    /// Watches `key` for its deletion, or a prefix for all changes, from the server's current
+    /// revision on. A read after this call misses nothing.
     pub(super) async fn watch(&self, key: &Arc<str>, prefix: bool, puts: bool) -> Result<Watch> {
         let (created, created_rx) = oneshot::channel();
         let (news, news_rx) = tokio::sync::watch::channel(0);
-        // Its own id, never 0 (the server's choice) and never used twice, so that answers are
-        // matched by id and not by order.
+        // The client chooses the ID, because replies are matched by it and not by their order. It
+        // is never 0, which would leave the choice to the server, and never used twice.
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let signals =
             Signals { created: Some(created), news, prefix: prefix.then(|| Arc::clone(key)) };
-        // Should the task be gone, the senders are dropped here and the watch is broken from the
+        // If the task has ended, the senders are dropped here and the watch is broken from the
         // start.
         let _ = self.commands.send(Command::Watch { id, key: Arc::clone(key), puts, signals });
         let (key, commands) = (Arc::clone(key), self.commands.clone());
@@ -150,26 +154,26 @@ impl Watcher {
 }
 
 impl Watch {
-    /// Returns when something has happened after this revision.
+    /// Returns after an event with a later revision.
     async fn news(&mut self, after: i64) -> Result<()> {
         self.news.wait_for(|news| *news > after).await.map_err(|_| Broken)?;
         Ok(())
     }
 
-    /// From which revision the server took "now".
+    /// Returns the revision at which the watch began.
     pub(super) fn start(&self) -> u64 {
         self.start.unsigned_abs()
     }
 
-    /// Whether all that happens to this key, from its put on, is its news.
+    /// Returns `true` if the watch reports all events of this key since it was put.
     pub(super) fn began_before(&self, entry: &Entry) -> bool {
-        // It is over if its stream broke.
+        // A watch whose stream broke has ended.
         let goes_on = self.news.has_changed().is_ok();
         goes_on && self.key == entry.key && self.start() <= entry.revision
     }
 
-    /// The end of a key that was put since the watch began. It is in step with the server, as it
-    /// has told of another end by now.
+    /// Waits for the deletion of a key that was put after the watch began. The watch is synced with
+    /// the server, because it has reported another deletion.
     pub(super) fn end_of(
         mut self,
         entry: &Entry,
@@ -184,24 +188,26 @@ impl Watch {
         })
     }
 
-    /// Refuses what was read as of a revision before the watch began.
+    /// Rejects a read at a revision before the watch began.
     pub(super) fn check(&self, seen: u64) -> Result<()> {
         if seen < self.start() { Err(stale()) } else { Ok(()) }
     }
 
-    /// Goes on from what was read as of this revision. News may be late by 100 ms (see [`begin`]);
-    /// it is never lost.
+    /// Waits for events after the revision of a read. They may be late by 100 ms (see [`begin`]),
+    /// and none is lost.
     pub(super) fn since(mut self, read: i64) -> Result<backend::Watch> {
         self.check(read.unsigned_abs())?;
         Ok(Box::pin(async move { self.news(read).await.map(|()| Event::Touched) }))
     }
 
-    /// The end of a key that was there when the watch began, as of a look at it since, if there was
-    /// one. News is never lost, but may be late: the server takes the next revision for "now" and
-    /// registers the watch a moment later, and if something was written in between the watch is
-    /// not in step, and served every 100 ms only. Nothing was if a look, made later still, has the
-    /// revision from which the server started. Else the key is looked at at growing intervals
-    /// until a look shows that, or the watch must have caught up.
+    /// Waits for the deletion of a key that existed when the watch began. `seen` is the revision of
+    /// a later read, if there was one.
+    ///
+    /// Events are never lost, but may be late. The server takes the next revision as the start and
+    /// registers the watch a moment later. If a write comes in between, the watch is not synced,
+    /// and the server serves it only every 100 ms. There was no such write if a later read has the
+    /// revision at which the watch started. Otherwise the key is read at growing intervals, until a
+    /// read shows that or the watch must be synced.
     pub(super) fn end(
         mut self,
         pool: &Arc<Pool>,
@@ -229,7 +235,7 @@ impl Watch {
         })
     }
 
-    /// The same, where it may be late.
+    /// Waits for the deletion, which may be reported late.
     fn end_some_time(mut self) -> backend::Watch {
         Box::pin(async move { self.deleted().await })
     }
@@ -263,7 +269,7 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
             command = inbox.recv() => match command {
                 None => return,
                 Some(Command::Cancel(id)) => cancel(&mut stream, &mut watches, id).await.is_err(),
-                // Nobody wants to know any more.
+                // The watch was dropped.
                 Some(Command::Watch { signals, .. }) if signals.news.is_closed() => false,
                 Some(Command::Watch { id, key, puts, signals }) => {
                     let options = WatchOptions::new().with_watch_id(id);
@@ -284,8 +290,8 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
                 }
             },
             message = next(&mut stream) => match message {
-                // Canceled by the server, for an expired token perhaps: a new stream brings a new
-                // one.
+                // Canceled by the server, perhaps because the token has expired. A new stream uses
+                // a new one.
                 Ok(Some(message)) => is_canceled(&mut watches, &message),
                 ended => {
                     if let (Some(stream), Err(error)) = (&stream, ended) {
@@ -294,11 +300,12 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
                     true
                 }
             },
-            // The endpoint is found dead by another request: its stream will not say so itself.
+            // Another request has found the endpoint dead. Its stream will not report that by
+            // itself.
             _ = current.changed() => stream.is_some(),
         };
         if broken {
-            // Dropping the signals tells every waiter to look again; that brings a new stream.
+            // Dropping the signals makes every waiter read again, which opens a new stream.
             watches.clear();
             stream = None;
         }
@@ -321,7 +328,7 @@ async fn next(stream: &mut Option<Stream>) -> Result<Option<WatchResponse>, Erro
     }
 }
 
-/// Ends a watch; the server may not have it, if its stream broke or it was never asked for.
+/// Cancels a watch. The server may not have it, if its stream broke or it was never requested.
 async fn cancel(
     stream: &mut Option<Stream>,
     watches: &mut HashMap<i64, Signals>,
@@ -333,12 +340,11 @@ async fn cancel(
     }
 }
 
-/// Passes on what a message of the server says; whether it says that the server has canceled a
-/// watch.
+/// Forwards a message of the server. Returns `true` if the server has canceled a watch.
 fn is_canceled(watches: &mut HashMap<i64, Signals>, message: &WatchResponse) -> bool {
     let id = message.watch_id();
     if message.canceled() {
-        // Also the answer to a cancel of ours, when the watch is forgotten already.
+        // This is also the reply to our own cancel, after the watch was removed.
         return message.created() || watches.contains_key(&id);
     }
     let Some(signals) = watches.get_mut(&id) else { return false };
@@ -351,7 +357,7 @@ fn is_canceled(watches: &mut HashMap<i64, Signals>, message: &WatchResponse) -> 
     let prefix = &signals.prefix;
     let is_news = |event: &&etcd_client::Event| match (prefix, event.kv()) {
         (Some(prefix), Some(kv)) => keys::is_direct(prefix, kv),
-        // A key without a lease is nobody's place.
+        // A key without a lease holds no place.
         (None, Some(kv)) => event.event_type() == EventType::Delete || kv.lease() == 0,
         (_, None) => false,
     };

@@ -1,4 +1,4 @@
-//! How a connection's tasks are run: by the one who wakes them.
+//! Runs a connection's tasks on the thread that wakes them.
 
 use std::{future::Future, pin::Pin};
 
@@ -7,15 +7,17 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::runtime::{executor::Executor, inline::Inline};
 
-/// What tonic has to be run.
+/// Runs the tasks that tonic spawns.
 impl rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for Inline {
     fn execute(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         self.spawn(task);
     }
 }
 
-/// A channel to this endpoint alone, connected by its first request. etcd-client would make one
-/// that looks for the least busy of several, which each request pays for.
+/// Returns a channel to one endpoint, which connects at its first request.
+///
+/// A channel of etcd-client would search for the least busy of several endpoints at each request,
+/// which costs time.
 pub(super) fn channel(endpoint: Endpoint) -> Channel {
     endpoint.executor(Inline::new(Executor::here())).connect_lazy()
 }

@@ -1,12 +1,13 @@
 //! `memory://name`: a store within this process, for unit tests and documentation.
 //!
-//! It is a backend like the others: all clients of a process that name the same space share it,
-//! keys belong to sessions, and sessions end when their time to live runs out unheard of. It does
-//! not exclude other processes. [`Space`] is the operator's side of it: a test can look at the
-//! keys, delete one, end a session, or cut the store off.
+//! It behaves like the other stores: all clients of a process that name the same space share it,
+//! keys belong to sessions, and a session that is not renewed expires after its TTL. It does not
+//! exclude other processes. [`Space`] is the operator's side: a test can read and delete keys,
+//! expire a session, or make the store unreachable.
 //!
-//! A test may stop tokio's clock, so that hours go by in no time. Sessions do not end by that: they
-//! are counted on the machine's clock, which [`Space::advance`] sets forward.
+//! A test may pause tokio's clock, so that hours pass in no time. Sessions do not expire during
+//! those hours: the store measures their TTLs on the machine's clock. [`Space::advance`] moves the
+//! store's clock forward.
 //!
 //! ```
 //! use std::time::Duration;
@@ -45,7 +46,7 @@ use crate::{
 
 pub(crate) use store::Memory;
 
-/// The operator's view of the store behind `memory://name`.
+/// Gives tests the operator's view of the store behind `memory://name`.
 ///
 /// ```
 /// # use distlock::{Client, LostReason, memory::Space};
@@ -62,26 +63,26 @@ pub(crate) use store::Memory;
 #[derive(Clone)]
 pub struct Space {
     state: Arc<Mutex<State>>,
-    /// Whether the store answers.
+    /// Whether the store replies to requests.
     reachable: watch::Sender<bool>,
 }
 
-/// What the store has been asked so far.
+/// Counts the requests to the store so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[doc(hidden)] // for the tests of this repository
 pub struct Requests {
     /// Attempts to join a queue.
     pub joins: u64,
-    /// Looks at a queue.
+    /// Reads of a queue.
     pub reads: u64,
     /// Deletes.
     pub deletes: u64,
     /// Other writes.
     pub writes: u64,
-    /// Proofs of life.
+    /// Keepalives.
     pub keepalives: u64,
-    /// Waiters told that a key is gone.
+    /// Notifications of deleted keys and changed queues.
     pub events: u64,
 }
 
@@ -90,11 +91,11 @@ struct State {
     /// How far this store's clock is ahead of the machine's.
     ahead: Duration,
     sessions: HashMap<u64, SessionRecord>,
-    /// By revision: the order of every queue.
+    /// Keys by revision, which is the order of every queue.
     keys: BTreeMap<u64, KeyRecord>,
-    /// What belongs to no session.
+    /// Data, which belongs to no session.
     data: BTreeMap<String, Vec<u8>>,
-    /// By their directories, the queues that somebody watches as a whole.
+    /// The queues that are watched as a whole, by directory.
     watched: HashMap<String, watch::Sender<()>>,
     requests: Requests,
 }
@@ -102,7 +103,7 @@ struct State {
 struct SessionRecord {
     ttl: Duration,
     expires: Duration,
-    /// Hears nothing and is not heard.
+    /// Cut off from the store: its requests get no reply.
     cut: bool,
 }
 
@@ -112,15 +113,17 @@ struct KeyRecord {
     session: u64,
     value: Vec<u8>,
     version: u64,
-    /// Dropped with the key: that is how its watchers learn.
+    /// Dropped with the key, which notifies its watchers.
     alive: watch::Sender<()>,
 }
 
-/// Rises for ever, over all spaces, so that a token never comes back.
+/// Increases across all spaces, so that no token is ever repeated.
 static REVISION: AtomicU64 = AtomicU64::new(1);
 
 impl Space {
-    /// The space of this name; made on first use, it lasts as long as the process.
+    /// Returns the space of this name.
+    ///
+    /// It is created at its first use, and lasts as long as the process.
     #[must_use]
     pub fn named(name: &str) -> Self {
         static SPACES: OnceLock<Mutex<HashMap<String, Space>>> = OnceLock::new();
@@ -129,24 +132,26 @@ impl Space {
         spaces.entry(name.to_owned()).or_insert_with(new).clone()
     }
 
-    /// All keys, oldest first.
+    /// Returns all keys, oldest first.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         self.state().keys.values().map(|record| record.key.clone()).collect()
     }
 
-    /// How many sessions are open.
+    /// Returns the number of open sessions.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.state().sessions.len()
     }
 
-    /// Deletes a key as an operator might, be it a lock's or data. Tells whether it was there.
+    /// Deletes a key of a lock or of data, as an operator might.
+    ///
+    /// Returns `true` if the key existed.
     pub fn delete(&self, key: &str) -> bool {
         self.state().delete(key)
     }
 
-    /// What a [guarded write](crate::LockGuard::put) or [`set`](Self::set) has put there.
+    /// Returns the data that a [guarded write](crate::LockGuard::put) or [`set`](Self::set) stored.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {
         self.state().data.get(key).cloned()
@@ -157,42 +162,48 @@ impl Space {
         self.state().put(key, value);
     }
 
-    /// Ends the session that a key belongs to, as if its time to live had run out. Tells whether
-    /// the key was there.
+    /// Expires the session that a key belongs to, as if its TTL had passed.
+    ///
+    /// Returns `true` if the key existed.
     pub fn expire_session(&self, key: &str) -> bool {
         let mut state = self.state();
         let session = state.session_of(key);
         session.is_some_and(|session| state.end_session(session))
     }
 
-    /// Cuts the session that a key belongs to off from the store: neither is heard by the other any
-    /// more, until the time to live ends the session. Tells whether the key was there.
+    /// Cuts off the session that a key belongs to.
+    ///
+    /// The store neither replies to the session nor notifies it, until its TTL has passed and it
+    /// expires. Returns `true` if the key existed.
     pub fn disconnect_session(&self, key: &str) -> bool {
         let mut state = self.state();
         let session = state.session_of(key).and_then(|session| state.sessions.get_mut(&session));
         session.map(|session| session.cut = true).is_some()
     }
 
-    /// Whether the store answers: with `false` every request goes unheard until it is set to `true`
-    /// again.
+    /// Sets whether the store replies to requests.
+    ///
+    /// With `false`, requests get no reply until a call with `true`.
     pub fn set_reachable(&self, reachable: bool) {
         self.reachable.send_replace(reachable);
     }
 
-    /// Sets the store's clock forward: sessions that are not heard of in time end.
+    /// Moves the store's clock forward.
+    ///
+    /// Sessions that are not renewed in time expire.
     pub fn advance(&self, time: Duration) {
         self.state().ahead += time;
         drop(self.state());
     }
 
-    /// What the store has been asked so far.
+    /// Returns the number of requests to the store so far.
     #[must_use]
     #[doc(hidden)] // for the tests of this repository
     pub fn requests(&self) -> Requests {
         self.state().requests
     }
 
-    /// The state as of now: what has run out is gone.
+    /// Returns the state as of now, without expired sessions.
     fn state(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         let now = state.now();
@@ -230,7 +241,7 @@ impl State {
         true
     }
 
-    /// Something has happened in this directory.
+    /// Notifies the watchers of a directory.
     fn tell(&mut self, dir: &str) {
         if let Some(watched) = self.watched.remove(dir) {
             self.requests.events += watched.receiver_count() as u64;
@@ -246,7 +257,7 @@ impl State {
         self.tell_parent(key);
     }
 
-    /// Whatever it is.
+    /// Deletes a key of a lock or of data.
     fn delete(&mut self, key: &str) -> bool {
         match self.revision_of(key) {
             Some(revision) => self.remove(revision),

@@ -26,7 +26,7 @@ use crate::{
     store_kind::StoreKind,
 };
 
-/// A key's version as it is created.
+/// The version of a new key.
 const FIRST_VERSION: u64 = 1;
 
 /// The backend of `memory://`.
@@ -64,9 +64,9 @@ impl Backend for Memory {
     }
 }
 
-/// Returns when the store hears a request; an error if it does not in time.
+/// Waits until the store replies, and fails if it does not in time.
 async fn answered(space: &Space, within: Duration) -> Result<()> {
-    // As every store does: others get their turn.
+    // Yields once, as every store does, so that other tasks run.
     yield_now().await;
     let mut reachable = space.reachable.subscribe();
     match timeout(within, reachable.wait_for(|reachable| *reachable)).await {
@@ -83,12 +83,12 @@ struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// The store's state, once it has heard this session's request.
+    /// Returns the store's state once it has received this session's request.
     async fn request(&self) -> Result<MutexGuard<'_, State>> {
         answered(&self.space, self.request_timeout).await?;
         if self.space.state().sessions.get(&self.id).is_some_and(|session| session.cut) {
             sleep(self.request_timeout).await;
-            return Err(StoreError::Unknown("no answer: the session is cut off".into()));
+            return Err(StoreError::Unknown("no reply: the session is cut off".into()));
         }
         let state = self.space.state();
         if state.sessions.contains_key(&self.id) {
@@ -98,7 +98,7 @@ impl MemoryStore {
         }
     }
 
-    /// A request that is counted.
+    /// Sends a request and counts it.
     async fn counted(&self, count: fn(&mut Requests) -> &mut u64) -> Result<MutexGuard<'_, State>> {
         let mut state = self.request().await?;
         *count(&mut state.requests) += 1;
@@ -142,11 +142,11 @@ impl MemoryStore {
             tokio::select! {
                 biased;
                 _ = alive.changed() => {}
-                // Nobody else sweeps: the one that waits for a key looks when its session may be
-                // over.
+                // No background task removes expired sessions, so each waiter checks when the
+                // session that it waits for may have expired.
                 () = sleep(expires) => {}
             }
-            // A session that is cut off does not hear of it.
+            // A session that is cut off is not notified.
             drop(self.request().await?);
         }
     }
@@ -221,7 +221,7 @@ impl LockStore for MemoryStore {
             let (store, mut changes) = (self.clone(), state.watch(queue.dir()));
             Box::pin(async move {
                 let _ = changes.changed().await;
-                // A session that is cut off does not hear of it.
+                // A session that is cut off is not notified.
                 store.request().await.map(|_| Event::Touched)
             }) as Watch
         });
@@ -289,7 +289,7 @@ impl Extras for MemoryStore {
         let Some(record) = state.keys.get_mut(&entry.revision) else { return Ok(None) };
         let watchers = if record.key == key { 0 } else { record.alive.receiver_count() as u64 };
         if watchers > 0 {
-            // For those who wait for it, the old key is gone.
+            // For its waiters, the old key is deleted.
             record.alive = watch::Sender::new(());
         }
         record.key.clone_from(&key);
@@ -302,7 +302,7 @@ impl Extras for MemoryStore {
 
     async fn commit(&self, guards: &[Entry], writes: &[Write]) -> Result<bool> {
         let mut state = match self.request().await {
-            // Its keys have gone with it.
+            // The session's keys were deleted with it.
             Err(StoreError::SessionGone(_)) if !guards.is_empty() => return Ok(false),
             state => state?,
         };
@@ -336,13 +336,13 @@ impl Extras for MemoryStore {
 
     async fn durability(&self) -> Result<Durability> {
         drop(self.request().await?);
-        let reasons = vec!["it lives in this process alone, and ends with it".to_owned()];
+        let reasons = vec!["the store exists in this process only, and ends with it".to_owned()];
         Ok(Durability { exclusive: true, failover: FailoverBehavior::MayLoseGrants, reasons })
     }
 }
 
 impl State {
-    /// How a key has joined a queue.
+    /// Returns the outcome of joining for a key.
     fn joined(&self, queue: &Queue, key: String, revision: u64) -> Joined {
         let standing = self.standing(queue, revision);
         let entry = Entry::new(key, revision);
@@ -352,7 +352,7 @@ impl State {
         Joined::Queued { entry, standing, at: SequencePoint(revision), alive: None, alone }
     }
 
-    /// The names of what belongs to no session, in a queue's directory.
+    /// Returns the names of a queue's keys that belong to no session.
     fn notes<'a>(&'a self, queue: &'a Queue) -> impl Iterator<Item = &'a str> {
         let name = |key: &'a str| {
             key.strip_prefix(queue.dir())?.strip_prefix('/').filter(|name| !name.contains('/'))

@@ -1,11 +1,11 @@
-//! Entries that are alone in their queues: one `UPDATE` puts an entry into `distlock_alone`, and
-//! one takes it away. Each is one commit, however many callers of a session have asked for it while
-//! the connection was busy.
+//! Entries that are alone in their queues: one `UPDATE` adds an entry to `distlock_alone`, and one
+//! removes it. Each is one commit for all calls of a session that arrived while the connection was
+//! busy.
 //!
-//! Callers that are not in the reply have to ask by `join.rs` or `leave.rs`: others are in the
-//! queue, there is no row of the queue's, or it is closed. **No request waits for a transaction of
-//! a user's**, as whatever the connection is asked next would wait, too, with it the session's
-//! renewal.
+//! Steps that are missing from the reply have to be sent again by `join.rs` or `leave.rs`. Their
+//! queues have other entries, or their rows are missing or closed. **No request waits for a user's
+//! transaction**, because all later requests on the connection would wait too, and with them the
+//! session's renewal.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -26,15 +26,15 @@ use crate::{
     runtime::random,
 };
 
-/// How many steps one request takes: it takes some milliseconds, and the session's renewal waits
-/// meanwhile.
+/// The number of steps in one request. It takes some milliseconds, which also delay the session's
+/// renewal.
 const MOST: usize = 128;
 
-/// How many bytes the values of several steps may have: a server takes requests of 16 MiB.
+/// The total size in bytes of the values of several steps. A server accepts requests of 16 MiB.
 const LARGEST: usize = 64 << 10;
 
-/// Takes those out that can be asked together with the first one: steps of its kind that fit, each
-/// about another queue. None of them overtakes another one that may be about its queue.
+/// Takes the steps that can be sent together with the first one: steps of its kind that fit, each
+/// for another queue. No step overtakes an earlier one that may be for its queue.
 pub(super) fn together<T>(
     first: &Step,
     waiting: &mut VecDeque<T>,
@@ -67,7 +67,7 @@ pub(super) fn together<T>(
     taken
 }
 
-/// Steps of one kind, each about another queue, in the order of the queues' names.
+/// Steps of one kind, each for another queue, ordered by the queues' names.
 pub(super) struct Batch<'a> {
     session: i64,
     steps: Vec<&'a Step>,
@@ -82,16 +82,16 @@ impl<'a> Batch<'a> {
         Self { session, steps, selects: false }
     }
 
-    /// Another statement reads the number that a join has drawn: `LAST_INSERT_ID` would change what
-    /// it returns to the program whose connection that is.
+    /// Makes another statement read the number that a join has drawn. On a borrowed connection,
+    /// `LAST_INSERT_ID` would change the value that the connection's own program reads.
     pub(super) fn selecting(self, selects: bool) -> Self {
         Self { selects, ..self }
     }
 
-    /// Of one step it is one statement. Of several, the last one tells what has become of each: its
-    /// queue, ticket and number. `fresh`: some of the queues may have no row yet.
+    /// Returns one statement for a single step. For several steps, the last statement returns the
+    /// queue, ticket and number of each. `fresh`: some of the queues may have no row yet.
     ///
-    /// A transaction, as nothing is done then if one of several statements is refused.
+    /// Several statements form a transaction, so that a refused statement undoes the others.
     pub(super) fn message(&self, fresh: bool) -> Message {
         let (session, turn) = (self.session, random::id());
         if let [Step::Leave { number: Some(number), successor, .. }] = *self.steps {
@@ -163,8 +163,8 @@ impl<'a> Batch<'a> {
         )
     }
 
-    /// What each step came to: the outcomes of its own message, as if it had been asked by itself.
-    /// It is not among them if nothing was done, as when a statement was refused.
+    /// Returns the result of each step, with the outcomes that a request for that step alone would
+    /// have. A step is missing from the result if nothing was done, as after a refused statement.
     pub(super) fn read(&self, outcomes: &[Outcome], is_refused: bool) -> Came {
         let mut came = HashMap::new();
         if is_refused {
@@ -172,14 +172,14 @@ impl<'a> Batch<'a> {
         }
         match (self.steps.as_slice(), outcomes) {
             ([step], [done]) if done.count > 0 => {
-                // The number that a join has drawn is its only column.
+                // The only column is the number that the join has drawn.
                 let number = match step {
                     Step::Join { .. } => done.first().and_then(|row| row.text(0)),
                     Step::Leave { .. } => None,
                 };
                 came.insert(place(step.dir(), step.ticket()), self.reply(step, number));
             }
-            // A successor was asked for.
+            // The request also checked for a successor.
             ([step @ Step::Leave { .. }], [done, reply]) if done.count > 0 => {
                 let cells =
                     |row: &Row| (0..2).map(|cell| row.text(cell).map(str::to_owned)).collect();
@@ -211,7 +211,7 @@ impl<'a> Batch<'a> {
                 let own = vec![number, session, text(ticket), text(label), text("0")];
                 let mut outcomes = vec![Outcome::new(vec![Row::new(own)], 1)];
                 if *if_free {
-                    // Nobody was there.
+                    // The queue was empty.
                     outcomes.push(Outcome::new(vec![Row::new(vec![text("0"), text("0")])], 1));
                 }
                 outcomes
@@ -229,7 +229,7 @@ fn place(dir: &str, ticket: &str) -> (String, String) {
     (dir.to_owned(), ticket.to_owned())
 }
 
-/// The outcomes of the steps that were done.
+/// The outcomes of the steps that were applied.
 #[derive(Debug, Default)]
 pub(super) struct Came(HashMap<(String, String), Vec<Outcome>>);
 
@@ -328,7 +328,7 @@ mod tests {
         }
     }
 
-    /// What was refused was not done, then.
+    /// A refused step was not applied.
     #[test]
     fn several_statements_are_one_transaction() {
         for steps in [[join("/a", "1"), join("/b", "2")], [leave("/a", "1"), leave("/b", "2")]] {

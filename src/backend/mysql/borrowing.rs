@@ -1,5 +1,5 @@
-//! A session's requests that go by the user's pool: one task acquires a connection for each, or for
-//! several that can be asked together.
+//! A session's requests that use the user's pool. One task acquires a connection for each request,
+//! or for several that can be sent together.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,38 +34,38 @@ use crate::{
     },
 };
 
-/// How many connections a session has lent at a time, at most.
+/// The maximum number of connections that a session borrows at a time.
 const AT_ONCE: usize = 4;
 
-/// What the own connection is asked to see whether the server replies.
+/// The name of the request on the own connection that checks whether the server replies.
 const PING: &str = "ping";
 
 pub(super) struct Borrowing {
     pub(super) connector: Arc<Connector>,
     pub(super) pool: UserPool,
-    /// Where the session's own connection leads to.
+    /// The destination of the session's own connection.
     pub(super) destination: Arc<Mutex<Destination>>,
     pub(super) own: ConnectionHandle<Message>,
     pub(super) replies: Replies,
     pub(super) waiting: Waiting<Request<Message>>,
-    /// What a transaction of a user's has kept.
+    /// The requests that a user's transaction has blocked.
     pub(super) later: Later<Waits<Request<Message>>>,
 }
 
-/// What has come to its end.
+/// An event that the task handles.
 enum Event {
-    /// A connection was lent, or not, that was waited for since then.
+    /// The pool lent a connection, or failed to, for a wait that began then.
     Lent(Instant, Result<Lent>),
     Ran(Turn, Result<Sent, Failure>),
 }
 
-/// Requests that are asked by one text.
+/// Requests that are sent as one text.
 struct Turn {
     requests: Vec<Request<Message>>,
     queues: Vec<String>,
-    /// As a batch, in which each of them is one statement's.
+    /// The requests are a batch, in which each of them is one statement.
     together: bool,
-    /// For how long the only one has waited before it was asked again.
+    /// How long a single request has waited before its repetition.
     waited: Duration,
 }
 
@@ -117,7 +117,7 @@ impl Served for Borrowing {
 }
 
 impl Borrowing {
-    /// How many connections could be used now, at most.
+    /// Returns the number of connections that are useful now.
     fn texts(&self) -> usize {
         let known = &self.replies.known;
         self.waiting.texts(|request| {
@@ -142,8 +142,8 @@ impl Borrowing {
         .boxed()
     }
 
-    /// Uses a connection for what is to be asked now. Without one, those fail that have waited for
-    /// it from the beginning.
+    /// Uses a connection for the next requests. Without one, the requests fail that have waited
+    /// since `began`.
     fn lent(&mut self, began: Instant, lent: Result<Lent>) -> Option<BoxFuture<'static, Event>> {
         let lent = match lent {
             Ok(lent) => lent,
@@ -175,7 +175,7 @@ impl Borrowing {
         Some(run.boxed())
     }
 
-    /// What is to be asked next.
+    /// Returns what to send next.
     fn turn(&mut self) -> Option<Turn> {
         loop {
             let Waits { request, queues, again, .. } = self.waiting.next()?;
@@ -203,7 +203,7 @@ impl Borrowing {
         }
     }
 
-    /// Those that are asked together with this step.
+    /// Takes the requests that can be sent together with this step.
     fn with(&mut self, step: &Step) -> Vec<Waits<Request<Message>>> {
         let known = &self.replies.known;
         let others = self.waiting.together(
@@ -255,7 +255,7 @@ impl Borrowing {
         if together {
             let came = self.replies.came(&requests, true, &sent);
             let left = self.replies.answer_all(PLACE, requests, came, &sent);
-            // In their order.
+            // In their original order.
             for request in left.into_iter().rev() {
                 let queues = request.message.queues.clone();
                 self.waiting.push_again(request, queues, Duration::ZERO);
@@ -269,13 +269,14 @@ impl Borrowing {
         }
     }
 
-    /// The own connection may lead to a server that has ended: it is asked, and notices that.
+    /// Pings on the own connection, so that the session notices if it leads to a server that has
+    /// gone.
     fn see_where_it_is(&self) {
         self.own.order(Message::default());
     }
 }
 
-/// Whether the server replies on the session's own connection.
+/// Returns `true` if the server replies on the session's own connection.
 async fn is_served(own: &ConnectionHandle<Message>, patience: Duration) -> bool {
     matches!(timeout(patience, own.ask(PING, Message::default().urgent())).await, Ok(Ok(_)))
 }

@@ -1,10 +1,10 @@
-//! What goes before and after a request on a connection of the user's pool.
+//! The statements before and after a request on a connection of the user's pool.
 //!
-//! The request is one transaction, and its settings are those that a session's own connection has
-//! (`opening.rs`). On MySQL a setting stays on its connection, so the former values are kept in
-//! variables and restored. `SET TRANSACTION` is for the next transaction alone, and **fails in a
-//! transaction that is open**. That leaves such a connection as it is. `START TRANSACTION READ
-//! WRITE` fails on a server that is read-only.
+//! The request is one transaction with the settings of a session's own connection (`opening.rs`).
+//! On MySQL a setting stays on its connection, so the former values are kept in variables and
+//! restored. `SET TRANSACTION` applies only to the next transaction, and **fails in an open
+//! transaction**. A connection with one therefore stays unchanged. `START TRANSACTION READ WRITE`
+//! fails on a read-only server.
 
 use std::time::Duration;
 
@@ -15,8 +15,9 @@ use super::{
     time::{BEAT, NOW},
 };
 
-/// What requests on a session's own connection rely on, which another program may have set
-/// otherwise: `opening.rs` has why. Text is compared and stored as ASCII, whatever the pool uses.
+/// The settings that requests on a session's own connection rely on, and that another program may
+/// have changed; `opening.rs` gives the reasons. Text is compared and stored as ASCII, whatever the
+/// pool uses.
 const SETTINGS: [(&str, &str); 7] = [
     ("sql_mode", "'STRICT_ALL_TABLES'"),
     ("collation_connection", "'utf8mb4_bin'"),
@@ -27,30 +28,30 @@ const SETTINGS: [(&str, &str); 7] = [
     ("sql_safe_updates", "0"),
 ];
 
-/// How many statements come before the first one in the transaction, which is the check of where
-/// the connection leads to.
+/// The number of statements before the first one in the transaction, which checks the connection's
+/// destination.
 pub(super) const CHECK: usize = 3;
 
-/// How many there are before the message's own, and behind them.
+/// The number of statements before the message's own, and after them.
 pub(super) const BEFORE: usize = CHECK + 1;
 pub(super) const AFTER: usize = 2;
 
-/// How far a server's beats rise, at most, between two requests of a session, without being started
-/// again: with that they rise by 2^24 for each second since its last start.
+/// The most by which a server's beats rise between two requests of a session, unless the server
+/// restarts. A restart raises them by 2^24 for each second since the previous start.
 const SAME_RUN: i64 = 2 << 24;
 
-/// The server and the database of a session's own connection, where its requests through the pool
-/// have to arrive.
+/// The server and database of a session's own connection, which its requests through the pool have
+/// to reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Destination {
-    /// What [`SERVER`] or [`CLUSTER`] returns.
+    /// The value of [`SERVER`] or [`CLUSTER`].
     pub(super) server: String,
     pub(super) database: String,
-    /// The server or cluster as the tables name it.
+    /// The name of the server or cluster in the tables.
     pub(super) tables: String,
     /// The epoch of the tables.
     pub(super) epoch: i64,
-    /// Any server of the cluster will do.
+    /// Any server of the cluster is accepted.
     pub(super) clustered: bool,
 }
 
@@ -58,25 +59,25 @@ const SERVER: &str = "CONCAT(@@hostname, ':', @@port, ':', @@server_id \
                       /*!80000 , ':', @@server_uuid */)";
 const CLUSTER: &str = "@@wsrep_cluster_name";
 
-/// Reads where the own connection leads to.
+/// Reads the destination of the own connection.
 pub(super) fn read(clustered: bool) -> Message {
     let server = if clustered { CLUSTER } else { SERVER };
     Message::plain(vec![format!("SELECT {server}, DATABASE(), {EPOCH}")])
 }
 
-/// One request's way.
+/// The context of one request.
 pub(super) struct Bracket<'a> {
     pub(super) destination: &'a Destination,
-    /// What the request is called, by a number that no other has.
+    /// The unique name of the request.
     pub(super) name: i64,
     pub(super) session: i64,
-    /// How far the server's beats are, at least.
+    /// The lowest beat that the server may have.
     pub(super) beat: i64,
     pub(super) patience: Duration,
 }
 
 impl Bracket<'_> {
-    /// The whole text of a request.
+    /// Returns the whole text of a request.
     pub(super) fn around(&self, message: &Message) -> String {
         let (keep, set, restore) = self.settings();
         let is_there = match message.looks_for_session {
@@ -103,7 +104,8 @@ impl Bracket<'_> {
         all.join(";\n")
     }
 
-    /// What undoes a request that the server has refused after its settings were made.
+    /// Returns the statements that undo a request which the server has refused after its settings
+    /// were made.
     pub(super) fn undo(&self) -> String {
         let (_, _, restore) = self.settings();
         format!("ROLLBACK AND NO CHAIN NO RELEASE;\n{restore}")
@@ -125,7 +127,7 @@ impl Bracket<'_> {
         )
     }
 
-    /// What keeps the settings, makes those of a request, and restores them.
+    /// Returns the statements that keep the settings, make those of a request, and restore them.
     fn settings(&self) -> (String, String, String) {
         let seconds = self.patience.as_secs().max(1).div_ceil(2).to_string();
         let milliseconds = self.patience.as_millis().clamp(1, 1 << 30);

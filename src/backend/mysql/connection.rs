@@ -1,4 +1,4 @@
-//! One connection to the one server that can be written to.
+//! A connection to the writable server.
 
 use std::{
     io,
@@ -38,41 +38,42 @@ use crate::{
     },
 };
 
-const POOLED: &str = "a pooler has given the connection to other clients between two requests: \
+const POOLED: &str = "a pooler has lent the connection to other clients between two requests: \
                       connect to the server itself, or let the pooler keep a connection per client";
 
-/// How long a pooler is refused before it is tried again.
+/// How long connections through a pooler are refused before the next attempt.
 const REFUSED: Duration = Duration::from_secs(60);
 
-/// Makes connections.
+/// Connects sessions.
 #[derive(Debug)]
 pub(super) struct Connector {
     pub(super) remote: Remote,
     pub(super) endpoints: Endpoints,
     pub(super) clock: ServerClock,
-    /// Of all sessions of this client: what one does, the others need not look for.
+    /// All sessions of this client. The waiters of one session are notified of what another one
+    /// does.
     sessions: Mutex<Vec<Weak<Watches>>>,
-    /// When a connection was found to have been given to others.
+    /// When a pooler was found to share a connection.
     pooled: Mutex<Option<Duration>>,
-    /// How far the server's beats were as they were read last.
+    /// The server's last beat that was read.
     beat: AtomicI64,
-    /// The user's pool has led to the server of a session.
+    /// The user's pool has reached the server of a session.
     verified: AtomicBool,
 }
 
-/// A connection that a session has begun on.
+/// A connection on which a session works.
 pub(super) struct Link {
     pub(super) endpoint: String,
     driver: Driver,
-    /// What the connection is called, once the server knows it.
+    /// The name of the connection, once the server knows it.
     name: Option<i64>,
-    /// Which server it is.
+    /// The identity of the server.
     pub(super) server: String,
-    /// It is one of several that can be written to.
+    /// The server is one of several that are writable.
     clustered: bool,
     /// There are no tables yet.
     pub(super) bare: bool,
-    /// Where it leads to, if the user has a pool.
+    /// The destination of the connection, if the user has a pool.
     pub(super) destination: Destination,
 }
 
@@ -83,13 +84,13 @@ impl Connector {
         Self { remote, endpoints, clock, sessions, pooled, beat, verified }
     }
 
-    /// `ttl`: of the session that it is for.
+    /// `ttl` is the TTL of the session.
     pub(super) async fn connect(&self, ttl: Duration, patience: Duration) -> Result<Link> {
         self.endpoints.connect(patience, |endpoint| self.connect_to(endpoint, ttl)).await
     }
 
-    /// The same for a session whose last connection was to this server. Another one is told what
-    /// was released.
+    /// Connects a session whose last connection was to `server`. On any other server it repeats the
+    /// session's releases.
     pub(super) async fn connect_again(
         &self,
         session: i64,
@@ -111,7 +112,7 @@ impl Connector {
         self.endpoints.connect(patience, connect).await
     }
 
-    /// Learns where a connection leads to, if requests have to arrive there by the user's pool.
+    /// Reads the destination of a connection, if requests have to reach it through the user's pool.
     pub(super) async fn locate(&self, link: &mut Link) -> Result<()> {
         if self.remote.mysql_pool.is_none() {
             return Ok(());
@@ -151,14 +152,14 @@ impl Connector {
         }
     }
 
-    /// Another session of this client's.
+    /// Adds a session of this client.
     pub(super) fn add(&self, watches: &Arc<Watches>) {
         let mut sessions = self.sessions.lock();
         sessions.retain(|watches| watches.strong_count() > 0);
         sessions.push(Arc::downgrade(watches));
     }
 
-    /// One of this client's sessions has done something to an entry, or in a queue.
+    /// Wakes the waiters of this client's sessions after a change to an entry or a queue.
     pub(super) fn notify(&self, dir: &str, number: u64) {
         let sessions: Vec<_> = self.sessions.lock().iter().filter_map(Weak::upgrade).collect();
         for watches in sessions {
@@ -194,7 +195,7 @@ impl Connector {
         let reading = |what| not_primary(endpoint, &format!("is read-only ({what})"));
         let settings = reply.get(HELLO_SETTINGS).map(Outcome::rows).unwrap_or_default();
         let bare = reply.get(HELLO_BARE).and_then(Outcome::first);
-        let bare = bare.ok_or_else(|| reading("it does not tell what it is".to_owned()))?;
+        let bare = bare.ok_or_else(|| reading("it does not report its state".to_owned()))?;
         for setting in settings {
             let (name, value) = (setting.text(0).unwrap_or_default(), setting.text(1));
             if !matches!(value, Some("OFF" | "0")) {
@@ -207,12 +208,12 @@ impl Connector {
         if link.clustered {
             link.first(&opening::wait_for_others()).await?;
         }
-        // What it has shown meanwhile is not known, and it may be another one's.
+        // What it has shown in between is unknown, and the clock may be that of another server.
         self.clock.forget();
         Ok(link)
     }
 
-    /// Asks, and reads the server's clock by that.
+    /// Sends a request, and reads the server's clock from its reply.
     pub(super) async fn ask(
         &self,
         link: &mut Link,
@@ -238,7 +239,7 @@ impl Connector {
         let refused =
             refused.map(|refusal| (refusal, batch.doubt(outcomes.len(), message.transaction)));
         if refused.is_some() && message.transaction {
-            // What was done of it, and what is locked by it.
+            // Undo what was applied, and release its locks.
             timeout(self.remote.request_timeout, link.driver.ask("ROLLBACK")).await??;
         }
         let is_there = outcomes.first().and_then(Outcome::first).map(|row| row.flag(IS_THERE));
@@ -251,12 +252,12 @@ impl Connector {
 }
 
 impl Link {
-    /// Asks before there is a session.
+    /// Sends a message before there is a session.
     pub(super) async fn first(&mut self, message: &Message) -> Result<Vec<Outcome>> {
         self.first_of_all(message).await.map(|(_, own)| own)
     }
 
-    /// The same, with the outcomes of what goes before the message.
+    /// Like [`first`](Self::first), with the outcomes of what precedes the message.
     async fn first_of_all(&mut self, message: &Message) -> Result<(Vec<Outcome>, Vec<Outcome>)> {
         let batch = message.batch(0, None, false);
         let broken = |error| StoreError::Unavailable(format!("{}: {error}", self.endpoint).into());
@@ -274,16 +275,16 @@ impl Link {
         }
     }
 
-    /// Returns `false` if the first of these outcomes is of a connection with another name: a
-    /// pooler has given it to others, or has reset it. The request may have been done with others'
-    /// settings, or by a server that is read alone.
+    /// Returns `false` if the first of these outcomes comes from a connection with another name. A
+    /// pooler has then lent the connection to other clients, or has reset it. The request may have
+    /// run with their settings, or on a read-only server.
     fn is_own(&self, outcomes: &[Outcome]) -> bool {
         let called = outcomes.first().map(|outcome| outcome.first()?.number(CALLED));
         self.name.is_none() || called.is_none_or(|called| called == self.name)
     }
 
-    /// The tables, of which this was told, learn which server it is, and the connection learns
-    /// their epoch.
+    /// Records the server in the tables, whose reply this is, and reads their epoch for the
+    /// connection.
     pub(super) async fn recognize(&mut self, tables: Option<&Outcome>) -> Result<()> {
         let known = tables.and_then(|reply| reply.first()?.text(schema::SERVER));
         if known != Some(&self.server) {
@@ -293,16 +294,16 @@ impl Link {
         self.first(&opening::epoch()).await.map(drop)
     }
 
-    /// Says goodbye.
+    /// Closes the connection with a protocol message.
     pub(super) async fn close(self) {
         let _ = timeout(Duration::from_secs(1), self.driver.close()).await;
     }
 }
 
-/// Which server it is, by what it says of itself, and whether it is one of several that can be
-/// written to: a cluster (Galera) decides by a majority, and is one whichever of its servers
-/// answers. MariaDB has no `server_uuid`, and its `server_uid` changes with the machine's network
-/// card: a container that is started again may have another one.
+/// Returns the server's identity, and whether it is one of several that are writable. A cluster
+/// (Galera) decides by a majority, and counts as one server whichever member replies. MariaDB has
+/// no `server_uuid`. Its `server_uid` changes with the machine's network card, so a restarted
+/// container may have another one.
 fn names(reply: &[Outcome]) -> (String, bool) {
     let value = |name: &str| {
         let mut rows = reply.iter().flat_map(Outcome::rows);

@@ -1,4 +1,4 @@
-//! What MySQL and MariaDB are asked, and how a session looks for changes.
+//! The requests to MySQL and MariaDB, and how a session polls for changes.
 
 use async_trait::async_trait;
 
@@ -78,13 +78,14 @@ impl Dialect for Session {
     async fn watch(&self, entry: &Entry) -> Result<Option<Watch>> {
         let place = Place::of(entry);
         let what: What = (place.dir.into(), place.number);
-        // Before it is looked at: what this client does meanwhile is heard.
+        // The registration precedes the query, so that changes of this client in between are
+        // noticed.
         let registered = Registered::new(self, what.clone());
         let message = looks::first(&what);
         let outcomes = self.ask("watch of a key", message).await?;
         let Some(row) = last(&outcomes)?.first() else { return Ok(None) };
         let (_, seen) = looks::read(row).ok_or_else(nonsense)?;
-        // What has its number and another name is watched in vain.
+        // The entry has a new key, so the old one has gone.
         if seen.is != *entry.key {
             return Ok(None);
         }

@@ -1,5 +1,5 @@
-//! The seam to the driver crate, `mysql_async`: one connection, one request of several statements
-//! at a time, answers in text.
+//! The interface to the driver crate, `mysql_async`: one connection, which runs one request of
+//! several statements at a time and returns text.
 
 use std::{io, panic::AssertUnwindSafe, time::Duration};
 
@@ -22,17 +22,17 @@ use crate::backend::{
     trust,
 };
 
-/// The largest packet that is taken.
+/// The largest packet that is accepted.
 const LARGEST: usize = 1 << 30;
 
-/// How long the server lets a connection idle, in seconds: the crate would ask for it, for its
-/// pools, which are not used here.
+/// The server's idle timeout in seconds, which the crate needs only for its pools. If it is not
+/// set, the crate queries the server for it.
 const IDLE: usize = 28_800;
 
-/// After how long a silence the kernel probes the other end of a connection.
+/// How long the connection is silent before the kernel probes the peer.
 const SILENT: Duration = Duration::from_secs(15);
 
-/// Who one is, and what for.
+/// The user and the database of a connection.
 pub(super) struct Login<'a> {
     pub(super) credentials: Option<&'a Credentials>,
     pub(super) database: Option<&'a str>,
@@ -41,44 +41,43 @@ pub(super) struct Login<'a> {
 
 /// Why there is no connection.
 pub(super) enum Refusal {
-    /// So says the server.
+    /// The server has refused.
     Server(ServerError),
-    /// The server can't do what is needed.
+    /// The server cannot do what is needed.
     Unable(&'static str),
     Broken(io::Error),
 }
 
-/// What one request came to.
+/// The reply to one request.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// Of its statements, in order.
+    /// The outcomes of its statements, in order.
     pub(super) outcomes: Vec<Outcome>,
-    /// Of the statement after those: no later one was run.
+    /// The error of the next statement, after which none was run.
     pub(super) refused: Option<ServerError>,
 }
 
-/// A connection that the server has let in. Not to be used any more after one of its futures was
-/// dropped, or has failed.
+/// An authenticated connection. It is unusable after one of its futures was dropped or has failed.
 pub(super) struct Driver(Option<Conn>);
 
 impl Driver {
-    /// To a server at this `host:port`.
+    /// Connects to a server at this `host:port`.
     pub(super) async fn open(endpoint: &str, login: Login<'_>) -> Result<Self, Refusal> {
         let connecting = Conn::new(options(endpoint, &login).map_err(Refusal::Broken)?);
         match AssertUnwindSafe(connecting).catch_unwind().await {
             Ok(Ok(connection)) => Ok(Self(Some(connection))),
             Ok(Err(error)) => Err(refusal(error)),
-            // So the crate answers a key that makes no sense, or a user without a password.
+            // The crate reports a malformed key, or a user without a password, as this error.
             Err(_) => Err(Refusal::Unable(UNKNOWN_WAY)),
         }
     }
 
-    /// Asks for all of these statements, in one request.
+    /// Runs all of these statements in one request.
     pub(super) async fn ask(&mut self, text: &str) -> io::Result<Answer> {
         ask(self.0.as_mut().ok_or(io::ErrorKind::NotConnected)?, text).await
     }
 
-    /// Says goodbye.
+    /// Closes the connection with a protocol message.
     pub(super) async fn close(mut self) {
         if let Some(connection) = self.0.take() {
             // The server ends it in any case.
@@ -87,8 +86,8 @@ impl Driver {
     }
 }
 
-/// Dropped by itself, the crate's connection would first wait for what is left of an answer, for as
-/// long as that takes. This one says goodbye if it can at once, and is cut off.
+/// Closes the connection at once. The crate's own `Drop` would first read the rest of a reply,
+/// however long that takes.
 impl Drop for Driver {
     fn drop(&mut self) {
         if let Some(connection) = self.0.take() {
@@ -97,7 +96,7 @@ impl Drop for Driver {
     }
 }
 
-/// Asks for all of these statements on such a connection, in one request.
+/// Runs all of these statements on this connection in one request.
 pub(super) async fn ask(connection: &mut Conn, text: &str) -> io::Result<Answer> {
     let mut outcomes = Vec::new();
     let refused = match read(connection, text, &mut outcomes).await {
@@ -107,11 +106,11 @@ pub(super) async fn ask(connection: &mut Conn, text: &str) -> io::Result<Answer>
     Ok(Answer { outcomes, refused })
 }
 
-/// What secures the connection is checked before: see `Tls::read`.
+/// The caller checks the TLS settings before: see `Tls::read`.
 fn options(endpoint: &str, login: &Login<'_>) -> io::Result<OptsBuilder> {
     let port = endpoint.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
     let credentials = login.credentials;
-    let no_port = || io::Error::new(io::ErrorKind::InvalidInput, "it has no port");
+    let no_port = || io::Error::new(io::ErrorKind::InvalidInput, "the address has no port");
     Ok(OptsBuilder::default()
         .ip_or_hostname(trust::host(endpoint))
         .tcp_port(port.ok_or_else(no_port)?)
@@ -119,25 +118,25 @@ fn options(endpoint: &str, login: &Login<'_>) -> io::Result<OptsBuilder> {
         .pass(Some(credentials.map_or("", |credentials| credentials.password.expose())))
         .db_name(login.database)
         .ssl_opts(login.tls.map(securing).transpose()?)
-        // What an UPDATE finds counts, whether it changes it or not.
+        // The count of an UPDATE includes rows that already have the new values.
         .client_found_rows(true)
         .tcp_nodelay(true)
         .tcp_keepalive(Some(SILENT))
         .prefer_socket(false)
         .stmt_cache_size(0)
-        // It asks the server for each of these that is not set.
+        // The crate queries the server for each of these that is not set.
         .max_allowed_packet(Some(LARGEST))
         .wait_timeout(Some(IDLE)))
 }
 
 fn securing(material: &Material) -> io::Result<SslOpts> {
-    // The crate takes the process's provider, and there is a panic if there are several to choose
-    // from and none was chosen: this chooses one, unless the program has.
+    // The crate uses the process's provider, and panics if there are several and none was chosen.
+    // This chooses one unless the program has.
     let _ = certificates::provider();
-    let no_ca = || io::Error::other("there is no CA to check it with: see Tls::ca_certificate");
+    let no_ca = || io::Error::other("no CA to verify the server with: see Tls::ca_certificate");
     let ca = material.ca.as_ref().ok_or_else(no_ca)?.expose();
-    let unreadable = |_| io::Error::other("the CA can't be read");
-    // One that can't be used would be an error, even among others.
+    let unreadable = |_| io::Error::other("the CA cannot be read");
+    // The crate fails on one unusable certificate, even among others.
     let usable = |one: &CertificateDer<'_>| RootCertStore::empty().add(one.clone().into_owned());
     let mut roots = Vec::new();
     for one in CertificateDer::pem_slice_iter(ca.as_bytes()) {
@@ -155,7 +154,7 @@ fn securing(material: &Material) -> io::Result<SslOpts> {
     Ok(options.with_client_identity(identity).with_danger_tls_hostname_override(name))
 }
 
-/// Reads all of it: an error is of the statement after those whose outcomes there are, or of the
+/// Reads the whole reply. An error belongs to the statement after those with outcomes, or to the
 /// connection.
 async fn read(
     connection: &mut Conn,
@@ -166,17 +165,17 @@ async fn read(
     while let Some(columns) = answer.columns() {
         outcomes.push(outcome(&mut answer, &columns).await?);
     }
-    // If an error is why there is nothing more, it is told as soon as one reads on.
+    // The error that ended the reply is reported by the next read.
     answer.drop_result().await
 }
 
-/// A statement without columns has as its only row the number that it has drawn by
-/// `LAST_INSERT_ID`.
+/// Reads the outcome of a statement. Without columns, its only row is the number that it has drawn
+/// by `LAST_INSERT_ID`.
 async fn outcome(
     answer: &mut QueryResult<'_, '_, TextProtocol>,
     columns: &[Column],
 ) -> mysql_async::Result<Outcome> {
-    // As soon as it is read, the next statement's takes its place.
+    // Once this one is read, the next statement replaces it.
     let count = answer.affected_rows();
     let drawn = answer.last_insert_id().filter(|_| columns.is_empty());
     let rows: Vec<Cells> = answer.collect().await?;
@@ -191,15 +190,15 @@ async fn outcome(
 fn row(cells: Cells) -> Row {
     let cell = |value| match value {
         Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-        // In this protocol there is nothing else.
+        // The text protocol has no other values.
         _ => None,
     };
-    // `mysql_common::Row::unwrap` returns all cells. It panics only if one was taken before by
-    // `take`, which this crate does not call.
+    // `mysql_common::Row::unwrap` returns all cells. It panics only after `take`, which this crate
+    // does not call.
     Row::new(cells.unwrap().into_iter().map(cell).collect())
 }
 
-/// What the server has told; any other error is the connection's end.
+/// Returns the server's error. Any other error ends the connection.
 pub(super) fn server_error(error: mysql_async::Error) -> io::Result<ServerError> {
     match error {
         mysql_async::Error::Server(error) => {
@@ -207,7 +206,7 @@ pub(super) fn server_error(error: mysql_async::Error) -> io::Result<ServerError>
         }
         mysql_async::Error::Io(IoError::Io(error)) => Err(error),
         mysql_async::Error::Io(IoError::Tls(error)) => Err(io::Error::other(error)),
-        // Without what it is about, which may be a row or a packet.
+        // Omit its data, which may be a row or a packet.
         other => Err(io::Error::other(other.to_string())),
     }
 }
@@ -215,7 +214,7 @@ pub(super) fn server_error(error: mysql_async::Error) -> io::Result<ServerError>
 fn refusal(error: mysql_async::Error) -> Refusal {
     match error {
         mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer) => {
-            Refusal::Unable("it does not offer TLS")
+            Refusal::Unable("the server does not offer TLS")
         }
         mysql_async::Error::Driver(
             DriverError::UnknownAuthPlugin { .. }
@@ -226,8 +225,8 @@ fn refusal(error: mysql_async::Error) -> Refusal {
     }
 }
 
-const UNKNOWN_WAY: &str = "it wants its user's password in a way that is not known here: there \
-                           are mysql_native_password, caching_sha2_password, ed25519 and parsec";
+const UNKNOWN_WAY: &str = "the server requires an unsupported authentication method: use \
+                           mysql_native_password, caching_sha2_password, ed25519 or parsec";
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,9 @@
-//! What a server's settings and its replicas come to.
+//! Reads what a server's settings and replicas guarantee.
 
 use crate::backend::{Durability, FailoverBehavior, sql::outcome::Outcome};
 
-/// A name and a value each: what there is of these settings, which differ between MySQL and
-/// MariaDB, and of these counters.
+/// Reads the names and values of these settings and counters. They differ between MySQL and
+/// MariaDB, so some may be missing.
 pub(super) const SQL: [&str; 2] = [
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', \
      'innodb_doublewrite', 'log_bin', 'sync_binlog', 'wsrep_provider_options', \
@@ -12,7 +12,7 @@ pub(super) const SQL: [&str; 2] = [
      'wsrep_cluster_size')",
 ];
 
-/// What the rows of [`SQL`] say.
+/// Reads the rows of [`SQL`].
 pub(super) fn read(outcomes: &[Outcome]) -> Durability {
     let value = |name: &str| {
         let rows = outcomes.iter().flat_map(Outcome::rows);
@@ -23,7 +23,7 @@ pub(super) fn read(outcomes: &[Outcome]) -> Durability {
     // MariaDB's 3 flushes more often than 1 does.
     if !matches!(value("innodb_flush_log_at_trx_commit").as_str(), "1" | "3") {
         reasons.push(
-            "innodb_flush_log_at_trx_commit is not 1: a crash may undo what was confirmed"
+            "innodb_flush_log_at_trx_commit is not 1: a crash may undo confirmed commits"
                 .to_owned(),
         );
     }
@@ -32,39 +32,39 @@ pub(super) fn read(outcomes: &[Outcome]) -> Durability {
     // that is missing from the binary log.
     if logs && value("sync_binlog") != "1" {
         reasons.push(
-            "a binary log is kept and sync_binlog is not 1: a crash may undo confirmed commits, \
+            "the binary log is on and sync_binlog is not 1: a crash may undo confirmed commits \
              and repeat their tokens. Set sync_binlog = 1"
                 .to_owned(),
         );
     }
     if value("innodb_doublewrite") == "OFF" {
-        reasons.push("innodb_doublewrite is OFF: a crash may damage the tables".to_owned());
+        reasons.push("innodb_doublewrite is OFF: a crash may corrupt the tables".to_owned());
     }
     let replicas = [value("Slaves_connected"), value("Replicas_connected")];
     match replicas.iter().filter_map(|count| count.parse::<u32>().ok()).max() {
         Some(0) => {}
         Some(replicas) => reasons.push(format!(
-            "{replicas} replicas get what is confirmed later: one that is promoted may lack locks \
-             that are held"
+            "confirmed commits reach the {replicas} replica(s) later, so a promoted replica may \
+             lack held locks"
         )),
         // MySQL has no such counter.
         None if logs => reasons.push(
-            "a binary log is kept, and the server does not report whether replicas read it: a \
-             promoted replica may lack locks that are held. Without replicas, turn log_bin off"
+            "the binary log is on, and the server does not report whether replicas read it: a \
+             promoted replica may lack held locks. Without replicas, turn log_bin off"
                 .to_owned(),
         ),
         None => {}
     }
     if !value("group_replication_group_name").is_empty() {
-        reasons.push("it is one server of a replication group: not tried".to_owned());
+        reasons.push("the server is in a replication group, which is not tested".to_owned());
     }
-    // A server without a cluster tells nothing of one, or that there are none in it.
+    // A server without a cluster reports no size, or 0.
     let members = value("wsrep_cluster_size").parse().unwrap_or(0);
     let options = value("wsrep_provider_options").replace(' ', "");
     if members > 0 && (options.contains("ignore_sb=true") || options.contains("ignore_quorum=true"))
     {
         reasons.push(
-            "pc.ignore_sb or pc.ignore_quorum is on: servers that are parted may both go on"
+            "pc.ignore_sb or pc.ignore_quorum is on: both sides of a partition may continue"
                 .to_owned(),
         );
     }

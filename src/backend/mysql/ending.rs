@@ -1,9 +1,9 @@
-//! Ends the sessions that are over, and removes what is theirs: so many rows at a time that no
-//! request takes long, however many there are. The rows are removed before their session.
+//! Ends expired sessions, and removes their rows in batches, so that no request takes long. The
+//! entries are removed before their session.
 //!
-//! No statement waits for another transaction. A session that is locked by a request of its own is
-//! left to the next sweep. An entry that a user's transaction has checked stays, and the session's
-//! row with it, until that transaction has ended.
+//! No statement waits for another transaction. A session that is locked by its own request is left
+//! to the next sweep. An entry that a user's transaction has checked stays until that transaction
+//! ends, and so does the session's row.
 
 use super::{
     literal::text,
@@ -12,24 +12,24 @@ use super::{
 };
 use crate::backend::sql::{clock_readings::is_over, server_clock::ClockTrust, watched::What};
 
-/// How many sessions one request ends.
+/// The number of sessions that one request ends.
 const SESSIONS: u32 = 100;
 
-/// How many rows of each table one request removes.
+/// The number of rows of each table that one request removes.
 pub(super) const ROWS: u64 = 1_000;
 
-/// The session that is in front of all who join while nothing is granted.
+/// The session that precedes all joiners while nothing is granted.
 pub(super) const QUARANTINE: i64 = 0;
 
-/// What a session's row says from its end on, until its entries are removed.
+/// The mark of an ended session, until its entries are removed.
 pub(super) const ENDED: &str = "expires = 0";
 
-/// Whether a session has not ended.
+/// Returns the condition that a session has not ended.
 pub(super) fn is_there(session: i64) -> String {
     format!("EXISTS (SELECT 1 FROM distlock_sessions WHERE id = {session} AND NOT {ENDED})")
 }
 
-/// Ends a session of which nothing else is asked any more.
+/// Ends a session that makes no further request.
 pub(super) fn close(session: i64) -> Vec<String> {
     let mut statements = vec![format!("UPDATE distlock_sessions SET {ENDED} WHERE id = {session}")];
     statements.extend(remove(&format!("s.id = {session}")));
@@ -39,8 +39,8 @@ pub(super) fn close(session: i64) -> Vec<String> {
     statements
 }
 
-/// What a request that is to sweep does before its own statements. `first`: the entries that matter
-/// to this session go before all others.
+/// Returns the statements of a sweep before a request. `first`: the entries to remove first if
+/// their sessions have ended.
 pub(super) fn sweep(
     session: i64,
     clock_trust: &ClockTrust,
@@ -60,8 +60,8 @@ pub(super) fn sweep(
     statements
 }
 
-/// Removes those of these entries whose sessions have ended. It locks no session, so that it does
-/// not pass over one of which another client removes entries. The quarantine may begin again.
+/// Removes those of these entries whose sessions have ended. It locks no session, so it also covers
+/// one whose entries another client is removing. The quarantine may begin again.
 fn remove_first(first: &[What]) -> Vec<String> {
     let ended = format!(
         "EXISTS (SELECT 1 FROM distlock_sessions AS s WHERE s.id = o.session AND s.{ENDED} \
@@ -91,7 +91,7 @@ fn delete(chosen: &str) -> String {
     )
 }
 
-/// Takes the entries out of these rows, which are locked.
+/// Clears the entries of these rows, which are locked.
 fn empty(chosen: &str) -> String {
     format!(
         "UPDATE ({chosen}) AS dead STRAIGHT_JOIN distlock_alone AS a ON a.queue = dead.queue \
@@ -99,12 +99,13 @@ fn empty(chosen: &str) -> String {
     )
 }
 
-/// How many of the last statements of [`sweep`] tell by their counts whether there is more to do.
+/// The number of the last statements of [`sweep`] whose counts show whether there is more to
+/// remove.
 pub(super) const REMOVALS: usize = 3;
 
-/// Removes what ended sessions have left, and those that have left nothing.
+/// Removes the entries of ended sessions, and the ended sessions without entries.
 fn remove(which: &str) -> [String; REMOVALS] {
-    // In this order a session is found by `expires`, and its entries by `session`.
+    // In this order, sessions are found by `expires`, and entries by `session`.
     let rows = |table| {
         format!(
             "SELECT o.queue, o.number FROM distlock_sessions AS s \
@@ -125,13 +126,14 @@ fn remove(which: &str) -> [String; REMOVALS] {
     ]
 }
 
-/// Of what this server has written last, where there are several clocks.
+/// Limits a statement to the rows that this server has last written, if there are several clocks.
 fn own(clocks: bool) -> String {
     if clocks { format!("AND clock = {CLOCK} ") } else { String::new() }
 }
 
-/// Nobody lives for longer than that. The clock has been set back, otherwise. A query with a limit
-/// is not merged into the statement around it, which could not read what it writes then.
+/// Shortens sessions that expire later than one TTL from now, which means that the clock was set
+/// back. A subquery with a limit is not merged into the statement around it, which could not read
+/// what it writes.
 fn clip(clocks: bool) -> String {
     let own = own(clocks);
     format!(
@@ -142,12 +144,12 @@ fn clip(clocks: bool) -> String {
     )
 }
 
-/// Ends the sessions that are over.
+/// Ends expired sessions.
 ///
 /// A holder gives up 0.9 TTL after it has sent a keepalive. Its session ends 1.1 TTL after the
-/// server has counted that one, by a clock that has not been set since then, or for as long: all
-/// but what this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks
-/// differ. And its row was not written while the clock was wrong.
+/// server has counted the keepalive, by a clock that was not set since then, or for as long. The
+/// difference of 0.2 TTL covers 0.15 TTL for this request's way and 0.02 TTL for two clocks that
+/// differ. The row must also not have been written while the clock was wrong.
 fn end(session: i64, clock_trust: &ClockTrust, clocks: bool) -> String {
     let own = own(clocks);
     format!(
@@ -170,8 +172,9 @@ fn end(session: i64, clock_trust: &ClockTrust, clocks: bool) -> String {
     )
 }
 
-/// What another server's clock says is nothing to this one's. Sessions that would be over by this
-/// one, or live for too long, have a whole time more by it, unless they are renewed by that one.
+/// Takes over rows that another server's clock has written, which this server's clock cannot judge.
+/// Sessions that seem expired by it, or that live for too long, get a full TTL by it unless the
+/// other server renews them.
 fn adopt(session: i64) -> String {
     format!(
         "UPDATE (SELECT id FROM distlock_sessions \
@@ -183,7 +186,7 @@ fn adopt(session: i64) -> String {
     )
 }
 
-/// Whether nothing is granted.
+/// Returns the condition that the store grants nothing.
 pub(super) fn quarantined() -> String {
     is_there(QUARANTINE)
 }

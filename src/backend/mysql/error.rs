@@ -1,46 +1,46 @@
-//! What an error of the server means for the request that met it.
+//! What a server's error means for its request.
 
 use super::{driver::Refusal, message::Doubt, pool::PoolError, sent::ServerError};
 use crate::backend::{StoreError, certificates, sql::asking::Verdict};
 
-/// What the server calls its errors, of <https://mariadb.com/kb/en/mariadb-error-codes/> and
+/// The server's error codes, of <https://mariadb.com/kb/en/mariadb-error-codes/> and
 /// <https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html>.
 mod code {
-    /// It undid the transaction, or the statement, for others' sake.
+    /// The transaction or the statement was rolled back because of a conflict.
     pub(super) const AGAIN: [u16; 6] = [
-        1020, // what was read has changed since
-        1062, // the same key at the same moment
-        1205, // a lock was not had in time
+        1020, // read data has changed since
+        1062, // the same key at the same time
+        1205, // lock wait timeout
         1213, // deadlock
-        1452, // the session's row was put away in between, which the next attempt is told
-        3572, // a lock was not to be waited for
+        1452, // the session's row has just been removed, which the next attempt reports
+        3572, // `NOWAIT` found a lock
     ];
-    /// Who one is, what one may, and where.
+    /// Wrong credentials, missing privileges or an unknown database.
     pub(super) const DENIED: [u16; 12] =
         [1044, 1045, 1049, 1095, 1130, 1142, 1143, 1227, 1251, 1370, 1524, 1698];
-    /// It may be read from alone: as a whole, by its engine, or in this transaction.
+    /// The server, its engine or this transaction is read-only.
     pub(super) const READ_ONLY: [u16; 4] = [1290, 1792, 1836, 1874];
-    /// It goes down, an operator ends the connection or the statement, or the commit has failed for
-    /// a reason of its own.
+    /// The server shuts down, an operator ends the connection or the statement, or the commit
+    /// itself has failed.
     pub(super) const ENDED: [u16; 10] =
         [1053, 1077, 1078, 1079, 1080, 1180, 1317, 1927, 1989, 4031];
-    /// Full: what frees room is let through.
+    /// The disk is full. Deletions still work.
     pub(super) const FULL: [u16; 3] = [1021, 1114, 3675];
-    /// It is a server of a cluster, and is not among the majority (`WSREP has not yet prepared node
-    /// for application use`).
+    /// The server is outside the majority of its cluster (`WSREP has not yet prepared node for
+    /// application use`).
     pub(super) const PARTED: u16 = 1047;
-    /// Too little of something, too late, or not ready: not done.
+    /// Resources ran out, or the server timed out or was not ready. Nothing was done.
     pub(super) const SHORT: [u16; 11] =
         [1037, 1038, 1040, 1041, PARTED, 1203, 1206, 1226, 1969, 3024, 1129];
     /// `SET TRANSACTION` within a transaction.
     pub(super) const IN_TRANSACTION: u16 = 1568;
-    /// No database is chosen, it has no such table, or a subquery returns two rows: see
+    /// No database is selected, the table is missing, or a subquery returned two rows: see
     /// `by_pool.rs`.
     pub(super) const ELSEWHERE: [u16; 4] = [1046, 1109, 1146, 1242];
 }
 
-/// The error in words, with the server that it came from, and without what it is about: what a
-/// server tells of a statement that it does not understand repeats a part of it.
+/// Describes an error with its server, without the server's text where that repeats a part of the
+/// statement.
 pub(super) fn words(endpoint: &str, refused: &ServerError) -> String {
     let known = [
         &code::AGAIN[..],
@@ -52,8 +52,8 @@ pub(super) fn words(endpoint: &str, refused: &ServerError) -> String {
     ];
     let (code, state) = (refused.code, &refused.state);
     match code {
-        // The value stands in it.
-        1062 => format!("{endpoint}: an entry is there already (1062)"),
+        // The text contains the value.
+        1062 => format!("{endpoint}: duplicate entry (1062)"),
         _ if code::READ_ONLY.contains(&code) => {
             format!("{endpoint} is read-only: {} ({code})", refused.message)
         }
@@ -64,7 +64,7 @@ pub(super) fn words(endpoint: &str, refused: &ServerError) -> String {
     }
 }
 
-/// Sorts what the server has refused, by what is known of it.
+/// Classifies the server's refusal by what is known of the request.
 pub(super) fn triage(
     operation: &'static str,
     endpoint: &str,
@@ -89,7 +89,7 @@ pub(super) fn triage(
     })
 }
 
-/// While a connection is made: nothing was asked yet.
+/// Classifies an error of a connection attempt. Nothing was sent yet.
 pub(super) fn refused(endpoint: &str, refusal: &Refusal) -> StoreError {
     match refusal {
         Refusal::Server(refused) if code::DENIED.contains(&refused.code) => {
@@ -104,12 +104,12 @@ pub(super) fn refused(endpoint: &str, refusal: &Refusal) -> StoreError {
     }
 }
 
-/// A server that answers questions alone, or that its cluster has lost.
+/// Returns `true` if the server is read-only, or has lost its cluster.
 pub(super) fn is_useless(refused: &ServerError) -> bool {
     code::READ_ONLY.contains(&refused.code) || refused.code == code::PARTED
 }
 
-/// The pool lent no connection, so that nothing was sent.
+/// Classifies an error of a pool that lent no connection. Nothing was sent.
 pub(super) fn pool_refused(error: &PoolError) -> StoreError {
     let words = format!("the pool lent no connection: {}", error.chain());
     match error.code() {
@@ -119,7 +119,7 @@ pub(super) fn pool_refused(error: &PoolError) -> StoreError {
     }
 }
 
-/// Nothing was done, as a transaction is open.
+/// Returns `true` if nothing was done because a transaction is open.
 pub(super) fn is_in_transaction(refused: &ServerError) -> bool {
     refused.code == code::IN_TRANSACTION
 }
@@ -128,7 +128,7 @@ pub(super) fn is_denied(refused: &ServerError) -> bool {
     code::DENIED.contains(&refused.code)
 }
 
-/// What the check of a connection of the pool says if that leads to another server or database.
+/// Returns `true` if the pool's connection leads to another server or database.
 pub(super) fn is_elsewhere(refused: &ServerError) -> bool {
     code::ELSEWHERE.contains(&refused.code)
 }
@@ -159,7 +159,7 @@ mod tests {
             Verdict::Failed(StoreError::Fatal { .. }) => "never",
             verdict => panic!("{verdict:?}"),
         };
-        // Connections that end, and an error that nobody has thought of.
+        // Connections that end, and an unknown error.
         for (code, wanted) in [
             (1053, ["not done", "unknown", "unknown"]),
             (1317, ["not done", "unknown", "unknown"]),

@@ -1,4 +1,4 @@
-//! Joining queues, with others in them or not.
+//! Joining queues, whether or not they have other entries.
 
 use super::{
     ending::{QUARANTINE, is_there, quarantined},
@@ -13,24 +13,24 @@ use crate::{
     runtime::random,
 };
 
-/// Who joins which queues: all of them or none.
+/// A session that joins these queues, all of them or none.
 pub(super) struct Joining<'a> {
     session: i64,
-    /// A random number. It shows which rows were locked by this request.
+    /// A random number, which marks the rows that this request has locked.
     turn: i64,
     steps: &'a [Step],
-    /// Only if all of them are empty.
+    /// Join only if all of the queues are empty.
     if_free: bool,
-    /// The queues, as a list.
+    /// The queues as an SQL list.
     names: String,
     /// The table `a` of queues and tickets, with the columns `name` and `ticket`.
     places: String,
-    /// The same with the columns `label` and `value`.
+    /// The same table with the columns `label` and `value`.
     entries: String,
 }
 
 impl<'a> Joining<'a> {
-    /// No two steps are about the same queue.
+    /// No two steps may use the same queue.
     pub(super) fn new(session: i64, turn: i64, steps: &'a [Step], if_free: bool) -> Self {
         let [mut names, mut places, mut entries] = [const { Vec::new() }; 3];
         for step in steps {
@@ -41,7 +41,7 @@ impl<'a> Joining<'a> {
             names.push(name);
             places.push(place);
         }
-        // Two who ask for the same would wait for each other otherwise.
+        // Two requests for the same queues would otherwise deadlock.
         places.sort_unstable();
         let table = |rows: Vec<String>| format!("({}) AS a", rows.join(" UNION ALL "));
         Self {
@@ -60,19 +60,19 @@ impl<'a> Joining<'a> {
         Self::new(session, random::id(), std::slice::from_ref(step), if_free)
     }
 
-    /// Puts an entry into `distlock_alone` if its queue is empty and has no notes: then the row is
-    /// open. Otherwise it closes the row, and the entry goes to `distlock_entries`.
+    /// Puts an entry into `distlock_alone` if its queue is empty and has no notes, and the row is
+    /// then open. Otherwise it closes the row, and puts the entry into `distlock_entries`.
     ///
-    /// If another transaction has locked a row, the request changes nothing: it may be a user's
-    /// that has checked the lock. The statement that locks the rows also reads them, so that a row
-    /// that was taken in the meantime counts as taken. Other entries can only have left since, as
-    /// the queues are locked.
+    /// If another transaction has locked a row, the request changes nothing, because that may be a
+    /// user's transaction that has checked the lock. The statement that locks the rows also reads
+    /// them, so a row that was just taken counts as taken. Because the queues are locked, other
+    /// entries can only leave in the meantime.
     ///
-    /// `crowded`: others were in the queue of late, and the row is closed in any case. That takes a
-    /// statement less.
+    /// `crowded`: the queue had other entries recently, and the row is closed in any case, which
+    /// saves a statement.
     pub(super) fn message(&self, crowded: bool) -> Message {
         let names = &self.names;
-        // A closed row stays as it is as long as the queue is locked, unless its holder leaves.
+        // While the queue is locked, a closed row changes only when its holder leaves.
         let changes = format!("queue IN ({names}) AND (epoch <> 0 OR session IS NULL)");
         let mut statements = vec![
             self.lock(),
@@ -141,8 +141,8 @@ impl<'a> Joining<'a> {
         [lock, self.open(&is_fresh)]
     }
 
-    /// Whether all queues are empty, and locks can be granted. `alone`: which rows of
-    /// `distlock_alone` are looked at.
+    /// Returns the condition that all queues are empty and locks can be granted. `alone` selects
+    /// rows of `distlock_alone`.
     fn nobody(&self, alone: &str) -> String {
         let names = &self.names;
         format!(
@@ -155,8 +155,8 @@ impl<'a> Joining<'a> {
         )
     }
 
-    /// Locks the queues' rows, so that numbers are in the order of the commits. (Those of
-    /// `AUTO_INCREMENT` are not.)
+    /// Locks the queues' rows, so that numbers are in the order of the commits. `AUTO_INCREMENT`
+    /// does not ensure that.
     fn lock(&self) -> String {
         let Self { turn, places, .. } = self;
         let only_if = if self.if_free { &self.nobody("") } else { "TRUE" };
@@ -167,9 +167,9 @@ impl<'a> Joining<'a> {
         )
     }
 
-    /// Takes the queues' next numbers, and writes the entries. While nothing is granted,
-    /// [`QUARANTINE`] joins just before each. What a number is is decided by a statement of its
-    /// own, which reads the floor while the row is locked: see `opening::tidy`.
+    /// Draws the queues' next numbers and writes the entries. While nothing is granted,
+    /// [`QUARANTINE`] joins just before each entry. A separate statement computes the number,
+    /// because it has to read the floor while the row is locked: see `opening::tidy`.
     fn crowd(&self, only_if: &str) -> [String; 2] {
         let Self { session, turn, names, places, entries, .. } = self;
         let number = next_of_entries(
@@ -181,12 +181,12 @@ impl<'a> Joining<'a> {
                 "FROM {table} JOIN distlock_queues AS q ON q.queue = a.name AND q.turn = {turn}"
             )
         };
-        // The number of an entry that leaves is not given again.
+        // The number of an entry that leaves is not reused.
         let lowest = match self.steps.len() {
             1 => "lowest = COALESCE(@distlock_head, number),",
             _ => "",
         };
-        // Asked again, it has joined already.
+        // A repeated request has joined already.
         let own = |table| {
             format!(
                 "NOT EXISTS (SELECT 1 FROM {table} AS o WHERE o.queue = a.name \
@@ -219,9 +219,10 @@ impl<'a> Joining<'a> {
         ]
     }
 
-    /// Adds one [`joined`] for each queue. With `if_free` a last statement has three columns: there
-    /// are entries, all of dead sessions by the clock; nothing is granted at present, and no entry
-    /// of a live session is known; there are entries or nothing is granted, dead or alive.
+    /// Adds one [`joined`] for each queue. With `if_free` a last statement has three columns. The
+    /// first says that there are entries, all of sessions that have expired by the clock. The
+    /// second says that nothing is granted at present, and no entry of a live session is known. The
+    /// third says that there are entries, live or dead, or that nothing is granted.
     fn finish(&self, mut statements: Vec<String>) -> Message {
         let (session, names) = (self.session, &self.names);
         statements.extend(self.steps.iter().map(|step| joined(session, step)));
@@ -230,7 +231,7 @@ impl<'a> Joining<'a> {
             let entries = in_them("distlock_entries");
             let entries = format!("{entries} AND number >= {}", lowest(names));
             let alone = in_them("distlock_alone");
-            // It ends at the first one who lives: queues may be long.
+            // The search ends at the first live session, because queues may be long.
             let lives = |of: &str| {
                 format!(
                     "EXISTS (SELECT 1 FROM ({of}) AS e JOIN distlock_sessions AS s \
@@ -252,8 +253,8 @@ impl<'a> Joining<'a> {
     }
 }
 
-/// The own entry and the two in front of it, nearest first, with whether there may be anything else
-/// in the queue. No rows: it is not there.
+/// Returns the own entry and the two ahead of it, nearest first, with whether the queue may have
+/// more. No rows: the entry is absent.
 fn joined(session: i64, step: &Step) -> String {
     let (dir, ticket) = (text(step.dir()), text(step.ticket()));
     let own = format!("session = {session} AND ticket = {ticket}");
@@ -268,7 +269,7 @@ fn joined(session: i64, step: &Step) -> String {
     ahead(&dir, &last, &format!("{NAME}, TRUE"), &alone)
 }
 
-/// Where in the reply to a request to join one queue [`joined`] is, from its end.
+/// Returns where [`joined`] is in the reply to a request to join one queue, counted from its end.
 pub(super) fn joined_at(if_free: bool) -> usize {
     1 + usize::from(if_free)
 }

@@ -1,5 +1,5 @@
-//! What a session knows of queues, by which it chooses the request that does it at once. It is a
-//! hint: a request that does not suit does nothing, and another one follows.
+//! What a session knows of queues, which decides whether a single `UPDATE` may suffice. It is only
+//! a hint: a request that does not fit does nothing, and another one follows.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::backend::sql::{
 
 #[derive(Debug)]
 pub(super) struct KnownQueues {
-    /// Those whose rows in `distlock_alone` were open when they were seen last.
+    /// The queues whose rows in `distlock_alone` were last seen open.
     open: NotedQueues,
-    /// Those in which others were.
+    /// The queues that had other entries.
     crowded: NotedQueues,
     lockable: Arc<Lockable>,
 }
@@ -23,7 +23,7 @@ impl KnownQueues {
         Self { open: NotedQueues::default(), crowded: NotedQueues::default(), lockable }
     }
 
-    /// Whether it may be done at once.
+    /// Returns `true` if the step may be done at once.
     pub(super) fn fits(&self, step: &Step) -> bool {
         match step {
             Step::Join { dir, .. } => !self.crowded.contains(dir),
@@ -33,7 +33,7 @@ impl KnownQueues {
         }
     }
 
-    /// Whether it may be done at once with others.
+    /// Returns `true` if the step may be done at once, together with others.
     pub(super) fn travels(&self, step: &Step) -> bool {
         let is_alone = match step {
             Step::Leave { number, successor, .. } => {
@@ -45,7 +45,7 @@ impl KnownQueues {
         is_alone && self.fits(step)
     }
 
-    /// Whether one `UPDATE` may do it.
+    /// Returns `true` if one `UPDATE` may do it.
     pub(super) fn is_open(&self, message: &Message) -> bool {
         match &message.step {
             Some(Step::Join { dir, .. }) => self.open.contains(dir),
@@ -53,20 +53,20 @@ impl KnownQueues {
         }
     }
 
-    /// What joins a queue in which others were.
+    /// Returns the join of a queue that had other entries.
     pub(super) fn crowded<'m>(&self, message: &'m Message) -> Option<&'m Step> {
         let step = message.step.as_ref()?;
         (step.kind() == Kind::Join && self.crowded.contains(step.dir())).then_some(step)
     }
 
-    /// It was done at once, together with others or not.
+    /// Records that the message was done at once, together with others or not.
     pub(super) fn done_at_once(&self, message: &Message) {
         if let Some(Step::Join { dir, .. }) = &message.step {
             self.open.note(dir, true);
         }
     }
 
-    /// An entry has joined, or none as the lock is taken.
+    /// Records that an entry has joined, or that none did because the lock is taken.
     pub(super) fn joined(&self, dir: &str, is_alone: bool, is_crowded: bool) {
         self.crowded.note(dir, is_crowded);
         self.open.note(dir, is_alone);

@@ -1,11 +1,11 @@
-//! What has to be asked by itself: because others are in its queue, or again, as somebody has
-//! locked what it is about.
+//! Requests that have to be sent separately: because their queue has other entries, or again,
+//! because a lock blocked them.
 
 use std::{collections::VecDeque, time::Duration};
 
 use crate::runtime::{clock::Instant, jittered};
 
-/// After how long it is asked again at first, and at most.
+/// The shortest and longest pause before a repetition.
 const SOONEST: Duration = Duration::from_millis(1);
 const LATEST: Duration = Duration::from_millis(50);
 
@@ -13,7 +13,7 @@ const LATEST: Duration = Duration::from_millis(50);
 pub(super) struct Later<T> {
     now: VecDeque<(T, Duration)>,
     again: Vec<(Instant, T, Duration)>,
-    /// It was one that is asked again.
+    /// The last request was a repetition.
     retried: bool,
 }
 
@@ -28,13 +28,13 @@ impl<T> Later<T> {
         self.now.push_back((request, Duration::ZERO));
     }
 
-    /// One that was taken out, once more. It has waited for so long before.
+    /// Adds a request that was taken out, to be sent again. It has waited this long before.
     pub(super) fn again(&mut self, request: T, waited: Duration) {
         let pause = (waited * 2).clamp(SOONEST, LATEST);
         self.again.push((Instant::now() + jittered(pause), request, pause));
     }
 
-    /// When the next one is due that has to be asked again.
+    /// Returns when the next repetition is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.again.iter().map(|(due, ..)| *due).min()
     }
@@ -43,8 +43,8 @@ impl<T> Later<T> {
         !self.now.is_empty() || self.due().is_some_and(|due| due <= Instant::now())
     }
 
-    /// The next one, and how long it had waited. `others_wait`: what is asked again gets every
-    /// other turn, as it may take the server for longer than until the next one is due.
+    /// Returns the next request, and how long it had waited. `others_wait`: repetitions get only
+    /// every other turn, because the server may need longer for one than until the next one is due.
     pub(super) fn next(&mut self, others_wait: bool) -> Option<(T, Duration)> {
         if let Some(next) = self.now.pop_front() {
             return Some(next);
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(later.drain().collect::<Vec<_>>(), ["a"]);
     }
 
-    /// A server may be so far away, or so busy, that one that is due comes after the other.
+    /// The server may be so far away or so busy that a due request comes after the other one.
     #[tokio::test(start_paused = true)]
     async fn what_is_asked_again_leaves_others_every_other_turn() {
         let mut later = Later::default();

@@ -1,5 +1,5 @@
-//! Leaving a queue, with others in it or not. An entry that a transaction of a user's keeps is left
-//! as it is.
+//! Leaving a queue, whether or not it has other entries. An entry that a user's transaction has
+//! locked stays.
 
 use super::{
     literal::text,
@@ -11,7 +11,7 @@ use crate::backend::sql::{
     step::Step,
 };
 
-/// The rows that may be the entry that leaves.
+/// The tables that may contain the leaving entry.
 #[derive(Clone, Copy, Debug)]
 struct Where {
     alone: bool,
@@ -28,9 +28,9 @@ impl Where {
     }
 }
 
-/// A transaction, as nothing was deleted then if its last statement is refused. That one tells the
-/// queue's last number, whether the successor's entry is there: if so, it was there as this one
-/// left; and whether this one is there still.
+/// Returns a transaction, so that nothing is deleted if its last statement is refused. That
+/// statement returns the queue's last number, whether the successor's entry is present, and whether
+/// the leaving entry is still present. A successor that is present was so when this entry left.
 pub(super) fn message(session: i64, step: &Step) -> Message {
     let Step::Leave { number, successor, .. } = step else { return Message::default() };
     let (dir, ticket, label) = (text(step.dir()), text(step.ticket()), text(step.label()));
@@ -40,8 +40,8 @@ pub(super) fn message(session: i64, step: &Step) -> Message {
     );
     let Where { alone, entries } = Where::of(*number);
     let mut statements = Vec::new();
-    // What is skipped is what others have locked. A change that only looks for the number would
-    // wait for them: the server finds the row by its queue.
+    // These reads skip rows that other transactions have locked. Without `IS NOT NULL` the change
+    // would wait for them, because the server finds the row by its queue.
     let is_own = "number = @distlock_own AND @distlock_own IS NOT NULL";
     if alone {
         statements.push(format!(
@@ -80,8 +80,8 @@ pub(super) fn message(session: i64, step: &Step) -> Message {
     Message::transaction(statements).of_session().step(Some(step.clone())).about([step.dir()])
 }
 
-/// The same of an entry with this number, that no transaction of a user's keeps: it is found at
-/// once, or has to be asked for as above. Without a successor nothing else is asked.
+/// Returns the request for an entry with this number that no user's transaction has locked. If it
+/// finds no row, [`message`] has to follow. Without a successor, it is a single statement.
 pub(super) fn at_once(session: i64, step: &Step, number: i64, successor: Option<i64>) -> Message {
     let (dir, ticket, label) = (text(step.dir()), text(step.ticket()), text(step.label()));
     let own = format!(
@@ -101,8 +101,8 @@ pub(super) fn at_once(session: i64, step: &Step, number: i64, successor: Option<
     Message::bare(vec![leave, reply]).whole()
 }
 
-/// How many entries have left, and what the last statement tells. `None`: a transaction of a user's
-/// keeps the entry.
+/// Returns how many entries have left, and the values of the last statement. `None`: a user's
+/// transaction has locked the entry.
 pub(super) fn read(number: Option<i64>, outcomes: &[Outcome]) -> Option<Vec<Outcome>> {
     let Where { alone, entries } = Where::of(number);
     let (reply, done) = outcomes.split_last()?;

@@ -1,7 +1,7 @@
 //! A connection of the user's pool that is lent for one request.
 //!
-//! Renewals and looks go by the session's own connection, which never waits for the pool. Any other
-//! request takes a connection of the pool for one transaction, in the words of `by_pool.rs`.
+//! Renewals and polls use the session's own connection, which never waits for the pool. All other
+//! requests use a connection of the pool for one transaction, with the statements of `by_pool.rs`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,23 +26,23 @@ use crate::{
     },
 };
 
-/// What errors of a request are about.
+/// The location in the errors of such a request.
 pub(super) const PLACE: &str = "on a connection of the pool";
 
 pub(super) struct Lent {
     connection: Box<dyn PoolConnection>,
-    /// When the request has to be done.
+    /// The time limit of the request.
     until: Instant,
 }
 
-/// Why a request that was sent has no reply of its own.
+/// Why a sent request has no valid reply.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// Nothing was done: the connection leads to another server or database.
     Elsewhere(String),
     /// Nothing was done: the connection is in a transaction.
     InTransaction,
-    /// It is not known what was done.
+    /// The outcome is unknown.
     Unknown(String),
 }
 
@@ -60,7 +60,7 @@ impl Failure {
 }
 
 impl Lent {
-    /// Nothing was sent if this fails.
+    /// Acquires a connection. An error means that nothing was sent.
     pub(super) async fn of(pool: &UserPool, patience: Duration) -> Result<Self> {
         let (until, lends) = (Instant::now() + patience, Arc::clone(&pool.pool));
         let acquiring = async move { lends.acquire().await };
@@ -68,12 +68,12 @@ impl Lent {
         Ok(Self { connection, until })
     }
 
-    /// Gives it back unused.
+    /// Returns the unused connection.
     pub(super) fn release(self) {
         self.connection.release();
     }
 
-    /// Runs one message as a transaction. `beat`: how far the server's beats are, at least.
+    /// Runs one message as a transaction. `beat` is the lowest beat that the server may have.
     pub(super) async fn run(
         mut self,
         session: i64,
@@ -89,7 +89,7 @@ impl Lent {
         let results = match timeout(patience, self.connection.run(&text)).await {
             Ok(Ok(results)) => results,
             Ok(Err(error)) => return Err(unknown(error.chain())),
-            Err(_) => return Err(unknown("the server did not answer in time".to_owned())),
+            Err(_) => return Err(unknown("the server did not reply in time".to_owned())),
         };
         let own = message.statements().len();
         let reply = Reply::of(results, own, name);
@@ -101,7 +101,7 @@ impl Lent {
         reply.read(message)
     }
 
-    /// Undoes what was begun, or closes the connection.
+    /// Rolls back and restores the settings, or closes the connection.
     async fn undo(mut self, bracket: &Bracket<'_>) {
         let text = bracket.undo();
         let undone = timeout(bracket.patience / 2, self.connection.run(&text)).await;
@@ -113,29 +113,29 @@ impl Lent {
     }
 }
 
-/// What the server has replied.
+/// The server's reply.
 #[derive(Debug)]
 struct Reply {
     outcomes: Vec<Outcome>,
     refused: Option<ServerError>,
     /// The server has confirmed the commit.
     committed: bool,
-    /// It repeats the name of the request.
+    /// The reply repeats the name of the request.
     is_own: bool,
 }
 
-/// What a request leaves on its connection.
+/// The state in which a request leaves its connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Leaves {
     Nothing,
-    /// Its settings, and a transaction perhaps.
+    /// Its settings, and perhaps a transaction.
     Changes,
-    /// That is unknown.
+    /// The state is unknown.
     Doubt,
 }
 
 impl Reply {
-    /// `own`: how many statements the message has. `name`: of the request.
+    /// `own` is the number of the message's statements, and `name` that of the request.
     fn of(results: Vec<StatementResult>, own: usize, name: i64) -> Self {
         let (mut outcomes, mut refused) = (Vec::new(), None);
         for result in results {
@@ -157,7 +157,7 @@ impl Reply {
         match (&self.refused, self.outcomes.len()) {
             (None, done) if self.is_own && done == BEFORE + own + AFTER => Leaves::Nothing,
             (Some(refusal), 0) if is_in_transaction(refusal) => Leaves::Nothing,
-            // Otherwise `SET TRANSACTION` is still to apply to a transaction.
+            // Otherwise `SET TRANSACTION` would still apply to the next transaction.
             (Some(_), done) if done >= CHECK && !self.committed => Leaves::Changes,
             _ => Leaves::Doubt,
         }
@@ -195,8 +195,8 @@ impl Reply {
 }
 
 /// Fails unless the pool leads to the server and database of the session's own connection.
-/// `before`: it did before. After a failover the pool may have connections to the former server for
-/// a while.
+/// `before`: it has done so before. After a failover the pool may keep connections to the former
+/// server for a while.
 pub(super) async fn verify(
     pool: &UserPool,
     destination: &Destination,
@@ -227,7 +227,8 @@ pub(super) async fn verify(
 mod tests {
     use super::*;
 
-    /// So many statements were run, of a request with two of its own, and the next one was refused.
+    /// Returns the reply to a request of two statements, of which this many were run before one was
+    /// refused.
     fn reply(name: i64, done: usize, refused: Option<u16>) -> Reply {
         let check = || ["1", "2", "7", "1", "1"].map(|cell| Some(cell.to_owned())).to_vec();
         let rows = |at| if at == CHECK { vec![check()] } else { Vec::new() };
@@ -275,7 +276,7 @@ mod tests {
         assert_eq!(doubt(BEFORE + 2), Doubt::Done);
         assert!(matches!(read(CHECK, Some(1242)), Err(Failure::Elsewhere(_))));
         assert!(matches!(read(0, Some(1568)), Err(Failure::InTransaction)));
-        // A driver that does not return all results, or those of another request.
+        // The driver does not return all results, or those of another request.
         assert!(matches!(read(BEFORE + 1, None), Err(Failure::Unknown(_))));
         assert!(matches!(reply(8, all, None).read(&message()), Err(Failure::Unknown(_))));
     }

@@ -1,12 +1,12 @@
-//! Values as they are written into SQL.
+//! Values as SQL literals.
 //!
-//! A request is one text, with all of its statements, which has no parameters: see `statements.rs`.
+//! A request is one text with all of its statements, and has no parameters: see `statements.rs`.
 
 use crate::backend::sql::outcome::hexadecimal;
 
-/// A text, so that nothing of it is taken for something else, whatever the server makes of
-/// backslashes, quotes and character sets: between quotes, for people to read, if there is nothing
-/// special in it, and as bytes otherwise.
+/// Formats a text so that the server cannot misread it, whatever its rules for backslashes, quotes
+/// and character sets. A text without special characters is quoted, which keeps it readable. Any
+/// other text is written as bytes.
 pub(crate) fn text(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~:!%@+".contains(&byte);
     match text.bytes().all(plain) {
@@ -15,7 +15,7 @@ pub(crate) fn text(text: &str) -> String {
     }
 }
 
-/// Bytes.
+/// Formats bytes.
 pub(crate) fn bytes(bytes: &[u8]) -> String {
     format!("x'{}'", hexadecimal(bytes))
 }

@@ -1,10 +1,10 @@
-//! Entries that transactions of the user's may have locked: an `UPDATE` would wait for them.
+//! Entries that a user's transaction may have locked: an `UPDATE` would wait for them.
 
 use std::collections::HashSet;
 
 use crate::{backend::Ticket, runtime::mutex::Mutex};
 
-/// The tickets of entries for which SQL was given, until they have left.
+/// The tickets of entries for which the user has got SQL, until they leave.
 #[derive(Debug, Default)]
 pub(super) struct Lockable(Mutex<HashSet<String>>);
 

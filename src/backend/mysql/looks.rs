@@ -1,5 +1,4 @@
-//! What is asked of the server, again and again, by those who wait: one request for all of a
-//! session's that are due.
+//! The polls of waiters: one request for all due watches of a session.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,24 +16,24 @@ use crate::backend::sql::{
     watched::What,
 };
 
-/// How far it is told how many stand ahead.
+/// The maximum length of the queue ahead that is counted.
 pub(super) const FAR: u64 = 80;
 
-/// How many one statement looks at.
+/// The number of watches that one statement reads.
 const AT_ONCE: usize = 64;
 
-/// What there is to see of an entry, or of a queue.
+/// The state of an entry or of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// The entry's key; of a queue, what is another text when anything in it is.
+    /// The entry's key, or for a queue a text that changes with its entries.
     pub(super) is: String,
-    /// How long it may be until a session is put away that matters.
+    /// How long it takes until a relevant session may expire.
     pub(super) left: Option<Duration>,
-    /// How many stand ahead of the entry; or are in the queue.
+    /// The number of entries ahead of this one, or in the queue.
     pub(super) ahead: u64,
 }
 
-/// One look at all of these. `own`: and at the session's own entries.
+/// Polls all of these. `own`: also reads the session's own entries.
 pub(super) fn look(session: i64, what: &[What], own: bool) -> Message {
     let some = |what: &[What]| what.iter().map(one).collect::<Vec<_>>().join(" UNION ALL ");
     let mut statements: Vec<_> = what.chunks(AT_ONCE).map(some).collect();
@@ -44,19 +43,19 @@ pub(super) fn look(session: i64, what: &[What], own: bool) -> Message {
     Message::plain(statements)
 }
 
-/// A look at one entry; its last statement tells of it.
+/// Reads one entry; the last statement returns it.
 pub(super) fn first(what: &What) -> Message {
     Message::plain(vec![one(what)]).of_session().by_own_connection()
 }
 
-/// What there is to see of a queue, and after that what is in it: what changes in between is seen
-/// by the next look.
+/// Reads the state of a queue, and then its contents. A change in between is seen by the next poll.
 pub(super) fn listed(what: &What, list: String) -> Message {
     Message::plain(vec![one(what), list]).of_session().by_own_connection()
 }
 
-/// What [`Seen`] is read from. A row has all columns of an entry's look or of a queue's: directory,
-/// the number asked for, four that make the key or one that shows changes, time left, how many.
+/// Returns the statement for [`Seen`]. Its rows have the columns of an entry or of a queue: the
+/// directory, the requested number, four columns, the time left, and the count. The four columns
+/// are the key, or a value that shows changes.
 fn one((dir, number): &What) -> String {
     let name = text(dir);
     let lowest = lowest(&name);
@@ -96,7 +95,7 @@ fn one((dir, number): &What) -> String {
     )
 }
 
-/// What was asked for, and what there is to see of it.
+/// Reads which watch a row belongs to, and its state.
 pub(super) fn read(row: &Row) -> Option<(What, Seen)> {
     let dir: Arc<str> = row.text(0)?.into();
     let number = u64::try_from(row.number(1)?).ok()?;
@@ -113,13 +112,13 @@ pub(super) fn read(row: &Row) -> Option<(What, Seen)> {
     Some(((dir, number), seen))
 }
 
-/// What a look at these has shown.
+/// Reads the results of a poll.
 pub(super) fn read_all(what: usize, outcomes: &[Outcome]) -> Vec<(What, Seen)> {
     let looks = outcomes.iter().take(what.div_ceil(AT_ONCE));
     looks.flat_map(Outcome::rows).filter_map(read).collect()
 }
 
-/// The keys of the session's own entries, by what they are asked for.
+/// Reads the keys of the session's own entries, by watch.
 pub(super) fn read_own(outcome: &Outcome) -> Vec<(What, String)> {
     let one = |row: &Row| {
         let dir = row.text(4)?;

@@ -1,4 +1,4 @@
-//! One request, and what goes before it: the server's clock is read, and dead sessions are ended.
+//! A request, and what precedes it: the server's clock is read, and expired sessions are ended.
 
 use std::ops::Range;
 
@@ -8,51 +8,50 @@ use super::{
 };
 use crate::backend::sql::{outcome::Outcome, server_clock::ClockTrust, step::Step, watched::What};
 
-/// What is asked of the server in one request: some statements, in one transaction or each by
-/// itself.
+/// The statements of one request, in one transaction or each by itself.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Message {
     statements: Vec<String>,
     pub(super) transaction: bool,
-    /// Nothing is asked but these statements.
+    /// The request has no other statements.
     pub(super) bare: bool,
-    /// Sessions that are over are ended before.
+    /// Expired sessions are ended before.
     pub(super) sweeps: bool,
-    /// Of these, what dead sessions have left is removed first.
+    /// The entries of dead sessions that are removed first.
     first: Vec<What>,
-    /// Its first statement finds no row if the session was put away; then the others do nothing.
+    /// The first statement finds no row if the session was removed, and the others then do nothing.
     pub(super) enters: bool,
-    /// Whether the session is there is read with the clock.
+    /// The clock's statement also reads whether the session is present.
     pub(super) looks_for_session: bool,
-    /// It can be asked with others of its kind: see `batch.rs`.
+    /// The request can be sent with others of its kind: see `alone.rs`.
     pub(super) step: Option<Step>,
-    /// It goes before others that wait.
+    /// The request precedes others that wait.
     pub(super) urgent: bool,
-    /// Its last statement tells whether there is more of the same to do.
+    /// The last statement returns whether there is more to tidy.
     pub(super) tidies: bool,
-    /// It goes by the session's own connection in any case.
+    /// The request always uses the session's own connection.
     own: bool,
     /// The queues that it changes.
     pub(super) queues: Vec<String>,
 }
 
 impl Message {
-    /// Each statement by itself.
+    /// Creates a request with each statement by itself.
     pub(super) fn plain(statements: Vec<String>) -> Self {
         Self { statements, ..Self::default() }
     }
 
-    /// Each statement by itself, without a look at the clock: the server does nothing else.
+    /// Creates a request with each statement by itself and without a reading of the clock.
     pub(super) fn bare(statements: Vec<String>) -> Self {
         Self { statements, bare: true, ..Self::default() }
     }
 
-    /// All of its statements or none.
+    /// Makes all of its statements one transaction.
     pub(super) fn whole(self) -> Self {
         Self { transaction: true, ..self }
     }
 
-    /// All of them or none.
+    /// Creates a transaction of all statements.
     pub(super) fn transaction(statements: Vec<String>) -> Self {
         Self { statements, transaction: true, ..Self::default() }
     }
@@ -97,20 +96,20 @@ impl Message {
         &self.statements
     }
 
-    /// Whether it goes by the user's pool if there is one.
+    /// Returns `true` if the request uses the user's pool where there is one.
     pub(super) fn goes_by_pool(&self) -> bool {
         !self.own && !self.urgent && !self.statements.is_empty()
     }
 
-    /// Whether the session was put away, by what was found with the clock and by the outcomes of
-    /// the message's own statements.
+    /// Returns `true` if the session was removed, as the clock's statement or the message's own
+    /// statements show.
     pub(super) fn is_gone(&self, is_there: Option<bool>, outcomes: &[Outcome]) -> bool {
         self.looks_for_session && is_there == Some(false)
             || self.enters && outcomes.first().is_none_or(|outcome| outcome.first().is_none())
     }
 
-    /// As it is sent; a session that is to sweep has this to go by. `clocks`: there are several
-    /// servers that write, each with a clock of its own.
+    /// Returns the text to send. A request that sweeps uses this evidence. `clocks`: several
+    /// servers write, each with a clock of its own.
     pub(super) fn batch(
         &self,
         session: i64,
@@ -148,27 +147,27 @@ impl Message {
     }
 }
 
-/// A request as it is sent. The first of its outcomes is what the clock shows, how far the beats
-/// are, and what the connection is called.
+/// A request as it is sent. Its first outcome contains the clock, the beat and the name of the
+/// connection.
 pub(super) struct Batch {
     pub(super) text: String,
-    /// So many outcomes come before the message's own, of which there are so many.
+    /// The number of outcomes before the message's own; `own` is the number of those.
     pub(super) before: usize,
     pub(super) own: usize,
-    /// The outcomes that tell how much was removed of what ended sessions have left.
+    /// The outcomes whose counts show how much of ended sessions was removed.
     removals: Range<usize>,
-    /// How many statements there are.
+    /// The number of statements.
     all: usize,
 }
 
 impl Batch {
-    /// Whether there may be more to remove than one request does.
+    /// Returns `true` if one request may not have removed all.
     pub(super) fn leaves_more(&self, outcomes: &[Outcome]) -> bool {
         let removals = outcomes.get(self.removals.clone()).unwrap_or_default();
         removals.iter().any(|outcome| outcome.count >= ending::ROWS)
     }
 
-    /// What is to be thought of a statement that was refused after so many outcomes.
+    /// Returns what may have been applied when a statement was refused after this many outcomes.
     pub(super) fn doubt(&self, outcomes: usize, transaction: bool) -> Doubt {
         match transaction {
             true if outcomes + 1 == self.all => Doubt::Done,
@@ -178,28 +177,27 @@ impl Batch {
     }
 }
 
-/// What may have been done of a message that was refused.
+/// What a refused message may have applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doubt {
-    /// Nothing: its transaction had not come to its end.
+    /// Nothing: its transaction did not reach its end.
     Nothing,
-    /// All of it, if the error is that the connection or the server ends.
+    /// All of it, if the error is the end of the connection or of the server.
     Ended,
-    /// All of it, unless the error says that it was undone: it was refused at its very end.
+    /// All of it, unless the error says that it was rolled back: the commit was refused.
     Done,
 }
 
-/// What the connection is called.
+/// The variable with the connection's name.
 pub(super) const CONNECTION: &str = "@distlock_connection";
 
-/// The epoch of the tables, as the connection has found it. A connection that a pooler has reset
-/// has none.
+/// The variable with the epoch of the tables. It is unset on a connection that a pooler has reset.
 pub(super) const EPOCH: &str = "@distlock_epoch";
 
-/// Which column of a request's first outcome has that.
+/// The column of a request's first outcome with that name.
 pub(super) const CALLED: usize = 2;
 
-/// Which column has whether the session is there, if that is asked.
+/// The column with whether the session is present, if it is read.
 pub(super) const IS_THERE: usize = 3;
 
 #[cfg(test)]
@@ -214,7 +212,7 @@ mod tests {
             let batch = message.batch(1, None, false);
             (0..batch.all).map(|outcomes| batch.doubt(outcomes, message.transaction)).collect()
         };
-        // The clock, the begin, the two, and the end.
+        // The clock, the start, both statements, and the end.
         let nothing = Doubt::Nothing;
         assert_eq!(doubts(&all), [nothing, nothing, nothing, nothing, Doubt::Done]);
         assert_eq!(doubts(&each), [nothing, Doubt::Ended, Doubt::Ended]);

@@ -1,9 +1,9 @@
-//! MySQL and MariaDB: a row for a session, one for a queue with the entry that is alone in it, and
-//! one for each other entry, ordered by a number that is given under the lock of the queue's other
-//! row. Nobody is told anything unasked, so those who wait look.
+//! MySQL and MariaDB: a row for each session, a row for each queue with the entry that is alone in
+//! it, and a row for each other entry. The entries are ordered by a number that is drawn while the
+//! queue's other row is locked. The server cannot notify, so waiters poll.
 //!
-//! Keys are `{namespace}/{name}/{session in hex}-{ticket}`, and `.{label}` if what they say of
-//! themselves is not nothing.
+//! Keys are `{namespace}/{name}/{session in hex}-{ticket}`, followed by `.{label}` if the label is
+//! not empty.
 
 mod alone;
 mod borrowing;
@@ -72,8 +72,7 @@ impl Mysql {
         if remote.database.is_none() {
             return Err(Error::InvalidArgument {
                 argument: "url",
-                reason: "name the database that the locks are to lie in: mysql://host/database"
-                    .into(),
+                reason: "name the database that stores the locks: mysql://host/database".into(),
             });
         }
         trust::check(&remote, "MySQL", Otherwise::None)?;
@@ -89,7 +88,7 @@ impl Backend for Mysql {
 
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
         let ttl = ttl.max(SHORTEST);
-        // Of our own choice; should an answer be lost, that session ends with its TTL.
+        // The client chooses the number. If the reply is lost, the session ends with its TTL.
         let (session, patience) = (random::id(), self.connector.remote.opening_timeout());
         let mut link = self.connector.connect(ttl, patience).await?;
         within(patience, tables::prepare(&mut link)).await??;
@@ -112,12 +111,14 @@ impl Backend for Mysql {
     }
 }
 
-/// What shows a transaction of somebody's own that this entry is there, and keeps it there.
+/// Returns the statement with which a user's transaction checks that the entry is present, and
+/// locks it.
 pub(crate) fn held(entry: &Entry) -> Option<String> {
     Some(statements::held(session_of(&entry.key)?, &Place::of(entry)))
 }
 
-/// What deletes this entry in a transaction of somebody's own, and changes a row if it was there.
+/// Returns the statement with which a user's transaction deletes this entry. It changes a row if
+/// the entry was present.
 pub(crate) fn unlock(entry: &Entry) -> Option<String> {
     Some(statements::unlock(session_of(&entry.key)?, &Place::of(entry)))
 }

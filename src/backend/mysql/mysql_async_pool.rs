@@ -8,8 +8,8 @@ use super::{
     pool::{Pool, PoolConnection, PoolError, PoolFuture, StatementResult},
 };
 
-/// Lends one of its connections for each request: see [`Builder::mysql_pool`]. Feature
-/// `mysql_async-0_37`.
+/// Lends one connection of the pool for each request: see [`Builder::mysql_pool`]. Requires the
+/// feature `mysql_async-0_37`.
 ///
 /// mysql_async resets a connection after each use. `PoolOpts::with_reset_connection(false)` saves
 /// that round trip.
@@ -29,7 +29,9 @@ struct Lent(Option<Conn>);
 impl PoolConnection for Lent {
     fn run<'a>(&'a mut self, statements: &'a str) -> PoolFuture<'a, Vec<StatementResult>> {
         Box::pin(async move {
-            let Some(connection) = &mut self.0 else { return Err(PoolError::new("it is closed")) };
+            let Some(connection) = &mut self.0 else {
+                return Err(PoolError::new("connection closed"));
+            };
             let answer = ask(connection, statements).await.map_err(PoolError::new)?;
             let results = answer.outcomes.into_iter().map(StatementResult::of);
             Ok(results.chain(answer.refused.map(StatementResult::of_refused)).collect())
@@ -42,7 +44,7 @@ impl PoolConnection for Lent {
 }
 
 impl Drop for Lent {
-    /// mysql_async would first wait for what is left of a reply, for as long as that takes.
+    /// mysql_async would first read the rest of a reply, however long that takes.
     fn drop(&mut self) {
         if let Some(connection) = self.0.take() {
             let _ = connection.disconnect().now_or_never();

@@ -1,5 +1,5 @@
-//! What a connection and a session begin with, as SQL: whether the server can be written to, which
-//! one it is, and what follows if it is another one than before.
+//! The SQL at the start of a connection and of a session. It reads which server this is and whether
+//! it is writable, and adapts the tables if the server has changed.
 
 use super::{
     ending::{ENDED, QUARANTINE},
@@ -9,14 +9,14 @@ use super::{
 };
 use crate::runtime::random;
 
-/// What each connection begins with, and whether the server can be written to. A connection that is
-/// silent for that long has lost its session, and is not to keep a transaction open. The connection
-/// is called by a number that no other has: see `Link::is_own`.
+/// Returns the first statements of each connection, which also read whether the server is writable.
+/// A connection that is silent for `silence` has lost its session, and must not keep a transaction
+/// open. Each connection has a unique name: see `Link::is_own`.
 ///
-/// Whatever a server's or a user's default would change is set: with `completion_type = CHAIN` a
-/// keepalive would stay uncommitted, and `sql_select_limit` cuts off what is read, also here. With
-/// `innodb_snapshot_isolation`, MariaDB's default, an `UPDATE` waits for rows that it would pass
-/// over otherwise: see `alone.rs`.
+/// The statements set everything that a server's or a user's default might change. With
+/// `completion_type = CHAIN` a keepalive would stay uncommitted, and `sql_select_limit` truncates
+/// results, including those of these statements. With `innodb_snapshot_isolation`, MariaDB's
+/// default, an `UPDATE` waits for rows that it would otherwise skip: see `alone.rs`.
 pub(super) fn hello(
     connection: i64,
     patience: std::time::Duration,
@@ -54,29 +54,29 @@ pub(super) fn hello(
     ])
 }
 
-/// Reads what any server of the cluster has confirmed before, whichever one is asked.
+/// Makes each query see what any server of the cluster has confirmed before.
 pub(super) fn wait_for_others() -> Message {
     Message::plain(vec!["SET SESSION wsrep_sync_wait = 1".to_owned()])
 }
 
-/// Where in the answer to [`hello`] it is told whether the server can be written to, whether there
-/// are no tables, and which server it is.
+/// The positions in the reply to [`hello`] of the settings that make a server read-only, of the
+/// check for tables, and of the server's identity.
 pub(super) const HELLO_SETTINGS: usize = 3;
 pub(super) const HELLO_BARE: usize = 4;
 pub(super) const HELLO_SERVER: std::ops::Range<usize> = 5..7;
 
-/// What its entries say of themselves.
+/// The value of the entries of [`QUARANTINE`].
 pub(super) const QUARANTINED: &[u8] = b"distlock: the database has failed over, or was restored";
 
-/// Tells tables which server it is that have known another one. It may be a replica that was
-/// promoted, or a backup, and lack what was confirmed last: sessions that were renewed, holders,
-/// numbers that were given. So all sessions live for a whole time more, numbers begin far above all
-/// that are known, and for the longest time that any session was to live, [`QUARANTINE`] stands in
-/// front of all who join. It is put away as any other that is not renewed.
+/// Records the server in tables that another server has used. It may be a promoted replica or a
+/// restored backup, and lack the last confirmed writes: renewals, grants and numbers. All sessions
+/// therefore live for another TTL, and numbers continue far above all known ones. For 1.1 times the
+/// longest TTL of any session, [`QUARANTINE`] precedes all joiners. It is removed like any session
+/// that is not renewed.
 pub(super) fn recognize(server: &str) -> Message {
     let server = text(server);
     Message::transaction(vec![
-        // New tables know of none.
+        // New tables have recorded no server.
         format!("UPDATE distlock_schema SET server = {server} WHERE id = 1 AND server = ''"),
         format!(
             "UPDATE distlock_schema SET server = {server}, epoch = {}, \
@@ -92,7 +92,7 @@ pub(super) fn recognize(server: &str) -> Message {
              WHERE @distlock_other > 0 AND NOT {ENDED}"
         ),
         quarantine(),
-        // Those that it does not know are over by then.
+        // Sessions that these tables lack have expired when the quarantine ends.
         format!(
             "UPDATE distlock_schema SET longest = (SELECT COALESCE(MAX(ttl), 0) \
              FROM distlock_sessions WHERE id <> {QUARANTINE}) WHERE id = 1 AND @distlock_other > 0"
@@ -100,7 +100,7 @@ pub(super) fn recognize(server: &str) -> Message {
     ])
 }
 
-/// Grants nothing for the longest time that any session was to live.
+/// Grants nothing for 1.1 times the longest TTL of any session.
 fn quarantine() -> String {
     format!(
         "INSERT INTO distlock_sessions (id, ttl, expires, clock, beat) \
@@ -111,10 +111,10 @@ fn quarantine() -> String {
     )
 }
 
-/// Takes the tables of version 1 from the clients of that version, after the last one of them could
-/// begin a session (see `schema.rs`): none of their requests finds its session. Their holders give
-/// up at their deadlines, or as soon as they learn that their session is gone: before the
-/// longest TTL of all of them is over, and until then nothing is granted.
+/// Takes the tables over from the clients of version 1. They can no longer begin a session (see
+/// `schema.rs`), and none of their requests finds its session. Their holders give up at their
+/// deadlines, or when they learn that their session has gone, at most the longest TTL later.
+/// Nothing is granted for 1.1 times that TTL.
 pub(super) fn take_over() -> Message {
     Message::transaction(vec![
         "SELECT version = 1 INTO @distlock_other FROM distlock_schema WHERE id = 1 FOR UPDATE"
@@ -133,13 +133,12 @@ pub(super) fn take_over() -> Message {
     ])
 }
 
-/// Reads the epoch of the tables, for what this connection is asked from now on.
+/// Reads the epoch of the tables, for the later requests on this connection.
 pub(super) fn epoch() -> Message {
     Message::plain(vec![format!("SELECT epoch INTO {EPOCH} FROM distlock_schema WHERE id = 1")])
 }
 
-/// Deletes what the session has released: a server that is another one than before may have missed
-/// that.
+/// Deletes the entries that the session has released, because another server may have missed that.
 pub(super) fn delete(session: i64, tickets: &str) -> Message {
     let own = format!("WHERE session = {session} AND ticket IN ({tickets})");
     Message::plain(vec![
@@ -148,7 +147,7 @@ pub(super) fn delete(session: i64, tickets: &str) -> Message {
     ])
 }
 
-/// Begins a session.
+/// Opens a session.
 pub(super) fn open(session: i64, microseconds: u128) -> Message {
     Message::plain(vec![
         format!(
@@ -162,22 +161,23 @@ pub(super) fn open(session: i64, microseconds: u128) -> Message {
     ])
 }
 
-/// The name of the lock that the client has that tidies: the server's own, and none on a row.
+/// The name of the lock of the client that tidies. It is a named lock of the server, and locks no
+/// row.
 const TIDYING: &str = "CONCAT('distlock ', SHA1(DATABASE()))";
 
-/// Removes rows of queues that were not used for 20 s: of the next 1,000 of `distlock_alone`,
-/// and up to 1,000 of `distlock_queues`, and no other row is locked. No later entry has the number
-/// that one of them had: the floor rises in the same transaction, and a join reads it once its
-/// queue's row is there again.
+/// Removes the rows of queues that were unused for 20 s: among the next 1,000 of `distlock_alone`,
+/// and up to 1,000 of `distlock_queues`. It locks no other row. Later entries never reuse a number
+/// of these rows. The same transaction raises the floor, and a join reads the floor once its
+/// queue's row exists again.
 ///
-/// One client tidies at a time. [`tidied`] has to follow, however this ends. Its last statement
-/// tells whether there may be more to remove.
+/// One client tidies at a time. [`tidied`] has to follow in any case. The last statement returns
+/// whether there may be more to remove.
 pub(super) fn tidy() -> Message {
     let alone = "FROM distlock_alone WHERE queue > @distlock_after";
     let idle = "FROM distlock_queues AS i FORCE INDEX (used) WHERE used < @distlock_before \
                 AND NOT EXISTS (SELECT 1 FROM distlock_entries AS e WHERE e.queue = i.queue)";
     Message::transaction(vec![
-        // Before the epoch nothing was used.
+        // Before the epoch no row was used.
         format!("SET @distlock_before = IF(GET_LOCK({TIDYING}, 0), {NOW} - 20000000, 0)"),
         "SELECT tidied, floor INTO @distlock_after, @distlock_floor FROM distlock_schema \
          WHERE id = 1"
@@ -194,7 +194,7 @@ pub(super) fn tidy() -> Message {
              LIMIT 1000 FOR UPDATE SKIP LOCKED) AS idle \
              STRAIGHT_JOIN distlock_alone AS a ON a.queue = idle.queue"
         ),
-        // Reads without locks, which `SET … = (SELECT …)` does not.
+        // This reads without locks, unlike `SET … = (SELECT …)`.
         format!(
             "SELECT GREATEST(@distlock_floor, COALESCE(MAX(number), 0)) INTO @distlock_floor FROM \
              (SELECT number {idle} ORDER BY used LIMIT 1000) AS idle"
@@ -205,7 +205,7 @@ pub(super) fn tidy() -> Message {
              STRAIGHT_JOIN distlock_queues AS q ON q.queue = idle.queue"
         ),
         "SET @distlock_gone = ROW_COUNT()".to_owned(),
-        // Last, as every join reads this row.
+        // The last change, because every join reads this row.
         "UPDATE distlock_schema SET floor = GREATEST(floor, @distlock_floor), \
          tidied = IF(@distlock_seen < 1000, '', @distlock_last) \
          WHERE id = 1 AND @distlock_before > 0"
@@ -216,7 +216,7 @@ pub(super) fn tidy() -> Message {
     .tidying()
 }
 
-/// Lets others tidy.
+/// Lets other clients tidy.
 pub(super) fn tidied() -> Message {
     Message::plain(vec![format!("DO RELEASE_LOCK({TIDYING})")])
 }

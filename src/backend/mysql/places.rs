@@ -1,40 +1,44 @@
-//! Where entries are: one that is alone in its queue is a row of `distlock_alone`, and each other
-//! one of `distlock_entries`. **Even numbers are of the one table, odd ones of the other**, so that
-//! a number tells which. An entry stays where it is, also when others come or go.
+//! Where entries are stored. An entry that is alone in its queue is a row of `distlock_alone`, and
+//! each other entry a row of `distlock_entries`. **Even numbers belong to the first table and odd
+//! numbers to the second**, so the number shows the table. An entry stays in its table when others
+//! join or leave.
 
 use super::literal::{bytes, text};
 
-/// The columns that make an entry's key: see `sql/key.rs`.
+/// The columns of an entry's key: see `sql/key.rs`.
 pub(super) const NAME: &str = "number, LOWER(HEX(session)), ticket, label";
 
-/// Whether the entry with this number is in `distlock_alone`. It stays there if others come.
+/// Returns `true` if the entry with this number is in `distlock_alone`, where it stays when others
+/// join.
 pub(super) fn is_alone(number: u64) -> bool {
     number.is_multiple_of(2)
 }
 
-/// The table that has the entry with this number.
+/// Returns the table of the entry with this number.
 pub(super) fn table_of(number: u64) -> &'static str {
     if is_alone(number) { "distlock_alone" } else { "distlock_entries" }
 }
 
-/// The next number after this one in `distlock_alone`.
+/// Returns the next number after this one in `distlock_alone`.
 pub(super) fn next(number: &str) -> String {
     format!("{number} DIV 2 * 2 + 2")
 }
 
-/// The next number after this one in `distlock_entries`.
+/// Returns the next number after this one in `distlock_entries`.
 pub(super) fn next_of_entries(number: &str) -> String {
     format!("(1 + {number}) DIV 2 * 2 + 1")
 }
 
-/// Where a search for entries of these queues in `distlock_entries` begins: see `distlock_queues`.
-/// The server reads that first, and then searches a range of the table's key.
+/// Returns where a search for entries of these queues in `distlock_entries` begins: see
+/// `distlock_queues`. The server reads that value first, and then searches a range of the table's
+/// key.
 pub(super) fn lowest(names: &str) -> String {
     format!("(SELECT COALESCE(MIN(lowest), 0) FROM distlock_queues WHERE queue IN ({names}))")
 }
 
-/// An entry of this queue and the two ahead of it, nearest first, with these columns; `last` is the
-/// entry's number. One that is alone in its queue is in the rows that `alone` selects.
+/// Returns an entry of this queue and the two ahead of it, nearest first, with these columns.
+/// `last` is the entry's number, and `alone` selects the rows with entries that are alone in their
+/// queues.
 pub(super) fn ahead(dir: &str, last: &str, columns: &str, alone: &str) -> String {
     format!(
         "SELECT {columns} FROM (SELECT number, session, ticket, label FROM distlock_entries \
@@ -45,11 +49,12 @@ pub(super) fn ahead(dir: &str, last: &str, columns: &str, alone: &str) -> String
     )
 }
 
-/// A queue's row, as a range. InnoDB reads the last committed version of a row that is locked, and
-/// waits for it only if that one will do: but not of a row that is found by its whole key
+/// Returns the condition for a queue's row, as a range. InnoDB reads the last committed version of
+/// a locked row, and waits for the lock only if that version matches. It always waits if the row is
+/// found by its whole key
 /// (<https://dev.mysql.com/doc/refman/8.4/en/innodb-transaction-isolation-levels.html>, on
-/// semi-consistent reads). So a client that finds a lock taken does not wait for a transaction that
-/// keeps it.
+/// semi-consistent reads). With a range, a client that finds a lock taken does not wait for a
+/// transaction that has locked the row.
 pub(super) fn row_of(dir: &str) -> String {
     let next = [dir.as_bytes(), b"\0"].concat();
     format!("queue >= {} AND queue < {}", text(dir), bytes(&next))

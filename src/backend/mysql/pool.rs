@@ -1,4 +1,4 @@
-//! What a pool of the user's own has to do for a client: see [`Builder::mysql_pool`].
+//! The traits that a user's pool implements for [`Builder::mysql_pool`].
 //!
 //! [`Builder::mysql_pool`]: crate::Builder::mysql_pool
 
@@ -13,15 +13,17 @@ use crate::{
     error::BoxError,
 };
 
-/// What the methods of [`Pool`] and [`PoolConnection`] return: `Box::pin(async move { … })`.
+/// The future that the methods of [`Pool`] and [`PoolConnection`] return.
+///
+/// Create it with `Box::pin(async move { … })`.
 pub type PoolFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, PoolError>> + Send + 'a>>;
 
-/// A pool of connections to MySQL or MariaDB that [`Builder::mysql_pool`] takes.
+/// A pool of connections to MySQL or MariaDB, for [`Builder::mysql_pool`].
 ///
-/// The pools of sqlx and mysql_async implement it, with the features `sqlx-0_9` and
+/// The pools of sqlx and mysql_async implement this trait with the features `sqlx-0_9` and
 /// `mysql_async-0_37`. For another pool, implement it for a type of your own. The futures are
-/// polled by threads that keep sessions alive, so they must not block. Connections that the pool
-/// makes there belong to the client's runtime: see [`Builder::runtime`].
+/// polled by the threads that keep sessions alive, so they must not block. Connections that the
+/// pool opens on these threads belong to the client's runtime: see [`Builder::runtime`].
 ///
 /// [`Builder::mysql_pool`]: crate::Builder::mysql_pool
 /// [`Builder::runtime`]: crate::Builder::runtime
@@ -41,21 +43,21 @@ pub type PoolFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, PoolError>> +
 /// let builder = distlock::Client::builder("mysql://127.0.0.1/app").mysql_pool(Closed);
 /// ```
 pub trait Pool: Send + Sync + 'static {
-    /// Waits for a connection that is in no transaction.
+    /// Waits for a connection without an open transaction.
     ///
     /// # Errors
     ///
-    /// An error means that nothing was sent, whatever it is. An error of the server carries its
-    /// number ([`PoolError::with_code`]).
+    /// Every error means that nothing was sent. An error from the server carries its number
+    /// ([`PoolError::with_code`]).
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped when the client does not wait any longer. The pool must then keep the
-    /// connection, or close it.
+    /// The client drops the future when it stops waiting. The pool must then keep the connection or
+    /// close it.
     fn acquire(&self) -> PoolFuture<'_, Box<dyn PoolConnection>>;
 }
 
-/// The pool that a client was given.
+/// The pool that was passed to the builder of a client.
 #[derive(Clone)]
 pub(crate) struct UserPool {
     pub(super) pool: Arc<dyn Pool>,
@@ -69,7 +71,7 @@ impl UserPool {
 }
 
 impl fmt::Debug for UserPool {
-    /// What the user's type shows may contain a password.
+    /// Hides the user's type, whose output may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("UserPool")
     }
@@ -77,29 +79,32 @@ impl fmt::Debug for UserPool {
 
 /// A connection that a [`Pool`] has lent for one request.
 ///
-/// It goes back to the pool by [`release`](Self::release) alone. A value that is dropped **must
-/// close its connection**: replies of the server may still come, or a transaction may be open.
+/// It returns to the pool only through [`release`](Self::release). A value that is dropped **must
+/// close its connection**: replies from the server may still arrive, or a transaction may be open.
 pub trait PoolConnection: Send {
-    /// Runs several statements as **one text** (`COM_QUERY`, with `CLIENT_MULTI_STATEMENTS`), and
-    /// returns the result of each in order. If the server refuses a statement, the result of that
-    /// one is the last: the server runs no later one.
+    /// Runs several statements, and returns the result of each in order.
     ///
-    /// Nothing may be added, such as a transaction around the statements: they bring their own.
+    /// The statements are **one text** (`COM_QUERY`, with `CLIENT_MULTI_STATEMENTS`). Add nothing
+    /// to it, such as a transaction around the statements, which contain their own. If the server
+    /// refuses a statement, that result is the last one: the server does not run the later
+    /// statements.
     ///
     /// # Errors
     ///
-    /// An error means that the connection has failed. The client does not know then what became of
-    /// the statements. A statement that the server refuses is no error but a
+    /// An error means that the connection has failed, and that the client does not know the outcome
+    /// of the statements. A statement that the server refuses is not an error; it is a
     /// [result](StatementResult::refused).
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped when the client does not wait any longer, with replies of the server
-    /// still to come. The client drops the connection afterwards.
+    /// The client drops the future when it stops waiting, while replies from the server may still
+    /// arrive. It drops the connection afterwards.
     fn run<'a>(&'a mut self, statements: &'a str) -> PoolFuture<'a, Vec<StatementResult>>;
 
-    /// Gives the connection back to the pool: all replies were read, no transaction is open, and
-    /// its settings are those that it was lent with.
+    /// Returns the connection to the pool.
+    ///
+    /// All replies have been read, no transaction is open, and the settings of the connection are
+    /// the same as when it was lent.
     fn release(self: Box<Self>);
 }
 
@@ -108,17 +113,20 @@ pub trait PoolConnection: Send {
 pub struct StatementResult(Result<Outcome, ServerError>);
 
 impl StatementResult {
-    /// Takes the rows, with each column as the server's text or `None` for NULL, and the number of
-    /// rows that the server reports as affected, or 0. Columns that are not UTF-8 may be replaced
-    /// as [`String::from_utf8_lossy`] does.
+    /// Creates a result from the rows and the row count of a statement.
+    ///
+    /// Each column is the server's text, or `None` for NULL. The count is the number of rows that
+    /// the server reports as affected, or 0. Columns that are not UTF-8 may be converted as by
+    /// [`String::from_utf8_lossy`].
     #[must_use]
     pub fn new(rows: Vec<Vec<Option<String>>>, affected: u64) -> Self {
         let count = if rows.is_empty() { affected } else { rows.len().try_into().unwrap_or(0) };
         Self(Ok(Outcome::new(rows.into_iter().map(Row::new).collect(), count)))
     }
 
-    /// Takes the error by which the server has refused the statement: its number, such as 1213, its
-    /// SQLSTATE and its text.
+    /// Creates the result of a statement that the server has refused.
+    ///
+    /// It takes the number of the error, such as 1213, its SQLSTATE and its text.
     #[must_use]
     pub fn refused(code: u16, sqlstate: impl Into<String>, message: impl Into<String>) -> Self {
         Self(Err(ServerError { code, state: sqlstate.into(), message: message.into() }))
@@ -139,7 +147,7 @@ impl StatementResult {
     }
 }
 
-/// Why a [`Pool`] lent no connection, or a [`PoolConnection`] has failed.
+/// The error of a [`Pool`] without a connection, or of a failed [`PoolConnection`].
 #[derive(Debug)]
 pub struct PoolError {
     code: Option<u16>,
@@ -148,8 +156,9 @@ pub struct PoolError {
 }
 
 impl PoolError {
-    /// Takes the error of the pool or of its driver. Its words become part of [`Error`]s and log
-    /// lines, so it must not contain a password.
+    /// Creates an error from the error of the pool or of its driver.
+    ///
+    /// Its text becomes part of [`Error`]s and log lines, so it must not contain a password.
     ///
     /// [`Error`]: crate::Error
     #[must_use]
@@ -157,20 +166,22 @@ impl PoolError {
         Self { code: None, exhausted: false, source: source.into() }
     }
 
-    /// Takes the error of a pool whose connections are all in use, and have been for as long as the
-    /// pool waits. A call for a lock then fails, as its caller may have one of them.
+    /// Creates the error of a pool whose connections are all in use.
+    ///
+    /// Return it if they have been in use for as long as the pool waits. The call that acquires a
+    /// lock then fails, because its caller may hold one of the connections.
     #[must_use]
     pub fn exhausted(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { exhausted: true, ..Self::new(source) }
     }
 
-    /// Adds the number of an error that the server has reported, such as 1045.
+    /// Adds the error number that the server has reported, such as 1045.
     #[must_use]
     pub fn with_code(self, code: u16) -> Self {
         Self { code: Some(code), ..self }
     }
 
-    /// Returns the number of the error if the server has reported it.
+    /// Returns the error number if the server has reported the error.
     #[must_use]
     pub fn code(&self) -> Option<u16> {
         self.code
@@ -180,7 +191,7 @@ impl PoolError {
         self.exhausted
     }
 
-    /// The error with those behind it.
+    /// Returns the text of the error with those of its sources.
     pub(super) fn chain(&self) -> String {
         let mut text = self.to_string();
         let mut source = self.source();

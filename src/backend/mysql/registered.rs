@@ -1,4 +1,4 @@
-//! One who waits for what happens to a key, or in a queue.
+//! A waiter for changes of a key or a queue.
 
 use super::session::Session;
 use crate::backend::{
@@ -6,7 +6,7 @@ use crate::backend::{
     sql::watched::{Waiting, What},
 };
 
-/// Takes the watch back when it is dropped.
+/// Ends the watch when it is dropped.
 pub(super) struct Registered {
     session: Session,
     waiting: Waiting,

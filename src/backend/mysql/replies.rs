@@ -1,4 +1,4 @@
-//! What the replies to a session's requests mean, whatever connection these go by.
+//! Reads the replies to a session's requests, from any connection.
 
 use std::borrow::Cow;
 
@@ -30,7 +30,7 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    /// What asks for this by itself.
+    /// Returns the message that sends this request by itself.
     pub(super) fn message_of<'r>(&self, request: &'r Request<Message>) -> Cow<'r, Message> {
         match self.known.crowded(&request.message) {
             Some(step) => Cow::Owned(Joining::of_one(self.session, step).message(true)),
@@ -38,8 +38,8 @@ impl Replies {
         }
     }
 
-    /// Answers a request that was asked by itself. It is given back if a transaction of a user's
-    /// keeps its row, so that it has to be asked again.
+    /// Answers a request that was sent by itself. The request is returned for a repetition if a
+    /// user's transaction has locked its row.
     pub(super) fn answer(
         &mut self,
         endpoint: &str,
@@ -58,8 +58,8 @@ impl Replies {
         None
     }
 
-    /// The outcomes of a request. `None`: it changed nothing, as another transaction has locked its
-    /// row.
+    /// Reads the outcomes of a request. `None`: it changed nothing, because another transaction has
+    /// locked its row.
     fn read(&mut self, request: &Request<Message>, outcomes: Vec<Outcome>) -> Option<Vec<Outcome>> {
         match &request.message.step {
             None => Some(outcomes),
@@ -77,15 +77,15 @@ impl Replies {
         }
     }
 
-    /// What a batch of these has come to. `selects`: see [`Batch::selecting`].
+    /// Reads the results of a batch. `selects`: see [`Batch::selecting`].
     pub(super) fn came(&self, requests: &[Request<Message>], selects: bool, sent: &Sent) -> Came {
         let steps = requests.iter().filter_map(|request| request.message.step.as_ref());
         let batch = Batch::of(self.session, steps).selecting(selects);
         batch.read(&sent.outcomes, sent.refused.is_some())
     }
 
-    /// Answers requests that were asked together. Those for which nothing was done are given back,
-    /// to be asked by themselves.
+    /// Answers requests that were sent together. Those that were not applied are returned, to be
+    /// sent by themselves.
     pub(super) fn answer_all(
         &self,
         endpoint: &str,
@@ -104,7 +104,7 @@ impl Replies {
                 (None, Some((refused, doubt))) => {
                     let verdict = triage(request.operation, endpoint, refused, *doubt);
                     match verdict {
-                        // The session's row may have been removed: see which it is.
+                        // The session's row may be gone: send each by itself to find out.
                         Verdict::Again(_) => left.push(request),
                         verdict => request.answer(Err(verdict)),
                     }

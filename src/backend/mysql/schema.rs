@@ -1,4 +1,4 @@
-//! The tables: how they are made, and which version of them this build knows.
+//! The creation of the tables, and the version of them that this build knows.
 
 use super::message::Message;
 use crate::backend::{
@@ -6,17 +6,18 @@ use crate::backend::{
     sql::{outcome::Outcome, schema},
 };
 
-/// What makes the tables.
+/// The statements that create the tables.
 pub(crate) const DDL: &str = include_str!("schema.sql");
 
-/// The version of the tables that this build knows. Another one is not touched.
+/// The version of the tables that this build knows. It changes no other version, except to migrate
+/// [`FORMER`].
 const VERSION: i64 = 2;
 
-/// The version that this build takes over.
+/// The version that this build migrates.
 pub(super) const FORMER: i64 = 1;
 
-/// What version 1 lacks: a column of a table, and how it comes. The last one is what no client of
-/// that version can do without.
+/// What version 1 lacks: the table, the column, and the change that adds it. The last change locks
+/// out all clients of version 1.
 pub(super) const COLUMNS: [(&str, &str, &str); 4] = [
     ("distlock_schema", "epoch", "ADD COLUMN epoch BIGINT NOT NULL DEFAULT 1"),
     ("distlock_schema", "tidied", "ADD COLUMN tidied VARBINARY(600) NOT NULL DEFAULT ''"),
@@ -24,29 +25,28 @@ pub(super) const COLUMNS: [(&str, &str, &str); 4] = [
     ("distlock_sessions", "clock", "CHANGE COLUMN server clock VARBINARY(300) NOT NULL"),
 ];
 
-/// What makes what is missing of the tables. Several clients may do so at once: each statement does
-/// nothing if it was done, and the last one shows that all were.
+/// Returns the statements that create missing tables. Several clients may run them at once: each
+/// statement is idempotent, and the last one shows that all were applied.
 pub(super) fn statements() -> Vec<String> {
     let text: String = DDL.lines().filter(|line| !line.starts_with("--")).collect();
     let statements = text.split(';').map(str::trim).filter(|statement| !statement.is_empty());
     statements.map(str::to_owned).collect()
 }
 
-/// Asks for the version of the tables, once it is known that there are some, and for the server
-/// that has written there last.
+/// Reads the version of existing tables, and the server that last wrote there.
 pub(super) fn version() -> Message {
     Message::plain(vec!["SELECT version, server FROM distlock_schema".to_owned()])
 }
 
-/// The version that the reply names.
+/// Returns the version in the reply.
 pub(super) fn found(reply: &Outcome) -> Option<i64> {
     reply.first()?.number(0)
 }
 
-/// Which of its columns tells that.
+/// The column with that server.
 pub(super) const SERVER: usize = 1;
 
-/// Whether this build can work with the tables.
+/// Fails unless this build can use the tables.
 pub(super) fn check(reply: Option<&Outcome>) -> Result<()> {
     schema::check("`distlock_…`", VERSION, reply)
 }
@@ -76,7 +76,7 @@ mod tests {
         assert!(statements[6].ends_with(&format!("VALUES (1, {VERSION}, 0)")));
     }
 
-    /// What is changed of version 1 is as it is made.
+    /// The migrated columns are the same as new ones.
     #[test]
     fn columns_are_those_of_new_tables() {
         for (_, column, change) in COLUMNS {

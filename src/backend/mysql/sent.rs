@@ -1,20 +1,20 @@
-//! What a request came to that was answered, whatever connection it went by.
+//! The reply to a request, from any connection.
 
 use super::message::Doubt;
 use crate::backend::sql::outcome::Outcome;
 
 pub(super) struct Sent {
-    /// Of the message's own statements.
+    /// The outcomes of the message's own statements.
     pub(super) outcomes: Vec<Outcome>,
-    /// The session was put away, if the message asks for that.
+    /// The session was removed, if the message checks that.
     pub(super) is_gone: bool,
     /// Ended sessions have left more than one request removes.
     pub(super) leaves_more: bool,
-    /// What the server has refused, and what may have been done all the same.
+    /// The server's refusal, and what may have been applied nevertheless.
     pub(super) refused: Option<(ServerError, Doubt)>,
 }
 
-/// An error in the server's words.
+/// A server's error.
 #[derive(Debug, Default)]
 pub(super) struct ServerError {
     pub(super) code: u16,

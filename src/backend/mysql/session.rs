@@ -1,5 +1,5 @@
-//! How a session talks to its server: one connection, owned by one task, which asks one request
-//! after the other. Callers may drop what they wait for at any moment; the task never does.
+//! A session's connection to its server, which one task owns and uses for one request at a time.
+//! Callers may drop their futures at any moment. The task never does.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -42,11 +42,11 @@ use crate::{
 /// How often a session removes dead sessions that block no lock, and rows of unused queues.
 const SWEEPS: Duration = Duration::from_secs(30);
 
-/// A session's way to the server.
+/// A session's access to the server.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) connection: ConnectionHandle<Message>,
-    /// For what goes by the user's pool, if there is one.
+    /// The handle for requests through the user's pool, if there is one.
     pub(super) by_pool: Option<ConnectionHandle<Message>>,
     pub(super) connector: Arc<Connector>,
     pub(super) statements: MysqlStatements,
@@ -97,16 +97,16 @@ struct Task {
     connector: Arc<Connector>,
     session: i64,
     ttl: Duration,
-    /// Which one there was a connection to last.
+    /// The server of the last connection.
     server: String,
     watches: Arc<Watches>,
     released: Arc<Released>,
     replies: Replies,
-    /// Where the last connection led to.
+    /// The destination of the last connection.
     destination: Arc<Mutex<Destination>>,
-    /// What has to be asked by itself: now, or once a transaction has ended.
+    /// Requests to be sent by themselves: now, or after a user's transaction has ended.
     later: Later<Request<Message>>,
-    /// When that was done last.
+    /// When the last sweep ran.
     swept: Instant,
     /// Ended sessions have left more than one request removes.
     removes: bool,
@@ -118,7 +118,7 @@ impl Served for Task {
 
     async fn connect(&self) -> Result<Link> {
         let Self { connector, session, ttl, server, released, .. } = self;
-        // Soon enough to try again, or the session is over.
+        // This leaves time for another attempt, unless the session expires first.
         let patience = connector.remote.request_timeout * 2;
         connector.connect_again(*session, *ttl, server, released, patience).await
     }
@@ -146,14 +146,14 @@ impl Served for Task {
 }
 
 impl Task {
-    /// Keepalives first, then looks that are due, then the others in their order.
+    /// Serves keepalives first, then due polls, then other requests in their order.
     async fn serve_all(&mut self, link: &mut Link, inbox: &mut Inbox<Message>) -> Over {
         let mut looked = false;
         loop {
             inbox.collect();
             let urgent = inbox.waiting.iter().position(is_urgent);
             let waits = !inbox.waiting.is_empty() || self.later.is_due();
-            // Looks leave the others their turn.
+            // Polls alternate with other requests.
             let busy = urgent.is_some() || looked && waits;
             let due = if busy { Due::default() } else { self.watches.take_due() };
             looked = !due.is_empty();
@@ -176,7 +176,7 @@ impl Task {
         }
     }
 
-    /// Until there is something to do.
+    /// Waits until there is something to do.
     async fn rest(&self, inbox: &mut Inbox<Message>) -> Option<Over> {
         let watches = Arc::clone(&self.watches);
         let due = [watches.due(), self.later.due()].into_iter().flatten().min();
@@ -213,7 +213,7 @@ impl Task {
         }
     }
 
-    /// Removes dead sessions, and rows of queues that are not used.
+    /// Removes dead sessions, and rows of unused queues.
     async fn keep_house(
         &mut self,
         link: &mut Link,
@@ -236,7 +236,7 @@ impl Task {
         None
     }
 
-    /// This request, and those that wait and can be asked with it.
+    /// Returns this request and the waiting ones that can be sent with it.
     fn together(
         &self,
         first: Request<Message>,
@@ -254,7 +254,7 @@ impl Task {
         std::iter::once(first).chain(asked).collect()
     }
 
-    /// Asks by itself what was begun. What a transaction of a user's keeps has to be asked again.
+    /// Sends a request by itself. If a user's transaction blocks it, it is repeated later.
     async fn answer(
         &mut self,
         link: &mut Link,
@@ -281,7 +281,7 @@ impl Task {
         useless.then_some(Over::Useless)
     }
 
-    /// One request for all of these. Those for which it has done nothing are asked by themselves.
+    /// Sends all of these as one request. Those that it has not applied are sent by themselves.
     async fn answer_all(
         &mut self,
         link: &mut Link,
@@ -314,7 +314,7 @@ impl Task {
 
     async fn look(&mut self, link: &mut Link, due: Due) -> Option<Over> {
         let message = looks::look(self.session, &due.what, !due.own.is_empty());
-        // A clock that was set back makes sessions seem to live on and on.
+        // Sessions seem to live on if the clock was set back.
         let clock_trust = self.connector.clock.clock_trust(clock::now());
         let sweeps = due.sweeps || clock_trust.is_some_and(|clock_trust| clock_trust.clips);
         let message = if sweeps { message.sweeping_first(&due.what) } else { message };
@@ -352,7 +352,7 @@ fn over(error: &io::Error) -> Over {
 
 fn failure(endpoint: &str, error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::TimedOut => format!("{endpoint} did not answer in time"),
+        io::ErrorKind::TimedOut => format!("{endpoint} did not reply in time"),
         _ => format!("{endpoint}: {error}"),
     }
 }

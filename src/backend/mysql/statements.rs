@@ -1,21 +1,20 @@
-//! What is asked of the server, as SQL: with `opening.rs`, `message.rs` and `looks.rs` all that has
-//! the words of this database in it.
+//! The requests to the server as SQL. Together with `opening.rs`, `message.rs` and `looks.rs`, this
+//! file contains all SQL of this store.
 //!
-//! **A request is one text** with all of its statements, so that it costs one round trip. What is
-//! written is between `START TRANSACTION` and `COMMIT`. The server begins only when the text has
-//! come whole, and goes to its end without us; what it refuses half way is rolled back at once. As
-//! such a text has no parameters, values are written by `literal.rs`.
+//! **A request is one text** with all of its statements, so it costs one round trip. Writes are
+//! between `START TRANSACTION` and `COMMIT`. The server begins only when it has received the whole
+//! text, and continues to its end without the client. If it refuses a statement, the client rolls
+//! back at once. Such a text has no parameters, so `literal.rs` writes the values.
 //!
-//! **READ COMMITTED**: each statement sees what was committed before it began, and reads without
-//! locks, also where it writes what it has read (`INSERT … SELECT`, `SET @x = (SELECT …)`). So what
-//! is decided under a lock is decided by the statements after the one that takes it
+//! **READ COMMITTED**: each statement sees what was committed before it began. It reads without
+//! locks, even where it writes what it has read (`INSERT … SELECT`, `SET @x = (SELECT …)`). The
+//! statements that decide under a lock therefore follow the statement that takes it
 //! (<https://dev.mysql.com/doc/refman/8.4/en/innodb-transaction-isolation-levels.html>).
 //!
-//! **Locks are taken in one order**: the queues' rows in the order of their names, the session's,
-//! entries, data.
+//! **Locks are taken in one order**: the queues' rows in the order of their names, the session's
+//! row, entries, data.
 //!
-//! **A number tells where its entry is**, in `distlock_alone` or in `distlock_entries`: see
-//! `places.rs`.
+//! **An entry's number shows its table**, `distlock_alone` or `distlock_entries`: see `places.rs`.
 
 use super::{
     durability,
@@ -38,7 +37,7 @@ use crate::{
     runtime::random,
 };
 
-/// What one session asks.
+/// The requests of one session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MysqlStatements {
     pub(super) session: i64,
@@ -47,8 +46,8 @@ pub(super) struct MysqlStatements {
 impl Statements for MysqlStatements {
     type Message = Message;
 
-    /// Counts from when the request came: the client counts from when it was sent. A session that
-    /// is still there holds what it held, whatever the clock shows.
+    /// The TTL starts when the server processes the request, while the client counts from the time
+    /// of sending. A session that is still present keeps its locks, whatever the clock shows.
     fn keep_alive(&self, _: &[i64]) -> Message {
         let renew = format!(
             "UPDATE distlock_sessions SET expires = {NOW} + ttl, clock = {CLOCK}, beat = {BEAT} \
@@ -69,7 +68,7 @@ impl Statements for MysqlStatements {
         }
         match removed.iter().any(|removed| removed.count > 0) {
             true => Ok(false),
-            false => Err(StoreError::Unavailable("others use some of its entries".into())),
+            false => Err(StoreError::Unavailable("some of its entries are locked".into())),
         }
     }
 
@@ -79,7 +78,7 @@ impl Statements for MysqlStatements {
         Joining::new(self.session, random::id(), &steps, if_free).message(false)
     }
 
-    /// Its last statement tells of the entry with this number and the two in front of it.
+    /// The last statement returns the entry with this number and the two ahead of it.
     fn standing(&self, own: &Place<'_>) -> Message {
         let (dir, number) = (text(own.dir), own.number);
         let alone = format!(
@@ -101,7 +100,7 @@ impl Statements for MysqlStatements {
         Message::plain(vec![format!("{own} UNION ALL {ahead}")]).of_session()
     }
 
-    /// All entries of the session, and the queues that they are in.
+    /// Lists the session's entries and their queues.
     fn own_entries(&self) -> Message {
         Message::plain(vec![own_entries(self.session)]).of_session().by_own_connection()
     }
@@ -110,7 +109,7 @@ impl Statements for MysqlStatements {
         leave::message(self.session, &Step::leave(of, number, successor))
     }
 
-    /// Its last statements tell how many entries were written, and which version there is.
+    /// The last statements return the number of entries written, and the version.
     fn rewrite(&self, entry: &Place<'_>, value: &[u8], version: u64) -> Message {
         let session = self.session;
         let (table, own) = (table_of(entry.number), own(session, entry));
@@ -127,8 +126,8 @@ impl Statements for MysqlStatements {
         .about([entry.dir])
     }
 
-    /// It keeps its number. Its last statement tells how many entries there were: it changes the
-    /// row in any case, as a connection of the user's pool may count nothing else.
+    /// The entry keeps its number. The last statement counts the entries. The update always changes
+    /// the row, because a connection of the user's pool may count only changed rows.
     fn relabel(&self, entry: &Place<'_>, label: &str, value: &[u8]) -> Message {
         let session = self.session;
         Message::transaction(vec![
@@ -145,10 +144,10 @@ impl Statements for MysqlStatements {
         .about([entry.dir])
     }
 
-    /// Writes data if all guards are there; they stay there until all of it is written. Its second
-    /// statement tells which of them are, by how many rows it finds. In a cluster only what is
-    /// written on two servers at once is noticed, and undone on one, so the guards' entries are
-    /// written to.
+    /// Writes data if all guards are held, and keeps them locked until all of it is written. The
+    /// second statement counts the guards by the rows that it finds. A cluster notices only that
+    /// two servers have written to the same row, and then undoes one of the writes. The guards'
+    /// entries are therefore written too.
     ///
     /// A queue with a note is closed: see `join.rs`.
     fn commit(&self, guards: &[Place<'_>], writes: &[Write]) -> Message {
@@ -227,7 +226,7 @@ impl Statements for MysqlStatements {
         Message::plain(vec![read])
     }
 
-    /// The queues whose directories begin with the namespace and a slash.
+    /// Lists the queues whose directories begin with the namespace and a slash.
     fn queues(&self, namespace: &str) -> Message {
         // `0` is the character after `/`.
         let below = format!(
@@ -243,14 +242,14 @@ impl Statements for MysqlStatements {
     }
 }
 
-/// No row: the session has ended. It does not end before the transaction does.
+/// Locks the session until the transaction ends. No row: the session has ended.
 fn enter(session: i64) -> String {
     format!(
         "SELECT id FROM distlock_sessions WHERE id = {session} AND NOT {ENDED} LOCK IN SHARE MODE"
     )
 }
 
-/// An entry of the session's own.
+/// Returns the condition for an entry of the session.
 fn own(session: i64, entry: &Place<'_>) -> String {
     format!("{} AND session = {session}", place_of(entry))
 }
@@ -266,7 +265,7 @@ pub(super) fn own_entries(session: i64) -> String {
     )
 }
 
-/// All that is in a queue, in its order, and the notes: one statement, so that it is of one moment.
+/// Lists a queue in order, with its notes, in one statement and so at one moment.
 pub(super) fn list(dir: &str, values: bool) -> String {
     let name = text(dir);
     let detail = match values {
@@ -289,7 +288,7 @@ pub(super) fn list(dir: &str, values: bool) -> String {
     )
 }
 
-/// Deletes the entry that has this key.
+/// Deletes the entry with this key.
 fn evict(Parts { dir, session, ticket, label }: &Parts<'_>) -> [String; 2] {
     let entry = format!(
         "queue = {} AND session = {session} AND ticket = {} AND label = {}",
@@ -307,15 +306,16 @@ pub(super) fn durability() -> Message {
     Message::plain(durability::SQL.map(str::to_owned).into()).by_own_connection()
 }
 
-/// Where data lie.
+/// Returns the condition for a data row.
 fn at(key: &str) -> (String, String) {
     let (dir, name) = key.rsplit_once('/').unwrap_or(("", key));
     (text(dir), text(name))
 }
 
-/// A row, if the guard's entry is there, which stays until the end of the transaction that asks.
-/// One whose session is over by the server's clock does not do, though nobody else has the lock
-/// yet. It locks no session's row: that would keep renewals waiting.
+/// Returns a row if the guard's entry is present, and locks the entry until the end of the user's
+/// transaction. An entry whose session has expired by the server's clock does not count, even if no
+/// other client has been granted the lock yet. The statement does not lock the session's row,
+/// because renewals would wait.
 pub(super) fn held(session: i64, entry: &Place<'_>) -> String {
     format!(
         "SELECT 1 FROM {} WHERE {} AND EXISTS (SELECT 1 FROM distlock_sessions \
@@ -325,9 +325,10 @@ pub(super) fn held(session: i64, entry: &Place<'_>) -> String {
     )
 }
 
-/// Deletes a guard's entry in a transaction of the user's own, and changes a row if it was there:
-/// nobody else was granted the lock since, or is before that transaction ends. By MariaDB's default
-/// a renewal would let every older snapshot fail (1020), if this locked the session's row.
+/// Deletes a guard's entry in a user's transaction, and changes a row if the entry was present. In
+/// that case no other client has been granted the lock since, nor will be before the transaction
+/// ends. The statement does not lock the session's row: with MariaDB's default, a renewal would
+/// make every older snapshot fail (1020).
 pub(super) fn unlock(session: i64, entry: &Place<'_>) -> String {
     let own = own(session, entry);
     match is_alone(entry.number) {

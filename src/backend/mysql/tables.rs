@@ -1,4 +1,4 @@
-//! The tables as a client finds them: it makes what is missing, and takes over those of version 1.
+//! The tables that a client finds: it creates missing ones, and migrates those of version 1.
 
 use super::{
     connection::Link,
@@ -8,17 +8,17 @@ use super::{
 };
 use crate::backend::{Result, StoreError, sql::outcome::Outcome};
 
-/// Sees that there are tables that this build can work with.
+/// Ensures that there are tables that this build can use.
 pub(super) async fn prepare(link: &mut Link) -> Result<()> {
     let known = match link.bare {
         true => None,
         false => read_version(link).await?,
     };
-    // Without a row they are being made at this moment, or were left half made.
+    // Without a row the tables are being created, or were left incomplete.
     let known = match known.as_ref().and_then(found) {
         None => make(link).await?,
         Some(FORMER) => match make(link).await {
-            // Only an operator may change them. The error names their version.
+            // Only an operator may change them. The error contains their version.
             Err(StoreError::Denied(_)) => known,
             made => made?,
         },
@@ -28,7 +28,7 @@ pub(super) async fn prepare(link: &mut Link) -> Result<()> {
     link.recognize(known.as_ref()).await
 }
 
-/// Makes what is missing of the tables, and takes over those of version 1.
+/// Creates missing tables, and migrates those of version 1.
 async fn make(link: &mut Link) -> Result<Option<Outcome>> {
     let mut statements = schema::statements();
     let row = statements.pop().unwrap_or_default();
@@ -44,7 +44,7 @@ async fn make(link: &mut Link) -> Result<Option<Outcome>> {
             && !columns(link).await?.contains(&(table, column))
         {
             return Err(error);
-        } // else another client has made the same change at the same moment
+        } // Otherwise another client has made the same change at the same time.
     }
     link.first(&Message::plain(vec![row])).await?;
     let known = read_version(link).await?;
@@ -57,7 +57,7 @@ async fn make(link: &mut Link) -> Result<Option<Outcome>> {
     }
 }
 
-/// Those of [`COLUMNS`] that are there.
+/// Returns those of [`COLUMNS`] that exist.
 async fn columns(link: &mut Link) -> Result<Vec<(&'static str, &'static str)>> {
     let names = COLUMNS.map(|(table, column, _)| format!("('{table}', '{column}')"));
     let there = link

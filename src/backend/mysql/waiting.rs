@@ -1,8 +1,9 @@
 //! Requests that wait for a connection of the user's pool.
 //!
-//! On one connection a session's requests are served in their order. On several of a pool a join
-//! could be served before the release that it follows, and a release before the join that it is to
-//! undo. So **of the requests about a queue one is under way**, and the others wait for their turn.
+//! On one connection a session's requests are served in order. On several connections of a pool, a
+//! join could overtake the release that it follows, and a release the join that it undoes.
+//! Therefore **only one request for a queue is pending at a time**, and the others wait for their
+//! turn.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -15,22 +16,22 @@ use crate::{
     runtime::clock::Instant,
 };
 
-/// One that waits.
+/// A waiting request.
 #[derive(Debug)]
 pub(super) struct Waits<T> {
     pub(super) request: T,
-    /// The queues that it is about.
+    /// The queues of the request.
     pub(super) queues: Vec<String>,
-    /// When it came.
+    /// When the request arrived.
     pub(super) since: Instant,
-    /// It was asked before, and had waited for so long then. It is asked by itself.
+    /// How long a repeated request had waited before. It is sent by itself.
     pub(super) again: Option<Duration>,
 }
 
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
     all: VecDeque<Waits<T>>,
-    /// The queues that requests under way are about.
+    /// The queues of pending requests.
     busy: HashSet<String>,
 }
 
@@ -45,13 +46,14 @@ impl<T> Waiting<T> {
         self.all.push_back(Waits { request, queues, since: Instant::now(), again: None });
     }
 
-    /// One that was asked before goes before those that wait for its queue.
+    /// Adds a repeated request before those that wait for its queues.
     pub(super) fn push_again(&mut self, request: T, queues: Vec<String>, waited: Duration) {
         let again = Some(waited);
         self.all.push_front(Waits { request, queues, since: Instant::now(), again });
     }
 
-    /// How many texts could be sent now, at most. `kind_of`: those of a kind are asked together.
+    /// Returns the maximum number of texts that could be sent now. Requests with the same `kind_of`
+    /// are sent together.
     pub(super) fn texts(&self, kind_of: impl Fn(&T) -> Option<Kind>) -> usize {
         let (mut alone, mut kinds) = (0, HashSet::new());
         for waits in self.first_of_their_queues() {
@@ -65,12 +67,12 @@ impl<T> Waiting<T> {
         alone + kinds.len()
     }
 
-    /// Those about queues that no request before them is about.
+    /// Returns the requests whose queues no earlier request uses.
     fn first_of_their_queues(&self) -> impl Iterator<Item = &Waits<T>> {
         self.places().map(|at| &self.all[at])
     }
 
-    /// Where these are.
+    /// Returns the positions of these.
     fn places(&self) -> impl Iterator<Item = usize> {
         let mut before: HashSet<&str> = self.busy.iter().map(String::as_str).collect();
         let all = self.all.iter().enumerate();
@@ -82,7 +84,7 @@ impl<T> Waiting<T> {
         first.map(|(at, _)| at)
     }
 
-    /// The first one about queues that no request before it is about.
+    /// Takes the first request whose queues no earlier request uses.
     pub(super) fn next(&mut self) -> Option<Waits<T>> {
         let at = self.places().next()?;
         let next = self.all.remove(at)?;
@@ -90,7 +92,7 @@ impl<T> Waiting<T> {
         Some(next)
     }
 
-    /// Those that can be asked with the one that was taken last.
+    /// Takes the requests that can be sent with the one that was taken last.
     pub(super) fn together(
         &mut self,
         first: &Step,
@@ -108,14 +110,14 @@ impl<T> Waiting<T> {
         taken
     }
 
-    /// A request about these queues has ended.
+    /// Records that a request for these queues has ended.
     pub(super) fn ended<'q>(&mut self, queues: impl IntoIterator<Item = &'q String>) {
         for queue in queues {
             self.busy.remove(queue);
         }
     }
 
-    /// Takes those that have come until then.
+    /// Takes the requests that arrived until then.
     pub(super) fn until(&mut self, then: Instant) -> Vec<Waits<T>> {
         let (until, later) =
             std::mem::take(&mut self.all).into_iter().partition(|waits| waits.since <= then);

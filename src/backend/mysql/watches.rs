@@ -1,5 +1,4 @@
-//! Who waits here for what happens to which key, and when to look: this database tells nobody
-//! anything unasked.
+//! This client's watches, and when to poll for them, because this store cannot notify.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -14,59 +13,59 @@ use crate::{
     runtime::{clock::Instant, jittered, late, mutex::Mutex},
 };
 
-/// How much later than a session ends, by the server's word, it is looked for.
+/// How long after a session's expected expiry the client polls.
 const AFTER: Duration = Duration::from_millis(20);
 
-/// Who is next in line looks after so long at first, and at most after so long.
+/// The first and the longest pause between polls of the next waiter in line.
 const SOONEST: Duration = Duration::from_millis(2);
 const LATEST: Duration = Duration::from_millis(250);
-/// So much longer for each entry in a queue that is looked at as a whole.
+/// The additional pause for each entry of a queue that is watched as a whole.
 const EACH: Duration = Duration::from_micros(100);
-/// At most, however far behind.
+/// The longest pause, at any position in the queue.
 const FARTHEST: Duration = Duration::from_secs(20);
 
-/// How often a holder sees that its own entry is there: it learns within a second if not.
+/// How often a holder checks its own entry. It notices a missing one within a second.
 const OWN: Duration = Duration::from_millis(800);
 
-/// What those who wait for a key, or for a queue as a whole, are to be told.
+/// The watches of one session.
 #[derive(Debug)]
 pub(super) struct Watches {
     session: i64,
     state: Mutex<State>,
-    /// The next look is due at another time.
+    /// The next poll is due at another time.
     pub(super) changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// `None`: a first look is under way.
+    /// `None`: the first poll is running.
     watched: Watched<Option<Look>>,
-    /// No look is due before.
+    /// No poll is due before.
     soonest: Option<Instant>,
 }
 
-/// What is known since the last look.
+/// The result of the last poll.
 #[derive(Clone, Debug)]
 struct Look {
     seen: Seen,
-    /// An entry of this session's.
+    /// The entry belongs to this session.
     own: bool,
-    /// Since when those ahead are as many as they are.
+    /// Since when the number of entries ahead is unchanged.
     since: Instant,
     due: Instant,
-    /// When a session may be over that matters.
+    /// When a relevant session may expire.
     end: Option<Instant>,
-    /// If others are looked for before it is due, so much earlier will do.
+    /// How much earlier this poll may run together with others.
     early: Duration,
 }
 
-/// What is to be looked at.
+/// What to poll.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
     pub(super) what: Vec<What>,
-    /// Own entries, which are all asked for at once.
+    /// Own entries, which one request reads together.
     pub(super) own: Vec<What>,
-    /// A session may be over that matters.
+    /// A relevant session may have expired.
     pub(super) sweeps: bool,
 }
 
@@ -90,14 +89,15 @@ impl Look {
     }
 }
 
-/// How long until the next look of one who has so many ahead of the one it waits for, for so long.
+/// Returns the pause before the next poll of a waiter, by the number of entries ahead of its
+/// predecessor and how long that number is unchanged.
 ///
-/// A lock is held for long that was held for long. And those ahead have to look, too, each before
-/// it lets the next one in: so who stands further behind looks as much less often as it has more of
-/// them ahead.
+/// A lock that was held for long is likely to be held for longer. The waiters ahead also have to
+/// poll, each before the next one is granted the lock. A waiter therefore polls less often, in
+/// proportion to the number of waiters ahead.
 fn pause(queue: bool, own: bool, age: Duration, ahead: u64) -> Duration {
     let next = (age / 4).clamp(SOONEST, LATEST);
-    // A look at a long queue takes long.
+    // Reading a long queue takes long.
     let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
     match (own, queue) {
         (true, _) => OWN,
@@ -107,7 +107,7 @@ fn pause(queue: bool, own: bool, age: Duration, ahead: u64) -> Duration {
 }
 
 impl State {
-    /// What the last look at it has shown.
+    /// Returns the result of the last poll of this watch.
     fn get(&self, what: &What) -> Option<&Look> {
         self.watched.0.get(what)?.known.as_ref()
     }
@@ -125,17 +125,17 @@ impl Watches {
         Self { session, state: Mutex::default(), changed: Notify::new() }
     }
 
-    /// Begins to listen, before the server is asked.
+    /// Registers a waiter before the request is sent.
     pub(super) fn wait(&self, what: What) -> Waiting {
         self.state.lock().watched.wait(what)
     }
 
-    /// Takes note of what one who has begun to wait has seen first.
+    /// Records what a new waiter has read first.
     pub(super) fn note(&self, what: &What, seen: Seen) {
         let own = self.is_own(&seen);
         let mut state = self.state.lock();
         let before = state.get(what);
-        // Another one waits already, perhaps, who has seen something else: that one is right.
+        // Another waiter may have read something else before, which takes precedence.
         if before.is_none_or(|before| before.seen.is == seen.is) {
             let look = Look::new(what, own, seen, before);
             state.set(what, look);
@@ -148,29 +148,29 @@ impl Watches {
         session_of(&seen.is) == Some(self.session)
     }
 
-    /// One less waits.
+    /// Removes a waiter.
     pub(super) fn leave(&self, waiting: &Waiting) {
         self.state.lock().watched.leave(waiting);
     }
 
-    /// Something has happened to an entry, or in a queue.
+    /// Wakes the waiters for an entry or a queue that has changed.
     pub(super) fn notify(&self, dir: &str, number: u64) {
         let watched = self.state.lock().watched.take(dir, number);
         watched.into_iter().for_each(WatchedEntry::notify);
     }
 
-    /// The connection is gone.
+    /// Notifies all waiters that the connection was lost.
     pub(super) fn lose(&self) {
         let lost = std::mem::take(&mut *self.state.lock());
         lost.watched.lose();
     }
 
-    /// When to see whether a look is due.
+    /// Returns when the next poll is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.state.lock().soonest
     }
 
-    /// What is to be looked at now, and what will be soon.
+    /// Takes the watches that are due now or soon.
     pub(super) fn take_due(&self) -> Due {
         let (mut state, now) = (self.state.lock(), Instant::now());
         let mut due = Due::default();
@@ -182,11 +182,11 @@ impl Watches {
             .filter_map(|(what, watched_entry)| Some((what.clone(), watched_entry.known.clone()?)))
             .collect();
         state.soonest = looks.iter().map(|(_, look)| look.due).min();
-        // Those who have waited may have left.
+        // The waiters may have left.
         if state.soonest.is_none_or(|soonest| soonest > now) {
             return due;
         }
-        // One request for all own entries, so that all of them may as well be looked at.
+        // One request reads all own entries, so all of them can be read now.
         let own = looks.iter().any(|(_, look)| look.own && look.due <= now);
         for (what, look) in looks {
             match look.own {
@@ -201,7 +201,7 @@ impl Watches {
         due
     }
 
-    /// What a look at these has shown: what is not among it is not there.
+    /// Records the results of a poll. A watched entry without a result is absent.
     pub(super) fn saw(&self, looked: &[What], shown: Vec<(What, Seen)>) {
         let mut shown: HashMap<_, _> = shown.into_iter().collect();
         let (mut state, mut news) = (self.state.lock(), Vec::new());
@@ -225,13 +225,13 @@ impl Watches {
         news.into_iter().for_each(WatchedEntry::notify);
     }
 
-    /// The same of own entries, of which it was asked nothing but their keys.
+    /// Records the results for own entries, of which only the keys were read.
     pub(super) fn saw_own(&self, looked: &[What], shown: Vec<(What, String)>) {
         let seen = |is| Seen { is, left: None, ahead: 0 };
         self.saw(looked, shown.into_iter().map(|(what, is)| (what, seen(is))).collect());
     }
 
-    /// Of these nothing was learnt: they are looked at again soon.
+    /// Makes these due soon again, because their poll has failed.
     pub(super) fn missed(&self, looked: &[What]) {
         let (mut state, due) = (self.state.lock(), Instant::now() + jittered(LATEST));
         for what in looked {
@@ -310,7 +310,7 @@ mod tests {
         );
         assert_eq!([pause(0, 9), pause(200, 1)].map(|pause| pause.as_millis()), [20, 100]);
         assert_eq!(pause(99_999, FAR), FARTHEST.mul_f64(0.8));
-        // With what is added at random, at most every 20 s.
+        // Including the random part, the pause is at most 20 s.
         assert!(pause(99_999, u64::MAX).mul_f64(1.25) <= FARTHEST);
     }
 }

@@ -1,10 +1,11 @@
-//! Joining and leaving: the two requests that are made most. Each connection has prepared both.
+//! Joining and leaving, the two most frequent requests. Each connection has prepared both.
 //!
 //! An entry that is alone in its queue is stored in the queue's own row (see `distlock.queues` in
-//! `tables.sql`), and one `UPDATE` puts it there or takes it away. Where that finds nothing to do,
-//! the same statement goes on with a function, for which others may be in the queue. The server
-//! prepares for that each time, which takes a tenth of its work: where nobody else was in the queue
-//! a moment ago it is not asked to, and if the `UPDATE` has found nothing, it is asked again.
+//! `tables.sql`), and one `UPDATE` adds or removes it. If the `UPDATE` finds no row, the same
+//! statement continues with a function that handles queues with other entries. The server prepares
+//! for that function each time, which takes a tenth of its work. Where the queue was just empty,
+//! the request therefore omits the function, and is repeated with it if the `UPDATE` has found no
+//! row.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,17 +22,17 @@ use crate::backend::sql::{
     step::Step,
 };
 
-/// The part of a reply that the clock's is made of, and others.
+/// The columns of a reply with the clock, the beat and the connection's name.
 const CLOCK: &str = "((extract(epoch FROM now()) * 1000000)::bigint)::text AS a, \
                      ((pg_current_wal_flush_lsn() - '0/0')::bigint)::text AS b, \
                      current_setting('distlock.connection', true) AS c";
 
-/// The part of a reply for an entry that is still in its queue's row, which is locked.
+/// The part of a reply for an entry that stays in its queue's row, which is locked.
 const KEPT: i32 = -2;
 
-/// What joins, if the queue's row is there and nobody is in the queue. In READ COMMITTED, one that
-/// waits for the row decides by its newest version, and draws its number then. The session's row is
-/// not locked: an entry whose session is not there is gone.
+/// Joins if the queue's row exists and the queue is empty. In READ COMMITTED, a statement that has
+/// waited for the row uses its newest version, and draws its number then. The session's row is not
+/// locked: an entry without a session counts as absent.
 const TAKE: &str = "UPDATE distlock.queues SET number = nextval('distlock.numbers'), \
                     session = $2, ticket = $3::text::uuid, label = $4, value = $5, since = now(), \
                     page = distlock.page(ctid), moves = distlock.moves(ctid, page, moves) \
@@ -39,28 +40,27 @@ const TAKE: &str = "UPDATE distlock.queues SET number = nextval('distlock.number
                     AND EXISTS (SELECT FROM distlock.sessions WHERE id = $2 AND NOT ended) \
                     AND NOT EXISTS (SELECT FROM distlock.sessions WHERE id = 0)";
 
-/// What locks the entry in its row. It does nothing while a transaction has the row locked, such as
-/// one that has checked that the entry is there: waiting for it, the connection could do nothing
-/// else.
+/// Locks the entry in its row. It does nothing while another transaction has locked the row, such
+/// as one that has checked the entry. Waiting for it would block the connection.
 const HELD: &str = "SELECT queue FROM distlock.queues \
                     WHERE queue = $1 AND session = $2 AND ticket = $3::text::uuid AND label = $4 \
                     AND number = coalesce($5, number) FOR UPDATE SKIP LOCKED";
 
-/// Nobody is granted anything by the deletion, so that it is not flushed: see
-/// `distlock.unflushed`. That is decided once the entry is gone. Before, others may have come
-/// behind it, and a release from the table of entries is a grant.
+/// The deletion grants nothing, so it is not flushed: see `distlock.unflushed`. This is decided
+/// after the entry was deleted, because before that, other entries may have joined behind it. A
+/// release from the table of entries is a grant.
 const UNFLUSHED: &str = "CASE WHEN current_setting('synchronous_standby_names') = '' \
                          THEN set_config('synchronous_commit', 'off', true) END";
 
-/// The statements, as one connection has prepared them.
+/// The statements that a connection has prepared.
 #[derive(Clone)]
 pub(super) struct Statements {
     join: Statement,
     leave: Statement,
-    /// The same without what follows if others are in the queue.
+    /// Like `join` and `leave`, without the function for queues with other entries.
     join_quiet: Statement,
     leave_quiet: Statement,
-    /// The same without what goes before.
+    /// Like `join` and `leave`, without the `UPDATE` before the function.
     join_crowded: Statement,
     leave_crowded: Statement,
     quiet: Arc<QuietQueues>,
@@ -111,9 +111,9 @@ impl Statements {
         Ok(Self { join, leave, join_quiet, leave_quiet, join_crowded, leave_crowded, quiet })
     }
 
-    /// The rows of its reply, each of which begins with the number of its part; and whether it was
-    /// done: not if a transaction of a user's keeps the entry that was to leave. One that keeps it
-    /// in the table of entries is waited for, for so long.
+    /// Runs a step. Returns its rows, each of which begins with the number of its part, and whether
+    /// the step was applied. A leave is not applied if a user's transaction has locked the entry.
+    /// For an entry in the table of entries, it waits up to `patience` for the lock.
     pub(super) async fn run(
         &self,
         client: &Client,
@@ -148,7 +148,7 @@ impl Statements {
                 } else if self.quiet.was_joined_just_now(dir) {
                     replied = client.query(&self.leave_quiet, &parameters[..5]).await?;
                 }
-                // It is in the queue's row after all, perhaps.
+                // The entry may be in the queue's row after all.
                 let is_kept = |row: &PgRow| matches!(row.try_get(0), Ok(KEPT));
                 if replied.is_empty() || is_crowded && replied.iter().any(is_kept) {
                     replied = client.query(&self.leave, &parameters).await?;
@@ -173,7 +173,7 @@ impl Statements {
             let [number, others] = [row.try_get(4)?, row.try_get(5)?];
             rows.extend(alone(session, step, number, others));
         }
-        // An entry that leaves may have been moved just because it is looked after.
+        // An entry may have been moved to the table only because it is watched.
         match step {
             _ if is_alone => crowded.note(step.dir(), false),
             Step::Join { dir, .. } => {
@@ -191,8 +191,8 @@ impl Statements {
     }
 }
 
-/// What the functions would return of an entry that was put into the queue's row, or was there: the
-/// entry with this number; `others`: there are notes on the queue.
+/// Returns what the functions would return for an entry that is, or was, in the queue's row.
+/// `number` is the entry's number, and `others` is set if the queue has notes.
 pub(super) fn alone(
     session: i64,
     step: &Step,
@@ -205,7 +205,7 @@ pub(super) fn alone(
         Step::Join { ticket, label, .. } => {
             let session = Some(format!("{session:x}"));
             let own = [part("1"), number, session, part(ticket), part(label), others];
-            // With `if_free`: nobody was there.
+            // With `if_free`: the queue was empty.
             vec![Row::new(own.into()), Row::new(vec![part("2"), none(), none()])]
         }
         Step::Leave { .. } => {
@@ -214,7 +214,7 @@ pub(super) fn alone(
     }
 }
 
-/// A row of text, which begins with the number of its part.
+/// Reads a row of text, which begins with the number of its part.
 pub(super) fn cells(row: &PgRow, part: i32, columns: std::ops::Range<usize>) -> Result<Row, Error> {
     let cell = |column| Ok(row.try_get::<_, Option<&str>>(column)?.map(str::to_owned));
     let cells = columns.map(cell).collect::<Result<Vec<_>, Error>>()?;

@@ -20,7 +20,7 @@ impl Requester {
         let _turn = self.turn(true, Rank::Background).await;
         match self.send(&statements::expiries(&sessions), FIRST_PATIENCE, None).await {
             Ok(Ok(Some(outcomes))) => Done::expiries(&outcomes, session_of),
-            // Undone for others' sake, perhaps: they are looked for again soon.
+            // A conflict may have rolled it back. The sessions are queried again soon.
             Ok(_) => Done::Expiries(sessions.into_iter().map(|id| (id, Duration::ZERO)).collect()),
             Err(_) => Done::Useless,
         }
@@ -39,7 +39,8 @@ impl Requester {
         }
     }
 
-    /// Leaves the connection to others for as long as each step takes.
+    /// Tidies in steps, and after each one leaves the connection free for as long as that step
+    /// took.
     pub(super) async fn tidy(&self, message: Message, pause: Duration) -> Ended {
         sleep(pause).await;
         let _turn = self.turn(true, message.rank()).await;
@@ -59,7 +60,7 @@ impl Requester {
         }
     }
 
-    /// Whatever the answer is.
+    /// Runs a message and ignores its reply.
     pub(super) async fn have_done(&self, message: &Message) -> Ended {
         let _turn = self.turn(true, message.rank()).await;
         match self.send(message, FIRST_PATIENCE, None).await {

@@ -1,5 +1,5 @@
-//! Calls that were waiting for the connection at the same time: one request, and one commit for
-//! all of them.
+//! Calls that waited for the connection at the same time: one request and one commit for all of
+//! them.
 
 use futures_util::future::try_join;
 use tokio_postgres::{
@@ -17,25 +17,25 @@ use crate::backend::sql::{
     step::{Kind, Step},
 };
 
-/// How many calls one request takes. What is asked next, such as the session's renewal, waits until
-/// the server has done all of them: at most some milliseconds.
+/// The number of calls in one request. The next request, such as the session's renewal, waits until
+/// the server has run all of them, which takes at most some milliseconds.
 pub(super) const MOST: usize = 128;
 
-/// The statements, as one connection has prepared them.
+/// The statements that a connection has prepared.
 #[derive(Clone)]
 pub(super) struct Batches {
     join: Statement,
     leave: Statement,
 }
 
-/// What one call of a batch came to.
+/// The result of one call of a batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Came {
-    /// Its rows, as those of the call by itself would be, after the clock's.
+    /// The rows that the call would return by itself, without those of the clock.
     Done(Vec<Row>),
-    /// Nothing was done, as a transaction of a user's has checked the entry.
+    /// Nothing was done, because a user's transaction has checked the entry.
     Checked,
-    /// Nothing was done: it needs more than that.
+    /// Nothing was done, because the call needs more than a batch.
     Not,
 }
 
@@ -53,7 +53,7 @@ impl Batches {
         Ok(Self { join, leave })
     }
 
-    /// What the clock shows, and what each call came to.
+    /// Returns the clock and the result of each call.
     pub(super) async fn run(
         &self,
         client: &Client,
@@ -83,11 +83,11 @@ impl Batches {
     }
 }
 
-/// Calls of one kind, each about another queue.
+/// Calls of one kind, each on another queue.
 pub(super) struct Batch<'a> {
     calls: &'a [&'a Step],
-    /// The functions want the queues in the order of their names, so that no two requests wait for
-    /// each other: which call has which place in the request.
+    /// The calls in the order of the request. The functions require the queues sorted by name, so
+    /// that no two requests deadlock.
     order: Vec<usize>,
 }
 
@@ -98,17 +98,17 @@ impl<'a> Batch<'a> {
         Self { calls, order }
     }
 
-    /// In the order of the request.
+    /// Returns the calls in the order of the request.
     fn calls(&self) -> impl Iterator<Item = &'a Step> {
         self.order.iter().map(|at| self.calls[*at])
     }
 
-    /// What a request comes to that has failed.
+    /// Returns the results of a failed request.
     pub(super) fn not_done(&self) -> Vec<Came> {
         self.calls.iter().map(|_| Came::Not).collect()
     }
 
-    /// The request where nothing is prepared.
+    /// Returns the request for a connection without prepared statements.
     pub(super) fn text(&self, session: i64) -> String {
         let list = |kind: &str, cell: &dyn Fn(&Step) -> String| {
             let cells: Vec<_> = self.calls().map(cell).collect();
@@ -140,12 +140,12 @@ impl<'a> Batch<'a> {
         )
     }
 
-    /// What the clock shows, and what each call came to.
+    /// Reads the clock and the result of each call.
     pub(super) fn read(&self, session: i64, rows: &[Row]) -> (Outcome, Vec<Came>) {
         let mut parts = parts(rows, 2).into_iter();
         let [clock, done, checked] = [(); 3].map(|()| parts.next().unwrap_or_default());
         let mut came = self.not_done();
-        // Places are counted from 1.
+        // SQL counts positions from 1.
         let of = |row: &Row| {
             let place = usize::try_from(row.number(0)?).ok()?.checked_sub(1)?;
             self.order.get(place).copied()

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::runtime::executor::spawn_abortable;
 
-/// Lends one of its connections for each request: see [`Builder::postgres_pool`]. Feature
-/// `bb8-postgres-0_9`.
+/// Lends one connection of the pool for each request: see [`Builder::postgres_pool`]. Requires the
+/// feature `bb8-postgres-0_9`.
 ///
 /// [`Builder::postgres_pool`]: crate::Builder::postgres_pool
 impl<Tls> Pool for bb8::Pool<PostgresConnectionManager<Tls>>
@@ -51,8 +51,8 @@ where
     Tls::TlsConnect: Send,
     <Tls::TlsConnect as TlsConnect<Socket>>::Future: Send,
 {
-    /// bb8 has no way to close a connection. So a task keeps it until the whole reply has come,
-    /// even if the request was given up.
+    /// bb8 cannot close a connection. A task therefore keeps it until the whole reply has arrived,
+    /// even if the request has timed out.
     fn run<'a>(self: Box<Self>, statements: &'a str) -> PoolFuture<'a, Vec<StatementResult>> {
         let (reply, ran) = tokio::sync::oneshot::channel();
         let (connection, statements) = (self.0, statements.to_owned());
@@ -62,7 +62,7 @@ where
                 drop(connection);
                 drop(reply.send(results));
             });
-            ran.await.unwrap_or_else(|_| Err(PoolError::new("its runtime was shut down")))
+            ran.await.unwrap_or_else(|_| Err(PoolError::new("the runtime was shut down")))
         })
     }
 }

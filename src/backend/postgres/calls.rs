@@ -1,4 +1,4 @@
-//! Calls that were waiting together, each about another queue.
+//! Calls that waited together, each on another queue.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ use crate::{
 };
 
 impl Requester {
-    /// Sends them as a batch. What the batch has not done, each call requests by itself, and only
-    /// that reply counts. So do all calls of a batch that has failed, for whatever reason: what is
-    /// joined or left twice is joined or left once. The exception is a batch that went through the
-    /// user's pool and whose outcome is unknown.
+    /// Sends the calls as a batch. Each call that the batch has not applied is sent again by
+    /// itself, and only that reply counts. The same holds for all calls of a failed batch, because
+    /// repeated joins and leaves have no further effect. The exception is a batch that went through
+    /// the user's pool and whose outcome is unknown.
     pub(super) async fn calls(&self, mut requests: Vec<Request<Message>>) -> Ended {
         let lent = match self.lend(requests.iter().any(|call| call.message.goes_by_pool())).await {
             Ok(lent) => lent,
@@ -50,7 +50,7 @@ impl Requester {
         let came = match self.send_batch(&batch, lent).await {
             Ok(Ok(came)) => Ok(came),
             Ok(Err(failure)) => match triage("calls", &self.endpoint, &failure) {
-                // Whether it was applied is unknown, and another connection does not show it.
+                // Another connection does not show whether it was applied.
                 Verdict::Failed(error @ StoreError::Unknown(_)) if !own => Err(error),
                 _ => Ok(batch.not_done()),
             },
@@ -71,7 +71,7 @@ impl Requester {
             match came {
                 Came::Done(rows) => {
                     let mut outcomes = request.message.outcomes(vec![Outcome::new(rows, 0)]);
-                    // Of the clock.
+                    // Skip the clock.
                     outcomes.drain(..1.min(outcomes.len()));
                     request.answer(Ok(outcomes));
                 }

@@ -1,4 +1,4 @@
-//! One connection to the one server that can be written to.
+//! A connection to the writable server.
 
 use std::{
     future::poll_fn,
@@ -45,14 +45,14 @@ use crate::{
     runtime::{clock::Instant, mutex::Mutex, random},
 };
 
-const POOLED: &str = "a pooler has given the connection to others between two transactions: add \
-                      `?pooler=transaction` to the URL, let the pooler be in session mode \
-                      (pgbouncer: pool_mode = session), or name the server itself";
+const POOLED: &str = "a pooler has lent the connection to other clients between two transactions: \
+                      add `?pooler=transaction` to the URL, use session mode (pgbouncer: \
+                      pool_mode = session), or connect to the server itself";
 
-/// How long a pooler that was noticed is remembered: then it may have been configured otherwise.
+/// How long a pooler is remembered, because its configuration may change.
 const NOTICED: Duration = Duration::from_secs(60);
 
-/// Makes connections.
+/// Connects sessions.
 #[derive(Debug)]
 pub(super) struct Connector {
     pub(super) remote: Remote,
@@ -60,37 +60,37 @@ pub(super) struct Connector {
     pub(super) clock: ServerClock,
     pub(super) log: Log,
     pub(super) host: Host,
-    /// When a connection was last found to have been given to others in between.
+    /// When a pooler was last found to share a connection.
     pooled: Mutex<Option<Instant>>,
-    /// The user's pool has led to the server of a session.
+    /// The user's pool has reached the server of a session.
     verified: AtomicBool,
 }
 
-/// A connection that a session has begun on.
+/// A connection on which a session works.
 pub(super) struct Link {
     pub(super) endpoint: String,
     pub(super) client: Arc<Client>,
     connection: Connection<Socket, Box<dyn Stream>>,
-    /// What it is called, by a number that no other has.
+    /// The unique name of the connection.
     pub(super) name: i64,
-    /// Which server it is.
+    /// The identity of the server.
     pub(super) server: String,
-    /// How far its log is on the disk, in an order of its own.
+    /// The position up to which its log is on the disk, an order of its own.
     pub(super) flushed: i64,
-    /// What servers have shown before the connection was made.
+    /// The log positions that servers have shown before the connection was made.
     seen: SoFar,
-    /// A server of the same name has shown more before.
+    /// A server of the same name has shown a later position before.
     pub(super) set_back: bool,
     /// There are no tables yet.
     pub(super) bare: bool,
     /// Set if a pooler lends the server's connections for one transaction each.
     pub(super) pooled: Option<Pooled>,
-    /// What goes before requests on connections of the user's pool, if there is one.
+    /// The statements before requests on connections of the user's pool, if there is one.
     pub(super) by_pool: Option<Pooled>,
-    /// What is prepared, once there are tables.
+    /// The prepared statements, once there are tables.
     pub(super) kept: Option<Statements>,
     pub(super) looks: Option<Looks>,
-    /// The same for many calls at once, unless the tables are of a build without them.
+    /// The statements for many calls at once, unless the tables lack them.
     pub(super) batches: Option<Batches>,
 }
 
@@ -105,8 +105,7 @@ impl Connector {
         self.endpoints.connect(patience, |endpoint| self.connect_to(endpoint)).await
     }
 
-    /// The same for a session whose last connection was to this server. Another one is told what
-    /// was released.
+    /// Connects a session again, and repeats its releases, which the server may have lost.
     pub(super) async fn connect_again(
         &self,
         session: i64,
@@ -117,7 +116,7 @@ impl Connector {
             let mut link = self.connect_to(endpoint).await?;
             link.adopt().await?;
             let mut sql = opening::recognize(&link.server, link.set_back);
-            // The same server may have lost some as well, in a crash, however long it was away.
+            // The same server may also have lost releases in a crash, however long it was away.
             let lost = released.all();
             if !lost.is_empty() {
                 sql += &opening::delete(session, &lost);
@@ -130,8 +129,7 @@ impl Connector {
         self.endpoints.connect(patience, connect).await
     }
 
-    /// Fails if the user's pool does not lead to the server that a session begins on, by a
-    /// connection of this name.
+    /// Fails if the user's pool does not lead to the server of the connection with this name.
     pub(super) async fn verify_pool(
         &self,
         words: Option<Pooled>,
@@ -146,9 +144,9 @@ impl Connector {
         Ok(())
     }
 
-    /// Fails if the first of these outcomes is not what a connection of this name tells: a pooler
-    /// has given it to others. What was asked may have been done with others' settings, and what
-    /// the server says unasked is not heard.
+    /// Fails if the first of these outcomes does not name the connection `name`: a pooler has lent
+    /// it to other clients. The request may have run with their settings, and notifications do not
+    /// arrive.
     pub(super) fn check(&self, name: i64, outcomes: &[Outcome]) -> Result<()> {
         let row = outcomes.first().and_then(Outcome::first);
         let reply = row.and_then(|row| row.number(CONNECTION));
@@ -160,7 +158,7 @@ impl Connector {
         Err(StoreError::Unknown(POOLED.into()))
     }
 
-    /// Takes note of how far the server's log is.
+    /// Records the position of the server's log.
     pub(super) fn read_log(&self, outcomes: &[Outcome]) {
         let row = outcomes.first().and_then(Outcome::first);
         if let Some(flushed) = row.and_then(|row| row.number(FLUSHED)) {
@@ -227,7 +225,7 @@ impl Connector {
             false => refused(endpoint, &error),
         })?;
         let reply = hello.last().and_then(Outcome::first);
-        let reply = reply.ok_or_else(|| not_primary(endpoint, "does not tell what it is"))?;
+        let reply = reply.ok_or_else(|| not_primary(endpoint, "does not report its state"))?;
         if reply.flag(0) {
             return Err(not_primary(endpoint, "is a standby (pg_is_in_recovery)"));
         }
@@ -238,14 +236,14 @@ impl Connector {
         reply.text(opening::HELLO_SERVER).unwrap_or_default().clone_into(&mut link.server);
         link.flushed = reply.number(opening::HELLO_FLUSHED).unwrap_or(0);
         link.set_back = link.seen.is_set_back(&link.server, link.flushed);
-        // What it has shown meanwhile is not known, and it may be another one's.
+        // What it has shown in between is unknown, and the clock may be that of another server.
         self.clock.forget();
         Ok(link)
     }
 }
 
 impl Link {
-    /// Asks while nobody else does.
+    /// Runs statements while the connection has no other requests.
     pub(super) async fn ask(&mut self, sql: &str) -> Result<Vec<Outcome>, tokio_postgres::Error> {
         let client = Arc::clone(&self.client);
         let Some(pooled) = &self.pooled else {
@@ -279,8 +277,8 @@ impl Link {
         Ok(())
     }
 
-    /// Prepares the statements whose plans the connection keeps. None of them is run on it if the
-    /// user's pool has connections for that.
+    /// Prepares the statements whose plans the connection keeps. It does not prepare those that run
+    /// on connections of the user's pool.
     pub(super) async fn prepare(&mut self) -> Result<(), tokio_postgres::Error> {
         if self.pooled.is_some() || self.by_pool.is_some() {
             return Ok(());
@@ -303,21 +301,21 @@ impl Link {
         loop {
             tokio::select! {
                 biased;
-                // Its end is an error of the request's, too.
+                // The end of the connection is an error of the request, too.
                 heard = self.heard(), if open => open = matches!(heard, Some(Ok(_))),
                 answer = &mut asking => return answer,
             }
         }
     }
 
-    /// What the server says unasked. `None` and errors are the end of the connection. Has to be
-    /// polled all the time, also for what is asked.
+    /// Returns the server's unsolicited messages. `None` and errors are the end of the connection.
+    /// It has to be polled all the time, also during requests.
     pub(super) async fn heard(&mut self) -> Option<Result<AsyncMessage, tokio_postgres::Error>> {
         poll_fn(|context| self.connection.poll_message(context)).await
     }
 }
 
-/// What each statement came to, in order.
+/// Returns the outcome of each statement, in order.
 pub(super) fn outcomes(messages: Vec<SimpleQueryMessage>) -> Vec<Outcome> {
     let (mut outcomes, mut rows) = (Vec::new(), Vec::new());
     for message in messages {
@@ -329,7 +327,7 @@ pub(super) fn outcomes(messages: Vec<SimpleQueryMessage>) -> Vec<Outcome> {
             SimpleQueryMessage::CommandComplete(count) => {
                 outcomes.push(Outcome::new(std::mem::take(&mut rows), count));
             }
-            // It tells the columns' names.
+            // These messages contain the names of the columns.
             _ => {}
         }
     }

@@ -7,8 +7,8 @@ use super::{
     pool::{Pool, PoolConnection, PoolError, PoolFuture, StatementResult},
 };
 
-/// Lends one of its connections for each request: see [`Builder::postgres_pool`]. Feature
-/// `deadpool-postgres-0_14`.
+/// Lends one connection of the pool for each request: see [`Builder::postgres_pool`]. Requires the
+/// feature `deadpool-postgres-0_14`.
 ///
 /// [`Builder::postgres_pool`]: crate::Builder::postgres_pool
 impl Pool for Deadpool {
@@ -29,7 +29,7 @@ impl Pool for Deadpool {
 
 struct Lent {
     connection: Option<Object>,
-    /// The server may have more to say.
+    /// The rest of the reply is unread.
     unread: bool,
 }
 
@@ -39,7 +39,7 @@ impl PoolConnection for Lent {
             self.unread = true;
             let results = match &self.connection {
                 Some(connection) => run(connection, statements).await,
-                None => Err(PoolError::new("it is closed")),
+                None => Err(PoolError::new("connection closed")),
             };
             // After an error of the server only the end of the reply follows.
             self.unread = matches!(&results, Err(error) if error.sqlstate().is_none());
@@ -49,10 +49,10 @@ impl PoolConnection for Lent {
 }
 
 impl Drop for Lent {
-    /// deadpool would give it to others, who would have to wait for the rest of the reply.
+    /// deadpool would lend it to other requests, which would wait for the rest of the reply.
     fn drop(&mut self) {
         if self.unread {
-            // Taken out of the pool, it is closed.
+            // A connection that was taken out of the pool is closed.
             drop(self.connection.take().map(Object::take));
         }
     }

@@ -1,4 +1,4 @@
-//! What PostgreSQL is asked, and how a session is told of changes.
+//! The requests to PostgreSQL, and how a session learns of changes.
 
 use async_trait::async_trait;
 
@@ -42,7 +42,7 @@ impl Dialect for Session {
     async fn ask(&self, operation: &'static str, message: Message) -> Result<Vec<Outcome>> {
         let _leaves = self.in_order(&message).await;
         if let Some(ticket) = message.leaves_with().and_then(Ticket::parse) {
-            // Its end is known by then, or that it has none.
+            // By then the join's outcome is known, or the time for it is over.
             let joined = self.statements.in_rows.settled(ticket);
             drop(timeout(self.connection.patience() * 2, joined).await);
         }
@@ -68,7 +68,7 @@ impl Dialect for Session {
             return;
         };
         for (Joiner { queue, ticket }, joined) in joiners.iter().zip(joined) {
-            // Only the first one of a queue may be in its row.
+            // Only the first entry of a queue may be in its row.
             let is_first = matches!(joined, Some(Joined::Queued { standing: Standing::First, .. }));
             in_rows.joined(queue.dir(), *ticket, is_first);
         }
@@ -113,19 +113,19 @@ impl Dialect for Session {
 }
 
 impl Session {
-    /// Watches an entry, and looks at it and at an own one.
+    /// Watches an entry, and reads it and an own one.
     async fn watch_beside(
         &self,
         entry: &Entry,
         own: Option<&Entry>,
     ) -> Result<(Option<Watch>, Outcome)> {
         let place = Place::of(entry);
-        // Before the server knows of it: what it says at once is heard.
+        // The registration precedes the request, so that an immediate notification arrives.
         let registered = self.registered(place.dir, place.number);
         let own = own.map(Place::of);
         let watch = Message::from(Look::watch(&place, own.as_ref())).listening();
         let mut outcomes = self.ask("watch of a key", watch).await?;
-        // From now on it is not in the queue's row.
+        // The server has moved the watched entry out of the queue's row.
         if let Some(ticket) = key::ticket_in(&entry.key) {
             self.statements.in_rows.moved(place.dir, ticket);
         }
@@ -134,9 +134,9 @@ impl Session {
         Ok((registered.on(self.session(), entry, &watched)?, found))
     }
 
-    /// Lets a join come after this client's earlier releases from its queues, if these go by other
-    /// connections: for half the time of a request, as a user's transaction may delay them for
-    /// longer. The release of a message is under way until the value is dropped.
+    /// Delays a join until this client's earlier releases from its queues have ended on other
+    /// connections. It waits at most half a request's time, because a user's transaction may delay
+    /// the releases further. A release is pending until the returned value is dropped.
     async fn in_order(&self, message: &Message) -> Option<OnDrop<impl Fn() + use<>>> {
         let leaving = self.leaving.as_ref()?;
         let queues: Vec<_> = match message.step() {

@@ -1,4 +1,4 @@
-//! Requests on connections of `tokio-postgres` that pools have made.
+//! Requests on `tokio-postgres` connections of a user's pool.
 
 use tokio_postgres::{Client, Error};
 
@@ -15,7 +15,7 @@ pub(super) async fn run(
     Ok(outcomes(replies).into_iter().map(StatementResult::of).collect())
 }
 
-/// The server's message without its detail, where a value may be.
+/// Returns the server's message without its detail, which may contain a value.
 pub(super) fn failed(error: Error) -> PoolError {
     match error.as_db_error() {
         Some(reported) => PoolError::new(reported.message()).with_sqlstate(reported.code().code()),

@@ -1,8 +1,8 @@
-//! What a server's settings and its standbys come to.
+//! Reads what a server's settings and standbys guarantee.
 
 use crate::backend::{Durability, FailoverBehavior, sql::outcome::Row};
 
-/// The settings, and how many standbys there are. Other receivers of the log cannot be promoted and
+/// Reads the settings and the number of standbys. Other receivers of the log cannot be promoted and
 /// do not count: logical subscribers, backups in progress, and `pg_receivewal`, which only stores
 /// the log and reports no replay position. Without the right to read all of `pg_stat_replication`,
 /// every receiver counts.
@@ -13,7 +13,7 @@ pub(super) const SQL: &str = "SELECT current_setting('fsync') = 'on', \
      SELECT FROM pg_replication_slots WHERE active_pid = r.pid AND slot_type = 'logical') \
      AND (state = 'backup' OR state = 'streaming' AND replay_lsn IS NULL) IS NOT TRUE)";
 
-/// What the row of [`SQL`] says.
+/// Reads the row of [`SQL`].
 pub(super) fn read(row: &Row) -> Durability {
     let (fsync, pages) = (row.flag(0), row.flag(1));
     let commit = row.text(2).unwrap_or_default();
@@ -21,16 +21,16 @@ pub(super) fn read(row: &Row) -> Durability {
     let standbys = row.number(4).unwrap_or(0);
     let mut reasons = Vec::new();
     if !fsync {
-        reasons.push("fsync is off: a crash of the machine may undo what was confirmed".to_owned());
+        reasons.push("fsync is off: a crash of the machine may undo confirmed commits".to_owned());
     }
     if !pages {
-        reasons.push("full_page_writes is off: a crash may damage the tables".to_owned());
+        reasons.push("full_page_writes is off: a crash may corrupt the tables".to_owned());
     }
     if standbys > 0 && !waits {
         reasons.push(format!(
-            "{standbys} standbys get what is confirmed later, or not to their disks \
-             (synchronous_standby_names, synchronous_commit = {commit}): one that is promoted may \
-             lack locks that are held"
+            "confirmed commits reach the disks of the {standbys} standby(s) later \
+             (synchronous_standby_names, synchronous_commit = {commit}), so a promoted standby may \
+             lack held locks"
         ));
     }
     let exclusive = reasons.is_empty();
@@ -38,8 +38,7 @@ pub(super) fn read(row: &Row) -> Durability {
         (false, _) => FailoverBehavior::MayLoseGrants,
         (true, true) => {
             reasons.push(
-                "only a standby that the server waits for may be promoted, and the server must \
-                 not go on beside it"
+                "promote only a synchronous standby, and never while the old primary still runs"
                     .to_owned(),
             );
             FailoverBehavior::Continues
@@ -58,7 +57,7 @@ mod tests {
     fn settings_and_standbys_decide() {
         for (row, exclusive, failover, reasons) in [
             (["t", "t", "on", "f", "0"], true, FailoverBehavior::Blocks, 0),
-            // Nobody is there to be waited for: the server does not confirm anything.
+            // No standby is connected, so the server confirms nothing.
             (["t", "t", "on", "t", "0"], true, FailoverBehavior::Blocks, 0),
             (["t", "t", "on", "t", "1"], true, FailoverBehavior::Continues, 1),
             (["t", "t", "remote_apply", "t", "2"], true, FailoverBehavior::Continues, 1),

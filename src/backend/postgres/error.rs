@@ -1,4 +1,4 @@
-//! What an error of the server or the client crate means for the request that met it.
+//! What an error of the server or the client crate means for its request.
 
 use std::error::Error as _;
 
@@ -11,18 +11,18 @@ use crate::{
     lost::LostReason,
 };
 
-/// What `distlock.require` raises.
+/// The SQLSTATE that `distlock.require` raises.
 const SESSION_ENDED: &str = "DL001";
 
-/// What `distlock.adopt` raises.
+/// The SQLSTATE that `distlock.adopt` raises.
 pub(super) const OTHER_SERVER: &str = "DL002";
 
 /// Why a request has failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// On the session's own connection.
+    /// An error on the session's own connection.
     Own(Error),
-    /// On a connection of the user's pool.
+    /// An error on a connection of the user's pool.
     Pool(PoolError),
 }
 
@@ -52,7 +52,7 @@ impl Failure {
     }
 }
 
-/// The error of a pool with those behind it.
+/// Returns the error of a pool with its sources.
 fn chain(error: &PoolError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -63,8 +63,7 @@ fn chain(error: &PoolError) -> String {
     text
 }
 
-/// The error in words, with the server that it came from, and without what it is about: a value may
-/// be in a detail.
+/// Describes an error with its server and without its detail, which may contain a value.
 pub(super) fn words(endpoint: &str, error: &Error) -> String {
     if let Some(refusal) = error.as_db_error() {
         return format!("{endpoint}: {} ({})", refusal.message(), refusal.code().code());
@@ -78,11 +77,11 @@ pub(super) fn words(endpoint: &str, error: &Error) -> String {
     }
 }
 
-/// Sorts the error of a request that was sent, by what is known of it. The codes are those of
+/// Classifies the error of a sent request by what is known of it. The codes are those of
 /// <https://www.postgresql.org/docs/17/errcodes-appendix.html>.
 pub(super) fn triage(operation: &'static str, endpoint: &str, error: &Failure) -> Verdict {
     let reason = error.words(endpoint);
-    // Not the server's word: the connection has ended, or makes no sense.
+    // The server has sent no error: the connection has ended, or its data is malformed.
     let Some(code) = error.code() else {
         return Verdict::Failed(StoreError::Unknown(reason.into()));
     };
@@ -94,7 +93,7 @@ pub(super) fn triage(operation: &'static str, endpoint: &str, error: &Failure) -
         SqlState::T_R_DEADLOCK_DETECTED,
         SqlState::LOCK_NOT_AVAILABLE,
         SqlState::UNIQUE_VIOLATION,
-        // Of the session's row: it was put away in between, which the next attempt is told.
+        // The session's row was removed in between, which the next attempt reports.
         SqlState::FOREIGN_KEY_VIOLATION,
     ]
     .iter()
@@ -103,34 +102,34 @@ pub(super) fn triage(operation: &'static str, endpoint: &str, error: &Failure) -
         return Verdict::Again(reason);
     }
     Verdict::Failed(match code.get(..2).unwrap_or_default() {
-        // Who one is, and what one may.
+        // Wrong credentials or missing privileges.
         "28" => StoreError::Denied(reason.into()),
         _ if error.is(&SqlState::INSUFFICIENT_PRIVILEGE) => StoreError::Denied(reason.into()),
-        // Full: what frees room is let through.
+        // The disk is full. Deletions still work.
         _ if error.is(&SqlState::DISK_FULL) => {
             StoreError::Fatal { operation, source: reason.into() }
         }
-        // Too little of something, too late, or not to be written to any more: the transaction was
-        // undone.
+        // Resources ran out, a lock was busy, or the server is read-only now. The transaction was
+        // rolled back.
         "53" | "55" | "25" => StoreError::Unavailable(reason.into()),
         _ if code == OTHER_SERVER => StoreError::Unavailable(reason.into()),
         _ if error.is(&SqlState::QUERY_CANCELED) || error.is(&SqlState::CANNOT_CONNECT_NOW) => {
             StoreError::Unavailable(reason.into())
         }
-        // The server goes down, or an operator ends the connection: perhaps while the commit, which
-        // is made, waits for a standby
+        // The server shuts down, or an operator ends the connection. The commit may have been made,
+        // and be waiting for a standby
         // (<https://www.postgresql.org/docs/17/warm-standby.html#SYNCHRONOUS-REPLICATION>).
         "57" | "08" | "58" | "XX" => StoreError::Unknown(reason.into()),
         _ => StoreError::Fatal { operation, source: reason.into() },
     })
 }
 
-/// The same while a connection is made: nothing was asked yet.
+/// Classifies an error of a connection attempt. Nothing was sent yet.
 pub(super) fn refused(endpoint: &str, error: &Error) -> StoreError {
     let reason = words(endpoint, error);
     match error.code() {
         Some(code) if code.code().starts_with("28") => StoreError::Denied(reason.into()),
-        // The database, or the right to use it.
+        // The database is unknown, or the user may not use it.
         Some(code)
             if *code == SqlState::INVALID_CATALOG_NAME
                 || *code == SqlState::INSUFFICIENT_PRIVILEGE =>
@@ -142,7 +141,7 @@ pub(super) fn refused(endpoint: &str, error: &Error) -> StoreError {
     }
 }
 
-/// The pool lent no connection, so that nothing was sent.
+/// Classifies an error of a pool that lent no connection. Nothing was sent.
 pub(super) fn pool_refused(error: &PoolError) -> StoreError {
     let words = format!("the pool lent no connection: {}", chain(error));
     let denied = [SqlState::INVALID_CATALOG_NAME, SqlState::INSUFFICIENT_PRIVILEGE];
@@ -155,13 +154,13 @@ pub(super) fn pool_refused(error: &PoolError) -> StoreError {
     }
 }
 
-/// A server that answers questions alone.
+/// Returns `true` if the server is read-only.
 pub(super) fn is_read_only(error: &Error) -> bool {
     error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
 
-/// The session's own connection leads to a server that it cannot go on with. What the pool's
-/// connections lead to says nothing of that one.
+/// Returns `true` if the session's own connection leads to a server that it cannot continue with.
+/// An error of the pool's connections says nothing about it.
 pub(super) fn is_useless(failure: &Failure) -> bool {
     match failure {
         Failure::Own(error) => is_read_only(error) || failure.code() == Some(OTHER_SERVER),
@@ -169,12 +168,12 @@ pub(super) fn is_useless(failure: &Failure) -> bool {
     }
 }
 
-/// The pool leads to another server than the session's own connection.
+/// Returns `true` if the pool leads to another server than the session's own connection.
 pub(super) fn is_elsewhere(failure: &Failure) -> bool {
     matches!(failure, Failure::Pool(_)) && failure.code() == Some(OTHER_SERVER)
 }
 
-/// A transaction has something locked, and was waited for long enough.
+/// Returns `true` if another transaction has kept a lock for too long.
 pub(super) fn is_locked(failure: &Failure) -> bool {
     failure.is(&SqlState::LOCK_NOT_AVAILABLE)
 }

@@ -1,4 +1,4 @@
-//! Where a session may have an entry in its queue's row, by which there is no index.
+//! The queues in whose rows a session may have entries, because there is no index for them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,37 +6,37 @@ use tokio::sync::Notify;
 
 use crate::{backend::Ticket, runtime::mutex::Mutex};
 
-/// How many doubtful queues are remembered. Each request without an answer adds one, for as long as
-/// the session lives.
+/// The number of doubtful queues that are remembered. Each request without a reply adds one for the
+/// rest of the session.
 const DOUBTFUL: usize = 1000;
 
 #[derive(Debug, Default)]
 pub(super) struct InRows {
     state: Mutex<State>,
-    /// A reply to a request to join was read.
+    /// Notified when the reply to a join was read.
     joined: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// With the tickets of those entries.
+    /// The queues with entries of the session in their rows, and the tickets of these entries.
     known: HashMap<String, Vec<Ticket>>,
-    /// The tickets of requests to join whose replies were not read yet. `true`: the entry has been
-    /// deleted meanwhile.
+    /// The tickets of joins whose replies were not read yet. `true`: the entry has been deleted
+    /// since.
     joining: HashMap<Ticket, bool>,
-    /// Where a request to join may be done at any time.
+    /// The queues with a join that the server may still apply at any time.
     doubtful: HashSet<String>,
     /// There were more of them than are remembered.
     anywhere: bool,
 }
 
 impl InRows {
-    /// A request to join is about to be sent.
+    /// Records that a join is about to be sent.
     pub(super) fn begin(&self, ticket: Ticket) {
         self.state.lock().joining.insert(ticket, false);
     }
 
-    /// Its reply was read. `is_first`: the entry may be in the queue's row.
+    /// Records that the join's reply was read. `is_first`: the entry may be in the queue's row.
     pub(super) fn joined(&self, dir: &str, ticket: Ticket, is_first: bool) {
         let mut state = self.state.lock();
         let has_left = state.joining.remove(&ticket).unwrap_or(false);
@@ -47,7 +47,7 @@ impl InRows {
         self.joined.notify_waiters();
     }
 
-    /// It is not known whether a request to join was done, or will be.
+    /// Records that it is unknown whether a join was or will be applied.
     pub(super) fn doubt(&self, dir: &str, ticket: Ticket) {
         let mut state = self.state.lock();
         state.joining.remove(&ticket);
@@ -55,8 +55,8 @@ impl InRows {
         self.joined.notify_waiters();
     }
 
-    /// Waits until no request of this ticket to join is under way. One that leaves would overtake
-    /// it, as each kind waits for the connection by itself.
+    /// Waits until no join of this ticket is pending. A leave would overtake it, because each kind
+    /// waits for the connection separately.
     pub(super) async fn settled(&self, ticket: Ticket) {
         loop {
             let joined = self.joined.notified();
@@ -67,15 +67,16 @@ impl InRows {
         }
     }
 
-    /// The entry has moved to the table of entries.
+    /// Records that the entry has moved to the table of entries.
     pub(super) fn moved(&self, dir: &str, ticket: Ticket) {
         self.state.lock().forget(dir, ticket);
     }
 
-    /// The server has confirmed that the ticket's entry is not there. `existed`: it was.
+    /// Records that the server has confirmed the absence of the ticket's entry. `existed`: it was
+    /// present before.
     ///
-    /// A caller that is gone leaves while its request to join is under way. If that comes later,
-    /// the entry is there after all; and the replies to both may be read in any order.
+    /// A caller that has gone leaves while its join is pending. If the server applies the join
+    /// later, the entry is present after all. The replies to both may be read in any order.
     pub(super) fn left(&self, dir: &str, ticket: Ticket, existed: bool) {
         let mut state = self.state.lock();
         if let Some(has_left) = state.joining.get_mut(&ticket) {
@@ -86,7 +87,7 @@ impl InRows {
         }
     }
 
-    /// The queues in whose rows the session may have entries. `None`: any.
+    /// Returns the queues in whose rows the session may have entries. `None`: any queue.
     pub(super) fn dirs(&self) -> Option<Vec<String>> {
         let state = self.state.lock();
         if state.anywhere {
@@ -105,7 +106,7 @@ impl State {
         }
     }
 
-    /// Returns `true` if it was known.
+    /// Returns `true` if the entry was known.
     fn forget(&mut self, dir: &str, ticket: Ticket) -> bool {
         let Some(tickets) = self.known.get_mut(dir) else { return false };
         let before = tickets.len();

@@ -5,13 +5,13 @@ use std::collections::{HashSet, VecDeque};
 use super::{batch::MOST, message::Message};
 use crate::backend::sql::{asking::Request, step::Step};
 
-/// While fewer calls than this are under way, each call is sent at once: a few callers do not wait
-/// for one another's round trips, and the calls of many callers soon travel together.
+/// While fewer calls than this are pending, each call is sent at once, so that a few callers do not
+/// wait for each other's round trips. The calls of many callers are soon sent together.
 const FEW: usize = 4;
 
-/// What a lane takes.
+/// A call in a lane.
 pub(super) trait Call {
-    /// The queue that it is about.
+    /// Returns the queue of the call.
     fn dir(&self) -> &str;
 }
 
@@ -38,13 +38,13 @@ impl<C: Call> Lane<C> {
         self.waiting.push_back(call);
     }
 
-    /// So many calls have come to an end.
+    /// Records that this many calls have ended.
     pub(super) fn ended(&mut self, calls: usize) {
         self.under_way -= calls;
     }
 
-    /// Returns the calls to send together: the oldest one of each queue. It does not wait for more
-    /// calls to come. `None`: none is to be sent now.
+    /// Returns the calls to send together: the oldest one of each queue. It does not wait for
+    /// further calls. `None`: no call is to be sent now.
     pub(super) fn next(&mut self) -> Option<Vec<C>> {
         if self.under_way >= FEW || self.waiting.is_empty() {
             return None;
@@ -66,7 +66,7 @@ impl<C: Call> Lane<C> {
         Some(next)
     }
 
-    /// Those that wait for something that is true of their queues.
+    /// Takes the calls whose queues match.
     pub(super) fn take(&mut self, is: impl Fn(&str) -> bool) -> Vec<C> {
         if !self.waiting.iter().any(|call| is(call.dir())) {
             return Vec::new();
@@ -76,7 +76,7 @@ impl<C: Call> Lane<C> {
         taken
     }
 
-    /// All that were not sent.
+    /// Returns all calls that were not sent.
     pub(super) fn unsent(self) -> impl Iterator<Item = C> {
         self.waiting.into_iter()
     }

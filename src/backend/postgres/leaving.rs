@@ -1,8 +1,8 @@
-//! Releases that are under way through the user's pool.
+//! Pending releases through the user's pool.
 //!
-//! On one connection a join that follows a release of the same session is served after it. On two
-//! connections of a pool it may be served before, and would find the entry that its own client has
-//! given up. So it waits.
+//! On one connection a session's join is served after the release that it follows. On two
+//! connections of a pool the join may be served first, and would find the entry that its own client
+//! has given up. The join therefore waits.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::runtime::{OnDrop, mutex::Mutex};
 
-/// How many releases are under way, by the directories of their queues.
+/// The number of pending releases for each queue's directory.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
     dirs: Mutex<HashMap<String, usize>>,
@@ -18,7 +18,7 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// A release begins, and ends when the value is dropped.
+    /// Begins a release, which is pending until the value is dropped.
     pub(super) fn begin(self: &Arc<Self>, dir: &str) -> OnDrop<impl Fn() + use<>> {
         *self.dirs.lock().entry(dir.to_owned()).or_default() += 1;
         let (leaving, dir) = (Arc::clone(self), dir.to_owned());
@@ -37,7 +37,7 @@ impl Leaving {
         self.ended.notify_waiters();
     }
 
-    /// Returns when no release from these queues is under way.
+    /// Returns when no release from these queues is pending.
     pub(super) async fn none_in(&self, queues: &[&str]) {
         loop {
             // From here on it is notified.

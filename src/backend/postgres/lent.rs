@@ -1,7 +1,7 @@
 //! A connection of the user's pool that is lent for one request.
 //!
-//! Renewals and watches go by the session's own connection, which never waits for the pool. Any
-//! other request takes a connection of the pool for one transaction, in the words of `pooled.rs`.
+//! Renewals and watches use the session's own connection, which never waits for the pool. All other
+//! requests use a connection of the pool for one transaction, with the statements of `pooled.rs`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,14 +21,14 @@ use crate::{
 
 pub(super) struct Lent {
     connection: Box<dyn PoolConnection>,
-    /// When the request has to be done.
+    /// The time limit of the request.
     until: Instant,
     words: Pooled,
 }
 
 impl Lent {
-    /// Waits for a connection for three quarters of the time that the request has, so that the
-    /// server has the rest. Nothing was sent if this fails.
+    /// Waits for a connection for three quarters of the request's time, and leaves the rest to the
+    /// server. An error means that nothing was sent.
     pub(super) async fn of(pool: &UserPool, words: &Pooled, patience: Duration) -> Result<Self> {
         let (until, lends) = (Instant::now() + patience, Arc::clone(&pool.pool));
         let acquiring = async move { lends.acquire().await };
@@ -36,13 +36,14 @@ impl Lent {
         Ok(Self { connection, until, words: words.clone() })
     }
 
-    /// The time that is left for the request.
+    /// Returns the time that is left for the request.
     pub(super) fn left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// Runs one text as a transaction, which the server gives up when the time is over. `shown`:
-    /// how far the server's log is, at least. `for_locks`: how long it waits for each lock.
+    /// Runs one text as a transaction, which the server cancels when the time is over. `shown` is
+    /// the lowest position that the server's log may have, and `for_locks` the time limit for each
+    /// lock.
     pub(super) async fn run(
         self,
         text: &str,
@@ -57,11 +58,11 @@ impl Lent {
     }
 }
 
-/// What the server says in a database without the tables: no such schema, function or table.
+/// The errors of a database without the tables: an unknown schema, function or table.
 const NO_TABLES: [&str; 3] = ["3F000", "42883", "42P01"];
 
 /// Fails unless the pool leads to the server and database of the session's own connection, which
-/// has this name. `before`: it did before.
+/// has this name. `before`: it has done so before.
 pub(super) async fn verify(
     pool: &UserPool,
     words: &Pooled,
@@ -80,7 +81,7 @@ pub(super) async fn verify(
         Verdict::Again(reason) => StoreError::Unavailable(reason.into()),
         Verdict::Failed(error) => error,
     };
-    // After a failover the pool may have connections to the former primary for a while.
+    // After a failover the pool may keep connections to the former primary for a while.
     let elsewhere = NO_TABLES.contains(&code.as_str()) || code == OTHER_SERVER && !before;
     Err(match elsewhere {
         true => StoreError::Denied(
@@ -90,7 +91,7 @@ pub(super) async fn verify(
             )
             .into(),
         ),
-        // Nothing was asked for.
+        // No request was sent.
         false => match error {
             StoreError::Unknown(source) => StoreError::Unavailable(source),
             error => error,
@@ -98,7 +99,8 @@ pub(super) async fn verify(
     })
 }
 
-/// Fails if the reply does not name the connection, which a setting of the transaction does.
+/// Fails if the reply does not contain the connection's name, which is a setting of the
+/// transaction.
 pub(super) fn is_named(name: i64, outcomes: &[Outcome]) -> Result<()> {
     let row = outcomes.first().and_then(Outcome::first);
     match row.and_then(|row| row.number(CONNECTION)) == Some(name) {

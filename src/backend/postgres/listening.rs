@@ -1,38 +1,38 @@
-//! Whether the server notifies a connection of what its session watches.
+//! Whether a connection receives notifications for the watches of its session.
 //!
-//! Only while something is watched: the server wakes up all processes that listen in a database
-//! whenever it notifies one of them, whatever they listen to (`SignalBackends` in
+//! It listens only while there are watches. Whenever the server notifies one listening process, it
+//! wakes all listening processes of the database, whatever they listen to (`SignalBackends` in
 //! <https://github.com/postgres/postgres/blob/REL_17_STABLE/src/backend/commands/async.c>).
 //!
-//! `LISTEN` travels with the watch, in one transaction: what is committed later is notified of, and
-//! what was committed before is seen by the look that follows.
+//! `LISTEN` is in one transaction with the watch. Later commits notify the session, and the query
+//! that follows sees the earlier ones.
 
 use std::time::Duration;
 
 use crate::runtime::mutex::Mutex;
 
-/// How long a session listens after its last watch has ended: a client that waits for a busy lock
+/// How long a session listens after its last watch has ended. A client that waits for a busy lock
 /// soon watches again.
 pub(super) const LINGERS: Duration = Duration::from_secs(2);
 
-/// What goes before a watch while the connection does not listen.
+/// Returns the statement before a watch while the connection does not listen.
 pub(super) fn begin(session: i64) -> String {
     format!("LISTEN distlock_{session:x};\n")
 }
 
-/// What ends it.
+/// Returns the statement that ends listening.
 pub(super) fn end(session: i64) -> String {
     format!("UNLISTEN distlock_{session:x}")
 }
 
-/// Of one connection, whose requests are served in the order in which they are sent.
+/// The state of one connection, whose requests are served in order.
 #[derive(Debug, Default)]
 pub(super) struct Listening(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     listens: bool,
-    /// How often it was ended.
+    /// The number of times that listening was ended.
     ended: u64,
 }
 
@@ -41,22 +41,22 @@ struct State {
 pub(super) struct Begun(u64);
 
 impl Listening {
-    /// A watch is sent. `None`: the connection listens already.
+    /// Returns a request to listen before a watch. `None`: the connection listens already.
     ///
-    /// Until an earlier request to listen is answered, it may fail: so a watch that follows it
-    /// makes one of its own.
+    /// An earlier request to listen may fail until its reply arrives, so a watch that follows it
+    /// makes its own request.
     pub(super) fn begin(&self) -> Option<Begun> {
         let state = self.0.lock();
         (!state.listens).then_some(Begun(state.ended))
     }
 
-    /// That request is done.
+    /// Records that the request was applied.
     pub(super) fn begun(&self, begun: Begun) {
         let mut state = self.0.lock();
         state.listens |= state.ended == begun.0;
     }
 
-    /// A request that ends it is sent.
+    /// Records that listening is ended.
     pub(super) fn end(&self) {
         let mut state = self.0.lock();
         state.listens = false;

@@ -1,11 +1,11 @@
-//! Values as they are written into SQL.
+//! Values as SQL literals.
 //!
-//! A request is one message of the simple protocol, which knows no parameters: see `statements.rs`.
+//! A request is one message of the simple protocol, which has no parameters: see `statements.rs`.
 
 use crate::backend::sql::outcome::hexadecimal;
 
-/// A text between quotes, as libpq's `PQescapeLiteral` writes it: it means the same whether or not
-/// the server takes backslashes for escapes (`standard_conforming_strings`).
+/// Quotes a text as libpq's `PQescapeLiteral` does. The result is the same whether or not the
+/// server treats backslashes as escapes (`standard_conforming_strings`).
 pub(super) fn text(text: &str) -> String {
     let quoted = text.replace('\'', "''");
     match quoted.contains('\\') {
@@ -14,7 +14,7 @@ pub(super) fn text(text: &str) -> String {
     }
 }
 
-/// Bytes.
+/// Formats bytes.
 pub(super) fn bytes(bytes: &[u8]) -> String {
     format!("decode('{}', 'hex')", hexadecimal(bytes))
 }

@@ -1,7 +1,7 @@
-//! How far the log of a server is known to be on its disk.
+//! The position up to which a server's log is known to be on its disk.
 //!
-//! No crash takes that back. A server of the same name that shows less is a copy of an earlier
-//! state, such as a snapshot of its disk: it may lack what was confirmed since.
+//! No crash undoes that. A server of the same name with an earlier position is a copy of an earlier
+//! state, such as a snapshot of its disk. It may lack later confirmed writes.
 
 use crate::runtime::mutex::Mutex;
 
@@ -16,38 +16,38 @@ struct Seen {
 }
 
 impl Log {
-    /// A connection to this server begins, which showed that. What was seen before does not count:
-    /// if that server was set back, its tables know it by now.
+    /// Begins a connection to this server, which has shown this position. Earlier positions no
+    /// longer count: if the server was set back, its tables record that by now.
     pub(super) fn begin(&self, server: &str, flushed: i64) {
         *self.0.lock() = Some(Seen { server: server.to_owned(), flushed });
     }
 
-    /// The same server has shown that.
+    /// Records a position of the same server.
     pub(super) fn saw(&self, flushed: i64) {
         if let Some(seen) = &mut *self.0.lock() {
             seen.flushed = seen.flushed.max(flushed);
         }
     }
 
-    /// Returns what was seen until now. Another session's connection to the same server may show
-    /// more while a request is under way.
+    /// Returns the positions until now. Another session's connection to the same server may show
+    /// later ones while a request is pending.
     pub(super) fn so_far(&self) -> SoFar {
         SoFar(self.0.lock().clone())
     }
 }
 
-/// What was seen before a request was sent.
+/// The positions that were seen before a request was sent.
 #[derive(Debug)]
 pub(super) struct SoFar(Option<Seen>);
 
 impl SoFar {
-    /// Returns `true` if a server of this name had shown more than it does in the reply.
+    /// Returns `true` if a server of this name has shown a later position than in the reply.
     pub(super) fn is_set_back(&self, server: &str, flushed: i64) -> bool {
         let seen = &self.0;
         seen.as_ref().is_some_and(|seen| seen.server == server && seen.flushed > flushed)
     }
 
-    /// How much a server of this name has shown.
+    /// Returns the position that a server of this name has shown.
     pub(super) fn shown_by(&self, server: &str) -> i64 {
         self.0.as_ref().filter(|seen| seen.server == server).map_or(0, |seen| seen.flushed)
     }

@@ -1,4 +1,4 @@
-//! What a waiter asks again and again, by statements that each connection has prepared.
+//! The frequent queries of waiters, by statements that each connection has prepared.
 
 use futures_util::future::try_join;
 use tokio_postgres::{
@@ -12,10 +12,10 @@ use crate::backend::sql::{key::Place, outcome::Outcome};
 /// A call of a function of `leave.sql`.
 #[derive(Clone, Debug)]
 pub(super) enum Look {
-    /// Part 1 is what there is of these two entries.
+    /// Part 1 contains those of these two entries that are present.
     Both { dir: String, own: i64, ahead: i64 },
-    /// Begins to watch an entry. Part 1 is that entry, and how many milliseconds its session has
-    /// left; part 2 is what there is of it and of the entry `own`.
+    /// Begins to watch an entry. Part 1 contains that entry and the milliseconds that its session
+    /// has left. Part 2 contains those of it and of the entry `own` that are present.
     Watch { dir: String, entry: i64, own: Option<i64> },
 }
 
@@ -28,7 +28,7 @@ impl Look {
         Self::Watch { dir: entry.dir.to_owned(), entry: number(entry), own: own.map(number) }
     }
 
-    /// How many parts its reply has after that of the clock.
+    /// Returns how many parts the reply has after that of the clock.
     pub(super) fn parts(&self) -> usize {
         match self {
             Self::Both { .. } => 1,
@@ -36,7 +36,7 @@ impl Look {
         }
     }
 
-    /// The request where nothing is prepared.
+    /// Returns the request for a connection without prepared statements.
     pub(super) fn call(&self, session: i64) -> String {
         match self {
             Self::Both { dir, own, ahead } => {
@@ -50,12 +50,12 @@ impl Look {
     }
 }
 
-/// Numbers of the server's own fit.
+/// Returns the entry's number. Numbers drawn by the server fit.
 fn number(place: &Place<'_>) -> i64 {
     i64::try_from(place.number).unwrap_or(i64::MAX)
 }
 
-/// The statements, as one connection has prepared them.
+/// The statements that a connection has prepared.
 #[derive(Clone)]
 pub(super) struct Looks {
     both: Statement,
@@ -74,7 +74,7 @@ impl Looks {
         Ok(Self { both, watch })
     }
 
-    /// The rows of its reply, each of which begins with the number of its part.
+    /// Runs a query. Each row of its result begins with the number of its part.
     pub(super) async fn run(
         &self,
         client: &Client,

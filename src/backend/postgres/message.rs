@@ -1,5 +1,5 @@
-//! One request: how it is sent, and what goes before it. With most of them the server's clock is
-//! read first; some remove dead sessions before they look.
+//! A request: how it is sent, and what precedes it. Most requests first read the server's clock,
+//! and some remove dead sessions before they query.
 
 use super::{
     listening,
@@ -14,29 +14,29 @@ use crate::backend::sql::{
     step::Step,
 };
 
-/// How many sessions one request removes.
+/// The number of sessions that one request removes.
 const SWEPT: u32 = 100;
 
-/// How many entries one request removes, and how many in the background.
+/// The number of entries that one request removes, at once or in the background.
 pub(super) const REMOVED: u32 = 5_000;
 const REMOVED_AT_EASE: u32 = 1_000;
 
-/// What is asked of the server in one transaction.
+/// The statements of one transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     form: Form,
-    /// Sessions that are over are removed before.
+    /// Expired sessions are removed before.
     pub(super) sweeps: bool,
-    /// Its first outcome tells how long some sessions will live.
+    /// The first outcome contains the time that some sessions have left.
     pub(super) tells_expiries: bool,
-    /// From then on the server is to notify the session of what it watches.
+    /// From this request on the server notifies the session of its watches.
     pub(super) listens: bool,
-    /// The queues that it joins together.
+    /// The queues that the request joins together.
     pub(super) joins: Vec<String>,
-    /// It never waits for the user's pool.
+    /// The request never waits for the user's pool.
     own: bool,
     renews: bool,
-    /// The rows of its last outcome tell whether to ask again.
+    /// The rows of the last outcome return whether there is more to tidy.
     pub(super) tidies: bool,
 }
 
@@ -44,23 +44,23 @@ pub(super) struct Message {
 enum Form {
     /// Statements that are planned each time.
     Statements(String),
-    /// A call of one of the functions of `queue.sql`, whose plans the server keeps; and how many
-    /// parts its reply has after that of the clock.
+    /// A call of a function of `queue.sql`, whose plans the server keeps, and the number of parts
+    /// in its reply after that of the clock.
     Call(String, usize),
     /// Statements that each connection has prepared: see `alone.rs` and `looks.rs`.
     Step(Step),
     Look(Look),
 }
 
-/// What a request may conclude of sessions.
+/// What a request may conclude about sessions.
 #[derive(Debug)]
 pub(super) struct Evidence {
     pub(super) clock_trust: ClockTrust,
-    /// A condition: see `observed.rs`.
+    /// An SQL condition for dead sessions: see `observed.rs`.
     pub(super) dead: String,
 }
 
-/// A step as a call of a function, where nothing is prepared.
+/// Returns the function call for a step on a connection without prepared statements.
 fn call(step: &Step, session: i64) -> String {
     let number = |number: &Option<i64>| number.map_or("NULL".to_owned(), |n| n.to_string());
     match step {
@@ -80,7 +80,7 @@ fn call(step: &Step, session: i64) -> String {
     }
 }
 
-/// How many parts its reply has after that of the clock.
+/// Returns how many parts the step's reply has after that of the clock.
 fn parts_of(step: &Step) -> usize {
     match step {
         Step::Join { if_free, .. } => 1 + usize::from(*if_free),
@@ -124,7 +124,7 @@ impl Message {
         Self { sweeps: true, ..sql.into() }
     }
 
-    /// `call` is that of a function with its arguments.
+    /// Creates a call of a function with its arguments.
     pub(super) fn call(call: &str, parts: usize) -> Self {
         Self::new(Form::Call(format!("SELECT * FROM distlock.{call}"), parts))
     }
@@ -141,7 +141,7 @@ impl Message {
         Self { joins: queues, ..self }
     }
 
-    /// It goes by the session's own connection in any case.
+    /// Makes the request always use the session's own connection.
     pub(super) fn by_own_connection(self) -> Self {
         Self { own: true, ..self }
     }
@@ -162,8 +162,8 @@ impl Message {
         }
     }
 
-    /// Whether it goes by the user's pool if there is one. A watch does not: the connection that is
-    /// notified has to make it.
+    /// Returns `true` if the request uses the user's pool where there is one. A watch does not,
+    /// because the notified connection has to begin it.
     pub(super) fn goes_by_pool(&self) -> bool {
         !self.own && !self.listens
     }
@@ -182,7 +182,7 @@ impl Message {
         }
     }
 
-    /// The ticket of the entry that is to leave.
+    /// Returns the ticket of the entry that is to leave.
     pub(super) fn leaves_with(&self) -> Option<&str> {
         match &self.form {
             Form::Step(Step::Leave { ticket, .. }) => Some(ticket),
@@ -190,9 +190,9 @@ impl Message {
         }
     }
 
-    /// The text to send; a session that is to sweep has this evidence. The first of its outcomes
-    /// is what [`CLOCK`] tells. So many come before the message's own. `listen`: the connection
-    /// does not listen yet.
+    /// Returns the text to send, and the number of outcomes before the message's own. The first of
+    /// these is the result of [`CLOCK`]. A request that sweeps uses this evidence. `listen`: the
+    /// connection does not listen yet.
     pub(super) fn text(
         &self,
         session: i64,
@@ -202,7 +202,7 @@ impl Message {
         let listen = if listen { listening::begin(session) } else { String::new() };
         let sql = match &self.form {
             Form::Statements(sql) => sql,
-            // Its rows tell by themselves what they are.
+            // The rows of a function contain the numbers of their parts.
             Form::Call(call, _) => return (listen + call, 1),
             Form::Step(step) => return (call(step, session), 1),
             Form::Look(look) => return (listen + &look.call(session), 1),
@@ -228,7 +228,7 @@ impl Message {
         (text, count)
     }
 
-    /// What each statement came to, or each part of a function's rows.
+    /// Returns the outcome of each statement, or of each part of a function's rows.
     pub(super) fn outcomes(&self, outcomes: Vec<Outcome>) -> Vec<Outcome> {
         let count = match &self.form {
             Form::Statements(_) => return outcomes,
@@ -240,8 +240,8 @@ impl Message {
     }
 }
 
-/// The rows of a function, by the number of the part that each one begins with: of the clock's part
-/// and so many others.
+/// Groups the rows of a function by the number of the part that each one begins with: the clock's
+/// part, and `others` more.
 pub(super) fn parts<'a>(rows: impl IntoIterator<Item = &'a Row>, others: usize) -> Vec<Outcome> {
     let mut parts: Vec<Vec<Row>> = vec![Vec::new(); others + 1];
     for row in rows {
@@ -259,34 +259,35 @@ pub(super) fn parts<'a>(rows: impl IntoIterator<Item = &'a Row>, others: usize) 
         .collect()
 }
 
-/// What the server's clock shows, in microseconds; how far the beats are: where the log that is on
-/// the disk ends, so that no crash takes it back; and what the connection is called: a pooler may
-/// give the server's connection to others in between.
+/// Reads the server's clock in microseconds, the beat, and the connection's name. The beat is the
+/// end of the log on the disk, which no crash undoes. The name shows whether a pooler has lent the
+/// server's connection to other clients in between.
 pub(super) const CLOCK: &str = "SELECT (extract(epoch FROM now()) * 1000000)::bigint, \
                                 (pg_current_wal_flush_lsn() - '0/0')::bigint, \
                                 current_setting('distlock.connection', true)";
 
-/// The column of its reply with the position up to which the log is on the disk.
+/// The column with the position up to which the log is on the disk.
 pub(super) const FLUSHED: usize = 1;
 
-/// The column of its reply with the connection's name.
+/// The column with the connection's name.
 pub(super) const CONNECTION: usize = 2;
 
-/// The beat of what is renewed now: where the log will go on. It never goes back.
+/// The beat of a renewal now: the position where the log continues. It never decreases.
 pub(super) const BEAT: &str = "(pg_current_wal_insert_lsn() - '0/0')::bigint";
 
-/// Nobody lives for longer than that. The clock has been set back, otherwise.
+/// Shortens sessions that expire later than one TTL from now, which means that the clock was set
+/// back.
 const CLIP: &str = "UPDATE distlock.sessions SET expires = now() + ttl WHERE id = ANY (\
                     ARRAY(SELECT id FROM distlock.sessions WHERE expires > now() + ttl \
                     ORDER BY id FOR UPDATE SKIP LOCKED));\n";
 
-/// Removes the sessions that are over, and their entries with them.
+/// Removes expired sessions and their entries.
 fn sweep(session: i64, evidence: &Evidence) -> String {
     format!("SELECT distlock.remove({}, {REMOVED});\n", over(session, evidence))
 }
 
-/// The same in the background, once in each of the times after which queues are looked for that are
-/// not used. In between what is left of ended sessions is removed. Whether there is more.
+/// Removes expired sessions in the background, at most once in 15 s, together with the rows of
+/// unused queues. In between it removes the rest of ended sessions. Returns whether there is more.
 fn tidy(session: i64, evidence: &Evidence) -> String {
     format!(
         "distlock.remove(CASE WHEN EXISTS (SELECT FROM distlock.schema \
@@ -297,14 +298,14 @@ fn tidy(session: i64, evidence: &Evidence) -> String {
     )
 }
 
-/// The sessions that are over, which are locked. A session that another request has locked is
-/// skipped, and left to the next sweep.
+/// Returns the expired sessions, which it locks. A session that another request has locked is left
+/// to the next sweep.
 ///
-/// A holder gives up 0.9 TTL after it has sent a keepalive. It is over 1.1 TTL after the server has
-/// counted that one, by a clock that has not been set since then, or for as long: all but what this
-/// request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks differ. And its
-/// row was not written while the clock was wrong. Or other processes of this host have seen for as
-/// long that it was not renewed.
+/// A holder gives up 0.9 TTL after it has sent a keepalive. Its session expires 1.1 TTL after the
+/// server has counted the keepalive, by a clock that was not set since then, or for as long. The
+/// difference of 0.2 TTL covers 0.15 TTL for this request's way and 0.02 TTL for two clocks that
+/// differ. The row must also not have been written while the clock was wrong. Alternatively, other
+/// processes of this host have seen for as long that the session was not renewed.
 fn over(session: i64, Evidence { clock_trust, dead }: &Evidence) -> String {
     let at = |micros| format!("timestamptz 'epoch' + {micros} * interval '1 microsecond'");
     format!(
@@ -316,15 +317,16 @@ fn over(session: i64, Evidence { clock_trust, dead }: &Evidence) -> String {
          ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED)",
         since = at(clock_trust.since),
         shows = at(clock_trust.shows),
-        // What is renewed right after a mark, on a server that logs nothing else, has its beat.
+        // On a server that logs nothing else, a renewal right after a mark has its beat.
         over = is_over(&clock_trust.marks, BEAT, "expires - 0.95 * ttl", "<", at, |micros| {
             format!("{micros} * interval '1 microsecond'")
         })
     )
 }
 
-/// How many milliseconds it takes, at least, until a session `s` is removed that is not renewed.
-/// Or how long to wait if it is not yet, because what is believed of the clock is too young.
+/// The milliseconds until a session `s` may be removed if it is not renewed. If it seems expired
+/// but is still present, this is how long to wait, because the clock has been trusted for too short
+/// a time.
 pub(super) const LEFT: &str = "CASE WHEN s.ended THEN 0 ELSE (extract(epoch FROM greatest(\
                     least(s.expires - now(), s.ttl) + 0.1 * s.ttl, 0.02 * s.ttl)) * 1000)::bigint \
                     END";

@@ -1,8 +1,9 @@
-//! PostgreSQL: a row for a session, one for each queue with who is alone in it, and one for each
-//! entry of the others, ordered by a number that is given under the lock of the queue's row.
+//! PostgreSQL: a row for each session, a row for each queue with the entry that is alone in it, and
+//! a row for each other entry. The entries are ordered by a number that is drawn while the queue's
+//! row is locked.
 //!
-//! Keys are `{namespace}/{name}/{session in hex}-{ticket}`, and `.{label}` if what they say of
-//! themselves is not nothing.
+//! Keys are `{namespace}/{name}/{session in hex}-{ticket}`, followed by `.{label}` if the label is
+//! not empty.
 
 mod alone;
 mod background;
@@ -81,7 +82,7 @@ impl Backend for Postgres {
 
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
         let ttl = ttl.max(SHORTEST);
-        // Of our own choice; should an answer be lost, that session ends with its TTL.
+        // The client chooses the number. If the reply is lost, the session ends with its TTL.
         let (session, patience) = (random::id(), self.connector.remote.opening_timeout());
         let mut link = self.connector.connect(patience).await?;
         let endpoint = link.endpoint.clone();
@@ -102,7 +103,7 @@ impl Backend for Postgres {
         let leave = |(shows, beat)| self.connector.host.leave(&link.server, shows, beat);
         let observation = read.and_then(leave);
         let session = Session::start(Arc::clone(&self.connector), link, session);
-        // Not in the transaction that opens the session, which it must not delay or undo.
+        // A separate transaction, so that it neither delays nor undoes the opening of the session.
         if let Some(observation) = observation {
             session.connection.order(observation.into());
         }

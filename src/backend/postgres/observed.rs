@@ -1,30 +1,32 @@
-//! What the processes of one host have seen of a server, one after the other.
+//! What the processes of one host have successively seen of a server.
 //!
-//! A process puts a dead session away once it has watched it for 1.1 TTL. A process that does not
-//! live for so long, as a job of cron, would never come to it. So each client leaves in the tables
-//! how far the server's log was, and when, by `CLOCK_BOOTTIME`, which is one clock for all
-//! processes of a host from one boot to the next. A session whose beat is below that was not
-//! renewed since.
+//! A process removes a dead session after it has watched it for 1.1 TTL. A process that lives for a
+//! shorter time, such as a cron job, would never do so. Each client therefore records in the tables
+//! the position of the server's log, and when it read that. The time is that of `CLOCK_BOOTTIME`,
+//! which all processes of a host share from one boot to the next. A session whose beat is below
+//! that position was not renewed since.
 //!
-//! It is believed only of the same boot, of the same run of the same server, and if the server's
-//! clock says that as much time has passed. A virtual machine may be resumed twice from one
-//! snapshot: both have one boot id, and clocks that differ, by which the last rule rules them out.
+//! A record counts only for the same boot of the host and the same run of the server. The server's
+//! clock also has to show that as much time has passed. A virtual machine may be resumed twice from
+//! one snapshot. Both copies then have the same boot id and different clocks, and this last rule
+//! excludes them.
 
 use super::literal::text;
 use crate::runtime::{boot, clock};
 
-/// This boot of this host.
+/// The current boot of this host.
 #[derive(Debug)]
 pub(super) struct Host(Option<String>);
 
 impl Host {
-    /// One whose clock may not be that of other processes neither leaves nor finds anything.
+    /// Returns a host that records and finds nothing if its clock may differ between processes.
     pub(super) fn this() -> Self {
         Self(boot::id().ok())
     }
 
-    /// A condition on rows of `distlock.sessions`: what was seen shows that they are over. It goes
-    /// by the time of this call: the later the server is asked, the less time it says has passed.
+    /// Returns a condition on rows of `distlock.sessions` that records show the session to have
+    /// expired. It uses the time of this call: the later the query runs, the less time it assumes
+    /// to have passed.
     pub(super) fn knows_dead(&self, server: &str) -> String {
         let Some(boot) = &self.0 else { return "FALSE".to_owned() };
         format!(
@@ -40,8 +42,8 @@ impl Host {
         )
     }
 
-    /// Leaves for others what an answer has said that has come by now: what the clock shows, and
-    /// how far the log was.
+    /// Records the clock and the log position of a reply that has arrived by now, for later
+    /// processes.
     pub(super) fn leave(&self, server: &str, shows: i64, beat: i64) -> Option<String> {
         let (boot, at) = (text(self.0.as_deref()?), micros(clock::now()));
         Some(format!("SELECT distlock.observe({boot}, {at}, {}, {shows}, {beat})", text(server)))

@@ -1,5 +1,5 @@
-//! What a connection and a session begin with, as SQL: whether the server can be written to, which
-//! one it is, and what follows if it is another one than before.
+//! The SQL at the start of a connection and of a session. It reads which server this is and whether
+//! it is writable, and adapts the tables if the server has changed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,36 +9,36 @@ use super::{
 };
 use crate::backend::Ticket;
 
-/// Which server it is: a copy has the same identifier, and goes on in another timeline once it is
-/// promoted (<https://www.postgresql.org/docs/17/continuous-archiving.html>, "Timelines").
+/// The server's identity. A copy has the same identifier, and continues on another timeline once it
+/// is promoted (<https://www.postgresql.org/docs/17/continuous-archiving.html>, "Timelines").
 const SERVER: &str = "CASE WHEN pg_is_in_recovery() THEN '' \
                       ELSE (SELECT system_identifier FROM pg_control_system()) || '/' || \
                       substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END";
 
-/// How far its log is on the disk.
+/// The position up to which its log is on the disk.
 const FLUSHED: &str = "CASE WHEN NOT pg_is_in_recovery() \
                        THEN (pg_current_wal_flush_lsn() - '0/0')::bigint END";
 
-/// Neither limit of a role or database ends the connection: a waiter sends nothing for up to a
-/// third of its TTL. Servers before version 14 and 17 do not know them.
+/// Disables limits of a role or database that would end the connection, because a waiter is silent
+/// for up to a third of its TTL. Servers before versions 14 and 17 do not have these settings.
 const WITHOUT_LIMITS: &str = "CASE WHEN current_setting('idle_session_timeout', true) <> '0' \
                               THEN set_config('idle_session_timeout', '0', false) END, \
                               CASE WHEN current_setting('transaction_timeout', true) <> '0' \
                               THEN set_config('transaction_timeout', '0', false) END";
 
-/// As `replica` neither wakes waiters nor deletes a session's entries with it. Only a superuser may
-/// change it: for others this fails, and the error names the setting.
+/// In `replica`, triggers neither wake waiters nor delete a session's entries with the session.
+/// Only a superuser may change the setting: for other users this fails with an error that names it.
 const WITH_TRIGGERS: &str = "CASE current_setting('session_replication_role') WHEN 'replica' \
                              THEN set_config('session_replication_role', 'origin', false) END";
 
-/// What each connection begins with, and whether the server can be written to. The connection is
-/// called by a number that no other has.
+/// Returns the first statements of each connection, which also read whether the server is writable.
+/// Each connection has a unique name.
 ///
-/// Planning costs more than what is planned: so plans are made once, and by way of the indexes, as
-/// a plan that was made while the tables were empty is to do when they are full. Row by row, too:
-/// the other ways to join read a whole table.
+/// Planning costs more than execution, so plans are made once. They use the indexes and nested
+/// loops, because a plan that was made for empty tables also has to suit full ones. Other joins
+/// read a whole table.
 ///
-/// It does not listen: the server wakes all who listen in a database whenever one of them is
+/// The connection does not listen: the server wakes all listeners of a database whenever one is
 /// notified. See `listening.rs`.
 pub(super) fn hello(connection: i64, patience: Duration) -> String {
     let milliseconds = patience.as_millis().max(4);
@@ -64,7 +64,8 @@ pub(super) fn hello(connection: i64, patience: Duration) -> String {
     )
 }
 
-/// The same of a connection that a pooler lends for a transaction: it keeps its settings.
+/// Returns the first statements on a connection that a pooler lends for a transaction, whose
+/// settings stay unchanged.
 pub(super) fn hello_pooled() -> String {
     format!(
         "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', \
@@ -72,12 +73,12 @@ pub(super) fn hello_pooled() -> String {
     )
 }
 
-/// Which server a pooler has gone over to, and which run of it: see `distlock.run`.
+/// Reads which server a pooler now leads to, and which run of it: see `distlock.run`.
 pub(super) fn run(fresh: i64) -> String {
     format!("SELECT {SERVER}, {FLUSHED}, distlock.run({fresh})")
 }
 
-/// Which of its columns tells which server it is.
+/// The column with the server's identity.
 pub(super) const HELLO_SERVER: usize = 4;
 
 /// The column with the position up to which the server's log is on the disk.
@@ -93,8 +94,8 @@ pub(super) fn recognize(server: &str, set_back: bool) -> String {
     format!("{CLOCK};\n{forget}SELECT distlock.recognize({server})")
 }
 
-/// Deletes what the session has released, in these queues: the server may have lost that, in a
-/// crash or because it is another one than before.
+/// Deletes the entries that the session has released in these queues. The server may have lost the
+/// releases, in a crash or because it is another server.
 pub(super) fn delete(session: i64, released: &[(Arc<str>, Ticket)]) -> String {
     let mut dirs: Vec<_> = released.iter().map(|(dir, _)| text(dir)).collect();
     dirs.sort_unstable();
@@ -107,7 +108,7 @@ pub(super) fn delete(session: i64, released: &[(Arc<str>, Ticket)]) -> String {
     )
 }
 
-/// Begins a session on this server.
+/// Opens a session on this server.
 pub(super) fn open(session: i64, milliseconds: u128, server: &str, set_back: bool) -> String {
     format!(
         "{recognize};\n\
@@ -119,8 +120,7 @@ pub(super) fn open(session: i64, milliseconds: u128, server: &str, set_back: boo
     )
 }
 
-/// Removes some rows of queues that nobody has used for a while. Nothing depends on it, and
-/// requests wait behind it.
+/// Removes some rows of unused queues. Nothing depends on it, and requests wait for it.
 pub(super) fn tidy(patience: Duration) -> Message {
     let milliseconds = (patience / 8).min(Duration::from_millis(200)).as_millis().max(1);
     let tidy = format!("SET LOCAL statement_timeout = {milliseconds};\nSELECT distlock.tidy()");

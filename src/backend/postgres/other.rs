@@ -1,6 +1,6 @@
-//! Databases that speak PostgreSQL's protocol and lack what the locks are made of.
+//! Databases that speak PostgreSQL's protocol but cannot store distlock's locks.
 
-/// What the server is, if it is another one, by what it says as it lets a client in
+/// Returns the name of such a database, by the parameters that it sends at login
 /// (<https://github.com/cockroachdb/cockroach/pull/14145>).
 pub(super) fn name<'a>(parameter: impl Fn(&str) -> Option<&'a str>) -> Option<&'static str> {
     let version = parameter("server_version").unwrap_or_default();
@@ -13,11 +13,11 @@ pub(super) fn name<'a>(parameter: impl Fn(&str) -> Option<&'a str>) -> Option<&'
     }
 }
 
-/// What to do about it. The position shows whether the server was set back.
+/// Returns the error text. Without the position, a server that was set back goes unnoticed.
 pub(super) fn words(name: &str) -> String {
     format!(
-        "{name} speaks PostgreSQL's protocol, but has no write-ahead log whose position (LSN) it \
-         shows, which distlock needs: use PostgreSQL, or another store"
+        "{name} speaks PostgreSQL's protocol, but does not report the position (LSN) of a \
+         write-ahead log, which distlock needs: use PostgreSQL, or another store"
     )
 }
 

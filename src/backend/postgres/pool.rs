@@ -1,4 +1,4 @@
-//! What a pool of the user's own has to do for a client: see [`Builder::postgres_pool`].
+//! The traits that a user's pool implements for [`Builder::postgres_pool`].
 //!
 //! [`Builder::postgres_pool`]: crate::Builder::postgres_pool
 
@@ -12,15 +12,17 @@ use crate::{
     error::BoxError,
 };
 
-/// What the methods of [`Pool`] and [`PoolConnection`] return: `Box::pin(async move { … })`.
+/// The future that the methods of [`Pool`] and [`PoolConnection`] return.
+///
+/// Create it with `Box::pin(async move { … })`.
 pub type PoolFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, PoolError>> + Send + 'a>>;
 
-/// A pool of connections to PostgreSQL that [`Builder::postgres_pool`] takes.
+/// A pool of connections to PostgreSQL, for [`Builder::postgres_pool`].
 ///
-/// The pools of sqlx, deadpool-postgres and bb8-postgres implement it, with the features
+/// The pools of sqlx, deadpool-postgres and bb8-postgres implement this trait with the features
 /// `sqlx-0_9`, `deadpool-postgres-0_14` and `bb8-postgres-0_9`. For another pool, implement it for
-/// a type of your own. The futures are polled by threads that keep sessions alive, so they must
-/// not block. Connections that the pool makes there belong to the client's runtime: see
+/// a type of your own. The futures are polled by the threads that keep sessions alive, so they must
+/// not block. Connections that the pool opens on these threads belong to the client's runtime: see
 /// [`Builder::runtime`].
 ///
 /// [`Builder::postgres_pool`]: crate::Builder::postgres_pool
@@ -41,20 +43,20 @@ pub type PoolFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, PoolError>> +
 /// let builder = distlock::Client::builder("postgres://127.0.0.1/app").postgres_pool(Closed);
 /// ```
 pub trait Pool: Send + Sync + 'static {
-    /// Waits for a connection that is in no transaction.
+    /// Waits for a connection without an open transaction.
     ///
     /// # Errors
     ///
-    /// An error means that nothing was sent, whatever it is.
+    /// Every error means that nothing was sent.
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped when the client does not wait any longer. The pool must then keep the
-    /// connection, or close it.
+    /// The client drops the future when it stops waiting. The pool must then keep the connection or
+    /// close it.
     fn acquire(&self) -> PoolFuture<'_, Box<dyn PoolConnection>>;
 }
 
-/// The pool that a client was given.
+/// The pool that was passed to the builder of a client.
 #[derive(Clone)]
 pub(crate) struct UserPool {
     pub(super) pool: Arc<dyn Pool>,
@@ -68,7 +70,7 @@ impl UserPool {
 }
 
 impl fmt::Debug for UserPool {
-    /// What the user's type shows may contain a password.
+    /// Hides the user's type, whose output may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("UserPool")
     }
@@ -76,23 +78,23 @@ impl fmt::Debug for UserPool {
 
 /// A connection that a [`Pool`] has lent for one request.
 pub trait PoolConnection: Send {
-    /// Runs several statements as **one message of the simple query protocol**, and returns the
-    /// result of each in order. The connection goes back to the pool afterwards.
+    /// Runs several statements, and returns the result of each in order.
     ///
-    /// The statements must not be sent one by one, nor in a transaction block: the server runs one
-    /// message as one transaction. The client verifies that by what the statements return.
+    /// The statements are **one message of the simple query protocol**. Do not send them one by
+    /// one, nor in a transaction block: the server runs one message as one transaction. The client
+    /// verifies this from the results. The connection returns to the pool afterwards.
     ///
     /// # Errors
     ///
-    /// An error of the server carries its SQLSTATE ([`PoolError::with_sqlstate`]), by which the
-    /// client knows that the transaction was undone. With any other error the client does not know
-    /// what became of the transaction.
+    /// An error from the server carries its SQLSTATE ([`PoolError::with_sqlstate`]), which shows
+    /// that the transaction was rolled back. After any other error, the client does not know the
+    /// outcome of the transaction.
     ///
     /// # Cancel safety
     ///
-    /// The future is dropped when the client does not wait any longer, with replies of the server
-    /// still to come. The connection must not go back to the pool in that state: close it, or
-    /// return it once all replies have been read.
+    /// The client drops the future when it stops waiting, while replies from the server may still
+    /// arrive. The connection must not return to the pool in that state: close it, or return it
+    /// once all replies have been read.
     fn run<'a>(self: Box<Self>, statements: &'a str) -> PoolFuture<'a, Vec<StatementResult>>;
 }
 
@@ -101,8 +103,10 @@ pub trait PoolConnection: Send {
 pub struct StatementResult(Outcome);
 
 impl StatementResult {
-    /// Takes the rows, with each column as the server's text or `None` for NULL, and the number of
-    /// rows that the server reports with the end of the statement (`CommandComplete`), or 0.
+    /// Creates a result from the rows and the row count of a statement.
+    ///
+    /// Each column is the server's text, or `None` for NULL. The count is the number of rows that
+    /// the server reports at the end of the statement (`CommandComplete`), or 0.
     #[must_use]
     pub fn new(rows: Vec<Vec<Option<String>>>, count: u64) -> Self {
         Self(Outcome::new(rows.into_iter().map(Row::new).collect(), count))
@@ -118,7 +122,7 @@ impl StatementResult {
     }
 }
 
-/// Why a [`Pool`] lent no connection, or a [`PoolConnection`] returned no result.
+/// The error of a [`Pool`] without a connection, or of a failed [`PoolConnection`].
 #[derive(Debug)]
 pub struct PoolError {
     sqlstate: Option<String>,
@@ -127,8 +131,9 @@ pub struct PoolError {
 }
 
 impl PoolError {
-    /// Takes the error of the pool or of its driver. Its words become part of [`Error`]s and log
-    /// lines, so it must not contain a password.
+    /// Creates an error from the error of the pool or of its driver.
+    ///
+    /// Its text becomes part of [`Error`]s and log lines, so it must not contain a password.
     ///
     /// [`Error`]: crate::Error
     #[must_use]
@@ -136,14 +141,16 @@ impl PoolError {
         Self { sqlstate: None, exhausted: false, source: source.into() }
     }
 
-    /// Takes the error of a pool whose connections are all in use, and have been for as long as the
-    /// pool waits. A call for a lock then fails, as its caller may have one of them.
+    /// Creates the error of a pool whose connections are all in use.
+    ///
+    /// Return it if they have been in use for as long as the pool waits. The call that acquires a
+    /// lock then fails, because its caller may hold one of the connections.
     #[must_use]
     pub fn exhausted(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { exhausted: true, ..Self::new(source) }
     }
 
-    /// Adds the SQLSTATE of an error that the server has reported, such as `55P03`.
+    /// Adds the SQLSTATE that the server has reported, such as `55P03`.
     #[must_use]
     pub fn with_sqlstate(self, sqlstate: impl Into<String>) -> Self {
         Self { sqlstate: Some(sqlstate.into()), ..self }

@@ -1,10 +1,11 @@
-//! What is different behind a pooler that gives the server's connection to others between two
+//! What differs behind a pooler that lends the server's connection to other clients between two
 //! transactions, as pgbouncer does with `pool_mode = transaction`.
 //!
 //! No setting, prepared statement or `LISTEN` outlasts a transaction there, and the pooler hides a
-//! crash or a change of the server from its clients. So each request brings its settings, and fails
-//! on any run of any server except the one that the session has adopted (`pooled.sql`). Waiters
-//! poll: a watch is a row that its notification deletes, and the session reads which rows are left.
+//! crash or a change of the server from its clients. Each request therefore contains its settings,
+//! and fails on any run of any server except the one that the session has adopted (`pooled.sql`).
+//! Waiters poll: a watch is a row that its notification deletes, and the session reads which rows
+//! are left.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -14,23 +15,23 @@ use crate::{
     runtime::{clock::Instant, late},
 };
 
-/// A pooled connection that a session has begun on.
+/// A pooled connection on which a session works.
 #[derive(Clone, Debug)]
 pub(super) struct Pooled {
     name: i64,
-    /// Which run of the server it is, once there are tables.
+    /// The run of the server, once there are tables.
     run: Option<i64>,
     patience: Duration,
-    /// The connection is of the user's pool, and may be in a transaction.
+    /// The connection belongs to the user's pool, and may be in a transaction.
     lent: bool,
 }
 
-/// First of all, as no later statement can choose it.
+/// The first statement, because no later one can set it.
 const ISOLATION: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n";
 
-/// Fails in a transaction that was open before this message, as it might never commit. A
-/// transaction that the message has begun has the message's own time. The text becomes the server's
-/// error, as it is no number.
+/// Fails in a transaction that was open before this message, because it might never commit. A
+/// transaction that the message has begun has the time of the message. The text is not a number, so
+/// it becomes the server's error.
 const IN_NO_TRANSACTION: &str = "CASE WHEN now() <> statement_timestamp() THEN \
                                  ('the pool lent a connection that is in a transaction since ' \
                                  || now())::integer END, ";
@@ -40,12 +41,12 @@ impl Pooled {
         Self { name, run: None, patience, lent: false }
     }
 
-    /// The words for connections of the user's pool.
+    /// Returns the statements for connections of the user's pool.
     pub(super) fn lent(name: i64, patience: Duration) -> Self {
         Self { lent: true, ..Self::new(name, patience) }
     }
 
-    /// The words for a request that has only this much time.
+    /// Returns the statements for a request that has only this much time.
     pub(super) fn within(&self, patience: Duration) -> Self {
         Self { patience, ..self.clone() }
     }
@@ -54,13 +55,13 @@ impl Pooled {
         self.run = Some(run);
     }
 
-    /// How long a request waits for a lock, if it does not say so itself.
+    /// Returns how long a request waits for a lock, unless it sets another limit.
     pub(super) fn for_locks(&self) -> Duration {
         self.patience / 2
     }
 
-    /// What goes before a request, and how many statements that is. `shown`: how far the server's
-    /// log is, at least. `for_locks`: how long to wait for each lock.
+    /// Returns the statements before a request, and their number. `shown` is the lowest position
+    /// that the server's log may have, and `for_locks` the time limit for each lock.
     pub(super) fn before(&self, shown: i64, for_locks: Duration) -> (String, usize) {
         let milliseconds = |time: Duration| time.as_millis().clamp(1, 1 << 30);
         match self.run {
@@ -84,7 +85,7 @@ pub(super) fn watches(session: i64) -> Message {
     format!("SELECT queue, number FROM distlock.watches WHERE session = {session}").into()
 }
 
-/// Returns the polled watches whose rows are not in the reply.
+/// Returns the polled watches whose rows are missing from the reply.
 pub(super) fn gone(asked: Vec<What>, reply: Option<&Outcome>) -> Vec<What> {
     let rows = reply.map(Outcome::rows).unwrap_or_default();
     let left = rows.iter().filter_map(|row| {
@@ -94,27 +95,27 @@ pub(super) fn gone(asked: Vec<What>, reply: Option<&Outcome>) -> Vec<What> {
     asked.into_iter().filter(|(dir, number)| !left.contains(&(&**dir, *number))).collect()
 }
 
-/// When a session asks which of its watches are left.
+/// When a session polls its watches.
 #[derive(Debug, Default)]
 pub(super) struct Polling {
-    /// When something was last notified, or watched.
+    /// The time of the last notification or the start of the last watch.
     since: Option<Instant>,
     due: Option<Instant>,
-    /// A request is under way.
+    /// A poll is running.
     asks: bool,
-    /// Nothing is watched but keys of the session's own.
+    /// All watched keys belong to the session.
     own: bool,
 }
 
-/// How long it waits before: a quarter of the time for which nothing has happened, between these.
+/// The limits of the pause, which is a quarter of the time without a notification.
 const SOONEST: Duration = Duration::from_millis(5);
 const LATEST: Duration = Duration::from_millis(350);
 
-/// How long if only an operator could end what is watched: a holder knows within a second.
+/// The pause if only an operator could end what is watched: a holder notices within a second.
 const OWN: Duration = Duration::from_millis(800);
 
 impl Polling {
-    /// A watch has begun. `others`: another session may end some watched entry.
+    /// Records the start of a watch. `others`: another session may end some watched entry.
     pub(super) fn begin(&mut self, others: bool) {
         let (now, pause) = (Instant::now(), if others { SOONEST } else { OWN });
         self.own = !others;
@@ -122,7 +123,7 @@ impl Polling {
         self.due = Some(self.due.map_or(now + pause, |due| due.min(now + pause)));
     }
 
-    /// When to ask, if something is watched.
+    /// Returns when to poll, if there are watches.
     pub(super) fn due(&mut self, awaited: bool) -> Option<Instant> {
         if !awaited {
             (self.since, self.due) = (None, None);
@@ -136,7 +137,7 @@ impl Polling {
         self.asks = true;
     }
 
-    /// A request is done. `notified`: something has happened.
+    /// Records the end of a poll. `notified`: something has changed.
     pub(super) fn asked(&mut self, notified: bool, others: bool) {
         let now = Instant::now();
         self.own = !others;

@@ -1,24 +1,25 @@
-//! Queues in which this session was alone when it joined last: in most of them it is the next time.
+//! Queues in which this session was alone at its last join. Usually it is alone at the next join,
+//! too.
 
 use std::{collections::HashMap, time::Duration};
 
 use crate::runtime::{clock::Instant, mutex::Mutex};
 
-/// How many are remembered. It is a hint: a request that goes by it finds out for itself.
+/// The number of queues that are remembered. This is only a hint, and requests work without it.
 const REMEMBERED: usize = 10_000;
 
-/// A queue's row is there for 20 s after somebody has joined: see `distlock.tidy`.
+/// A queue's row exists for 20 s after a join: see `distlock.tidy`.
 const ROW: Duration = Duration::from_secs(18);
 
-/// Who holds a lock for longer than this is asked to wait by others, perhaps, and one request of
-/// more would keep them waiting.
+/// If a lock was held for longer, other clients may have begun to wait, and a further request would
+/// delay them.
 const SHORT: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
 pub(super) struct QuietQueues(Mutex<HashMap<String, Instant>>);
 
 impl QuietQueues {
-    /// Nobody else was in the queue, and its row is there.
+    /// Records that the queue was empty, and that its row exists.
     pub(super) fn joined(&self, dir: &str) {
         let mut joined = self.0.lock();
         if let Some(at) = joined.get_mut(dir) {

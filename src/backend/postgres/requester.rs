@@ -1,4 +1,4 @@
-//! What is done with one request, or with calls that are sent together.
+//! Runs one request, or several calls that are sent together.
 
 use std::{
     sync::{
@@ -36,27 +36,27 @@ use crate::{
     runtime::clock::{self, Instant, sleep, timeout},
 };
 
-/// The query that is sent on a silent connection with waiters, so that no load balancer or firewall
-/// drops it.
+/// The query on a silent connection with waiters, which keeps load balancers and firewalls from
+/// dropping the connection.
 const PING: &str = "SELECT 1";
 
-/// The pauses between attempts to leave a queue whose row a user's transaction has locked, which
-/// grow. Nobody waits for the row on the server, as whatever is asked next would wait, too.
+/// The pauses between attempts to leave a queue whose row a user's transaction has locked. They
+/// grow. No request waits for the row on the server, because all later ones would wait too.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
-/// How long the first of these attempts waits on the server if the entry is not in the queue's row:
-/// others' requests about it, such as a watch, are done by then.
+/// How long the first attempt waits on the server if the entry is not in the queue's row. Other
+/// requests for the entry, such as a watch, are done by then.
 pub(super) const FIRST_PATIENCE: Duration = Duration::from_millis(10);
 
-/// Asks the server, on one connection.
+/// Sends requests on one connection.
 #[derive(Clone)]
 pub(super) struct Requester {
     pub(super) client: Arc<tokio_postgres::Client>,
     pub(super) endpoint: Arc<str>,
-    /// Which one it is.
+    /// The identity of the server.
     pub(super) server: Arc<str>,
-    /// The connection's.
+    /// The connection's name.
     pub(super) name: i64,
     pub(super) session: i64,
     pub(super) connector: Arc<Connector>,
@@ -68,35 +68,36 @@ pub(super) struct Requester {
     pub(super) listening: Arc<Listening>,
     pub(super) crowded: Arc<NotedQueues>,
     pub(super) turns: Turns,
-    /// Rows of queues are being removed.
+    /// Rows of unused queues are being removed.
     pub(super) tidying: Arc<AtomicBool>,
 }
 
-/// What is asked for next.
+/// What to request.
 pub(super) enum What {
     One(Requested<Message>),
-    /// Calls of one kind, each about another queue.
+    /// Calls of one kind, each on another queue.
     Calls(Kind, Vec<Request<Message>>),
-    /// A call that a batch has left undone.
+    /// A call that a batch has not applied.
     Alone(Request<Message>),
-    /// One that found the queue's row locked by a user's transaction, which has checked the entry.
+    /// A leave that found the queue's row locked by a user's transaction, which has checked the
+    /// entry.
     Checked(Request<Message>, Retry),
-    /// To go on with it after a pause.
+    /// Another step of tidying, after a pause.
     Tidy(Message, Duration),
-    /// Nothing is watched any more.
+    /// All watches have ended.
     Unlisten,
-    /// Which watched entries have ended, where the server cannot notify the session.
+    /// Reads which watched entries have ended, where the server cannot notify the session.
     Polled(Vec<watched::What>),
 }
 
-/// What came of it.
+/// The result.
 pub(super) struct Ended {
     pub(super) done: Done,
-    /// How many calls have been asked for together.
+    /// The number of calls that were sent together.
     pub(super) calls: Option<(Kind, usize)>,
-    /// What is to be asked for in its place.
+    /// What to request instead.
     pub(super) rest: Vec<What>,
-    /// The watches that a poll has found ended. `None`: it was no poll.
+    /// The watches that a poll has found ended. `None`: it was not a poll.
     pub(super) polled: Option<Vec<watched::What>>,
 }
 
@@ -114,7 +115,7 @@ pub(super) struct Retry {
 }
 
 impl Requester {
-    /// Sent as this is first polled.
+    /// Runs a request, which is sent when the future is first polled.
     pub(super) async fn ask(self, what: What) -> Ended {
         match what {
             What::One(Requested::Order(Order::Ask(request))) => self.one(request).await,
@@ -145,7 +146,7 @@ impl Requester {
         }
     }
 
-    /// Acquires the connection for a request. `None`: the request goes by the session's own.
+    /// Acquires a connection for a request. `None`: the request uses the session's own.
     pub(super) async fn lend(&self, by_pool: bool) -> Result<Option<Lent>> {
         let remote = &self.connector.remote;
         match (&remote.pool, &self.by_pool) {
@@ -162,19 +163,19 @@ impl Requester {
         }
     }
 
-    /// Waits until nothing is under way where one request may be at a time.
+    /// Waits until no request is pending where only one may be at a time.
     pub(super) async fn turn(&self, own: bool, rank: Rank) -> Option<Turn> {
         if own && self.pooled.is_some() { Some(self.turns.take(rank).await) } else { None }
     }
 
-    /// Whether the server replies on the session's own connection.
+    /// Returns `true` if the server replies on the session's own connection.
     async fn is_served(&self) -> bool {
         let _turn = self.turn(true, Rank::Background).await;
         let patience = self.connector.remote.request_timeout / 4;
         matches!(timeout(patience, self.client.simple_query(PING)).await, Ok(Ok(_)))
     }
 
-    /// One request, which begins once it has a connection.
+    /// Runs one request, which begins once it has a connection.
     async fn one(&self, request: Request<Message>) -> Ended {
         let lent = match self.lend(request.message.goes_by_pool()).await {
             Ok(lent) => lent,
@@ -190,7 +191,7 @@ impl Requester {
         }
     }
 
-    /// A request that has begun before, without effect.
+    /// Repeats a request that had no effect.
     async fn once_more(&self, request: Request<Message>, retry: Option<Retry>) -> Ended {
         match self.lend(request.message.goes_by_pool()).await {
             Ok(lent) => {
@@ -204,14 +205,14 @@ impl Requester {
         }
     }
 
-    /// One request by itself.
+    /// Runs one request by itself.
     pub(super) async fn begun(
         &self,
         request: Request<Message>,
         lent: Option<Lent>,
         retry: Option<Retry>,
     ) -> Ended {
-        // Its caller may have asked for something else since.
+        // The caller may have sent another request since.
         if !request.is_awaited() {
             return Done::Answered.into();
         }
@@ -240,12 +241,12 @@ impl Requester {
             _ => Done::Answered,
         };
         request.answer(answer.map_err(|error| triage(operation, &self.endpoint, &error)));
-        // The session's own connection may lead to the former server: the ping fails then.
+        // The session's own connection may lead to the former server, and a ping then fails.
         let rest = elsewhere.then_some(What::One(Requested::Ping)).into_iter().collect();
         Ended { rest, ..done.into() }
     }
 
-    /// The next attempt to leave a queue that a user's transaction keeps.
+    /// Returns the next attempt to leave a queue that a user's transaction has locked.
     pub(super) fn checked(&self, request: Request<Message>, retry: Option<Retry>) -> Option<What> {
         let now = Instant::now();
         let until = now + self.connector.remote.request_timeout / 2;
@@ -255,13 +256,13 @@ impl Requester {
         if now < retry.until {
             return Some(What::Checked(request, retry));
         }
-        let reason = format!("{}: a transaction has checked the lock, and is open", self.endpoint);
+        let reason = format!("{}: an open transaction has checked the lock", self.endpoint);
         request.answer(Err(Verdict::Again(reason)));
         None
     }
 
-    /// `None`: a user's transaction keeps the entry that was to leave, and was waited for, for so
-    /// long. An error is the connection's end.
+    /// Sends a message. `None`: a user's transaction has locked the leaving entry for longer than
+    /// `patience`. An error is the end of the connection.
     pub(super) async fn send(
         &self,
         message: &Message,
@@ -319,7 +320,7 @@ impl Requester {
         Ok(Ok(Some(outcomes)))
     }
 
-    /// One message of the simple query protocol. `for_locks`: how long it waits for each.
+    /// Sends one message of the simple query protocol. `for_locks` is the time limit for each lock.
     pub(super) async fn simple(
         &self,
         text: &str,
@@ -340,7 +341,7 @@ impl Requester {
         Ok(outcomes)
     }
 
-    /// How long a request may take from now on, and whether it goes by the own connection.
+    /// Returns how long a request may take from now on, and whether it uses the own connection.
     pub(super) fn time(&self, lent: Option<&Lent>) -> (Duration, bool) {
         (lent.map_or(self.connector.remote.request_timeout, Lent::left), lent.is_none())
     }
@@ -353,7 +354,7 @@ impl Requester {
         query: impl Future<Output = Result<(Vec<Outcome>, T), Failure>>,
     ) -> Result<Result<(Vec<Outcome>, T), Failure>> {
         let answer = timeout(time, query).await.map_err(|_| {
-            StoreError::Unknown(format!("{} did not answer in time", self.endpoint).into())
+            StoreError::Unknown(format!("{} did not reply in time", self.endpoint).into())
         })?;
         if let Ok((outcomes, _)) = &answer {
             match own {

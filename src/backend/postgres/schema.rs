@@ -1,4 +1,4 @@
-//! The tables: how they are made, and which version of them this build knows.
+//! The creation of the tables, and the version of them that this build knows.
 
 use tokio_postgres::error::SqlState;
 
@@ -24,8 +24,8 @@ macro_rules! version_2 {
     };
 }
 
-/// What makes the tables and functions, or takes over those of version 1: one statement, so that
-/// all of it is done or nothing.
+/// Creates the tables and functions, or migrates those of version 1. It is one statement, which is
+/// applied as a whole or not at all.
 pub(crate) const DDL: &str = concat!(
     "DO $distlock$ BEGIN\nIF to_regclass('distlock.schema') IS NULL THEN\n",
     include_str!("schema.sql"),
@@ -37,20 +37,21 @@ pub(crate) const DDL: &str = concat!(
     "END IF;\nEND $distlock$;\n"
 );
 
-/// The version of the tables that this build knows. Another one is not touched.
+/// The version of the tables that this build knows. It changes no other version, except to migrate
+/// [`FORMER`].
 const VERSION: i64 = 2;
 
-/// The version that this build takes over.
+/// The version that this build migrates.
 const FORMER: i64 = 1;
 
-/// Locks a guard's entry and session until the end of the transaction, if the session is not over
-/// by the server's clock as that function reads it: see `distlock.held`.
+/// Locks a guard's entry and session until the end of the transaction. It does nothing if the
+/// session has expired by the server's clock as that function reads it: see `distlock.held`.
 pub(crate) const HELD: &str = "SELECT 1 FROM distlock.held($1, $2)";
 
-/// Deletes a guard's entry in a transaction of the user's own: see `distlock.unlock`.
+/// Deletes a guard's entry in a user's transaction: see `distlock.unlock`.
 pub(crate) const UNLOCK: &str = "SELECT 1 FROM distlock.unlock($1, $2)";
 
-/// Makes the tables if there are none, and returns their version.
+/// Creates the tables if there are none, and returns their version.
 pub(super) async fn prepare(link: &mut Link) -> Result<Vec<Outcome>, tokio_postgres::Error> {
     if link.bare {
         return link.ask(&make()).await;
@@ -59,7 +60,7 @@ pub(super) async fn prepare(link: &mut Link) -> Result<Vec<Outcome>, tokio_postg
     match found.last().and_then(Outcome::first).map(|row| row.number(0)) {
         None => link.ask(&refill()).await,
         Some(Some(FORMER)) => match link.ask(&make()).await {
-            // Only their owner may change them. Which version they have is told, then.
+            // Only their owner may change them. The error then contains their version.
             Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(found),
             made => made,
         },
@@ -67,9 +68,10 @@ pub(super) async fn prepare(link: &mut Link) -> Result<Vec<Outcome>, tokio_postg
     }
 }
 
-/// One client at a time makes or changes the tables: two at once would fail at each other's names.
-/// What is under way on tables of a former version may take a moment, but a user's transaction may
-/// take longer: whatever reads the table meanwhile waits behind this.
+/// Lets one client at a time create or change the tables, because two would fail on each other's
+/// names. The wait is limited, because all readers of a table wait behind this statement. Pending
+/// requests on tables of a former version take only a moment, but a user's transaction may take
+/// longer.
 const ALONE: &str = "SET LOCAL lock_timeout = 0;\n\
                      SELECT pg_advisory_xact_lock(7234316409434);\n\
                      SET LOCAL lock_timeout = 1000;\n";
@@ -81,8 +83,8 @@ fn make() -> String {
     format!("{ALONE}{DDL}{WHICH}")
 }
 
-/// Fills the table that says what the others are, which a dump without data has left empty. Which
-/// server it was on is not known: numbers go on far above those that are there.
+/// Fills the table that describes the others, which a dump without data has left empty. Its server
+/// is unknown, so numbers continue far above the existing ones.
 fn refill() -> String {
     format!(
         "{ALONE}INSERT INTO distlock.schema (version, server) \
@@ -91,7 +93,7 @@ fn refill() -> String {
     )
 }
 
-/// Whether this build can work with the tables.
+/// Fails unless this build can use the tables.
 pub(super) fn check(reply: Option<&Outcome>) -> Result<()> {
     schema::check("in the schema `distlock`", VERSION, reply)
 }
@@ -114,7 +116,7 @@ mod tests {
         }
     }
 
-    /// The dollars that quote the whole are not those that quote a part of it.
+    /// The quoted text contains no `$distlock$` of its own.
     #[test]
     fn the_tables_can_be_made_in_one_statement() {
         assert_eq!(DDL.matches("$distlock$").count(), 2);

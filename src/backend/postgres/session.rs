@@ -1,9 +1,9 @@
-//! How a session talks to its server: one connection, owned by one task.
+//! A session's connection to its server, which one task owns.
 //!
-//! Callers may drop what they wait for at any moment, or leave it unpolled. The client crate's
-//! connection reads nothing more while a caller does not take its answer (`poll_read` in
-//! <https://docs.rs/tokio-postgres/0.7.18/src/tokio_postgres/connection.rs.html>). So this task
-//! takes all answers, and callers get copies.
+//! Callers may drop their futures at any moment, or stop polling them. The client crate's
+//! connection reads nothing while a caller does not take its reply (`poll_read` in
+//! <https://docs.rs/tokio-postgres/0.7.18/src/tokio_postgres/connection.rs.html>). Therefore this
+//! task takes all replies, and callers get copies.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,14 +37,14 @@ use crate::{
     runtime::{clock::Instant, jittered},
 };
 
-/// A session's way to the server.
+/// A session's access to the server.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) connection: ConnectionHandle<Message>,
     pub(super) statements: PostgresStatements,
     pub(super) watches: Arc<Watches>,
     pub(super) released: Arc<Released>,
-    /// Only with a pool of the user's.
+    /// Set only with a user's pool.
     pub(super) leaving: Option<Arc<Leaving>>,
 }
 
@@ -77,7 +77,7 @@ impl Served for Task {
     type Link = Link;
 
     async fn connect(&self) -> Result<Link> {
-        // Soon enough to try again, or the session is over.
+        // This leaves time for another attempt, unless the session expires first.
         let patience = self.connector.remote.request_timeout * 2;
         self.connector.connect_again(self.session, &self.released, patience).await
     }
@@ -98,7 +98,8 @@ impl Served for Task {
 }
 
 impl Task {
-    /// What is under way at its end is dropped: it is not known what became of it.
+    /// Serves orders. Requests that are pending when the connection ends are dropped, and their
+    /// outcome is unknown.
     async fn serve_by(
         &mut self,
         mut link: Link,
@@ -127,7 +128,7 @@ impl Task {
         let mut quiet_until = Instant::now() + ping_after();
         let mut unwatched = None;
         let mut polling = Polling::default();
-        // Nobody waits any more for what was to be done on the last connection.
+        // No caller waits for the background requests of the last connection.
         inbox.waiting.retain(|order| matches!(order, Order::Ask(_)));
         loop {
             for order in inbox.waiting.drain(..) {
@@ -157,7 +158,7 @@ impl Task {
                     Some(Ok(AsyncMessage::Notification(sent))) => {
                         watches.notify_payload(sent.payload());
                     }
-                    // What is answered next was not confirmed.
+                    // The standbys have not confirmed the next replies.
                     Some(Ok(AsyncMessage::Notice(notice))) if gave_up(&notice) => return Over::Lost,
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => return Over::Lost,
@@ -181,7 +182,7 @@ impl Task {
                     Some(order) => {
                         quiet_until = Instant::now() + ping_after();
                         inbox.waiting.push_back(order);
-                        // What has come with it goes with it.
+                        // Orders that arrived together are sent together.
                         inbox.collect();
                     }
                     None => return Over::Closed,
@@ -217,7 +218,7 @@ struct Lanes {
 }
 
 impl Lanes {
-    /// What does not go by a lane is given back.
+    /// Takes a call into its lane, and returns any other order.
     fn take(&mut self, order: Order<Message>) -> Option<Order<Message>> {
         match order {
             Order::Ask(request) => match request.message.step().map(Step::kind) {
@@ -229,14 +230,14 @@ impl Lanes {
         None
     }
 
-    /// Those that need more than a batch does.
+    /// Takes the calls that need more than a batch does.
     fn crowded(&mut self, is_crowded: impl Fn(&str) -> bool) -> Vec<Request<Message>> {
         let mut crowded = self.leaves.take(&is_crowded);
         crowded.extend(self.joins.take(&is_crowded));
         crowded
     }
 
-    /// Hands over what is to be sent now. What leaves goes first: it may be what a join waits for.
+    /// Passes on what is to be sent now. Leaves precede joins, because a join may wait for one.
     fn next(&mut self, mut send: impl FnMut(Kind, Vec<Request<Message>>)) {
         for kind in [Kind::Leave, Kind::Join] {
             while let Some(calls) = self.of(kind).next() {
@@ -261,13 +262,13 @@ impl Lanes {
     }
 }
 
-/// How long a connection is silent before that query: 10 to 15 s.
+/// Returns how long a connection is silent before the query: 10 to 15 s.
 fn ping_after() -> Duration {
     Duration::from_secs(10) + jittered(Duration::from_secs(5)).min(Duration::from_secs(5))
 }
 
-/// An operator has had the server give up waiting for its standbys: it goes on as if they had
-/// confirmed what was written
+/// Returns `true` if an operator made the server stop waiting for its standbys. It then continues
+/// as if they had confirmed the writes
 /// (<https://github.com/postgres/postgres/blob/REL_17_STABLE/src/backend/replication/syncrep.c>).
 fn gave_up(notice: &tokio_postgres::error::DbError) -> bool {
     notice.routine() == Some("SyncRepWaitForLSN")

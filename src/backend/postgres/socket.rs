@@ -1,4 +1,4 @@
-//! How a server is reached: by TCP, or by a Unix socket.
+//! Connects to a server by TCP or by a Unix socket.
 
 use std::io;
 
@@ -14,7 +14,7 @@ pub(super) type Socket = Either<TcpStream, UnixStream>;
 #[cfg(not(unix))]
 pub(super) type Socket = Either<TcpStream, TcpStream>;
 
-/// By the socket in a directory, where the endpoint names one
+/// Connects by the socket in a directory if the endpoint names one
 /// (<https://www.postgresql.org/docs/17/runtime-config-connection.html>,
 /// "unix_socket_directories").
 pub(super) async fn dial(endpoint: &str) -> io::Result<Socket> {

@@ -1,19 +1,20 @@
-//! What is asked of the server, as SQL: with `opening.rs` and `message.rs` all that has the words
-//! of this database in it.
+//! The requests to the server as SQL. Together with `opening.rs` and `message.rs`, this file
+//! contains all SQL of this store.
 //!
 //! **A request is one message** of the simple query protocol, with all of its statements. The
 //! server runs it in one transaction (<https://www.postgresql.org/docs/17/protocol-flow.html>,
-//! "Multiple Statements in a Simple Query"), so that it costs one round trip, and it begins only
-//! when the message has come whole: no connection that breaks leaves a transaction open, with locks
-//! that others wait for. As the protocol has no parameters, values are written by `literal.rs`.
+//! "Multiple Statements in a Simple Query"), so it costs one round trip. The server begins only
+//! when it has received the whole message, so a broken connection leaves no open transaction with
+//! locks that other clients wait for. The protocol has no parameters, so `literal.rs` writes the
+//! values.
 //!
-//! What is asked most is one call of a function, or one statement that the connection has prepared
-//! (`alone.rs`): the server makes the plan once.
+//! The most frequent requests are one call of a function, or one statement that the connection has
+//! prepared (`alone.rs`), so the server plans them once.
 //!
-//! **READ COMMITTED**, so that each statement sees what was committed before it began. A statement
-//! that waits for a row's lock sees the newest version of that row alone, and all other rows as
-//! they were before it waited (<https://www.postgresql.org/docs/17/transaction-iso.html>). So what
-//! is decided under a lock is decided by the statements after the one that takes it.
+//! **READ COMMITTED**: each statement sees what was committed before it began. A statement that
+//! waits for a row's lock sees the newest version of that row, and all other rows as of its start
+//! (<https://www.postgresql.org/docs/17/transaction-iso.html>). The statements that decide under a
+//! lock therefore follow the statement that takes it.
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ use crate::backend::{
     },
 };
 
-/// What one session asks.
+/// The requests of one session.
 #[derive(Clone, Debug)]
 pub(super) struct PostgresStatements {
     pub(super) session: i64,
@@ -45,15 +46,15 @@ pub(super) struct PostgresStatements {
 impl Statements for PostgresStatements {
     type Message = Message;
 
-    /// Counts from when the request came: the client counts from when it was sent. A session that
-    /// is still there holds what it held, whatever the clock shows.
+    /// The TTL starts when the server processes the request, while the client counts from the time
+    /// of sending. A session that is still present keeps its locks, whatever the clock shows.
     ///
-    /// It is not flushed: what a crash of the server takes back is renewed anew, and no client
-    /// removes a session within 1.1 TTL of its own last connection (see `connection.rs`).
+    /// The renewal is not flushed. If a crash of the server undoes it, the client renews again. No
+    /// client removes a session within 1.1 TTL of its own last connection (see `connection.rs`).
     ///
-    /// It asks after `others` on the way, that somebody waits for here: as long as these are
-    /// renewed, nobody has to look for them. One that seems to live for longer than it may says
-    /// nothing: the clock was set back, and it may be dead.
+    /// It also reads how long `others` have left, for which this client's waiters wait. While these
+    /// are renewed, no further query is needed. A session that seems to live longer than its TTL is
+    /// ignored: the clock was set back, and the session may be dead.
     fn keep_alive(&self, others: &[i64]) -> Message {
         let renew = format!(
             "SELECT distlock.unflushed();\n\
@@ -64,7 +65,7 @@ impl Statements for PostgresStatements {
         if others.is_empty() {
             return Message::from(renew).by_own_connection().renewing();
         }
-        // By `s.id` the server's statistics tell it from a request that asks for nothing else.
+        // `s.id` distinguishes it in the server's statistics from a pure query.
         let ask = format!(
             "SELECT s.id, {LEFT} FROM distlock.sessions AS s WHERE id IN ({}) \
              AND expires <= now() + ttl;\n",
@@ -82,8 +83,8 @@ impl Statements for PostgresStatements {
         Ok(!last(outcomes)?.first().ok_or_else(nonsense)?.flag(0))
     }
 
-    /// Joins this queue, or all of these or none, in functions that `queue.sql` and `leave.sql`
-    /// describe. Several are joined with `if_free` alone.
+    /// Joins this queue, or all of these or none, by functions that `queue.sql` and `leave.sql`
+    /// describe. Several queues are joined only with `if_free`.
     fn join(&self, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
         joiners.iter().for_each(|joiner| self.in_rows.begin(joiner.ticket));
         if let [joiner] = joiners {
@@ -115,13 +116,13 @@ impl Statements for PostgresStatements {
         Look::at_both(own, ahead).into()
     }
 
-    /// All entries of the session, and the queues that they are in.
+    /// Lists the session's entries and their queues.
     fn own_entries(&self) -> Message {
         let session = self.session;
         let in_any = format!(
             " UNION ALL SELECT {NAME}, queue FROM distlock.queues WHERE session = {session}"
         );
-        // There is no index by which a session's rows could be found.
+        // No index finds a session's rows.
         let in_rows = match self.in_rows.dirs() {
             None => in_any,
             Some(dirs) if dirs.is_empty() => String::new(),
@@ -141,7 +142,7 @@ impl Statements for PostgresStatements {
         Step::leave(of, number, successor).into()
     }
 
-    /// Its last statements tell how many entries were written, and which version there is.
+    /// The last statements return the number of entries written, and the version.
     fn rewrite(&self, entry: &Place<'_>, value: &[u8], version: u64) -> Message {
         let session = self.session;
         let (dir, number) = (text(entry.dir), entry.number);
@@ -157,7 +158,7 @@ impl Statements for PostgresStatements {
         .into()
     }
 
-    /// It keeps its number. Its last statement tells how many entries there were.
+    /// The entry keeps its number. The last statement counts the entries.
     fn relabel(&self, entry: &Place<'_>, label: &str, value: &[u8]) -> Message {
         let session = self.session;
         format!(
@@ -172,8 +173,8 @@ impl Statements for PostgresStatements {
         .into()
     }
 
-    /// Writes data if all guards are there; they stay there until all of it is written. Its second
-    /// statement tells which of them are.
+    /// Writes data if all guards are held, and keeps them locked until all of it is written. The
+    /// second statement returns the guards that are held.
     fn commit(&self, guards: &[Place<'_>], writes: &[Write]) -> Message {
         let session = self.session;
         let found = places(session, guards);
@@ -223,7 +224,7 @@ impl Statements for PostgresStatements {
         .into()
     }
 
-    /// The queues whose directories begin with the namespace and a slash.
+    /// Lists the queues whose directories begin with the namespace and a slash.
     fn queues(&self, namespace: &str) -> Message {
         // `0` is the character after `/`.
         Message::sweeping(format!(
@@ -236,8 +237,9 @@ impl Statements for PostgresStatements {
     }
 }
 
-/// Fails if the session was removed. `writes`: it stays until the transaction's end. The entries of
-/// these queues are in `entries` from then on, and nobody joins them meanwhile.
+/// Fails if the session was removed. `writes`: the session stays until the transaction ends. From
+/// then on the entries of these queues are in `entries`, and no client joins the queues in the
+/// meantime.
 fn require(session: i64, queues: &[&str], writes: bool) -> String {
     let confirms = if writes { String::new() } else { format!(", {CONFIRMS}") };
     let crowd: String =
@@ -245,12 +247,12 @@ fn require(session: i64, queues: &[&str], writes: bool) -> String {
     format!("SELECT distlock.require({session}, {writes}){crowd}{confirms};\n")
 }
 
-/// Makes a transaction that writes nothing else wait for the standbys that the server waits for,
-/// if there are to be any: by then they have all that it has read, too.
+/// Makes a transaction without other writes wait for the standbys that the server waits for, if
+/// any. By then they also have everything that it has read.
 ///
-/// A change is seen as soon as nobody waits any more for its being confirmed, whether it was or
-/// not: also when those were ended who waited, or the server was started again. If a standby has
-/// been promoted meanwhile, it knows nothing of that change, and never will.
+/// A change becomes visible when no session waits for its confirmation, even if it was not
+/// confirmed. This happens when the waiting sessions were ended, or the server was restarted. A
+/// standby that was promoted in the meantime never receives that change.
 const CONFIRMS: &str = "CASE WHEN current_setting('synchronous_standby_names') <> '' \
                         THEN pg_logical_emit_message(true, 'distlock', '') END";
 
@@ -258,7 +260,7 @@ fn ids(sessions: &[i64]) -> String {
     sessions.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The columns that make an entry's key: see `key.rs`.
+/// The columns of an entry's key: see `key.rs`.
 const NAME: &str = "number, to_hex(session), ticket, label";
 
 /// Ends a watch on an entry, or with the number 0 on a queue.
@@ -270,21 +272,21 @@ pub(super) fn unwatch(session: i64, dir: &str, number: u64) -> String {
     )
 }
 
-/// Removes the sessions that are over.
+/// Removes expired sessions.
 pub(super) fn sweep() -> Message {
     Message::sweeping("SELECT 1".to_owned())
 }
 
-/// How many milliseconds these sessions have left; those that are over are removed first.
+/// Returns the milliseconds that these sessions have left, after it has removed the expired ones.
 pub(super) fn expiries(sessions: &[i64]) -> Message {
     let ids = ids(sessions);
     Message::sweeping(format!("SELECT id, {LEFT} FROM distlock.sessions AS s WHERE id IN ({ids})"))
         .with_expiries()
 }
 
-/// All that is in a queue, in its order, and the notes: one statement, so that it is of one moment.
-/// `watch`: it begins before, and nobody changes the queue in between. Then no session is removed
-/// first, which would change the queue: it is known at once to be due.
+/// Lists a queue in order, with its notes, in one statement and so at one moment. `watch`: the
+/// watch begins before, and no client changes the queue in between. Expired sessions are then not
+/// removed first, because that would change the queue. They are removed soon.
 pub(super) fn list(session: i64, dir: &str, values: bool, watch: bool) -> Message {
     let name = text(dir);
     let first = match watch {
@@ -307,7 +309,7 @@ pub(super) fn list(session: i64, dir: &str, values: bool, watch: bool) -> Messag
     if watch { Message::from(sql).listening() } else { Message::sweeping(sql) }
 }
 
-/// These entries of a session.
+/// Returns the condition for these entries of a session.
 fn places(session: i64, places: &[Place<'_>]) -> String {
     let place =
         |place: &Place<'_>| format!("(queue = {} AND number = {})", text(place.dir), place.number);
@@ -315,7 +317,7 @@ fn places(session: i64, places: &[Place<'_>]) -> String {
     format!("FROM distlock.entries WHERE session = {session} AND ({})", places.join(" OR "))
 }
 
-/// Deletes the entry that has this key, if it is one's.
+/// Deletes the entry with this key, if it is valid.
 fn evict(key: &str) -> String {
     parts(key).map_or(String::new(), |Parts { dir, session, ticket, label }| {
         format!(

@@ -7,7 +7,8 @@ use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use super::socket::Socket;
 use crate::backend::securing::{Securing, Stream};
 
-/// What secures one connection. `None`: nothing does, and the client crate does not ask it to.
+/// The TLS settings of one connection. `None`: it is not encrypted, and the client crate does not
+/// request TLS.
 pub(super) struct Secured(pub(super) Option<Securing>);
 
 impl TlsConnect<Socket> for Secured {
@@ -21,7 +22,7 @@ impl TlsConnect<Socket> for Secured {
 }
 
 impl TlsStream for Box<dyn Stream> {
-    /// None: the server's certificate is checked, which is what a binding would make up for.
+    /// None: the server's certificate is checked, so channel binding adds nothing.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }

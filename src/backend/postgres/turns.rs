@@ -1,8 +1,7 @@
-//! One request at a time: renewals first, and last what no caller waits for.
+//! One request at a time: renewals first, and requests without a waiting caller last.
 //!
-//! A pooler may take the first reply for the end of all that was sent, give the server's connection
-//! to other clients, and lose the other replies
-//! (<https://github.com/pgbouncer/pgbouncer/issues/759>).
+//! A pooler may take the first reply for the end of all requests, lend the server's connection to
+//! other clients, and lose the other replies (<https://github.com/pgbouncer/pgbouncer/issues/759>).
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -16,11 +15,11 @@ pub(super) struct Turns(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     taken: bool,
-    /// By rank.
+    /// The waiting requests by rank.
     waiting: [VecDeque<oneshot::Sender<Turn>>; 3],
 }
 
-/// What goes first of those that wait.
+/// The order of precedence among waiting requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rank {
     Renewal,
@@ -59,7 +58,7 @@ impl Turns {
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some(next) = self.0.next() {
-            // One that waits no more drops its turn, too.
+            // A request that no longer waits drops its turn.
             drop(next.send(Turn(self.0.clone())));
         }
     }

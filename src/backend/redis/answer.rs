@@ -1,4 +1,4 @@
-//! What a script answers.
+//! Replies of the scripts.
 
 use redis::Value;
 
@@ -15,30 +15,30 @@ use crate::{
     lost::LostReason,
 };
 
-/// The word of a script that has done as much as one script may, and has more to do.
+/// The word of a reply whose script has reached its limit of work and has more to do.
 const MORE: &str = "more";
 
-/// It begins with what the clock shows, how far the beats are and how often the session has
-/// written, and whether it has now, and the highest number that was given; then a word, and an
-/// outcome for each statement.
+/// The reply of a script: a header, a word, and an outcome for each statement. The header holds the
+/// server's time, the beat, the session's number of writes, whether the script wrote, and the
+/// highest number that the server has issued.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// The first two of these, as an outcome.
+    /// The server's time and the beat, as an outcome.
     pub(super) clock: [Outcome; 1],
     writes: u64,
-    /// The script has changed something of the session's.
+    /// The script wrote something for the session.
     pub(super) written: bool,
-    /// The highest number that was given to anybody.
+    /// The highest number that the server has issued to any session.
     pub(super) newest: u64,
     word: String,
     outcomes: Vec<Outcome>,
 }
 
-/// What it means that the server has lost some of what the session has written. `is_there`: what
-/// was asked for was a write of data, which it has all the same.
+/// Returns the error for a server that has lost confirmed writes of the session. `is_there`: the
+/// request was a write of data, and the server has that write.
 pub(super) fn forgotten(is_there: bool) -> StoreError {
     match is_there {
-        true => StoreError::Unknown("the server has lost what it had confirmed".into()),
+        true => StoreError::Unknown("the server has lost confirmed writes".into()),
         false => StoreError::SessionGone(LostReason::SessionExpired),
     }
 }
@@ -60,20 +60,20 @@ impl Answer {
         })
     }
 
-    /// How often the session has written, of which an earlier answer told this number: `None` if
-    /// the server has lost some of that since.
+    /// Returns the session's number of writes. Returns `None` if the server has lost some of the
+    /// writes since an earlier reply reported `known`.
     pub(super) fn writes(&self, known: u64) -> Option<u64> {
-        // Not all scripts tell it.
+        // Not all scripts report it.
         let told = self.writes == 0 || self.writes >= known.saturating_add(u64::from(self.written));
         told.then_some(self.writes)
     }
 
-    /// Whether the server has more of the same to do.
+    /// Returns `true` if the server has more of the same work to do.
     pub(super) fn is_unfinished(&self) -> bool {
         self.word == MORE
     }
 
-    /// What was asked for, or why not.
+    /// Returns the outcomes of the request, or its error.
     pub(super) fn outcomes(self, operation: &'static str) -> Result<Vec<Outcome>> {
         match self.word.as_str() {
             "ok" | MORE => Ok(self.outcomes),
@@ -87,12 +87,12 @@ impl Answer {
         }
     }
 
-    /// What is wrong with the key that others take for a lock.
+    /// Returns the error for a gate's key that cannot be used.
     fn gate(&self, operation: &'static str) -> StoreError {
         let row = self.outcomes.first().and_then(Outcome::first);
         let [key, wrong] = [0, 1].map(|at| row.and_then(|row| row.text(at)).unwrap_or_default());
-        let told = format!("the key {key}, which others take for this lock: {wrong}");
-        // Within a script it is no `NOPERM`.
+        let told = format!("the key {key}, which other libraries use as this lock: {wrong}");
+        // Within a script, the server's error is not a `NOPERM`.
         match wrong.contains("ACL failure") {
             true => StoreError::Denied(told.into()),
             false => StoreError::Fatal { operation, source: told.into() },
@@ -100,7 +100,7 @@ impl Answer {
     }
 }
 
-/// A count, and rows.
+/// Reads a count and rows.
 fn outcome(value: Value) -> Option<Outcome> {
     let Value::Array(parts) = value else { return None };
     let mut parts = parts.into_iter();
@@ -117,7 +117,7 @@ fn row(value: Value) -> Option<Row> {
     Some(Row::new(cells.collect::<Option<_>>()?))
 }
 
-/// What is in an array of its own may be any bytes, and is written with hexadecimal digits.
+/// Reads a text. A value in an array of its own may have any bytes, and becomes hexadecimal digits.
 fn text(value: Value) -> Option<String> {
     match value {
         Value::Int(number) => Some(number.to_string()),
@@ -144,7 +144,7 @@ mod tests {
         Value::Array([vec![clock, bulk(word)], outcomes].concat())
     }
 
-    /// A guarded write that the server has made is not refused as one whose lock was lost.
+    /// A guarded write that the server has made is not rejected as if its lock were lost.
     #[test]
     fn a_write_that_is_there_is_not_refused() {
         assert!(matches!(forgotten(true), StoreError::Unknown(_)));
@@ -164,7 +164,7 @@ mod tests {
         let read = read.unwrap();
         assert_eq!(read.clock[0].first().unwrap().number(1), Some(3));
         assert_eq!(read.newest, 40);
-        // It has written a fifth time now.
+        // The session has written a fifth time by now.
         assert_eq!((read.writes(4), read.writes(5), read.writes(6)), (Some(5), None, None));
         let outcomes = read.outcomes("test").unwrap();
         let row = outcomes[0].first().unwrap();

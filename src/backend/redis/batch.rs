@@ -1,4 +1,4 @@
-//! What a connection sends at once, and the replies to it.
+//! Requests that a connection sends at once, and the replies to them.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use redis::{Cmd, RedisResult, Value, aio::MultiplexedConnection};
 
 use super::call::Asked;
 
-/// Scripts, and what is asked after they have run.
+/// Scripts, and the commands that follow them.
 #[derive(Default)]
 pub(super) struct Batch<'a> {
     pub(super) scripts: Vec<Asked<'a>>,
-    /// A script that runs after the others.
+    /// The script that runs after the others.
     pub(super) last: Option<Asked<'a>>,
     pub(super) then: Vec<Cmd>,
 }
@@ -20,8 +20,9 @@ impl Batch<'_> {
         self.scripts.iter().chain(&self.last)
     }
 
-    /// Returns the reply to each of them. The server may have forgotten a script, which it reports
-    /// before it runs anything: that one is sent again, and again what runs after the others.
+    /// Returns the reply to each request. A server that has forgotten a script reports that before
+    /// it runs anything. The forgotten scripts are then sent again, followed by everything that has
+    /// to run after them.
     pub(super) async fn run(
         &self,
         mut connection: MultiplexedConnection,
@@ -50,7 +51,7 @@ impl Batch<'_> {
         Ok(replies)
     }
 
-    /// The reply to the only script.
+    /// Returns the reply to a single script.
     pub(super) async fn run_one(
         script: Asked<'_>,
         connection: MultiplexedConnection,
@@ -61,7 +62,7 @@ impl Batch<'_> {
     }
 }
 
-/// An error that the server replies with is a reply.
+/// Sends the commands. An error from the server counts as a reply.
 async fn send(
     connection: &mut MultiplexedConnection,
     commands: impl Iterator<Item = Cmd>,
@@ -82,15 +83,15 @@ async fn send(
     }
 }
 
-/// How many replicas have what the connection has written, once it is as many as they have to be,
-/// or most of this time is over.
+/// Returns a `WAIT` for replicas. The server replies with the number of replicas that have this
+/// connection's writes, once they are enough or most of `patience` has passed.
 pub(super) fn wait(acks: u32, patience: Duration) -> Cmd {
     let mut wait = redis::cmd("WAIT");
     wait.arg(acks).arg(most_of(patience));
     wait
 }
 
-/// Milliseconds. None at all would be for ever.
+/// Returns nine tenths of the time in milliseconds, at least 1. A 0 would wait without a limit.
 pub(super) fn most_of(patience: Duration) -> u64 {
     u64::try_from(patience.mul_f64(0.9).as_millis()).unwrap_or(u64::MAX).max(1)
 }

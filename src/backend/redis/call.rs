@@ -1,4 +1,4 @@
-//! One script, and what it is run with.
+//! One script with its arguments.
 
 use std::{fmt::Display, io::Write};
 
@@ -8,53 +8,56 @@ use super::script::Script;
 #[cfg(doc)]
 use crate::backend::sql::server_clock::ClockTrust;
 
-/// One script, to be run with this.
+/// A script with its arguments.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     script: &'static Script,
     arguments: Arguments,
-    /// It ends sessions that are over, as far as the server's clock is trusted.
+    /// The script ends expired sessions, as far as the client trusts the server's clock.
     pub(super) sweeps: bool,
-    /// What follows if the server has more of the same to do.
+    /// The follow-up if the server has more of the same work to do.
     pub(super) continues: Continues,
     /// The word for a value that is the session's owner.
     pub(super) owner: Option<Vec<u8>>,
-    /// It goes by the connection that nothing else waits on.
+    /// The call uses the connection that is reserved for keepalives.
     pub(super) beats: bool,
-    /// Its first outcome is how long some sessions have left.
+    /// The first outcome is the remaining time of some sessions.
     pub(super) tells_expiries: bool,
-    /// What it ends of a queue, in the server's words, which says nothing of it to this session.
+    /// The entry that the call removes, as the server names it. The session ignores notifications
+    /// of that removal.
     pub(super) ends: Option<String>,
-    /// Where replicas are to have what counts.
+    /// The replicas that must have the data before the reply counts.
     pub(super) acks: Acks,
 }
 
-/// What follows if the server says that it has more to do than one script may.
+/// The follow-up if the server reports that one script could not do all the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Continues {
-    /// The session goes on with it when it has time.
+    /// The session continues the work in the background.
     Later,
-    /// The same request again.
+    /// The same request is sent again.
     Again,
-    /// The same request, for what comes after the last row.
+    /// The request is sent again for the rows after the last one.
     AfterLast,
 }
 
-/// What replicas have to have before an answer counts.
+/// The data that replicas must have before a reply counts.
 ///
-/// Not what is written alone. A primary that was replaced goes on by itself, and may put away a
-/// holder there that the new one knows and renews: what it shows then must not grant anything to
-/// who is behind. Once the replicas have all that was there as it was read, they have that, too.
+/// Replicas must have more than the session's own writes. A replaced primary continues to run, and
+/// may remove a holder that the new primary knows and renews. A client that reads this from the old
+/// primary must not conclude that its lock is granted. Once the replicas have all that the primary
+/// had when it was read, they have the holder's removal, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Acks {
     Nothing,
-    /// What it has written.
+    /// The writes of the call.
     Written,
-    /// What it has read, and by a server that was no replica since the connection was made.
+    /// All that the call has read. The server must not have been a replica since the connection was
+    /// made.
     Read,
 }
 
-/// Something that an argument is made of.
+/// A value that can be written as an argument.
 pub(super) trait Argument {
     fn write(&self, to: &mut Vec<u8>);
 }
@@ -65,17 +68,17 @@ impl<T: AsRef<[u8]>> Argument for T {
     }
 }
 
-/// What is written as its text.
+/// A value that is written as its text.
 pub(super) struct Text<T>(pub(super) T);
 
 impl<T: Display> Argument for Text<T> {
     fn write(&self, to: &mut Vec<u8>) {
-        // Writing to a vector does not fail.
+        // Writing to a vector cannot fail.
         let _ = write!(to, "{}", self.0);
     }
 }
 
-/// All arguments of a call, one behind the other.
+/// All arguments of a call, one after the other.
 #[derive(Clone, Debug, Default)]
 struct Arguments {
     bytes: Vec<u8>,
@@ -114,13 +117,13 @@ impl Call {
         }
     }
 
-    /// With one argument more.
+    /// Appends an argument.
     pub(super) fn arg(mut self, argument: impl Argument) -> Self {
         self.arguments.push(&argument);
         self
     }
 
-    /// With these arguments more.
+    /// Appends arguments.
     pub(super) fn args(mut self, arguments: impl IntoIterator<Item = impl Argument>) -> Self {
         arguments.into_iter().for_each(|argument| self.arguments.push(&argument));
         self
@@ -142,7 +145,7 @@ impl Call {
         Self { acks, ..self }
     }
 
-    /// Of these, in its last arguments.
+    /// Queries the remaining time of these sessions, which are the last arguments.
     pub(super) fn telling_expiries(self, sessions: &[i64]) -> Self {
         let call = self.args(sessions.iter().map(|session| Text(format!("{session:x}"))));
         Self { tells_expiries: true, ..call }
@@ -157,34 +160,36 @@ impl Call {
         self
     }
 
-    /// The same for what comes after this row, which is its last argument.
+    /// Returns the call for the rows after this one, which becomes the last argument.
     pub(super) fn after(&self, row: &str) -> Self {
         let mut next = self.clone();
         next.arguments.pop();
         next.arg(row)
     }
 
-    /// The same for a session that knows this of the server's clock: see [`ClockTrust::words`].
+    /// Completes the call for a session and its trust in the server's clock. See
+    /// [`ClockTrust::words`].
     pub(super) fn of(&self, session: i64, clock_trust: Option<String>) -> Asked<'_> {
         let first = [format!("{session:x}"), clock_trust.unwrap_or_default()];
         Asked { call: self, first: Some(first) }
     }
 
-    /// The same where there is no session.
+    /// Completes the call where there is no session.
     pub(super) fn of_no_session(&self) -> Asked<'_> {
         Asked { call: self, first: None }
     }
 }
 
-/// A script to be run, with all of its arguments.
+/// A script with all of its arguments.
 pub(super) struct Asked<'a> {
     call: &'a Call,
-    /// The session, and what it knows of the server's clock.
+    /// The session, and its trust in the server's clock.
     first: Option<[String; 2]>,
 }
 
 impl Asked<'_> {
-    /// `whole`: the server does not know the script.
+    /// Returns the command. `whole`: it contains the script's text, because the server has
+    /// forgotten it.
     pub(super) fn command(&self, keys: &[String], whole: bool) -> Cmd {
         let mut command = self.call.script.command(keys, whole);
         if let Some(first) = &self.first {

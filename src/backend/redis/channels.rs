@@ -1,4 +1,4 @@
-//! Channels that others publish to, and who listens to them here.
+//! Channels that this process is subscribed to, and their listeners.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::runtime::mutex::Mutex;
 
-/// By their names, how often something was heard there.
+/// The number of messages received, by channel name.
 #[derive(Debug, Default)]
 pub(super) struct Channels(Mutex<HashMap<Arc<str>, watch::Sender<u64>>>);
 
@@ -15,10 +15,10 @@ impl Channels {
         self.0.lock().entry(Arc::clone(name)).or_insert_with(|| watch::Sender::new(0)).subscribe()
     }
 
-    /// Something was published there.
+    /// Notifies the listeners of a channel.
     pub(super) fn tell(&self, name: &str) {
         let told = self.0.lock().get(name).cloned();
-        // Without the lock: those who are told may look at once.
+        // Notify without the lock: a listener may run at once.
         if let Some(told) = told {
             told.send_modify(|heard| *heard += 1);
         }
@@ -28,16 +28,16 @@ impl Channels {
         self.0.lock().is_empty()
     }
 
-    /// The connection is gone, and nothing is heard any more.
+    /// Drops all channels, as the connection has ended.
     pub(super) fn lose(&self) {
         drop(std::mem::take(&mut *self.0.lock()));
     }
 
-    /// One less listens; tells whether it was the last one.
+    /// Removes a listener. Returns `true` if it was the last one.
     pub(super) fn leave(&self, name: &str, heard: &watch::Receiver<u64>) -> bool {
         let mut channels = self.0.lock();
         let Some(told) = channels.get(name) else { return false };
-        // The one that leaves is counted still.
+        // The leaving listener still counts.
         let last = told.subscribe().same_channel(heard) && told.receiver_count() == 1;
         if last {
             channels.remove(name);
@@ -66,7 +66,7 @@ mod tests {
         assert!(!channels.leave("a", &again));
         channels.lose();
         assert!(other.has_changed().is_err());
-        // Another one since, which the former has nothing to do with.
+        // A newer channel of that name is independent of the former one.
         let _later = channels.listen(&b);
         assert!(!channels.leave("b", &other));
     }

@@ -1,9 +1,9 @@
-//! The clock of the server that all connections of a client go to.
+//! The clock of the server that all connections of a client share.
 //!
-//! A connection that is made again says nothing of it: others may have read the clock meanwhile, or
-//! the last reading is young. Where connections are idle for longer than something on the way
-//! allows, they are made again all the time, and a client that forgot the clock each time would
-//! never believe it, and never remove a dead holder.
+//! A reconnect alone does not discard what is known of the clock: another connection may have read
+//! it in between, or the last reading may be recent. Some networks close connections after a short
+//! idle time, so that clients reconnect often. A client that forgot the clock each time would never
+//! trust it, and would never remove a dead holder.
 
 use std::time::Duration;
 
@@ -23,21 +23,22 @@ pub(super) struct WatchedClock {
 
 #[derive(Debug, Default)]
 struct Watched {
-    /// Which server's clock it is.
+    /// The server that the clock belongs to.
     server: String,
-    /// When it was read last.
+    /// The time of the last reading.
     read: Duration,
-    /// How long it may be unread: more than a healthy session leaves between two keepalives.
+    /// The longest gap between readings. It is longer than the gap between two keepalives of a
+    /// healthy session.
     within: Duration,
 }
 
 impl WatchedClock {
-    /// The longest time without a reading that still counts as watching.
+    /// Sets the longest gap between readings that still counts as watching.
     pub(super) fn watch_within(&self, time: Duration) {
         self.watched.lock().within = time;
     }
 
-    /// A connection was made to this server.
+    /// Notes that a connection was made to this server.
     pub(super) fn meet(&self, server: &str) {
         let mut watched = self.watched.lock();
         if !watched.goes_on(server, clock::now()) {
@@ -46,7 +47,8 @@ impl WatchedClock {
         }
     }
 
-    /// A request that was sent then has read it. What another server shows says nothing of it.
+    /// Notes a reading by a request that was sent at this time. Readings of another server are
+    /// ignored.
     pub(super) fn read(&self, server: &str, outcomes: &[Outcome], sent: Duration) {
         let mut watched = self.watched.lock();
         if watched.server == server {
@@ -55,7 +57,7 @@ impl WatchedClock {
         }
     }
 
-    /// What a request to this server may conclude.
+    /// Returns what a request to this server may conclude from its clock.
     pub(super) fn clock_trust(&self, server: &str, now: Duration) -> Option<ClockTrust> {
         let is_same = self.watched.lock().server == server;
         self.clock.clock_trust(now).filter(|_| is_same)
@@ -69,7 +71,7 @@ impl WatchedClock {
 }
 
 impl Watched {
-    /// Whether it is the clock that was read until now.
+    /// Returns `true` if this clock was watched without a gap until now.
     fn goes_on(&self, server: &str, now: Duration) -> bool {
         self.server == server && now.saturating_sub(self.read) <= self.within
     }

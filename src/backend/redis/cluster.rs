@@ -1,12 +1,12 @@
-//! Where in a cluster our keys are.
+//! Finds the server of a cluster that stores the namespace's keys.
 
 use redis::{RedisError, RedisResult, aio::MultiplexedConnection, cmd};
 
 use super::script::Keys;
 use crate::backend::{Result, StoreError};
 
-/// Asks a server of a cluster for our keys; `None`: it is the one that has them. Otherwise it tells
-/// where they are with the same word as to anybody, for which no right is needed but to read.
+/// Returns the redirection to the server that stores the keys. Returns `None` if this server stores
+/// them. The query needs no right except to read.
 pub(super) async fn keeper(
     mut connection: MultiplexedConnection,
     keys: &Keys,
@@ -19,11 +19,11 @@ pub(super) async fn keeper(
     }
 }
 
-/// Where to go to, from this endpoint, by such a word: `slot host:port`.
+/// Returns the address in a redirection, `slot host:port`, from this endpoint.
 pub(super) fn address(from: &str, moved: &RedisError) -> Result<String> {
     let told = moved.detail().unwrap_or_default();
     read(from, told).ok_or_else(|| {
-        let told = format!("{from} does not tell who has our slot: {told}");
+        let told = format!("{from} does not report which server has the slot: {told}");
         StoreError::Unavailable(told.into())
     })
 }
@@ -32,7 +32,8 @@ fn read(from: &str, told: &str) -> Option<String> {
     let (host, port) = told.split_whitespace().last()?.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
     match host {
-        // One that does not know its own address means the one that we have come by.
+        // A server that does not know its own host leaves it empty, and means the host of this
+        // endpoint.
         "" => Some(format!("{}:{port}", from.rsplit_once(':')?.0)),
         "?" => None,
         host => Some(endpoint(host, port)),

@@ -1,4 +1,4 @@
-//! One connection to the one server that can be written to.
+//! A connection to the primary.
 
 use std::{
     collections::HashMap,
@@ -41,52 +41,52 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Connector {
     pub(super) remote: Remote,
-    /// The servers, or the sentinels that know of them.
+    /// The servers, or the sentinels that monitor them.
     pub(super) endpoints: Endpoints,
     pub(super) keys: Keys,
     pub(super) clock: WatchedClock,
-    /// The highest number of an entry that any answer has told.
+    /// The highest entry number that any reply has reported.
     pub(super) newest: AtomicU64,
     /// The keys of version 1 are marked.
     pub(super) took_over: AtomicBool,
-    /// This boot of this host, if all of its processes have one clock.
+    /// The id of this host's boot, if all of its processes share one clock.
     pub(super) boot: Option<String>,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// All that is asked; and to hear what the server says unasked.
+    /// All other requests, and the server's notifications.
     Requests,
-    /// Keepalives: no large answer or slow request is in their way.
+    /// Keepalives, so that no large reply or slow request delays them.
     Beats,
-    /// What counts only once replicas have it, for which a connection waits.
+    /// Requests that count only once replicas have them, which the connection waits for.
     Acks,
 }
 
-/// A connection, which lives while somebody polls [`Link::heard`].
+/// A connection that works only while [`Link::heard`] is polled.
 pub(super) struct Link {
     pub(super) endpoint: String,
     pub(super) connection: MultiplexedConnection,
     driver: Driver,
-    /// It has ended.
+    /// The connection has ended.
     over: bool,
     pushes: mpsc::UnboundedReceiver<PushInfo>,
-    /// Which server it is.
+    /// The server's identity.
     pub(super) server: Identity,
     /// See [`Server::writes_soon`].
     pub(super) writes_soon: bool,
     pub(super) durability: Option<Durability>,
 }
 
-/// Who was met at an address.
+/// The kind of server at an address.
 enum Met {
     Primary(Box<Link>),
-    /// One that knows of another one.
+    /// A server that redirects to another address.
     Elsewhere(String),
 }
 
-/// So many servers are asked, each named by the one before it.
+/// The number of servers that are tried, each of them named by the one before.
 pub(super) const HOPS: usize = 4;
 
 impl Connector {
@@ -102,12 +102,12 @@ impl Connector {
         &self.remote.namespace
     }
 
-    /// Whom else its mutexes exclude.
+    /// Returns the bridge to other libraries' locks.
     pub(super) fn bridge(&self) -> Option<&Bridge> {
         self.remote.bridge.as_ref()
     }
 
-    /// How many replicas must have what is to count.
+    /// Returns the number of replicas that must have a write before it counts.
     pub(super) fn acks(&self) -> Option<u32> {
         self.remote.replicas
     }
@@ -123,7 +123,7 @@ impl Connector {
         connected.map_err(|error| self.named(error))
     }
 
-    /// The same for a session that is there already, which the server is told.
+    /// Connects for a session that exists already, and reports the session to the server.
     pub(super) async fn connect_again(
         &self,
         session: i64,
@@ -143,20 +143,20 @@ impl Connector {
         connected.map_err(|error| self.named(error))
     }
 
-    /// Who there is none to be had of is told by the sentinels that were asked.
+    /// Adds the service and the sentinels to an error that found no primary.
     fn named(&self, error: StoreError) -> StoreError {
         match (&self.remote.service, error) {
             (Some(service), StoreError::Unavailable(source)) => {
                 let sentinels = self.remote.endpoints.join(", ");
                 let told =
-                    format!("no primary of {service} by the sentinels {sentinels}: {source}");
+                    format!("the sentinels {sentinels} name no primary of {service}: {source}");
                 StoreError::Unavailable(told.into())
             }
             (_, error) => error,
         }
     }
 
-    /// Runs a script while nobody else asks anything.
+    /// Runs a script while no other request uses the connection.
     pub(super) async fn call(&self, link: &mut Link, session: i64, call: &Call) -> Result<Answer> {
         let endpoint = link.endpoint.clone();
         let connection = link.connection.clone();
@@ -165,7 +165,7 @@ impl Connector {
         Answer::read(value)
     }
 
-    /// How many replicas there are by the word of a sentinel, if there are any.
+    /// Returns the number of replicas that a sentinel reports, if sentinels are used.
     pub(super) async fn known_replicas(&self) -> Result<Option<u32>> {
         let Some(service) = &self.remote.service else { return Ok(None) };
         let ask = |sentinel| self.replicas_of(service, sentinel);
@@ -173,7 +173,7 @@ impl Connector {
         told.map(Some).map_err(|error| self.named(error))
     }
 
-    /// To the primary that this endpoint is, or knows of.
+    /// Connects to the primary that this endpoint is or redirects to.
     async fn connect_by(&self, endpoint: &str, session: i64, used: Use) -> Result<Link> {
         let mut named = match &self.remote.service {
             None => None,
@@ -189,10 +189,10 @@ impl Connector {
                 Met::Elsewhere(other) => named = Some(other),
             }
         }
-        Err(StoreError::Unavailable(format!("{endpoint} sends us around").into()))
+        Err(StoreError::Unavailable(format!("{endpoint} keeps redirecting").into()))
     }
 
-    /// Whether user and password may be sent to this address, which an endpoint has named.
+    /// Checks that user and password may be sent to an address that an endpoint has named.
     fn check_address(&self, endpoint: &str, address: &str) -> Result<()> {
         let is_safe = self.remote.tls.is_some()
             || self.remote.credentials.is_none()
@@ -210,7 +210,7 @@ impl Connector {
         ))
     }
 
-    /// A connection to another server of the cluster, which an endpoint has named.
+    /// Connects to another server of the cluster, which an endpoint has named.
     pub(super) async fn begin_at(&self, endpoint: &str, address: &str) -> Result<Link> {
         self.check_address(endpoint, address)?;
         self.begin(address, resp::as_ourselves(&self.remote, <_>::default())).await
@@ -242,7 +242,7 @@ impl Connector {
         Ok(Met::Primary(Box::new(link)))
     }
 
-    /// A connection to whatever that is.
+    /// Connects to an endpoint, whatever server it is.
     pub(super) async fn begin(&self, endpoint: &str, info: RedisConnectionInfo) -> Result<Link> {
         let (heard, pushes) = mpsc::unbounded_channel();
         let config = AsyncConnectionConfig::new().set_push_sender(heard);
@@ -262,13 +262,13 @@ impl Connector {
 }
 
 impl Link {
-    /// Ends when the connection does, or with what the server says unasked: for whom. Has to be
-    /// polled all the time, also for what is asked.
+    /// Returns the server's next push message, or `None` when the connection ends. It must be
+    /// polled all the time, because it also drives all requests.
     pub(super) async fn heard(&mut self) -> Option<PushInfo> {
         poll_fn(|context| {
             self.over = self.over || self.driver.as_mut().poll(context).is_ready();
-            // What the driver has just heard comes first: before the answer that came after it, if
-            // this is polled before who waits for that one.
+            // A push message that the driver has just received comes before the reply that followed
+            // it, if this is polled before the task that awaits the reply.
             match self.pushes.poll_recv(context) {
                 Poll::Ready(Some(push)) => Poll::Ready(Some(push)),
                 _ if self.over => Poll::Ready(None),
@@ -278,19 +278,19 @@ impl Link {
         .await
     }
 
-    /// Asks this while nobody else is asked.
+    /// Sends a command while no other request uses the connection.
     pub(super) async fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<T> {
         let mut connection = self.connection.clone();
         self.driven(command.query_async(&mut connection)).await
     }
 
-    /// Does this while nobody else is asked.
+    /// Drives the connection while this future runs, and no other request uses it.
     pub(super) async fn driven<T>(&mut self, asking: impl Future<Output = T>) -> T {
         let mut asking = std::pin::pin!(asking);
         loop {
             tokio::select! {
                 biased;
-                // Its end is an error of the request's, too.
+                // The request reports the end of the connection as an error, too.
                 () = &mut self.driver, if !self.over => self.over = true,
                 answer = &mut asking => return answer,
             }
@@ -298,7 +298,7 @@ impl Link {
     }
 }
 
-/// Begins to listen, and asks what the server is.
+/// Subscribes, and reads what the server is.
 async fn greet(
     mut connection: MultiplexedConnection,
     channel: String,
@@ -315,6 +315,6 @@ pub(super) async fn ask_settings(mut connection: MultiplexedConnection) -> Redis
     let mut config = redis::cmd("CONFIG");
     config.arg("GET").arg(&SETTINGS);
     let settings: RedisResult<HashMap<_, _>> = config.query_async(&mut connection).await;
-    // Not everybody may ask that.
+    // Not every user may read the settings.
     Ok(Server::new(&info, settings.unwrap_or_default()))
 }

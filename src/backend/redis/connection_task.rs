@@ -1,6 +1,6 @@
-//! How a session talks to its server: by a connection that one task owns.
+//! A session's connection to its server, which one task owns.
 //!
-//! Callers may drop what they wait for at any moment, or leave it unpolled.
+//! A caller may drop its future at any time, or stop polling it.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -33,11 +33,11 @@ use crate::{
     runtime::clock::{Instant, sleep_until},
 };
 
-/// A connection that waiters depend on is not silent for longer: balancers drop idle connections,
-/// and a connection that was dropped without a word brings no news.
+/// The longest time without traffic on a connection that waiters depend on. Load balancers drop
+/// idle connections, and a connection that was dropped silently delivers no notifications.
 const IDLE: Duration = Duration::from_secs(12);
 
-/// One connection's task.
+/// The task of one connection.
 pub(super) struct Task {
     pub(super) shared: Arc<Shared>,
     pub(super) used: Use,
@@ -49,7 +49,7 @@ impl Served for Task {
 
     async fn connect(&self) -> Result<Link> {
         let Shared { connector, session, .. } = &*self.shared;
-        // Soon enough to try again, or the session is over.
+        // This leaves time for another attempt before the session ends.
         connector.connect_again(*session, self.used, connector.remote.request_timeout * 2).await
     }
 
@@ -63,7 +63,8 @@ impl Served for Task {
         }
     }
 
-    /// What is under way at its end is dropped: it is not known what became of it.
+    /// Serves requests until the connection ends. The outcome of a request that is in flight at
+    /// that time is unknown.
     async fn serve(&mut self, mut link: Link, inbox: &mut Inbox<Message>) -> Over {
         let mut under_way = FuturesUnordered::new();
         let requester = Requester {
@@ -76,12 +77,12 @@ impl Served for Task {
         let ask_together = |requests| {
             Either::Right(requester.clone().ask_together(requests).map(|done| (done, true)))
         };
-        // What has come while replicas are waited for is sent together.
+        // Requests that arrive while replicas are awaited are sent together.
         let (mut together, mut awaits_replicas) = (Vec::new(), false);
         let is_together = |request: &Request<Message>| {
             self.used == Use::Acks && request.message.for_replicas().is_some()
         };
-        // Nobody waits any more for what was to be done on the last connection.
+        // No caller awaits the requests that were meant for the last connection only.
         inbox.waiting.retain(|order| matches!(order, Order::Ask(_)));
         let watches = Arc::clone(&self.shared.watches);
         let listens = self.used == Use::Requests;
@@ -125,7 +126,7 @@ impl Served for Task {
                         Done::Useless => break Over::Useless,
                         Done::Expiries(sessions) => {
                             watches.renew(sessions);
-                            // The other connection looks when they are due.
+                            // The connection for requests checks them when they are due.
                             watches.changed.notify_one();
                         }
                     }
@@ -152,11 +153,11 @@ impl Served for Task {
     }
 }
 
-/// What was published, and where.
+/// Returns the channel of a published message and its text.
 fn payload(push: &PushInfo) -> Option<(&str, &str)> {
     match (&push.kind, push.data.as_slice()) {
         (PushKind::Message, [Value::BulkString(channel), Value::BulkString(told)]) => {
-            // Others' words may be of any bytes.
+            // Other programs may publish any bytes.
             Some((str::from_utf8(channel).ok()?, str::from_utf8(told).unwrap_or_default()))
         }
         _ => None,

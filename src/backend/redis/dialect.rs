@@ -1,4 +1,4 @@
-//! What Redis is asked, and how a session is told of changes.
+//! The requests of a Redis session, and its notifications.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ use crate::backend::{
     },
 };
 
-/// A session's way to the server.
+/// The connections of a session.
 #[derive(Debug)]
 pub(super) struct Connections {
     pub(super) calls: Calls,
     pub(super) shared: Arc<Shared>,
     pub(super) requests: ConnectionHandle<Message>,
     pub(super) beats: ConnectionHandle<Message>,
-    /// If replicas have to have what counts.
+    /// The connection for requests that wait for replicas, if the client requires that.
     pub(super) acks: Option<ConnectionHandle<Message>>,
 }
 
@@ -97,7 +97,8 @@ impl Dialect for Connections {
         if let Some(gate) = self.calls.gate(place.dir).filter(|_| place.number == 0) {
             return waiting::watch(&self.shared, &self.requests, place.dir, gate).await;
         }
-        // Before the server knows of it: what it says at once is heard.
+        // Register before the server knows the watch, so that an immediate notification is not
+        // missed.
         let registered = self.registered(place.dir, place.number);
         let outcomes = self.ask("watch of a key", message::watch(&place).into()).await?;
         registered.on(self.session(), entry, last(&outcomes)?)
@@ -123,8 +124,9 @@ impl Dialect for Connections {
 }
 
 impl Connections {
-    /// A watch ends by the connection that it begins by, or its end could overtake the next one of
-    /// the same queue: a listing is for replicas, and a watch of one entry is not.
+    /// Registers a watch, which must end on the connection that it began on. Otherwise its end
+    /// could overtake the next watch of the same queue. A listing waits for replicas; a watch of
+    /// one entry does not.
     fn registered(&self, dir: &str, number: u64) -> Registered {
         let listing = self.acks.as_ref().filter(|_| number == 0);
         let connection = listing.unwrap_or(&self.requests).clone();

@@ -1,10 +1,10 @@
-//! What an error of the server or the client crate means for the request that met it.
+//! Maps errors of the server and the client crate to errors of a request.
 
 use redis::{ErrorKind, RedisError};
 
 use crate::backend::{StoreError, certificates};
 
-/// The error in words, with the server that it came from.
+/// Returns the text of an error, with the server that it came from.
 pub(super) fn words(endpoint: &str, error: &RedisError) -> String {
     match certificates::explain(error) {
         Some(fault) => format!("{endpoint}: {fault}"),
@@ -12,35 +12,35 @@ pub(super) fn words(endpoint: &str, error: &RedisError) -> String {
     }
 }
 
-/// What each word of the server's means, which its errors begin with.
+/// Maps the code at the beginning of a server's error.
 fn sorted(code: &str, told: &str) -> Option<StoreError> {
     Some(match code {
-        // Who one is, and what one may.
+        // Authentication and permissions.
         "NOPERM" | "WRONGPASS" | "NOAUTH" => StoreError::Denied(told.into()),
-        // Not this server, or not now: nothing was run.
+        // Another server, or not now: the server has run nothing.
         "READONLY" | "LOADING" | "MASTERDOWN" | "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN"
         | "MISCONF" | "NOREPLICAS" | "BUSY" | "UNBLOCKED" => StoreError::Unavailable(told.into()),
         _ => return None,
     })
 }
 
-/// Sorts the error of a request that was sent, by what is known of it.
+/// Maps the error of a request that was sent.
 pub(super) fn triage(operation: &'static str, endpoint: &str, error: &RedisError) -> StoreError {
     let told = words(endpoint, error);
-    // Not the server's word: the connection has ended, or makes no sense.
+    // The error is not the server's: the connection has ended, or the reply is malformed.
     let Some(code) = error.code() else { return StoreError::Unknown(told.into()) };
     match sorted(code, &told) {
         Some(error) => error,
-        // An operator ends those that have not written.
+        // An operator can kill only scripts that have not written.
         None if told.contains("Script killed by user") => StoreError::Unavailable(told.into()),
-        // What a script has written before it failed is not undone.
+        // Redis does not undo what a script wrote before it failed.
         None if told.contains("user_script") => StoreError::Unknown(told.into()),
-        // A full server's among them: what frees room is let through.
+        // This includes `OOM` of a full server: requests that free memory are let through.
         None => StoreError::Fatal { operation, source: told.into() },
     }
 }
 
-/// The same while a connection is made: nothing was asked yet.
+/// Maps an error that occurs while a connection is made, before any request.
 pub(super) fn refused(endpoint: &str, error: &RedisError) -> StoreError {
     let told = words(endpoint, error);
     let unknown = |what: &str| told.contains("unknown command") && told.contains(what);
@@ -51,9 +51,10 @@ pub(super) fn refused(endpoint: &str, error: &RedisError) -> StoreError {
             source: format!("{endpoint} is older than Redis 7").into(),
         },
         _ if told.contains("max number of clients") => StoreError::Unavailable(told.into()),
-        // By the client crate's words.
+        // This is the client crate's text.
         _ if told.contains("switch database") => StoreError::Denied(told.into()),
-        // A full server among them, as a session needs room; and one that does not run the scripts.
+        // This includes a full server, as a session needs memory, and a server that cannot run the
+        // scripts.
         Some(code) => sorted(code, &told).unwrap_or_else(|| StoreError::Fatal {
             operation: super::server::CONNECTING,
             source: told.into(),
@@ -63,12 +64,12 @@ pub(super) fn refused(endpoint: &str, error: &RedisError) -> StoreError {
     }
 }
 
-/// Who asks is to say who it is.
+/// Returns `true` if the server requires authentication.
 pub(super) fn wants_password(error: &StoreError) -> bool {
     matches!(error, StoreError::Denied(_)) && error.reason().contains("NOAUTH")
 }
 
-/// A server that answers questions alone, or not for these keys.
+/// Returns `true` if this server cannot run scripts now, or not on these keys.
 pub(super) fn is_useless(error: &RedisError) -> bool {
     matches!(
         error.code(),

@@ -1,9 +1,9 @@
 //! The keys of version 1, which all namespaces of a server shared.
 //!
-//! Locks of both versions at once would not exclude each other. So before a session begins, these
-//! keys are marked as those of version 2: each script of version 1 refuses from then on. While a
-//! session of version 1 lives, no session begins; and nothing is granted until those that were not
-//! removed are over for certain.
+//! Locks of the two versions would not exclude each other. Before a session begins, these keys are
+//! therefore marked as those of version 2, and each script of version 1 then refuses to run. No
+//! session begins while a session of version 1 lives. Nothing is granted until all sessions of
+//! version 1 that were not removed have certainly ended.
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::backend::{Result, StoreError, sql::replies::nonsense};
 
-/// What a look at the keys comes to, and whether there is data that the namespace has not adopted.
+/// Reads the state of the keys, and whether the namespace still has to adopt data.
 fn read(reply: &[String], endpoint: &str) -> Result<(Former, bool)> {
     let number = |at: usize| reply.get(at).and_then(|number| number.parse().ok());
     match reply.first().map(String::as_str) {
@@ -47,8 +47,8 @@ fn read(reply: &[String], endpoint: &str) -> Result<(Former, bool)> {
 }
 
 impl Connector {
-    /// Before the client's first session: marks the keys of version 1, and takes over what a
-    /// namespace continues from. In a cluster these keys may be on another server.
+    /// Marks the keys of version 1, and takes over their state for this namespace. This precedes
+    /// the client's first session. In a cluster these keys may be on another server.
     pub(super) async fn take_over(&self, link: &mut Link) -> Result<Former> {
         if self.took_over.load(Ordering::Acquire) {
             return Ok(Former::default());
@@ -73,10 +73,10 @@ impl Connector {
             }
             return Ok(former);
         }
-        Err(StoreError::Unavailable(format!("{} sends us around", link.endpoint).into()))
+        Err(StoreError::Unavailable(format!("{} keeps redirecting (MOVED)", link.endpoint).into()))
     }
 
-    /// Copies the data that belongs to no session, which all namespaces had in common.
+    /// Copies the data that belongs to no session, which all namespaces shared.
     async fn adopt(&self, link: &mut Link, mut keeper: Option<&mut Link>) -> Result<()> {
         let mut from = Vec::new();
         loop {
@@ -85,7 +85,7 @@ impl Connector {
             let page = ask_former(at, &message::former_data(self.namespace(), &from)).await;
             let page = page.map_err(|error| refused(&endpoint, &error))?;
             let page: Vec<Vec<u8>> = from_redis_value(page).map_err(|_| nonsense())?;
-            // Keys and values by turns.
+            // Keys and values alternate.
             let Some(last) = page.len().checked_sub(2).and_then(|at| page.get(at)) else { break };
             from.clone_from(last);
             let endpoint = link.endpoint.clone();

@@ -1,6 +1,6 @@
-//! Gates: the keys that other libraries take for a lock, one of which the first one in a mutex'
-//! queue has to have besides. `scripts/gates.lua` takes them, keeps them and gives them up, and
-//! `waiting.rs` waits for others to do so.
+//! Gates: the keys that other libraries use as their locks. With a bridge, the first entry in the
+//! queue of a mutex must hold the gate, too. `scripts/gates.lua` acquires, renews and releases
+//! gates, and `waiting.rs` waits for other libraries to release them.
 
 use crate::{
     backend::{
@@ -12,7 +12,7 @@ use crate::{
     lost::LostReason,
 };
 
-/// A key that others take for a lock.
+/// A key that other libraries use as a lock.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     pub(super) layout: Layout,
@@ -20,7 +20,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// That of a queue; `None`: it is not a mutex'.
+    /// Returns the gate of a queue, or `None` if the queue is not that of a mutex.
     pub(super) fn of(bridge: Option<&Bridge>, dir: &str) -> Option<Self> {
         let bridge = bridge?;
         let (_, last) = dir.rsplit_once('/')?;
@@ -28,20 +28,20 @@ impl Gate {
         Some(Self { layout: bridge.layout, key: bridge.key(&name) })
     }
 
-    /// The gate that somebody else has, as a listing of the queue has called that one.
+    /// Returns the gate that another library holds, by the key in a listing of the queue.
     pub(super) fn named(bridge: Option<&Bridge>, key: &str) -> Option<Self> {
         let (dir, name) = key.rsplit_once('/')?;
         let gate = Self::of(bridge, dir)?;
         (name.strip_prefix("gate-")? == gate.layout.word()).then_some(gate)
     }
 
-    /// The two arguments that name it.
+    /// Returns the two arguments that name a gate.
     pub(super) fn arguments(gate: Option<&Self>) -> [&str; 2] {
         let (layout, key) = gate.map(|gate| (gate.layout.word(), gate.key.as_str())).unzip();
         [layout, key].map(Option::unwrap_or_default)
     }
 
-    /// Where it is told that the gate was given up.
+    /// Returns the channel on which releases of the gate are published.
     pub(super) fn channel(&self) -> Option<String> {
         match self.layout {
             Layout::Plain => None,
@@ -53,29 +53,30 @@ impl Gate {
     }
 }
 
-/// Tells the holders that have lost their gates, by a keepalive's answer: its second outcome. As
-/// long as one cannot be told, which joined a moment ago, that was no proof of life.
+/// Notifies the holders of lost gates, which a keepalive reports in its second outcome. A holder
+/// that joined a moment ago may not be known here yet. The keepalive then fails, so that it does
+/// not extend the session's deadline.
 pub(super) fn tell_losses(losses: &Losses, outcomes: &[Outcome]) -> Result<()> {
     let lost = outcomes.get(1).map(Outcome::rows).unwrap_or_default();
     for key in lost.iter().filter_map(|row| row.text(0)) {
         if !losses.report(key, LostReason::Evicted) {
-            return Err(StoreError::Unavailable(format!("{key} has lost its gate").into()));
+            return Err(StoreError::Unavailable(format!("{key} lost its bridge key").into()));
         }
     }
     Ok(())
 }
 
-/// What a bridge takes away from what the server promises.
+/// Adds the limits of a bridge to what the server guarantees.
 pub(super) fn limit(durability: &mut Durability, bridge: &Bridge) {
     durability.exclusive = false;
     let word = bridge.layout.word();
     durability.reasons.push(format!(
-        "bridge={word}: what others hold ends with the time to live that they gave it, whether or \
-         not they are done, and nobody tells them of a loss"
+        "bridge={word}: a lock of another library expires after the TTL that its holder chose, \
+         even if the work is not done, and the holder is not notified"
     ));
     durability.reasons.push(format!(
-        "bridge={word}: others take any key that the server's clock has let expire: if it is set \
-         forward, or the server fails over, they may hold a lock for which a guard is valid yet"
+        "bridge={word}: another library takes every key that has expired by the server's clock: if \
+         that is set forward, or the server fails over, it may hold a lock whose guard is valid"
     ));
 }
 

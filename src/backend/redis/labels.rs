@@ -1,4 +1,4 @@
-//! A queue by its labels alone: how often each is there.
+//! Listings of a queue by label: how many entries have each label.
 
 use std::iter::repeat_n;
 
@@ -10,7 +10,8 @@ use crate::backend::{
     },
 };
 
-/// Members with these labels, as many as there are; then the entry that asks, if it is there.
+/// Expands counts into one member for each entry. The entry that made the request comes last, if it
+/// still exists.
 pub(super) fn listing(
     session: i64,
     dir: &str,
@@ -22,7 +23,7 @@ pub(super) fn listing(
     let mut listing = replies::listing(session, dir, &others, false, watch)?;
     listing.labels_only = true;
     let own = std::mem::take(&mut listing.members);
-    // Whose they are makes no difference.
+    // The sessions of these entries do not matter.
     let entry = Entry::new(dir, 0);
     for row in counts {
         let count = row.number(4).and_then(|count| usize::try_from(count).ok());

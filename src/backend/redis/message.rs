@@ -1,4 +1,4 @@
-//! What is asked of the server, in words that the scripts understand.
+//! The requests of a session, as calls of scripts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,15 +23,15 @@ use crate::backend::{
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     Call(Arc<Call>),
-    /// How the server is set up.
+    /// Reads the server's settings.
     Settings,
-    /// To listen to this channel from now on, or no longer.
+    /// Subscribes to this channel.
     Listen(Arc<str>),
     Deafen(Arc<str>),
 }
 
 impl Message {
-    /// The call if replicas are to have what counts, and it goes by the connection for these.
+    /// Returns the call if it waits for replicas, and so uses the connection for that.
     pub(super) fn for_replicas(&self) -> Option<&Call> {
         match self {
             Self::Call(call) if call.acks != Acks::Nothing && !call.beats => Some(call),
@@ -46,13 +46,13 @@ impl From<Call> for Message {
     }
 }
 
-/// `newest`: the highest number that this client has been given.
+/// Opens a session. `newest`: the highest number that this client has received.
 pub(super) fn open(microseconds: u64, server: &Identity, newest: u64, former: Former) -> Call {
     let call = reported(Call::new(&OPEN).arg(Text(microseconds)), server, newest);
     call.arg(Text(former.newest)).arg(Text(former.lives)).with(Acks::Written)
 }
 
-/// What the session began with is on the server's disk.
+/// Records that the state at the session's start is on the server's disk.
 pub(super) fn kept() -> Call {
     Call::new(&KEPT)
 }
@@ -61,7 +61,7 @@ pub(super) fn hello(server: &Identity, newest: u64) -> Call {
     reported(Call::new(&HELLO), server, newest)
 }
 
-/// With what `meet` in the scripts takes.
+/// Appends the arguments that `meet` in the scripts takes.
 fn reported(call: Call, server: &Identity, newest: u64) -> Call {
     let Identity { name, keeps, promoted, runs, replicated } = server;
     let call = call.arg(name).arg(flag(*keeps)).arg(flag(*promoted)).arg(Text(micros(*runs)));
@@ -76,63 +76,63 @@ pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Writes something after what was read by the same connection.
+/// Writes something after a read on the same connection.
 pub(super) fn confirm() -> Call {
     Call::new(&CONFIRM)
 }
 
-/// A look at the keys of version 1.
+/// Reads the state of the keys of version 1.
 pub(super) fn former_look(namespace: &str) -> Call {
     Call::new(&FORMER).arg(namespace).arg("look")
 }
 
-/// Some data of version 1, after this key.
+/// Reads some data of version 1, after this key.
 pub(super) fn former_data(namespace: &str, after: &[u8]) -> Call {
     Call::new(&FORMER).arg(namespace).arg("data").arg(after)
 }
 
-/// The namespace has adopted all of it.
+/// Records that the namespace has adopted all of the data.
 pub(super) fn former_adopted(namespace: &str) -> Call {
     Call::new(&FORMER).arg(namespace).arg("adopted")
 }
 
-/// Keys and values by turns.
+/// Copies data into the namespace. Keys and values alternate.
 pub(super) fn adopt(page: &[Vec<u8>]) -> Call {
     Call::new(&ADOPT).args(page)
 }
 
-/// The keys are of a version that this build does not know.
+/// Describes keys of a version that this build does not know.
 pub(super) fn other_version(tag: &str, version: &str) -> String {
     format!(
-        "what the server keeps in {tag}:* is of version {version}, and this build of distlock \
-         knows version 2: use a build that knows that one, or another database"
+        "the keys {tag}:* are of version {version}, but this build of distlock uses version 2: \
+         use a build for that version, or another database"
     )
 }
 
-/// What a namespace continues from, which version 1 has left.
+/// The state of version 1 that a namespace continues from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Former {
     /// The highest number.
     pub(super) newest: u64,
-    /// For how long a session may live on, in microseconds.
+    /// How long a session may still live, in microseconds.
     pub(super) lives: u64,
 }
 
-/// What one session asks.
+/// The requests of one session.
 #[derive(Debug)]
 pub(super) struct Calls {
-    /// Whom else its mutexes exclude.
+    /// The bridge to other libraries' locks.
     pub(super) bridge: Option<Bridge>,
     pub(super) owner: Owner,
 }
 
 impl Calls {
-    /// The gate of a queue; `None`: it has none.
+    /// Returns the gate of a queue, or `None` if it has none.
     pub(super) fn gate(&self, dir: &str) -> Option<Gate> {
         Gate::of(self.bridge.as_ref(), dir)
     }
 
-    /// The layout of all gates, or nothing.
+    /// Returns the layout of all gates, or an empty string.
     fn layout(&self) -> &'static str {
         self.bridge.as_ref().map_or("", |bridge| bridge.layout.word())
     }
@@ -141,8 +141,8 @@ impl Calls {
 impl Statements for Calls {
     type Message = Message;
 
-    /// It asks after `others` on the way, that somebody waits for here: as long as these are
-    /// renewed, nobody has to look for them.
+    /// Renews the session. It also queries the sessions of `others`, which this client's waiters
+    /// wait for: while these are renewed, no other check of them is needed.
     fn keep_alive(&self, others: &[i64]) -> Message {
         let call = Call::new(&KEEP_ALIVE).sweeping().with(Acks::Written).telling_expiries(others);
         call.by_the_other_connection().into()
@@ -152,7 +152,7 @@ impl Statements for Calls {
         Call::new(&CLOSE).continuing(Continues::Again).into()
     }
 
-    /// The script was asked again until none were left.
+    /// The script was repeated until no entries were left.
     fn is_closed(_: &[Outcome]) -> Result<bool> {
         Ok(true)
     }
@@ -244,7 +244,7 @@ pub(super) fn expiries(sessions: &[i64]) -> Call {
     Call::new(&EXPIRIES).sweeping().telling_expiries(sessions)
 }
 
-/// Ends the sessions that are over, and removes all that these have left.
+/// Ends expired sessions, and removes what they have left.
 pub(super) fn sweep() -> Call {
     expiries(&[]).continuing(Continues::Again)
 }
@@ -255,7 +255,7 @@ pub(super) fn list(dir: &str, values: bool, watch: bool, gate: Option<&Gate>) ->
     call.continuing(Continues::AfterLast)
 }
 
-/// What decides about an entry, and the entry.
+/// Returns an entry, and the entries that decide about it.
 pub(super) fn part(dir: &str, Part { own, which }: Part, watch: bool) -> Call {
     let own = own.map(|own| own.to_string()).unwrap_or_default();
     match which {

@@ -1,10 +1,11 @@
-//! Redis and Valkey: four keys for each namespace, of one slot, that scripts alone write to. A call
+//! Redis and Valkey: four keys for each namespace, in one slot. Only scripts write to them. A call
 //! is one script, and so one transaction.
 //!
-//! What is a key elsewhere, `{namespace}/{name}/{session in hex}-{ticket}` and `.{label}`, is a
-//! member of a sorted set here, which begins with `{namespace}/{name} {number}`; `scripts/base.lua`
-//! lists all that there is. No key has a time to live while a session lives: sessions end by the
-//! server's clock, and their entries are removed by the requests of others.
+//! Other stores use keys of the form `{namespace}/{name}/{session in hex}-{ticket}`, followed by
+//! `.{label}`. Here each of them is a member of a sorted set, and begins with the queue's directory
+//! and the number: see `scripts/base.lua` for the whole layout. No key has a time to live while a
+//! session lives. Sessions end by the server's clock, and requests of other sessions remove their
+//! entries.
 
 mod answer;
 mod batch;
@@ -70,7 +71,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Redis {
     connector: Arc<Connector>,
-    /// It was told that locks are not exclusive there.
+    /// The warning that locks are not exclusive here was logged.
     told: AtomicBool,
 }
 
@@ -97,7 +98,8 @@ impl Backend for Redis {
 
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
         let (ttl, connector) = (ttl.max(SHORTEST), &self.connector);
-        // Of our own choice; should an answer be lost, that session ends with its TTL.
+        // The client chooses the session's id. If the reply is lost, that session ends with its
+        // TTL.
         let (session, patience) = (random::id(), connector.remote.opening_timeout());
         let link = connector.connect(session, Use::Requests, patience).await?;
         let mut beats = connector.connect(session, Use::Beats, patience).await?;
@@ -125,7 +127,7 @@ impl Backend for Redis {
     }
 }
 
-/// The key of the queues, and the member that is there as long as the entry is.
+/// Returns the key of the queues, and the member that exists as long as the entry does.
 pub(crate) fn held(entry: &Entry) -> Option<(String, String)> {
     let Place { dir, number } = Place::of(entry);
     let parts = key::parts(&entry.key)?;

@@ -1,4 +1,4 @@
-//! How a session begins, and what has to be elsewhere before something counts.
+//! Opens a session, and waits until its start is stored durably.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -18,8 +18,8 @@ use crate::{
 const OPENING: &str = "opening a session";
 
 impl Connector {
-    /// Begins a session, by the connection that keeps it alive. It counts once all have it who have
-    /// to.
+    /// Opens a session on the connection that renews it. The session counts once the required
+    /// replicas and the disk have it.
     pub(super) async fn open(&self, link: &mut Link, session: i64, ttl: Duration) -> Result<()> {
         let (began, patience) = (clock::now(), self.remote.opening_timeout());
         let left = || patience.saturating_sub(clock::now().saturating_sub(began));
@@ -31,7 +31,7 @@ impl Connector {
         let begun = self.call(link, session, &open).await?;
         self.clock.read(&link.server.name, &begun.clock, sent);
         let outcomes = begun.outcomes(OPENING)?;
-        // The namespace is of version 2, and has all that it continues from.
+        // The namespace is of version 2, and has adopted everything that it continues from.
         self.took_over.store(true, Ordering::Release);
         self.newest.fetch_max(former.newest, Ordering::AcqRel);
         let unavailable = |told: String| StoreError::Unavailable(told.into());
@@ -40,20 +40,20 @@ impl Connector {
             let have = link.query(&wait(acks, left())).await;
             let have: u32 = have.map_err(|error| unavailable(words(&endpoint, &error)))?;
             if have < acks {
-                let told = format!("{have} of {acks} replicas of {endpoint} have the session");
+                let told = format!("{endpoint}: {have} of {acks} replicas have the session");
                 return Err(unavailable(told));
             }
         }
-        // Should all of it be lost but that, nothing is granted for as long as it was to live.
+        // If the server later loses everything except this record, it grants no lock for the TTL.
         if link.writes_soon && outcomes.last().is_some_and(|told| told.count > 0) {
-            // Whether what the connection has written is on the server's disk, before most of the
-            // time is over.
+            // Asks whether the disk has this connection's writes, before most of the time has
+            // passed.
             let mut asking = cmd("WAITAOF");
             asking.arg(1).arg(0).arg(most_of(left()));
             let kept: RedisResult<(u64, u64)> = link.query(&asking).await;
             let (local, _) = kept.map_err(|error| unavailable(words(&endpoint, &error)))?;
             if local == 0 {
-                let told = format!("{endpoint} does not bring a session to its disk");
+                let told = format!("{endpoint} did not flush a session to its disk");
                 return Err(unavailable(told));
             }
             self.call(link, session, &message::kept()).await?.outcomes(OPENING)?;

@@ -1,5 +1,5 @@
-//! The value of a session's entries, which a listing of the queue shows: almost always their owner,
-//! which the session sends once.
+//! The value of a session's entries, which a listing of the queue shows. It is almost always the
+//! session's owner, which the session sends only once.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 pub(super) struct Owner(OnceLock<Vec<u8>>);
 
 impl Owner {
-    /// The word for a value, as `keep_value` in the scripts reads it.
+    /// Encodes a value as `keep_value` in the scripts reads it.
     pub(super) fn word(&self, value: &[u8]) -> Vec<u8> {
         match (signed(value), self.0.get()) {
             (Some(owner), Some(known)) if owner == known => Vec::new(),
@@ -17,7 +17,7 @@ impl Owner {
         }
     }
 
-    /// The server has answered a request with this word.
+    /// Notes that the server has processed a request with this word.
     pub(super) fn sent(&self, word: &[u8]) {
         if let Some((b'o', owner)) = word.split_first() {
             let _ = self.0.set(owner.to_vec());
@@ -25,7 +25,7 @@ impl Owner {
     }
 }
 
-/// The owner in a value that says besides only since when: see `signature.rs`.
+/// Returns the owner in a value that adds only the request's time: see `signature.rs`.
 fn signed(value: &[u8]) -> Option<&[u8]> {
     let at = value.iter().rposition(|byte| *byte == b'\n')?;
     let (owner, since) = (&value[..at], &value[at + 1..]);

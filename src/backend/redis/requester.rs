@@ -1,4 +1,4 @@
-//! One request to the server, and what is concluded from its answer.
+//! Sends a request to the server, and evaluates the reply.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -32,25 +32,25 @@ use crate::{
     runtime::clock::{self, timeout},
 };
 
-/// Asks the server.
+/// Sends requests to the server.
 #[derive(Clone)]
 pub(super) struct Requester {
     pub(super) connection: MultiplexedConnection,
     pub(super) endpoint: Arc<str>,
-    /// As it was when the connection was made.
+    /// The server's identity when the connection was made.
     pub(super) server: Arc<str>,
     pub(super) shared: Arc<Shared>,
 }
 
-/// Outcomes, and whether the server has more of the same to do.
+/// Outcomes, and whether the server has more of the same work to do.
 type Reply = (Vec<Outcome>, bool);
 
-/// Why there is no answer.
+/// The reason why there is no reply.
 #[derive(Clone)]
 enum Silence {
-    /// The server has said so, and whether there is no use in asking it again.
+    /// The server has refused the request. `true`: it is useless to ask this server again.
     Refused(Arc<StoreError>, bool),
-    /// It is the connection's end.
+    /// The connection has ended.
     Over(Arc<StoreError>),
 }
 
@@ -59,20 +59,21 @@ impl Silence {
         Self::Refused(Arc::new(error), is_useless)
     }
 
-    /// What was asked before has been done, or may have been. There is no use in going on.
+    /// Returns the error for a request of which earlier parts were done, or may have been. It is
+    /// not continued.
     fn in_doubt(self) -> Self {
         let (Self::Refused(error, _) | Self::Over(error)) = self;
         Self::refused(own(error).in_doubt(), true)
     }
 }
 
-/// One call's copy of an error that several have met.
+/// Returns one call's copy of an error that several calls share.
 fn own(error: Arc<StoreError>) -> StoreError {
     Arc::try_unwrap(error).unwrap_or_else(|shared| StoreError::again(&shared))
 }
 
 impl Requester {
-    /// One request, sent as this is first polled.
+    /// Sends one request when it is first polled.
     pub(super) async fn ask(self, what: Requested<Message>) -> Done {
         match what {
             Requested::Order(Order::Ask(request)) => {
@@ -98,7 +99,7 @@ impl Requester {
                 }
             }
             Requested::Expiries(sessions) => {
-                match self.call("look at sessions", &message::expiries(&sessions)).await {
+                match self.call("read of sessions", &message::expiries(&sessions)).await {
                     Ok(outcomes) => Done::expiries(&outcomes, session_of),
                     Err(_) => Done::Useless,
                 }
@@ -106,8 +107,8 @@ impl Requester {
         }
     }
 
-    /// Several calls that are [for replicas](Message::for_replicas): they are sent at once, and
-    /// wait for the replicas together.
+    /// Sends several calls at once that are [for replicas](Message::for_replicas). They wait for
+    /// the replicas together.
     pub(super) async fn ask_together(self, requests: Vec<Request<Message>>) -> Done {
         let begun: Vec<_> = requests.into_iter().filter(Request::begin).collect();
         let calls = begun
@@ -183,7 +184,7 @@ impl Requester {
         self.continued(operation, call, reply).await
     }
 
-    /// What a call comes to whose first reply is this, with whether the server has more to do.
+    /// Completes a call after its first reply, which says whether the server has more to do.
     async fn continued(
         &self,
         operation: &'static str,
@@ -193,7 +194,7 @@ impl Requester {
         match call.continues {
             Continues::Later if is_unfinished => {
                 self.shared.unfinished.store(true, Ordering::Release);
-                // The other connection's task goes on with it.
+                // The task of the other connection continues it.
                 self.shared.watches.changed.notify_one();
             }
             Continues::Later => {}
@@ -223,8 +224,8 @@ impl Requester {
         replies.into_iter().next().unwrap_or_else(|| Err(Silence::refused(nonsense(), false)))
     }
 
-    /// Runs scripts and, where replicas are to have what counts, asks for that behind them: all of
-    /// it is sent at once. Returns what has come of each.
+    /// Runs scripts, and waits for replicas if these must have the data. All of it is sent at once.
+    /// Returns the result of each script.
     async fn exchange(
         &self,
         calls: &[(&'static str, &Call)],
@@ -247,7 +248,7 @@ impl Requester {
             last: confirm.as_ref().map(|confirm| confirm.of(*session, None)),
             then: confirms.then(history).into_iter().chain(wait).collect(),
         };
-        // What fails as a whole is named after the first of them.
+        // An error of the whole exchange is named after the first call.
         let operation = calls.first().map_or("a request", |(operation, _)| operation);
         let asked = batch.run(self.connection.clone(), connector.keys.all());
         let mut replies = self.answered(operation, asked).await?.into_iter();
@@ -278,10 +279,10 @@ impl Requester {
         Ok(calls.iter().zip(results).map(counts).collect())
     }
 
-    /// Whether the server had all that others had confirmed when something was read, by the reply
-    /// to what was written then, and by what the server says of its history afterwards. It may have
-    /// been a replica since the connection was made. (Redis Enterprise refuses `INFO` to scripts:
-    /// <https://redis.io/docs/latest/commands/info/>.)
+    /// Checks that the server had all confirmed writes at the time of a read. The reply to a write
+    /// that followed the read shows that, together with the name of the server's history
+    /// afterwards. The server may have been a replica since the connection was made. (Redis
+    /// Enterprise refuses `INFO` to scripts: <https://redis.io/docs/latest/commands/info/>.)
     fn confirmed(
         &self,
         operation: &'static str,
@@ -295,14 +296,14 @@ impl Requester {
         match self.server.ends_with(&format!("/{}", Info::read(&history).field("master_replid"))) {
             true => Ok(()),
             false => {
-                let told = "it is not the server that it was: others have gone on meanwhile";
+                let told = "the server's history has changed: confirmed writes may be missing";
                 Err(Silence::refused(StoreError::Unknown(told.into()), true))
             }
         }
     }
 
-    /// What a script has answered, and whether it has more to do. With each answer the server's
-    /// clock is read.
+    /// Reads the reply of a script, and whether it has more to do. Each reply is also a reading of
+    /// the server's clock.
     fn read(
         &self,
         operation: &'static str,
@@ -320,7 +321,7 @@ impl Requester {
         let outcomes = answer.outcomes(operation);
         let outcomes = outcomes.map_err(|error| Silence::refused(error, false))?;
         let Some(counted) = counted else {
-            // It is a copy that does not have all that was confirmed. Nor will it ever.
+            // This server is a copy without all confirmed writes, and will never have them.
             writes.store(u64::MAX, Ordering::Release);
             return Err(Silence::refused(forgotten(is_there), false));
         };
@@ -328,8 +329,8 @@ impl Requester {
         Ok((outcomes, is_unfinished))
     }
 
-    /// Whether as many replicas have it as have to. What fewer have may be undone, and did not
-    /// happen.
+    /// Checks that enough replicas have the write. A write that fewer replicas have may be undone,
+    /// and counts as not made.
     fn acknowledged(
         &self,
         operation: &'static str,
@@ -341,10 +342,10 @@ impl Requester {
         match have {
             Ok(have) if have >= acks => Ok(()),
             Ok::<u32, _>(have) => {
-                let told = format!("{have} of {acks} replicas of {} have it", self.endpoint);
+                let told = format!("{have} of {acks} replicas of {} have the write", self.endpoint);
                 Err(Silence::refused(unknown(told), false))
             }
-            // A server that has become a replica among them.
+            // This includes a server that has become a replica.
             Err(error) => Err(Silence::Over(unknown(words(&self.endpoint, &error)).into())),
         }
     }
@@ -358,14 +359,14 @@ impl Requester {
         Ok(Vec::new())
     }
 
-    /// An error that is not the server's word is the connection's end.
+    /// Evaluates a reply. An error that the server did not send ends the connection.
     async fn answered<T>(
         &self,
         operation: &'static str,
         asked: impl Future<Output = redis::RedisResult<T>>,
     ) -> Result<T, Silence> {
         let late = |_| {
-            let told = format!("{} did not answer in time", self.endpoint);
+            let told = format!("{} did not reply in time", self.endpoint);
             Silence::Over(StoreError::Unknown(told.into()).into())
         };
         let answer =
@@ -382,12 +383,12 @@ impl Requester {
     }
 }
 
-/// Asks for the name of the history of what the server has.
+/// Queries the name of the server's replication history.
 fn history() -> Cmd {
     redis::cmd("INFO").arg("replication").clone()
 }
 
-/// The rows of all pages, of a request with one outcome.
+/// Merges the rows of all pages of a request with one outcome.
 fn merged(pages: Vec<Outcome>) -> Vec<Outcome> {
     let count = pages.iter().map(|page| page.count).sum();
     let rows = pages.into_iter().flat_map(Outcome::into_rows).collect();

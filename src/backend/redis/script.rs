@@ -1,15 +1,15 @@
-//! The scripts that the server runs, one a call: each is a transaction.
+//! The scripts that the server runs. Each call runs one script, as one transaction.
 
 use std::sync::OnceLock;
 
 use redis::Cmd;
 
-/// One of them. The server knows it by its hash, once it has run it.
+/// A script. The server knows it by its hash once it has run it.
 #[derive(Debug)]
 pub(super) struct Script {
-    /// A server that is full runs it, too.
+    /// The script also runs on a server that is full.
     frees: bool,
-    /// Its text, in parts.
+    /// The parts of its text.
     parts: &'static [&'static str],
     made: OnceLock<Made>,
 }
@@ -34,7 +34,7 @@ macro_rules! scripts {
             made: OnceLock::new(),
         };)*
 
-        /// All that there are.
+        /// All scripts.
         #[cfg(test)]
         const ALL: &[&Script] = &[$(&$name),*];
     };
@@ -77,8 +77,8 @@ impl Script {
         })
     }
 
-    /// The command that runs it on these keys, without its arguments: `whole` if the server does
-    /// not know the hash.
+    /// Returns the command that runs the script on these keys, without its arguments. `whole`: it
+    /// contains the script's text, because the server does not know the hash.
     pub(super) fn command(&self, keys: &[String], whole: bool) -> Cmd {
         let Made { code, hash } = self.made();
         let (name, script) = if whole { ("EVAL", code) } else { ("EVALSHA", hash) };
@@ -88,8 +88,8 @@ impl Script {
     }
 }
 
-/// The keys of a namespace: of one slot, as a script may touch no others, which a cluster chooses
-/// by what is in the first braces.
+/// The keys of a namespace. They are in one slot, as a script may touch no others: a cluster
+/// chooses the slot by the text in the first braces.
 #[derive(Clone, Debug)]
 pub(super) struct Keys([String; 4]);
 
@@ -106,18 +106,18 @@ impl Keys {
         &self.0[0]
     }
 
-    /// The entries of all queues.
+    /// Returns the key of all queues' entries.
     pub(super) fn queue(&self) -> &str {
         &self.0[1]
     }
 
-    /// Where a session is notified of what it waits for.
+    /// Returns the channel on which a session is notified.
     pub(super) fn channel(&self, session: i64) -> String {
         let meta = self.meta();
         format!("{}{session:x}", meta.strip_suffix("meta").unwrap_or(meta))
     }
 
-    /// Those of version 1, which all namespaces shared, as far as version 2 looks at them.
+    /// Returns the keys of version 1 that version 2 reads. All namespaces shared them.
     pub(super) fn former() -> [String; 5] {
         ["meta", "sessions", "lives", "data", "names"].map(|name| key("", name))
     }

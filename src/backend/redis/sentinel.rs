@@ -1,4 +1,4 @@
-//! Who keeps the locks, by the word of sentinels.
+//! Finds the primary and counts its replicas through sentinels.
 
 use std::collections::HashMap;
 
@@ -13,30 +13,30 @@ use super::{
 use crate::backend::{Result, StoreError, resp};
 
 impl Connector {
-    /// By this sentinel's word. It may be an old one: who is there has to say itself what it is.
+    /// Returns the primary that this sentinel names. The sentinel may be out of date, so the server
+    /// has to confirm its own role.
     pub(super) async fn primary_of(&self, service: &str, sentinel: &str) -> Result<String> {
         let mut asking = cmd("SENTINEL");
         asking.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
         let told: Option<(String, u16)> = self.ask_sentinel(sentinel, &asking).await?;
         let (host, port) = told.ok_or_else(|| StoreError::Fatal {
             operation: CONNECTING,
-            source: format!("the sentinel {sentinel} knows of no service {service}").into(),
+            source: format!("the sentinel {sentinel} does not know the service {service}").into(),
         })?;
         Ok(endpoint(&host, port))
     }
 
-    /// How many replicas this sentinel knows of, also of those that are down.
+    /// Returns the number of replicas that this sentinel knows, running or not.
     pub(super) async fn replicas_of(&self, service: &str, sentinel: &str) -> Result<u32> {
         let mut asking = cmd("SENTINEL");
         asking.arg("MASTER").arg(service);
         let told: HashMap<String, String> = self.ask_sentinel(sentinel, &asking).await?;
         let replicas = told.get("num-slaves").and_then(|number| number.parse().ok());
-        let silent =
-            || format!("the sentinel {sentinel} does not tell how many replicas there are");
+        let silent = || format!("the sentinel {sentinel} does not report its number of replicas");
         replicas.ok_or_else(|| StoreError::Unavailable(silent().into()))
     }
 
-    /// User and password are told to one that asks for them alone.
+    /// Queries a sentinel. It sends user and password only to a sentinel that requires them.
     async fn ask_sentinel<T: FromRedisValue>(&self, sentinel: &str, asking: &Cmd) -> Result<T> {
         let stranger = RedisConnectionInfo::default();
         let mut link = match self.begin(sentinel, stranger.clone()).await {

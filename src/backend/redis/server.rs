@@ -1,4 +1,4 @@
-//! What a server is, by its own word.
+//! The state of a server, as the server reports it.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -8,39 +8,38 @@ use crate::backend::{
 
 pub(super) const CONNECTING: &str = "connecting";
 
-/// What a server reports of itself: `INFO`, and the settings of how it brings to the disk what it
-/// confirms, if this user may know them.
+/// A server's report: `INFO`, and its settings for writing to the disk. A user who may not read the
+/// settings gets none.
 #[derive(Debug, Default)]
 pub(super) struct Server {
     info: Info,
     settings: HashMap<String, String>,
 }
 
-/// The settings that say when what is confirmed is on the disk.
+/// The settings that decide when confirmed writes are on the disk.
 pub(super) const SETTINGS: [&str; 2] = ["appendfsync", "no-appendfsync-on-rewrite"];
 
-/// The fields that say which process it is, and which history and part it has.
+/// The fields that name the process, its history and its role.
 const NAMES: [&str; 3] = ["run_id", "master_replid", "role"];
 
-/// The fields without which it is not known whether locks that are held may vanish.
+/// The fields without which the risk of losing held locks is unknown.
 const RISKS: [(&str, &str); 2] = [
-    ("maxmemory_policy", "a full server may put away locks that are held"),
-    ("connected_slaves", "a replica that is promoted may lack locks that are held"),
+    ("maxmemory_policy", "a full server may evict held locks"),
+    ("connected_slaves", "a promoted replica may lack held locks"),
 ];
 
-/// Which server it is, and what may have become of what it had, as scripts are told.
+/// The server's identity, and what may have happened to its data, for the scripts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Identity {
-    /// Another process or another history has another name.
+    /// A name that differs for each process and each history.
     pub(super) name: String,
-    /// It has everything that was ever confirmed here, though it was started again. Or it was a
-    /// replica then.
+    /// The server keeps all confirmed writes across its restarts, unless it was a replica.
     pub(super) keeps: bool,
-    /// It was a replica, for how long is not told.
+    /// The server was a replica once. It does not report for how long it has been a primary.
     pub(super) promoted: bool,
-    /// For how long it has been running, in whole seconds and by its own clock.
+    /// The uptime, in whole seconds by the server's own clock.
     pub(super) runs: Duration,
-    /// Other servers have what it has, or are to have it.
+    /// The server has replicas.
     pub(super) replicated: bool,
 }
 
@@ -58,7 +57,7 @@ impl Server {
         self.settings.get(SETTINGS[0]).map(String::as_str)
     }
 
-    /// While it writes its file again, it confirms what is not on its disk.
+    /// Returns `true` if the server confirms unsynced writes while it rewrites its file.
     fn rewrites_unsynced(&self) -> bool {
         self.settings.get(SETTINGS[1]).is_none_or(|pauses| pauses != "no")
     }
@@ -67,16 +66,16 @@ impl Server {
         self.info.field(name)
     }
 
-    /// Which one it is.
+    /// Returns the server's identity.
     pub(super) fn identity(&self) -> Identity {
         let former = self.field("master_replid2");
-        // One that does not report it may have been a replica, too.
+        // A server that does not report this may have been a replica, too.
         let promoted = former.is_empty() || former.bytes().any(|byte| byte != b'0');
         Identity {
             name: format!("{}/{}", self.field("run_id"), self.field("master_replid")),
             keeps: self.writes_at_once() && !promoted,
             promoted,
-            // One that does not tell has just been started.
+            // A server that does not report its uptime counts as just started.
             runs: Duration::from_secs(self.field("uptime_in_seconds").parse().unwrap_or(0)),
             replicated: !matches!(self.field("connected_slaves"), "" | "0"),
         }
@@ -87,8 +86,8 @@ impl Server {
         self.field("aof_enabled") == "1" && always
     }
 
-    /// It loses the last second or two in a crash, and tells once something is on its disk
-    /// (`WAITAOF`, of Redis 7.2 and Valkey 8).
+    /// Returns `true` if a crash loses at most the last second or two of writes. The server must
+    /// also be able to report when a write is on its disk (`WAITAOF`, of Redis 7.2 and Valkey 8).
     pub(super) fn writes_soon(&self) -> bool {
         let tells = !self.field("valkey_version").is_empty() || self.version() >= (7, 2);
         let everysec = self.fsync() == Some("everysec");
@@ -105,18 +104,18 @@ impl Server {
         self.field("cluster_enabled") == "1"
     }
 
-    /// What it puts away when it is full: any key.
+    /// Returns `true` if a full server may evict any key.
     fn evicts(&self) -> bool {
         self.field("maxmemory_policy").starts_with("allkeys-")
     }
 
-    /// Whether locks can be kept here, by the primary at least.
+    /// Checks that the server can store locks, at least as a primary.
     pub(super) fn check(&self, endpoint: &str, allow_eviction: bool) -> Result<()> {
         let fatal = |reason| unfit(endpoint, reason);
-        // Meanwhile it tells that there is no `appendonly`, and so that it may have lost something:
+        // While it loads, the server reports no `appendonly`, as if it might have lost writes:
         // https://github.com/redis/redis/blob/8.0/src/aof.c (loadSingleAppendOnlyFile).
         if self.field("loading") == "1" {
-            let told = format!("{endpoint} is reading what is on its disk");
+            let told = format!("{endpoint} is loading its data from disk");
             return Err(StoreError::Unavailable(told.into()));
         }
         if let Some(version) = self.info.unsupported() {
@@ -126,15 +125,14 @@ impl Server {
         }
         if let Some(missing) = NAMES.iter().find(|name| self.field(name).is_empty()) {
             return fatal(format!(
-                "does not report {missing} (INFO), by which a server that was started again or \
-                 promoted is told from the one that had the locks: use a server of Redis or Valkey \
-                 itself"
+                "does not report {missing} (INFO), without which a restart or a failover cannot be \
+                 detected: use Redis or Valkey itself"
             ));
         }
         if self.evicts() && !allow_eviction {
             return fatal(format!(
-                "puts away any key when it is full (maxmemory-policy = {}), a held lock's too: \
-                 let it be noeviction or one of volatile-*, or allow that by ?allow_eviction=true",
+                "may evict any key when it is full, even a held lock (maxmemory-policy = {}): set \
+                 noeviction or one of volatile-*, or allow eviction by ?allow_eviction=true",
                 self.field("maxmemory_policy")
             ));
         }
@@ -148,36 +146,36 @@ impl Server {
         }
     }
 
-    /// Whether the keys that other libraries take for locks can be ours, too.
+    /// Checks that the server can share keys with other libraries.
     pub(super) fn check_for_bridge(&self, endpoint: &str, allow_eviction: bool) -> Result<()> {
         let fatal = |reason| unfit(endpoint, reason);
         if self.field("cluster_enabled") == "1" {
             return fatal(
-                "is of a cluster: others' keys lie in other slots than distlock's queue, and no \
-                 script sees both; a bridge needs a server, or a primary with replicas"
+                "is part of a cluster, where the keys of other libraries are in other slots than \
+                 distlock's queue: a bridge needs a single server, or a primary with replicas"
                     .into(),
             );
         }
-        // Their keys, unlike ours, have times to live.
+        // The keys of other libraries, unlike those of distlock, have a time to live.
         match self.field("maxmemory_policy") {
             "noeviction" | "" => Ok(()),
             _ if allow_eviction => Ok(()),
             policy => fatal(format!(
-                "puts away keys that have a time to live when it is full (maxmemory-policy = \
-                 {policy}), as others' locks have: let it be noeviction, or allow that by \
+                "may evict keys with a time to live when it is full, and so the locks of other \
+                 libraries (maxmemory-policy = {policy}): set noeviction, or allow eviction by \
                  ?allow_eviction=true"
             )),
         }
     }
 
-    /// What its settings and its replicas come to, for one who has to be told by so many of them
-    /// (`None`: it does not ask them). `known`: how many there are by a sentinel's word, if that is
-    /// asked.
+    /// Returns the durability that the settings and the replicas give. `acks`: the number of
+    /// replicas that the client waits for, or `None` if it does not wait. `known`: the number of
+    /// replicas that a sentinel reports, if there are sentinels.
     pub(super) fn durability(&self, acks: Option<u32>, known: Option<u32>) -> Durability {
         let mut reasons = Vec::new();
         if self.evicts() {
             reasons.push(format!(
-                "maxmemory-policy = {}: a full server may put away locks that are held",
+                "maxmemory-policy = {}: a full server may evict held locks",
                 self.field("maxmemory_policy")
             ));
         }
@@ -190,19 +188,18 @@ impl Server {
         let replicas = known.unwrap_or(0).max(connected);
         match acks {
             None if replicas > 0 => reasons.push(format!(
-                "efficiency only: {replicas} replicas get what is confirmed later, and one that is \
-                 promoted may lack locks that are held (?replicas={replicas} asks them all)"
+                "efficiency only: confirmed writes reach the {replicas} replica(s) later, so a \
+                 promoted replica may lack held locks (?replicas={replicas} waits for all)"
             )),
             Some(acks) if acks < replicas => reasons.push(format!(
-                "efficiency only: there are {replicas} replicas, and {acks} have to have what is \
-                 confirmed: another one that is promoted may lack locks that are held \
-                 (?replicas={replicas} asks them all)"
+                "efficiency only: writes wait for {acks} of {replicas} replicas, so another \
+                 replica that is promoted may lack held locks (?replicas={replicas} waits for all)"
             )),
             _ => {}
         }
         let (at_once, soon) = (self.writes_at_once(), self.writes_soon());
         let now = match (self.field("aof_enabled"), self.fsync()) {
-            ("1", None) => "appendonly = yes, appendfsync is not told to this user".to_owned(),
+            ("1", None) => "appendonly = yes, appendfsync is not readable by this user".to_owned(),
             ("1", Some("always")) if !at_once => {
                 "appendfsync = always, no-appendfsync-on-rewrite = yes".to_owned()
             }
@@ -211,16 +208,17 @@ impl Server {
         };
         if !at_once && !soon {
             reasons.push(format!(
-                "{now}: a crash may undo what was confirmed, and how long sessions were to live; \
-                 nothing is granted for as long as those who come then want theirs to live \
-                 (appendonly yes, and appendfsync always or, as of Redis 7.2, everysec, keep that)"
+                "{now}: a crash may undo confirmed writes and the record of the longest TTL; no \
+                 lock is granted afterwards for the TTL of the clients that connect then \
+                 (appendonly yes, and appendfsync always or, as of Redis 7.2, everysec, keep the \
+                 record)"
             ));
         }
         let exclusive = reasons.is_empty();
         if soon {
             reasons.push(format!(
-                "{now}: a crash may undo what was confirmed last; nothing is granted for the \
-                 longest TTL afterwards (appendfsync always keeps all of it)"
+                "{now}: a crash may undo the last confirmed writes; no lock is granted afterwards \
+                 for the longest TTL (appendfsync always keeps all writes)"
             ));
         }
         let failover = match exclusive {
@@ -266,7 +264,7 @@ mod tests {
             (&[("master_replid", "")], "does not report master_replid"),
             (&[("role", "")], "does not report role"),
             (&[("maxmemory_policy", "allkeys-lfu")], "maxmemory-policy = allkeys-lfu"),
-            (&[("aof_enabled", "0"), ("loading", "1")], "is reading what is on its disk"),
+            (&[("aof_enabled", "0"), ("loading", "1")], "is loading its data from disk"),
         ] {
             let told = check(changes).unwrap_err().reason();
             assert!(told.starts_with("h:1 ") && told.contains(words), "{told}");
@@ -306,12 +304,12 @@ mod tests {
             (one, Some("always"), None, None, false, forgets, 1),
             (one, Some("always"), Some(1), None, true, FailoverBehavior::Continues, 0),
             (one, Some("always"), Some(2), None, true, FailoverBehavior::Continues, 0),
-            // One of them is down, or follows another replica.
+            // One replica is down, or follows another replica.
             (one, Some("always"), Some(1), Some(2), false, forgets, 1),
             (&[("connected_slaves", "2")], Some("always"), Some(1), Some(1), false, forgets, 1),
             (one, None, Some(1), Some(1), false, forgets, 1),
             (full, Some("always"), None, None, false, forgets, 1),
-            // Servers that only look like Redis.
+            // Servers that only resemble Redis.
             (&[("maxmemory_policy", "")], Some("always"), None, None, false, forgets, 1),
             (&[("connected_slaves", "")], Some("always"), None, None, false, forgets, 1),
             (&[("aof_enabled", "")], Some("always"), None, None, false, forgets, 1),

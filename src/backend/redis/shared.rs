@@ -1,4 +1,4 @@
-//! What the connections of one session have in common.
+//! The state that the connections of one session share.
 
 use std::sync::{
     Arc,
@@ -16,7 +16,7 @@ pub(super) struct Shared {
     pub(super) connector: Arc<Connector>,
     pub(super) session: i64,
     pub(super) watches: Arc<Watches>,
-    /// How often the session has written, by the highest answer.
+    /// The highest number of the session's writes in any reply.
     pub(super) writes: AtomicU64,
     pub(super) durability: Mutex<Option<Durability>>,
     pub(super) channels: Channels,

@@ -1,4 +1,4 @@
-//! How one waits for others to give up a gate.
+//! Waits for other libraries to release a gate.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,17 +20,17 @@ use crate::{
     runtime::{clock::Instant, jittered},
 };
 
-/// One who has a gate without a word to those who wait is looked for after an eighth of the time
-/// that this has gone on, within these bounds: a short hold is noticed soon, and a long one costs
-/// little. Others look each 50 to 500 ms.
+/// The bounds of the pause between polls of a gate whose holder publishes nothing. The pause is an
+/// eighth of the time waited so far. A short hold is then noticed soon, and a long one costs
+/// little. Clients of other libraries poll every 50 to 500 ms.
 const SHORTEST: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_millis(100);
-/// The same of one that has it without an end: it may stay for long.
+/// The longest pause for a gate without an expiry, which may be held for long.
 const ENDLESS: Duration = Duration::from_millis(400);
-/// How much later than a gate ends, by the server's word, it is looked for.
+/// The delay after the gate's expiry, by the server, before it is polled.
 const AFTER: Duration = Duration::from_millis(10);
 
-/// How long somebody else has a gate, unless that one keeps it.
+/// How long another library holds a gate, unless it renews it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shut {
     For(Duration),
@@ -51,7 +51,7 @@ async fn look(
     Ok(shut(last(&outcomes)?))
 }
 
-/// When to look again, if one has waited for so long; `None`: not before it is told.
+/// Returns the pause before the next poll, or `None` to wait for a notification.
 fn pause(shut: Shut, waited: Duration, is_told: bool) -> Option<Duration> {
     let longest = match shut {
         Shut::Endlessly if is_told => return None,
@@ -66,8 +66,9 @@ fn pause(shut: Shut, waited: Duration, is_told: bool) -> Option<Duration> {
     })
 }
 
-/// A watch on who has a gate; `None` if no others do. It ends when they don't: if the first
-/// entry is of this session, that has it then.
+/// Watches the holder of a gate. Returns `None` if no other library holds it. The watch ends when
+/// no other library holds the gate. If the first entry in the queue is of this session, it then
+/// holds the gate.
 pub(super) async fn watch(
     shared: &Arc<Shared>,
     connection: &ConnectionHandle<Message>,
@@ -75,9 +76,9 @@ pub(super) async fn watch(
     gate: Gate,
 ) -> Result<Option<Watch>> {
     let (connection, dir) = (connection.clone(), dir.to_owned());
-    // Before the look: what is said after it is heard.
+    // Subscribe before the read, so that no later message is missed.
     let mut listener = match gate.channel() {
-        // Where this user may not listen, it looks.
+        // A user that may not subscribe polls.
         Some(channel) => Listener::begin(shared, &connection, channel).await.ok(),
         None => None,
     };
@@ -106,7 +107,7 @@ pub(super) async fn watch(
     })))
 }
 
-/// One who listens to a channel.
+/// A listener on a channel.
 struct Listener {
     shared: Arc<Shared>,
     connection: ConnectionHandle<Message>,
@@ -115,7 +116,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Returns once the server knows.
+    /// Subscribes, and returns once the server has confirmed it.
     async fn begin(
         shared: &Arc<Shared>,
         connection: &ConnectionHandle<Message>,
@@ -129,7 +130,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Returns when something was published since this was last asked.
+    /// Returns once a message was published since the last call.
     async fn news(&mut self) -> Result<()> {
         let lost = |_| StoreError::Unavailable("the connection was lost".into());
         self.heard.changed().await.map_err(lost)

@@ -1,32 +1,32 @@
-//! The locks that others were found to have a moment ago.
+//! The locks that other clients held, or tried to acquire, a moment ago.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use crate::runtime::{clock, mutex::Mutex};
 
-/// How long a lock counts as wanted by several after they have met.
+/// How long a lock counts as contended after two clients have met.
 const CONTENDED: Duration = Duration::from_secs(1);
 
-/// By their names on the nodes.
+/// By the locks' names on the nodes.
 #[derive(Debug, Default)]
 pub(super) struct Contended(Mutex<HashMap<Arc<str>, Met>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Met {
-    /// When all nodes were asked.
+    /// The time when all nodes were queried.
     at: Duration,
-    /// When the other one's value ends, for all that was told last.
+    /// The time when the other client's value ends, by the last reply.
     ends: Option<Duration>,
 }
 
 impl Contended {
-    /// Whether others wanted it a moment ago.
+    /// Returns `true` if other clients wanted the lock a moment ago.
     pub(super) fn is(&self, lock: &str) -> bool {
         let met = self.0.lock().get(lock).copied();
         met.is_some_and(|met| is_new(clock::now(), &met))
     }
 
-    /// Somebody else has the lock, or some of its nodes, which have all been asked.
+    /// Notes that another client has the lock, or some of its nodes. All nodes were queried.
     pub(super) fn meet(&self, lock: &Arc<str>, left: Option<Duration>) {
         let at = clock::now();
         let mut all = self.0.lock();
@@ -34,8 +34,8 @@ impl Contended {
         all.insert(Arc::clone(lock), Met { at, ends: left.map(|left| at + left) });
     }
 
-    /// One node alone was asked, and has it still. That puts off no question to all of them: it may
-    /// have what none of the others has.
+    /// Notes that one node, which alone was queried, still has the other client's value. This does
+    /// not put off the next query of all nodes: the value may be on this node only.
     pub(super) fn meet_again(&self, lock: &str, left: Option<Duration>) {
         let ends = left.map(|left| clock::now() + left);
         if let Some(met) = self.0.lock().get_mut(lock) {
@@ -43,7 +43,7 @@ impl Contended {
         }
     }
 
-    /// When it is free, unless its holder keeps it.
+    /// Returns how long it takes until the lock is free, unless its holder renews it.
     pub(super) fn free_within(&self, lock: &str) -> Option<Duration> {
         let met = self.0.lock().get(lock).copied()?;
         Some(met.ends?.saturating_sub(clock::now()))

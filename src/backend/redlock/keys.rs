@@ -1,7 +1,7 @@
-//! The locks of one session: what proves each of them, and until when all of them are proved.
+//! The locks of one session, and until when they are confirmed.
 //!
-//! The session has one deadline, and no node knows of it. So what is told as a proof of life is
-//! what holds for each lock: for the one whose proof is the oldest.
+//! The session has one deadline, which no node knows. The deadline of a keepalive must hold for
+//! each lock, so the lock with the oldest confirmation decides.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -9,23 +9,24 @@ use tokio::sync::watch;
 
 use crate::backend::{Joiner, Queue, Ticket};
 
-/// Clocks of nodes that run a tenth faster than ours are allowed for.
+/// Allows for nodes' clocks that run up to a tenth faster than ours.
 const FACTOR: f64 = 0.9;
 
-/// Nodes count in milliseconds: both ends of a key's life are cut to that.
+/// Nodes count in milliseconds: both ends of a key's life are rounded to them.
 pub(super) const CUT: Duration = Duration::from_millis(2);
 
-/// One attempt to have a lock.
+/// One attempt to acquire a lock.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
-    /// Of the lock, on the nodes.
+    /// The name of the lock on the nodes.
     pub(super) lock: Arc<str>,
-    /// What no other attempt writes there.
+    /// The value of the attempt on the nodes, which no other attempt writes.
     pub(super) value: Arc<str>,
-    /// What it is called outside of here.
+    /// The key of the entry outside this module.
     pub(super) name: Arc<str>,
     pub(super) ticket: Ticket,
-    /// When that was sent which a majority has confirmed last; at first, when it was asked for it.
+    /// The time when the last request was sent that a majority has confirmed. At first, it is the
+    /// time of the request that acquires the lock.
     pub(super) proved: Duration,
     stage: Stage,
     lost: watch::Sender<bool>,
@@ -38,19 +39,20 @@ enum Stage {
     LeaveRequest,
 }
 
-/// All of them.
+/// All locks of a session.
 #[derive(Debug)]
 pub(super) struct Keys {
     ttl: Duration,
     keys: HashMap<Arc<str>, Key>,
 }
 
-/// Of a queue's lock on the nodes: in braces, as only what stands in them decides where a key lies.
+/// Returns the name of a queue's lock on the nodes. It is in braces, as only the text in braces
+/// decides where a key is stored.
 pub(super) fn lock_of(queue: &Queue) -> Arc<str> {
     format!("{{{}}}", queue.dir()).into()
 }
 
-/// Of the counter that its tokens come from.
+/// Returns the name of the counter for a lock's tokens.
 pub(super) fn counter_of(lock: &str) -> String {
     format!("{lock}:token")
 }
@@ -60,7 +62,7 @@ impl Keys {
         Self { ttl, keys: HashMap::new() }
     }
 
-    /// An attempt begins. From now on no proof of life tells more than it can.
+    /// Begins an attempt. From now on the session's deadline takes it into account.
     pub(super) fn begin(
         &mut self,
         Joiner { queue, ticket }: Joiner<'_>,
@@ -81,17 +83,17 @@ impl Keys {
         key
     }
 
-    /// It has come to nothing, or to its end.
+    /// Removes an attempt that has failed or ended.
     pub(super) fn end(&mut self, name: &str) {
         self.keys.remove(name);
     }
 
-    /// Until when a lock that was proved then is certain to be there.
+    /// Returns until when a lock that was confirmed by this request is certain to exist.
     pub(super) fn valid(&self, proved: Duration) -> Duration {
         proved + self.ttl.mul_f64(FACTOR).saturating_sub(CUT)
     }
 
-    /// A majority has confirmed it; tells whether that was in time.
+    /// Marks a lock that a majority has granted. Returns `true` if that was in time.
     pub(super) fn hold(&mut self, name: &str, now: Duration) -> bool {
         let valid = self.keys.get(name).is_some_and(|key| now < self.valid(key.proved));
         if let Some(key) = self.keys.get_mut(name).filter(|_| valid) {
@@ -100,19 +102,19 @@ impl Keys {
         valid
     }
 
-    /// A majority has confirmed what was sent then.
+    /// Notes that a majority has confirmed the request sent at this time.
     pub(super) fn renewed(&mut self, name: &str, sent: Duration) {
         if let Some(key) = self.keys.get_mut(name) {
             key.proved = key.proved.max(sent);
         }
     }
 
-    /// Those that are held.
+    /// Returns the locks that are held.
     pub(super) fn held(&self) -> Vec<Key> {
         self.keys.values().filter(|key| key.stage == Stage::Held).cloned().collect()
     }
 
-    /// Those that may be on the nodes.
+    /// Returns the locks that may be on the nodes.
     pub(super) fn all(&self) -> Vec<Key> {
         self.keys.values().cloned().collect()
     }
@@ -121,14 +123,15 @@ impl Keys {
         self.keys.get(name)
     }
 
-    /// An attempt is given up, or its lock given back: it needs no proof any more.
+    /// Marks an attempt that was given up, or a lock that is being released. It needs no renewal.
     pub(super) fn leave(&mut self, ticket: Ticket) -> Option<Key> {
         let key = self.keys.values_mut().find(|key| key.ticket == ticket)?;
         key.stage = Stage::LeaveRequest;
         Some(key.clone())
     }
 
-    /// Those that will not be proved in time, while others are: their holders are to be told.
+    /// Returns the locks that will not be confirmed in time, while others are. Their holders must
+    /// be notified.
     pub(super) fn overdue(&self, now: Duration) -> Vec<Key> {
         let held = self.held();
         let newest = held.iter().map(|key| key.proved).max().unwrap_or_default();
@@ -136,18 +139,18 @@ impl Keys {
         held.into_iter().filter(late).collect()
     }
 
-    /// A proof of life that was sent then: for how long all locks are kept, from then on.
+    /// Returns how long all locks are kept after a keepalive that was sent at this time.
     pub(super) fn granted(&self, sent: Duration) -> Duration {
         let counts = |key: &&Key| key.stage != Stage::LeaveRequest;
         let oldest = self.keys.values().filter(counts).map(|key| key.proved).min();
         let age = sent.saturating_sub(oldest.unwrap_or(sent));
-        // The session takes a tenth off this, and off the time that has passed since, too.
+        // The session subtracts a tenth of this, and of the time that has passed since then.
         self.ttl.saturating_sub((age + CUT).div_f64(FACTOR))
     }
 }
 
 impl Key {
-    /// It is lost, and its holder has been told.
+    /// Marks the lock as lost, and notifies its watches.
     pub(super) fn lose(&self) {
         self.lost.send_replace(true);
     }
@@ -175,7 +178,7 @@ mod tests {
         (ticket, keys.begin(Joiner { queue: &queue, ticket }, value, s(now)))
     }
 
-    /// Until when a session takes itself for proved.
+    /// Returns the deadline that a session computes.
     fn deadline(keys: &Keys, sent: f64) -> f64 {
         let granted = keys.granted(s(sent));
         (s(sent) + granted - granted / 10).as_secs_f64()
@@ -199,7 +202,7 @@ mod tests {
         assert!(close(deadline(&keys, 100.0), 109.0 - 0.002), "{}", deadline(&keys, 100.0));
         let (_, old) = begin(&mut keys, "a", 100.0);
         assert!(keys.hold(&old.name, s(100.1)));
-        // Whatever was sent since.
+        // The time of later requests makes no difference.
         assert!(close(deadline(&keys, 103.0), 108.998));
         let (ticket, young) = begin(&mut keys, "b", 102.0);
         keys.renewed(&old.name, s(103.0));
@@ -213,7 +216,7 @@ mod tests {
         keys.end(&young.name);
         keys.end(&old.name);
         assert!(close(deadline(&keys, 120.0), 128.998));
-        // A proof that is older than what it would have to prove.
+        // The lock was confirmed more than a TTL before this keepalive.
         let (_, stale) = begin(&mut keys, "c", 100.0);
         assert!(keys.hold(&stale.name, s(100.0)));
         assert_eq!(keys.granted(s(120.0)), Duration::ZERO);

@@ -1,4 +1,4 @@
-//! One connection to one node.
+//! A connection to one node.
 
 use std::time::Duration;
 
@@ -18,24 +18,24 @@ use crate::{
 
 pub(super) const CONNECTING: &str = "connecting";
 
-/// A connection, which lives while somebody polls its driver.
+/// A connection that works only while its driver is polled.
 pub(super) struct Link {
     pub(super) connection: MultiplexedConnection,
     pub(super) driver: Fuse<Driver>,
     pub(super) server: Server,
-    /// When it said so.
+    /// The time when the server sent that report.
     pub(super) answered: Duration,
 }
 
-/// What a server says of itself.
+/// A server's report of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
-    /// Which process it is.
+    /// The id of the process.
     pub(super) run: String,
     pub(super) uptime: Duration,
 }
 
-/// Makes a connection, and asks the server what it is.
+/// Connects to a server, and reads what it is.
 pub(super) async fn connect(endpoint: &str, remote: &Remote) -> Result<Link> {
     let info = resp::as_ourselves(remote, RedisConnectionInfo::default());
     let config = AsyncConnectionConfig::new();
@@ -47,7 +47,7 @@ pub(super) async fn connect(endpoint: &str, remote: &Remote) -> Result<Link> {
     let info = loop {
         tokio::select! {
             biased;
-            // Its end is an error of the request's, too.
+            // The request reports the end of the connection as an error, too.
             () = &mut driver => {}
             info = &mut info => break info.map_err(|error| refused(endpoint, &error))?,
         }
@@ -58,7 +58,7 @@ pub(super) async fn connect(endpoint: &str, remote: &Remote) -> Result<Link> {
 }
 
 impl Server {
-    /// What `INFO` says, if locks can be kept there.
+    /// Reads `INFO`. Fails if the server cannot store locks.
     fn read(endpoint: &str, info: &str) -> Result<Self> {
         let info = Info::read(info);
         let field = |name| info.field(name);
@@ -71,38 +71,35 @@ impl Server {
         }
         if field("cluster_enabled") == "1" {
             return fatal(
-                "is of a cluster, which spreads keys over its servers: each node has to be one \
-                 server"
+                "is part of a cluster, which spreads keys over its servers: each node must be a \
+                 single server"
                     .into(),
             );
         }
         if field("run_id").is_empty() {
-            return fatal(
-                "does not report its run_id, by which a restart is noticed (INFO server)".into(),
-            );
+            return fatal("does not report its run_id, which shows a restart (INFO server)".into());
         }
         if field("role") != "master" {
-            return fatal("is a replica: each node has to decide by itself".into());
+            return fatal("is a replica: each node must be an independent primary".into());
         }
         match field("maxmemory_policy") {
             "noeviction" => {}
             policy => {
                 return fatal(format!(
-                    "may put away locks when it is full (maxmemory-policy = {policy}): set \
-                     noeviction"
+                    "may evict locks when it is full (maxmemory-policy = {policy}): set noeviction"
                 ));
             }
         }
         let Ok(uptime) = field("uptime_in_seconds").parse::<i64>() else {
-            return fatal("does not say how long it runs".into());
+            return fatal("does not report its uptime (INFO server)".into());
         };
-        // Less than nothing if its clock was set back: it is not known.
+        // The uptime is negative, and so unknown, if the server's clock was set back.
         let uptime = Duration::from_secs(u64::try_from(uptime).unwrap_or(0));
         Ok(Self { run: field("run_id").to_owned(), uptime })
     }
 }
 
-/// Why a node cannot be used.
+/// Returns the error for a node that cannot be used.
 fn refused(endpoint: &str, error: &RedisError) -> StoreError {
     let told = format!("{endpoint}: {error}");
     match error.code() {
@@ -140,11 +137,11 @@ mod tests {
             ("redis_version:6.2.1", "h:1 is Redis 6.2.1"),
             ("valkey_version:6.9.9", "h:1 is Valkey 6.9.9"),
             ("dragonfly_version:df-v1.27.1", "h:1 is Dragonfly df-v1.27.1"),
-            ("cluster_enabled:1", "h:1 is of a cluster"),
+            ("cluster_enabled:1", "h:1 is part of a cluster"),
             ("run_id:", "does not report its run_id"),
             ("role:slave", "h:1 is a replica"),
             ("maxmemory_policy:volatile-ttl", "maxmemory-policy = volatile-ttl"),
-            ("uptime_in_seconds:", "does not say how long"),
+            ("uptime_in_seconds:", "does not report its uptime"),
         ] {
             let told = read(changed).unwrap_err().reason();
             assert!(told.contains(words), "{told}");

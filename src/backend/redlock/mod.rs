@@ -1,12 +1,12 @@
-//! Redlock: one lock on several servers of Redis or Valkey that know nothing of each other. Who has
-//! a majority of them has the lock.
+//! Redlock: one lock on several independent servers of Redis or Valkey. A client holds the lock if
+//! a majority of the servers has granted it.
 //!
-//! There is no queue, as so many servers share no order: `queue/poll.rs` asks again and again. On
-//! each node a lock is the key `{namespace/name}`, whose value is an attempt's own, with a time to
-//! live; `{namespace/name}:token` counts its tokens. What follows from the answers is decided in
-//! files of their own, each of which does nothing else: `round.rs` (is it a majority?),
-//! `node_state.rs` and `node_clock.rs` (does a node count?), `token.rs`, `keys.rs` (until when is
-//! it proved?). `docs/redlock.md` tells what that promises.
+//! There is no queue, because independent servers share no order: waiters poll, see
+//! `queue/poll.rs`. On each node a lock is the key `{namespace/name}`. Its value belongs to one
+//! attempt, and it has a time to live. `{namespace/name}:token` counts the lock's tokens. Each
+//! decision about the replies is in a file of its own, which does nothing else: `round.rs` (is
+//! there a majority?), `node_state.rs` and `node_clock.rs` (does a node count?), `token.rs`, and
+//! `keys.rs` (until when is the lock confirmed?). `docs/redlock.md` documents the guarantees.
 
 mod contended;
 mod keys;
@@ -59,12 +59,12 @@ impl Redlock {
         trust::check(&remote, "Redlock", Otherwise::None)?;
         let distinct: HashSet<_> = remote.endpoints.iter().collect();
         if distinct.len() < remote.endpoints.len() {
-            return invalid("url", "a node is named twice: each has one vote");
+            return invalid("url", "a node is listed twice: each node has one vote");
         }
         if remote.endpoints.len() < 3 || remote.endpoints.len().is_multiple_of(2) {
             return invalid(
                 "url",
-                "Redlock needs an odd number of nodes, three or more: another one adds no safety",
+                "Redlock needs an odd number of nodes, at least three: one more adds no safety",
             );
         }
         let remote = Arc::new(remote);
@@ -72,7 +72,8 @@ impl Redlock {
         Ok(Self { nodes: remote.endpoints.iter().map(node).collect(), remote })
     }
 
-    /// Connects to all nodes at once. A minority may be missing, but none may be unfit.
+    /// Connects to all nodes at once. A minority may be unreachable, but every reachable node must
+    /// be fit for locks.
     async fn connect(&self) -> Result<Vec<Option<Link>>> {
         let patience = self.remote.opening_timeout().min(Duration::from_secs(2));
         let connecting = self.nodes.iter().map(|node| async {
@@ -87,7 +88,7 @@ impl Redlock {
         for connected in join_all(connecting).await {
             match connected {
                 Ok(link) if !runs.insert(link.server.run.clone()) => {
-                    let source = "two of the nodes are one server".into();
+                    let source = "two of the nodes are the same server".into();
                     return Err(StoreError::Fatal { operation: CONNECTING, source });
                 }
                 Ok(link) => links.push(Some(link)),
@@ -99,7 +100,7 @@ impl Redlock {
             }
         }
         if links.iter().flatten().count() <= self.nodes.len() / 2 {
-            let told = format!("no majority of the nodes answers: {}", troubles.join("; "));
+            let told = format!("no majority of the nodes replies: {}", troubles.join("; "));
             return Err(StoreError::Unavailable(told.into()));
         }
         Ok(links)
@@ -121,7 +122,7 @@ impl Backend for Redlock {
         let links = self.connect().await?;
         let serving = self.nodes.iter().zip(links).map(|(node, link)| node.serve(link, ttl));
         let store = RedlockStore::new(Nodes::new(serving, ttl), ttl);
-        // The TTL is registered with a majority before anything is taken.
+        // A majority must know the TTL before any lock is acquired.
         store.keep_alive().await?;
         let longest = store.longest_ttl();
         if longest > self.remote.longest_ttl {

@@ -1,5 +1,5 @@
-//! A node, and the task of a session that owns the connection to it. The one that asks may go away
-//! at any time.
+//! A node, and the task of a session that owns the connection to it. Callers may drop their
+//! requests at any time.
 
 use std::{
     sync::{
@@ -30,14 +30,14 @@ use crate::{
     },
 };
 
-/// A clock that is off by a hundredth of that was set, also for a client with a longer TTL: others
-/// may have a shorter one.
+/// A clock that is off by more than a hundredth of this was set. A client with a longer TTL uses
+/// this bound, too, as other clients may have a shorter TTL.
 const USUAL_TTL: Duration = Duration::from_secs(10);
 
-/// How long a connection may be silent while it is asked.
+/// How long a connection may be silent while a reply is awaited.
 const LONGEST_SILENCE: Duration = Duration::from_secs(2);
 
-/// A node, for all sessions of a client.
+/// A node, which all sessions of a client share.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) endpoint: String,
@@ -45,16 +45,16 @@ pub(super) struct Node {
     pub(super) state: Mutex<NodeState>,
 }
 
-/// A question to a node.
+/// A request to a node.
 struct Order {
     call: Call,
     until: Instant,
-    /// Set by whichever comes first: the request is sent, or it is given up and will not be.
+    /// Set when the request is sent, or when its caller gives it up before that.
     settled: Arc<AtomicBool>,
     answer: oneshot::Sender<Reply>,
 }
 
-/// Where a node is asked.
+/// A handle for requests to a node.
 #[derive(Clone, Debug)]
 pub(super) struct Asking {
     pub(super) node: Arc<Node>,
@@ -79,8 +79,8 @@ impl Node {
         connected
     }
 
-    /// Starts to answer for a session; the task ends when nobody can ask any more. `ttl`: the
-    /// session's.
+    /// Starts a task that serves a session's requests. The task ends when no handle is left. `ttl`:
+    /// the session's.
     pub(super) fn serve(self: &Arc<Self>, link: Option<Link>, ttl: Duration) -> Asking {
         let (orders, asked) = mpsc::unbounded_channel();
         let node = Arc::clone(self);
@@ -106,8 +106,8 @@ impl Node {
             }
             let Some(order) = orders.recv().await else { return };
             if order.until <= Instant::now() || Instant::now() < retry {
-                // Nobody waits for it any more, or there was no connection a moment ago: dropping
-                // it says that there is no answer.
+                // The caller has given up, or there was no connection a moment ago. Dropping the
+                // request means that there is no reply.
                 continue;
             }
             match timeout_at(order.until, self.connect()).await {
@@ -126,7 +126,7 @@ impl Node {
         }
     }
 
-    /// Asks the first question on a new connection.
+    /// Sends the first request on a new connection.
     async fn begin(&self, order: Order, link: &mut Link, ttl: Duration) {
         let asking = self.ask(order, link.connection.clone(), ttl);
         let mut asking = std::pin::pin!(asking);
@@ -139,7 +139,8 @@ impl Node {
         }
     }
 
-    /// Answers by this connection, until it ends or falls silent. `None`: nobody asks any more.
+    /// Serves requests on this connection until it ends or stops replying. Returns `None` if no
+    /// handle is left.
     async fn talk(
         &self,
         mut link: Link,
@@ -148,19 +149,20 @@ impl Node {
     ) -> Option<()> {
         let mut asked = FuturesUnordered::new();
         let silence = LONGEST_SILENCE.min(ttl / 3);
-        // When the last answer came.
+        // The time of the last reply.
         let mut heard = link.answered;
-        // It may have ended as the first question was asked.
+        // The connection may have ended with the first request.
         while !link.driver.is_terminated() {
             tokio::select! {
                 biased;
                 () = &mut link.driver => {}
                 Some((sent, answered)) = asked.next() => match answered {
                     Some(answered) => heard = heard.max(answered),
-                    // What is slow may yet answer, in order: so what was sent is followed by its
-                    // release. Others may have been answered since.
+                    // A slow node may still reply, and replies in order. The connection is kept, so
+                    // that a request that was sent is followed by its release. Other requests may
+                    // have been answered since.
                     None if heard < sent && clock::now() >= heard + silence => {
-                        self.state.lock().trouble = Some(format!("{}: silent", self.endpoint));
+                        self.state.lock().trouble = Some(format!("{}: no reply", self.endpoint));
                         return Some(());
                     }
                     None => {}
@@ -168,11 +170,11 @@ impl Node {
                 order = orders.recv() => asked.push(self.ask(order?, link.connection.clone(), ttl)),
             }
         }
-        self.state.lock().trouble = Some(format!("{}: cut off", self.endpoint));
+        self.state.lock().trouble = Some(format!("{}: disconnected", self.endpoint));
         Some(())
     }
 
-    /// Tells when that was sent, and when there was an answer.
+    /// Returns when the request was sent, and when there was a reply.
     async fn ask(
         &self,
         order: Order,
@@ -182,11 +184,11 @@ impl Node {
         let sent = clock::now();
         let Order { mut call, until, settled, answer } = order;
         if settled.swap(true, Ordering::AcqRel) {
-            // Given up: it says nothing of the connection.
+            // The request was given up, which says nothing about the connection.
             return (Duration::ZERO, None);
         }
         {
-            // It may have been started again since it was known to count.
+            // The node may have restarted since it was known to count.
             let state = self.state.lock();
             if state.spoiled(sent, state.longest.max(ttl), false).is_some() {
                 call = call.without_taking();
@@ -196,7 +198,7 @@ impl Node {
             Ok(Ok(reply)) => reply,
             Ok(Err(error)) => {
                 self.state.lock().trouble = Some(format!("{}: {error}", self.endpoint));
-                // It has said something, unless the connection has ended.
+                // An error reply counts as a reply, unless the connection has ended.
                 let said = error.code().is_some();
                 return (sent, said.then(clock::now));
             }
@@ -205,22 +207,22 @@ impl Node {
         let answered = clock::now();
         {
             let mut state = self.state.lock();
-            // No client has a longer TTL than that, whatever the node knows of them: one that was
-            // started again has lost the TTLs of clients that hold locks still.
+            // `longest_ttl` is a bound for all clients, whatever the node reports: a node that
+            // restarted has lost the TTLs of clients that still hold locks.
             state.longest = reply.longest.max(self.remote.longest_ttl);
             let (longest, shortest) = (state.longest.max(ttl), ttl.min(USUAL_TTL));
             state.clock.read(reply.time, sent, answered, longest, shortest);
             state.trouble = None;
         }
-        // Who has asked may have gone.
+        // The caller may have gone.
         let _gone = answer.send(reply);
         (sent, Some(answered))
     }
 }
 
 impl Asking {
-    /// Asks at once; the answer is there by `until`, or never. With it, whether the question was
-    /// sent, or may have been: then it may have been done.
+    /// Sends a request at once. The reply arrives by `until`, or never. The second value is `true`
+    /// if the request was sent or may have been, and so may have taken effect.
     pub(super) fn ask(
         &self,
         call: Call,
@@ -228,7 +230,7 @@ impl Asking {
     ) -> impl Future<Output = (Option<Reply>, bool)> + Send + use<> {
         let (answer, answered) = oneshot::channel();
         let settled = Arc::<AtomicBool>::default();
-        // Without a task there is no answer.
+        // Without a task there is no reply.
         let _ended = self.orders.send(Order { call, until, settled: Arc::clone(&settled), answer });
         async move {
             match timeout_at(until, answered).await {

@@ -1,12 +1,12 @@
-//! The clock of a node, by which its keys end, as we see it.
+//! The clock of a node, by which its keys expire, as this client measures it.
 //!
-//! A key that is to live for a TTL lives for as long as the node's clock takes for that. Rates that
-//! differ by a tenth are allowed for; a clock that is set is not. So the distance of that clock to
-//! ours, which nobody sets, is measured with each answer, and has to stay what it was.
+//! A key with a TTL lives until that TTL has passed on the node's clock. Clock rates may differ by
+//! a tenth; a clock that is set is not tolerated. Each reply therefore measures the offset of the
+//! node's clock from the client's monotonic clock. That offset must stay the same.
 
 use std::{collections::VecDeque, time::Duration};
 
-/// How many measures are kept of one TTL.
+/// The number of measures that are kept for one TTL.
 const KEPT: u32 = 16;
 
 /// Microseconds.
@@ -16,13 +16,13 @@ type Micros = i128;
 #[derive(Debug, Default)]
 pub(super) struct NodeClock {
     measures: VecDeque<Measure>,
-    /// When the first of an unbroken series of measures was made.
+    /// The time of the first measure in an unbroken series.
     since: Duration,
-    /// When it was last found to have been set.
+    /// The last time when the clock was found to have been set.
     set: Option<Duration>,
 }
 
-/// How far the node's clock is ahead of ours: it was read between a request and its answer.
+/// How far the node's clock is ahead of ours. The clock was read between a request and its reply.
 #[derive(Clone, Copy, Debug)]
 struct Measure {
     at: Duration,
@@ -31,7 +31,7 @@ struct Measure {
 }
 
 impl Measure {
-    /// How far two of them are apart, whatever was true within their limits.
+    /// Returns the least distance of two measures that fits the limits of both.
     fn gap(&self, other: &Self) -> Micros {
         (self.least - other.most).max(other.least - self.most).max(0)
     }
@@ -42,9 +42,9 @@ fn micros(time: Duration) -> Micros {
 }
 
 impl NodeClock {
-    /// It has shown `shows`, since the Unix epoch, between those two moments of ours. `ttl`: the
-    /// longest of any client, for which what was read is kept. `shortest`: a TTL of which a
-    /// hundredth is too much for the clock to be off.
+    /// Adds a reading of the node's clock, in time since the Unix epoch. It was made between two
+    /// moments of ours. `ttl`: the longest TTL of any client, for which readings are kept.
+    /// `shortest`: a TTL of which a hundredth is too large an error of the clock.
     pub(super) fn read(
         &mut self,
         shows: Duration,
@@ -58,7 +58,7 @@ impl NodeClock {
             Measure { at: answered, least: shows - micros(answered), most: shows - micros(sent) };
         let is_set = self.measures.iter().any(|old| {
             let elapsed = answered.saturating_sub(old.at);
-            // No clock runs so wrong that a thousandth is not enough for it.
+            // A thousandth covers the rate error of every clock.
             measure.gap(old) > micros(shortest / 100 + elapsed / 1000)
         });
         let last = self.measures.back().map(|last| last.at);
@@ -69,7 +69,7 @@ impl NodeClock {
         if is_set || last.is_none_or(|last| answered.saturating_sub(last) > ttl) {
             self.since = answered;
         }
-        // The newest one stays in any case.
+        // The newest measure always stays.
         while self
             .measures
             .front()
@@ -80,7 +80,7 @@ impl NodeClock {
         let spaced = |newest: &Measure| answered.saturating_sub(newest.at) >= ttl / KEPT;
         match self.measures.back_mut() {
             Some(newest) if !spaced(newest) => {
-                // Whichever tells more.
+                // Keep the more precise one.
                 if measure.most - measure.least < newest.most - newest.least {
                     *newest = measure;
                 }
@@ -89,33 +89,35 @@ impl NodeClock {
         }
     }
 
-    /// Whether it was set so short a time ago that a key may be gone before its time.
+    /// Returns `true` if the clock was set so recently that a key may have expired early.
     pub(super) fn was_set(&self, now: Duration, ttl: Duration) -> bool {
         self.set.is_some_and(|set| now.saturating_sub(set) <= ttl)
     }
 
-    /// Whether it was looked at all the time for a TTL: what happened to it before does not matter.
+    /// Returns `true` if the clock was watched without a gap for a TTL. What happened to it earlier
+    /// does not matter.
     pub(super) fn is_watched(&self, now: Duration, ttl: Duration) -> bool {
         let newest = self.measures.back();
         newest.is_some_and(|newest| now.saturating_sub(newest.at) <= ttl)
             && now.saturating_sub(self.since) >= ttl
     }
 
-    /// How far it is ahead of ours, at its last measure.
+    /// Returns how far the clock is ahead of ours, by the last measure.
     pub(super) fn ahead(&self) -> Option<i128> {
         self.measures.back().map(|newest| (newest.least + newest.most) / 2)
     }
 }
 
-/// Whether the clocks of a majority of all nodes are as far ahead of ours as this one, within a
-/// tenth of a TTL: for clocks that nobody has watched yet. Those of a minority that was set are
-/// not, however few of the others are known.
+/// Returns `true` if a majority of all clocks is within a tenth of a TTL of this one. This is for
+/// clocks that were not watched yet. The clocks of a minority that was set fail the check, however
+/// few other clocks are known.
 pub(super) fn is_common(ahead: Micros, known: &[Micros], nodes: usize, ttl: Duration) -> bool {
     let near = |other: &&Micros| (ahead - **other).abs() <= micros(ttl / 10);
     known.iter().filter(near).count() > nodes / 2
 }
 
-/// The clock in the middle: if fewer than half are wrong, it is right, or between two that are.
+/// Returns the median clock. If fewer than half of the clocks are wrong, it is a right clock, or
+/// between two right ones.
 pub(super) fn middle(mut all: Vec<Micros>) -> Option<Micros> {
     all.sort_unstable();
     all.get(all.len() / 2).copied()
@@ -131,8 +133,7 @@ mod tests {
         Duration::from_millis(u64::try_from(ms).unwrap())
     }
 
-    /// Reads a clock that is so many milliseconds ahead at each of those moments, with a round trip
-    /// of so many.
+    /// Reads a clock that is `ahead` milliseconds ahead, with the given round trip.
     fn read(clock: &mut NodeClock, at: i64, ahead: i64, round_trip: i64) {
         clock.read(
             ms(at + 1_000_000 + ahead),
@@ -153,7 +154,7 @@ mod tests {
             (-120, 2, true),
             (3_600_000, 2, true),
             (-900_000, 2, true),
-            // An answer that took long does not show it.
+            // A slow reply cannot show it.
             (120, 200, false),
             (300, 200, true),
         ] {
@@ -187,12 +188,12 @@ mod tests {
     #[test]
     fn a_slow_clock_is_none_that_was_set() {
         let mut clock = NodeClock::default();
-        // 500 parts in a million, as fast as NTP moves a clock.
+        // 500 ppm, the fastest rate at which NTP adjusts a clock.
         for second in 1..200 {
             read(&mut clock, second * 1_000, second / 2, 2);
         }
         assert!(!clock.was_set(ms(200_000), TTL));
-        // After an hour in which nobody looked, too.
+        // The same holds after an hour without readings.
         read(&mut clock, 3_800_000, 1_900, 2);
         assert!(!clock.was_set(ms(3_800_000), TTL));
     }
@@ -225,7 +226,7 @@ mod tests {
     fn the_clock_of_a_minority_is_not_common() {
         let second = 1_000_000;
         let hour = 3_600 * second;
-        // Of five nodes, two were set by an hour; as many clocks are known.
+        // Of five nodes, two were set forward by an hour. The number of known clocks varies.
         for (known, common) in [
             (&[0][..], &[false][..]),
             (&[0, 1], &[false, false]),

@@ -1,29 +1,29 @@
-//! What is known of a node, and whether what it says counts.
+//! The state of a node, and whether its replies count.
 
 use std::time::Duration;
 
 use super::node_clock::NodeClock;
 
-/// What is known of a node, as long as the client lives.
+/// The state of a node, for as long as the client lives.
 #[derive(Debug, Default)]
 pub(super) struct NodeState {
     pub(super) clock: NodeClock,
-    /// When the process that we are connected to was started, at the latest, by our clock.
+    /// The latest time, by our clock, when the connected process may have started.
     started: Option<Duration>,
-    /// Which process it is.
+    /// The id of the process.
     pub(super) run: String,
-    /// The longest TTL that any client has, for all that is known.
+    /// The longest TTL of any client, as far as is known.
     pub(super) longest: Duration,
-    /// Why it did not answer last.
+    /// The reason why the node did not reply last.
     pub(super) trouble: Option<String>,
 }
 
-/// Why the answers of a node do not count.
+/// The reason why a node's replies do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spoiled {
-    /// It was started less than the longest TTL ago: it may have forgotten somebody's lock.
+    /// The node started less than the longest TTL ago. It may have forgotten a client's lock.
     Restarted,
-    /// Its clock was set, so that keys may have ended before their time.
+    /// The node's clock was set, so that keys may have expired early.
     ClockSet,
 }
 
@@ -33,13 +33,14 @@ impl NodeState {
         Self { longest, ..Self::default() }
     }
 
-    /// A connection was made to a process that says that it runs for so many whole seconds.
+    /// Notes a connection to a process that reports this uptime in whole seconds.
     pub(super) fn connected(&mut self, run: &str, uptime: Duration, answered: Duration) {
         if self.run != run {
-            // Both ends of that time are cut to seconds, so it may be a second less.
+            // Both ends of the uptime are rounded to seconds, so it may be a second less.
             let uptime = uptime.saturating_sub(Duration::from_secs(1));
-            // A clock that was set while the node started makes that time too long. The former
-            // process was there as long as it answered: with it, none of that time is believed.
+            // A clock that was set while the node started makes the uptime too long. The former
+            // process ran until its last reply, so the uptime of its successor is not trusted at
+            // all.
             let is_first = self.run.is_empty();
             self.started = Some(if is_first { answered.saturating_sub(uptime) } else { answered });
             run.clone_into(&mut self.run);
@@ -47,8 +48,8 @@ impl NodeState {
         self.trouble = None;
     }
 
-    /// Whether what it says now does not count, and why. `longest`: the longest TTL of any client.
-    /// `differs`: its clock is not the others'.
+    /// Returns why the node's replies do not count at this time. `longest`: the longest TTL of any
+    /// client. `differs`: the node's clock differs from those of the others.
     pub(super) fn spoiled(
         &self,
         now: Duration,
@@ -96,14 +97,14 @@ mod tests {
     fn a_new_connection_to_the_same_process_is_no_restart() {
         let mut node = NodeState::default();
         node.connected("a", s(50), s(100));
-        // Its clock was set back, and so was its uptime.
+        // The node's clock was set back, and its uptime with it.
         node.connected("a", s(0), s(101));
         assert_eq!(node.spoiled(s(101), TTL, false), None);
         node.connected("b", s(0), s(101));
         assert_eq!(node.spoiled(s(101), TTL, false), Some(Spoiled::Restarted));
     }
 
-    /// It was started with a clock that is an hour behind, which was then set.
+    /// The node started with a clock that was an hour slow, and was set afterwards.
     #[test]
     fn uptime_of_a_restarted_node_is_not_believed() {
         let mut node = NodeState::default();

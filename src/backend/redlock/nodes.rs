@@ -1,4 +1,4 @@
-//! All nodes, as a session asks them.
+//! All nodes, as one session queries them.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -15,36 +15,36 @@ use super::{
 };
 use crate::runtime::clock::{self, Instant};
 
-/// No node is waited for any longer.
+/// The longest wait for any node.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
 /// The nodes of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Nodes {
     all: Arc<[Asking]>,
-    /// Of each node, what it is to give back.
+    /// The values that each node still has to free.
     strays: Arc<[Arc<Strays>]>,
     ttl: Duration,
 }
 
-/// What one node said.
+/// The reply of one node.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) node: usize,
     pub(super) reply: Option<Reply>,
-    /// It was sent, or may have been.
+    /// The request was sent, or may have been.
     pub(super) sent: bool,
-    /// Why that does not count.
+    /// The reason why the reply does not count.
     pub(super) spoiled: Option<Spoiled>,
 }
 
 impl Said {
-    /// Its vote, where `yes` tells what its answer says.
+    /// Returns the node's vote. `yes` reads it from the reply.
     pub(super) fn vote(&self, yes: impl FnOnce(&Reply) -> bool) -> Vote {
         self.vote_by(self.spoiled, yes)
     }
 
-    /// The same by what is known now of why it does not count.
+    /// Returns the node's vote, with the current reason why it does not count.
     fn vote_by(&self, spoiled: Option<Spoiled>, yes: impl FnOnce(&Reply) -> bool) -> Vote {
         match (&self.reply, spoiled) {
             (None, _) => Vote::Silent,
@@ -55,17 +55,17 @@ impl Said {
     }
 }
 
-/// A node's answer, or none, and whether it was asked.
+/// A node's reply, or none, and whether the request was sent.
 type Coming = Pin<Box<dyn Future<Output = (usize, (Option<Reply>, bool))> + Send>>;
 
-/// The answers as they come. None waits for its turn to be read: all have been sent.
+/// The replies as they arrive. All requests have been sent, so none waits for another.
 pub(super) struct Answers {
     coming: FuturesUnordered<Coming>,
     nodes: Nodes,
 }
 
 impl Answers {
-    /// The next one; `None`: there are no more.
+    /// Returns the next reply, or `None` if there are no more.
     pub(super) async fn next(&mut self) -> Option<Said> {
         let (node, (reply, sent)) = self.coming.next().await?;
         let spoiled = self.nodes.spoiled(node);
@@ -84,12 +84,12 @@ impl Nodes {
         self.all.len()
     }
 
-    /// How long one node may take: far less than the TTL.
+    /// Returns how long one node may take, which is far less than the TTL.
     pub(super) fn limit(&self) -> Duration {
         (self.ttl / 10).min(LONGEST_WAIT)
     }
 
-    /// Asks some nodes at once.
+    /// Queries some nodes at once.
     pub(super) fn ask(
         &self,
         nodes: impl IntoIterator<Item = usize>,
@@ -98,9 +98,9 @@ impl Nodes {
         self.ask_within(self.limit(), nodes, call)
     }
 
-    /// Asks all of them at once to renew locks. A proof counts from when it was asked for, so
-    /// waiting for it risks nothing; a thousand locks take a node longer than one, and asking again
-    /// before it is done makes it later still.
+    /// Asks all nodes at once to renew locks. A renewal counts from when it was sent, so a longer
+    /// wait is safe. A node takes longer for a thousand locks than for one, and a repetition before
+    /// it is done would only delay it.
     pub(super) fn renew(&self, call: impl Fn(usize) -> Call) -> Answers {
         self.ask_within(self.ttl / 4, 0..self.len(), call)
     }
@@ -120,7 +120,7 @@ impl Nodes {
         Answers { coming: coming.collect(), nodes: self.clone() }
     }
 
-    /// Asks all of them at once.
+    /// Queries all nodes at once.
     pub(super) fn ask_all(&self, call: &Call) -> Answers {
         self.ask(0..self.len(), |_| call.clone())
     }
@@ -129,18 +129,18 @@ impl Nodes {
         self.all.get(node).map(|asking| &asking.node)
     }
 
-    /// What a node is to give back.
+    /// Returns the values that a node still has to free.
     pub(super) fn strays(&self, node: usize) -> Option<&Arc<Strays>> {
         self.strays.get(node)
     }
 
-    /// The longest TTL that any client has, as far as the nodes have told.
+    /// Returns the longest TTL of any client, as far as the nodes have reported.
     pub(super) fn longest(&self) -> Duration {
         let told = self.all.iter().map(|asking| asking.node.state.lock().longest).max();
         told.unwrap_or_default().max(self.ttl)
     }
 
-    /// Why the answers of a node do not count now.
+    /// Returns why the replies of a node do not count now.
     pub(super) fn spoiled(&self, node: usize) -> Option<Spoiled> {
         let longest = self.longest();
         let all = self.ahead();
@@ -151,20 +151,20 @@ impl Nodes {
         state.spoiled(clock::now(), longest, is_other)
     }
 
-    /// By how many microseconds each known clock is ahead of ours.
+    /// Returns by how many microseconds each known clock is ahead of ours.
     fn ahead(&self) -> Vec<i128> {
         let ahead = |asking: &Asking| asking.node.state.lock().clock.ahead();
         self.all.iter().filter_map(ahead).collect()
     }
 
-    /// What the clock in the middle shows, in microseconds.
+    /// Returns the time of the median clock in microseconds.
     pub(super) fn time(&self) -> u64 {
         let now = i128::try_from(clock::now().as_micros()).unwrap_or(i128::MAX);
         let shows = middle(self.ahead()).map(|ahead| now.saturating_add(ahead));
         shows.and_then(|shows| u64::try_from(shows).ok()).unwrap_or(0)
     }
 
-    /// A token to propose before any counter is read; 0: none.
+    /// Returns a token to propose before any counter is read, or 0 for none.
     pub(super) fn proposal(&self) -> u64 {
         let (known, ttl) = (self.ahead(), self.longest().min(self.ttl));
         let is_known =
@@ -172,12 +172,12 @@ impl Nodes {
         token::propose_unread(is_known, self.time())
     }
 
-    /// Whether that token is still what the clock in the middle shows.
+    /// Returns `true` if that token is still near the median clock.
     pub(super) fn is_timely(&self, token: u64) -> bool {
         token::is_timely(token, self.time(), self.limit())
     }
 
-    /// The votes of these, by what is known of all clocks now: one answer tells whether an
+    /// Counts these votes by what is known of all clocks now. A later reply may decide whether an
     /// earlier one counts.
     pub(super) fn round(&self, all: &[Said], yes: impl Fn(&Reply) -> bool) -> Round {
         let mut round = Round::new(self.len());
@@ -187,7 +187,7 @@ impl Nodes {
         round
     }
 
-    /// The first node that can be asked and counts.
+    /// Returns the first node that is reachable and counts.
     pub(super) fn first(&self) -> Option<usize> {
         let answers = |node: &usize| {
             let trouble = self.node(*node).is_some_and(|node| node.state.lock().trouble.is_some());
@@ -196,7 +196,7 @@ impl Nodes {
         (0..self.len()).find(answers)
     }
 
-    /// What is wrong with each node, for people.
+    /// Returns the problems of all nodes as text.
     pub(super) fn troubles(&self) -> Vec<String> {
         let told = self.all.iter().enumerate().filter_map(|(number, asking)| {
             let endpoint = &asking.node.endpoint;
@@ -205,11 +205,11 @@ impl Nodes {
             match (&state.trouble, spoiled) {
                 (Some(trouble), _) => Some(trouble.clone()),
                 (None, Some(Spoiled::Restarted)) => Some(format!(
-                    "{endpoint} was started less than a TTL ago, and does not count before that"
+                    "{endpoint} was started less than one TTL ago, and does not count yet"
                 )),
                 (None, Some(Spoiled::ClockSet)) => Some(format!(
-                    "the clock of {endpoint} was set, or is not the others'; it does not count \
-                     for a TTL"
+                    "the clock of {endpoint} was changed, or differs from the others; the node \
+                     does not count for one TTL"
                 )),
                 (None, None) => None,
             }

@@ -1,4 +1,4 @@
-//! Giving locks back, on all nodes.
+//! Releases locks on all nodes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,9 +10,9 @@ use super::{
 };
 use crate::runtime::{Backoff, clock, executor::spawn_beside};
 
-/// Gives locks back on all nodes, also on those that were silent; goes on in the background until
-/// each has said so, or must have lost the value by itself. Tells of each what came of it as soon
-/// as that is known, within the time that a node may take.
+/// Releases locks on all nodes, including those that did not reply. It continues in the background
+/// until each node has confirmed the release, or must have expired the value. Returns the result
+/// for each lock as soon as it is known, at most after the time limit of a node.
 pub(super) async fn give_back(nodes: &Nodes, keys: &[Key], ttl: Duration) -> Vec<Round> {
     let mut rounds = vec![Round::new(nodes.len()); keys.len()];
     let mut answers = nodes.ask_all(&Call::release(keys));
@@ -22,7 +22,7 @@ pub(super) async fn give_back(nodes: &Nodes, keys: &[Key], ttl: Duration) -> Vec
         if let Some(reply) = &said.reply {
             waiting.retain(|node| *node != said.node);
             for (index, round) in rounds.iter_mut().enumerate() {
-                // What is not there is not there, whatever the node has forgotten.
+                // A missing value is a fact, whatever the node has forgotten.
                 round.count(if reply.has(index) { Vote::Yes } else { Vote::No });
             }
         } else {
@@ -46,9 +46,9 @@ pub(super) async fn give_back(nodes: &Nodes, keys: &[Key], ttl: Duration) -> Vec
     rounds
 }
 
-/// The same for an attempt that nobody waits for any more. The requests are under way when this
-/// returns: a later one comes after them. `taken`: the nodes that may have it. Others are not
-/// asked, and where there are none nothing is left behind, however often a lock is tried.
+/// Releases an attempt that no caller waits for. The requests have been sent when this returns, so
+/// later requests come after them. `taken`: the nodes that may have the value. The other nodes are
+/// not queried. If there are none, nothing is left behind, however often a lock is tried.
 pub(super) fn give_up(nodes: &Nodes, key: &Key, taken: &[usize], ttl: Duration) {
     if taken.is_empty() {
         return;
@@ -64,8 +64,8 @@ pub(super) fn give_up(nodes: &Nodes, key: &Key, taken: &[usize], ttl: Duration) 
     });
 }
 
-/// Gives locks back on a node that was silent, for as long as they may be there. One task does so
-/// for all locks of the node.
+/// Releases locks on a node that did not reply, for as long as the values may exist. One task per
+/// node does this for all locks.
 fn insist(nodes: &Nodes, node: usize, keys: &[Key], ttl: Duration) {
     let Some(strays) = nodes.strays(node).map(Arc::clone) else { return };
     if !strays.add(keys, ttl, clock::now()) {

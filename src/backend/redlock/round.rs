@@ -1,28 +1,28 @@
-//! What follows from the answers of some nodes.
+//! Evaluates the replies of several nodes.
 
-/// What one node's answer says.
+/// The vote in one node's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vote {
-    /// It has our value.
+    /// The node has our value.
     Yes,
-    /// It has not.
+    /// The node does not have our value.
     No,
-    /// What it says does not count: see `node_state.rs`.
+    /// The reply does not count: see `node_state.rs`.
     Spoiled,
-    /// It did not answer.
+    /// The node did not reply.
     Silent,
 }
 
-/// What follows from the votes on one lock.
+/// The result of the votes on one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Nothing yet.
+    /// The result is still open.
     Open,
-    /// A majority has our value: no other one can.
+    /// A majority has our value, so no other value can have one.
     Ours,
-    /// No majority has it, and of a majority it is known what it has.
+    /// No majority has our value, and the values of a majority are known.
     NotOurs,
-    /// It is not known, as too many nodes are silent or do not count.
+    /// The result is unknown, as too many nodes are silent or do not count.
     Unknown,
 }
 
@@ -50,17 +50,17 @@ impl Round {
         }
     }
 
-    /// How many nodes are more than half of them.
+    /// Returns the number of nodes that is a majority.
     fn majority(&self) -> usize {
         self.nodes / 2 + 1
     }
 
-    /// Those that may yet answer.
+    /// Returns the number of nodes that may still reply.
     fn open(&self) -> usize {
         self.nodes - self.yes - self.no - self.spoiled - self.silent
     }
 
-    /// Whether a lock was taken.
+    /// Returns whether a lock was acquired.
     pub(super) fn taken(&self) -> Outcome {
         let (open, majority) = (self.open(), self.majority());
         if self.yes >= majority {
@@ -69,7 +69,8 @@ impl Round {
         if self.yes + open >= majority {
             return Outcome::Open;
         }
-        // Who shares the votes with another one has met somebody; who meets silence has not.
+        // A client that shares the votes with another one is contended; a client without replies is
+        // not.
         match self.yes + self.no {
             known if known >= majority => Outcome::NotOurs,
             known if known + open >= majority => Outcome::Open,
@@ -77,13 +78,13 @@ impl Round {
         }
     }
 
-    /// Whether so many have not our value that no answer can make it ours.
+    /// Returns `true` if so many nodes lack our value that a majority is impossible.
     pub(super) fn is_lost(&self) -> bool {
         self.no > self.nodes - self.majority()
     }
 
-    /// Whether a lock that was ours still is. A node that does not count has nothing of ours, for
-    /// all that is known.
+    /// Returns whether a lock that was ours still is. A node that does not count is assumed to have
+    /// nothing of ours.
     pub(super) fn kept(&self) -> Outcome {
         let (open, majority) = (self.open(), self.majority());
         if self.yes >= majority {
@@ -97,8 +98,8 @@ impl Round {
         }
     }
 
-    /// Whether a lock is free of us: so many nodes have nothing of ours that the others are no
-    /// majority. Here a `Yes` is one that had our value until now, and a `No` had not.
+    /// Returns whether our value is gone, so that at most a minority still has it. Here `Yes` is a
+    /// node that had our value until now, and `No` one that did not.
     pub(super) fn freed(&self) -> Outcome {
         let (open, enough) = (self.open(), self.nodes - self.majority() + 1);
         if self.yes + self.no >= enough {
@@ -110,22 +111,22 @@ impl Round {
         }
     }
 
-    /// Of one that was freed: whether a majority may have had our value until then.
+    /// Returns whether a majority may have had our value until it was released.
     pub(super) fn was_ours(&self) -> bool {
         self.no <= self.nodes - self.majority()
     }
 
-    /// How many have answered, whether or not that counts.
+    /// Returns how many nodes have replied, whether or not the replies count.
     pub(super) fn heard(&self) -> usize {
         self.yes + self.no + self.spoiled
     }
 
-    /// What is to be told to people.
+    /// Describes the votes as text.
     pub(super) fn words(&self) -> String {
         let Self { nodes, yes, no, spoiled, silent } = self;
         format!(
-            "of {nodes} nodes {yes} have it, {no} have not, {spoiled} do not count and {silent} \
-             do not answer"
+            "of {nodes} nodes, {yes} have the lock's value, {no} do not, {spoiled} do not count, \
+             and {silent} did not reply"
         )
     }
 }
@@ -158,7 +159,7 @@ mod tests {
             (5, "yynn", Open),
             (5, "yynnn", NotOurs),
             (5, "nnn", NotOurs),
-            // One more answer decides whether anybody was met.
+            // One more reply decides whether another client was met.
             (5, "n-x", Open),
             (5, "n--", Open),
             (5, "n-xx", Unknown),

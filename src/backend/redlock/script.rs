@@ -1,4 +1,4 @@
-//! What a node is asked: a script, which it runs as one transaction.
+//! The scripts for a node, which it runs as one transaction each.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -6,12 +6,12 @@ use redis::{Cmd, FromRedisValue, RedisResult, Script, Value, aio::MultiplexedCon
 
 use super::keys::{Key, counter_of};
 
-/// On each node: the TTLs that clients have there, each with the end of the last lock that may have
-/// it, in milliseconds.
+/// The key of the TTLs on each node. Each client's TTL is stored with the end of the last lock that
+/// may have it, in milliseconds.
 const TTLS: &str = "{redlock}:ttls";
 
-/// How long a counter is kept after its last use; after that the clocks count. So they must not
-/// differ by more.
+/// How long a counter is kept after its last use. The clocks decide afterwards, so they must not
+/// differ by more than this.
 const COUNTER_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 struct Source {
@@ -57,7 +57,7 @@ impl Call {
         self
     }
 
-    /// `token`: what the counter is raised to, or 0.
+    /// `token`: the value to which the counter is raised, or 0.
     pub(super) fn take(key: &Key, ttl: Duration, token: u64) -> Self {
         let mut call = Self::new(&TAKE).about(std::slice::from_ref(key));
         call.keys.push(counter_of(&key.lock));
@@ -72,7 +72,7 @@ impl Call {
         call
     }
 
-    /// `again`: what is gone is taken once more.
+    /// `again`: a missing value is set again.
     pub(super) fn renew(keys: &[Key], ttl: Duration, again: bool) -> Self {
         let mut call = Self::new(&RENEW);
         call.arguments.extend([milliseconds(ttl), u8::from(again).to_string()]);
@@ -87,7 +87,7 @@ impl Call {
         Self::new(&RELEASE).about(keys)
     }
 
-    /// The same, but nothing that is gone is taken again.
+    /// Returns the call without setting missing values again.
     pub(super) fn without_taking(mut self) -> Self {
         if std::ptr::eq(self.script, &RENEW)
             && let Some(again) = self.arguments.get_mut(1)
@@ -103,7 +103,7 @@ impl Call {
         command
     }
 
-    /// The node may have forgotten the script, which it says before it does anything.
+    /// Runs the call. A node that has forgotten the script reports that before it does anything.
     pub(super) async fn run(&self, mut connection: MultiplexedConnection) -> RedisResult<Reply> {
         let by_hash = self.command("EVALSHA", &self.script.hash);
         let value: Value = match by_hash.query_async(&mut connection).await {
@@ -113,16 +113,15 @@ impl Call {
             answer => answer?,
         };
         let told = Vec::<String>::from_redis_value(value)?;
-        Reply::read(told).ok_or_else(|| {
-            (redis::ErrorKind::UnexpectedReturnType, "an answer that makes no sense").into()
-        })
+        Reply::read(told)
+            .ok_or_else(|| (redis::ErrorKind::UnexpectedReturnType, "malformed reply").into())
     }
 }
 
-/// What a script answers.
+/// The reply of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
-    /// What the node's clock shows.
+    /// The time of the node's clock.
     pub(super) time: Duration,
     /// The longest TTL of any client.
     pub(super) longest: Duration,
@@ -145,27 +144,27 @@ impl Reply {
         self.word(index).parse().unwrap_or(0)
     }
 
-    /// Of one lock of those that were asked about: whether it has its value.
+    /// Returns `true` if the node has the value of the lock at this index of the request.
     pub(super) fn has(&self, index: usize) -> bool {
         matches!(self.word(index), "1" | "2")
     }
 
-    /// Of an attempt to take a lock: the counter of its tokens.
+    /// Returns the counter of the lock's tokens, in a reply to an acquisition.
     pub(super) fn counter(&self) -> u64 {
         self.number(1)
     }
 
-    /// Of an attempt that failed: how long another one's value is kept.
+    /// Returns how long another client's value is kept, in a reply to a failed acquisition.
     pub(super) fn left(&self) -> Option<Duration> {
         self.word(2).parse().ok().map(Duration::from_millis)
     }
 
-    /// Of an attempt to take a lock: whether its counter is the proposed token now.
+    /// Returns `true` if an acquisition has raised the counter to the proposed token.
     pub(super) fn raised(&self) -> bool {
         self.has(0) && self.word(3) == "1"
     }
 
-    /// Of a proposed token.
+    /// Returns the reply to a proposed token.
     pub(super) fn answer(&self) -> super::token::Answer {
         use super::token::Answer;
         match (self.word(0), self.word(1)) {

@@ -1,4 +1,4 @@
-//! A session: nothing that any node knows of, but the locks that one client has on all of them.
+//! A session: the locks that one client holds on all nodes. No node knows of the session itself.
 
 mod take;
 
@@ -31,7 +31,7 @@ use crate::{
     runtime::{clock, mutex::Mutex, random},
 };
 
-/// How many locks one script looks after at most.
+/// The largest number of locks in one script.
 const AT_ONCE: usize = 256;
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl RedlockStore {
         }
     }
 
-    /// The longest TTL of any client, as far as the nodes have reported.
+    /// Returns the longest TTL of any client, as far as the nodes have reported.
     pub(super) fn longest_ttl(&self) -> Duration {
         self.nodes.longest()
     }
@@ -65,7 +65,7 @@ impl RedlockStore {
         SequencePoint(self.moments.fetch_add(1, Relaxed))
     }
 
-    /// What was found out, with what is wrong with the nodes.
+    /// Returns an error with the problems of the nodes.
     fn unavailable(&self, what: &str) -> StoreError {
         let mut told = what.to_owned();
         for trouble in self.nodes.troubles() {
@@ -74,17 +74,17 @@ impl RedlockStore {
         StoreError::Unavailable(told.into())
     }
 
-    /// The attempt is given up. Nobody waits for the nodes' word.
+    /// Gives up an attempt, without waiting for the nodes' replies.
     fn give_up(&self, key: &Key, having: &[usize]) {
         self.keys.lock().end(&key.name);
         give_up(&self.nodes, key, having, self.ttl);
     }
 
-    /// Asks all nodes to keep these locks; tells of each what came of it.
+    /// Asks all nodes to renew these locks. Returns the votes on each lock.
     async fn renew(&self, keys: &[Key], sent: Duration) -> Vec<Round> {
         let mut rounds = vec![Round::new(self.nodes.len()); keys.len()];
-        // What is gone from a node is taken there again, while the lock is certainly ours; but not
-        // where that would cover up that the node has forgotten what others have.
+        // A value that a node has lost is set there again while the lock is certainly ours, unless
+        // that could hide that the node has forgotten the locks of other clients.
         let valid = {
             let all = self.keys.lock();
             let now = clock::now();
@@ -107,7 +107,7 @@ impl RedlockStore {
         rounds
     }
 
-    /// Whether a majority answers at all.
+    /// Checks that a majority of the nodes replies.
     async fn beat(&self) -> Result<Duration> {
         let mut round = Round::new(self.nodes.len());
         let sent = clock::now();
@@ -118,20 +118,21 @@ impl RedlockStore {
                 return Ok(self.keys.lock().granted(sent));
             }
         }
-        Err(self.unavailable("no majority of the nodes answers"))
+        Err(self.unavailable("no majority of the nodes replies"))
     }
 
-    /// The lock is lost. Its holder is told before the others' proofs count without it; as long as
-    /// it cannot be told, they do not.
+    /// Marks the lock as lost, and notifies its holder. Until the holder has been notified,
+    /// renewals of the other locks do not extend the session's deadline.
     fn lose(&self, key: &Key, reason: LostReason) {
         key.lose();
         if self.losses.report(&key.name, reason) {
-            // It is given back by its holder, as ever.
+            // The holder releases it as usual.
             self.keys.lock().leave(key.ticket);
         }
     }
 
-    /// A lock of these that is known to be lost is told so; tells what is open.
+    /// Notifies the holders of lost locks. Returns a description of a lock whose state is still
+    /// open.
     fn tell_losses(&self, keys: &[Key], rounds: &[Round]) -> Option<String> {
         let mut open = None;
         for (key, round) in keys.iter().zip(rounds) {
@@ -155,7 +156,7 @@ impl RedlockStore {
     }
 }
 
-/// Hexadecimal, and what people are to read.
+/// Returns a random number in hexadecimal digits, followed by text for operators.
 fn value(text: &[u8]) -> String {
     let id: String = random::bits().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{id}\n{}", String::from_utf8_lossy(text))
@@ -169,7 +170,8 @@ impl LockStore for RedlockStore {
             return self.beat().await;
         }
         let sent = clock::now();
-        // At once for all, in parts: scripts that take long hold up everybody on the node.
+        // Send all parts at once. A script with more locks would block other clients of the node
+        // for too long.
         let parts = keys.chunks(AT_ONCE).map(|part| self.renew(part, sent));
         let rounds: Vec<_> =
             futures_util::future::join_all(parts).await.into_iter().flatten().collect();
@@ -193,13 +195,13 @@ impl LockStore for RedlockStore {
                     entry: Entry::new(key.name, token),
                     standing: Standing::First,
                     at: self.moment(),
-                    // It shows nothing of the session's other locks, which are to be renewed in
+                    // This says nothing about the session's other locks, which must be renewed in
                     // time.
                     alive: None,
                     alone: true,
                 });
             }
-            Taken::Token(_) => Err(self.unavailable("the lock took too long to take")),
+            Taken::Token(_) => Err(self.unavailable("the lock took too long to acquire")),
             Taken::Occupied => Ok(Joined::Occupied),
             Taken::Not(why) => Err(self.unavailable(&why)),
         };
@@ -237,7 +239,7 @@ impl LockStore for RedlockStore {
         let Some(key) = known.filter(|key| !key.is_lost()) else { return Ok(None) };
         let mut losses = key.losses();
         Ok(Some(Box::pin(async move {
-            // Nobody can lose it any more: it was given back.
+            // The lock was released, so it can no longer be lost.
             let _given_back = losses.wait_for(|lost| *lost).await;
             Ok(Event::Deleted)
         })))
@@ -279,7 +281,7 @@ impl LockStore for RedlockStore {
         }
         match all_freed {
             true => Ok(()),
-            false => Err(self.unavailable("not all locks are known to be free")),
+            false => Err(self.unavailable("not all locks were confirmed as released")),
         }
     }
 }
@@ -299,11 +301,11 @@ impl Extras for RedlockStore {
     async fn durability(&self) -> Result<Durability> {
         self.beat().await?;
         let (nodes, majority) = (self.nodes.len(), self.nodes.len() / 2 + 1);
-        // Two majorities may have no more than one node in common.
+        // Two majorities may have only one node in common.
         let mut reasons = vec![format!(
-            "as long as none of the nodes that have a lock is emptied (FLUSHALL) or has its clock \
-             set unseen within one TTL; one that all {nodes} have outlives that on fewer than \
-             {majority}"
+            "exclusive unless a node that stores the lock is flushed (FLUSHALL), or its clock is \
+             changed unnoticed, within one TTL; a lock on all {nodes} nodes survives that on fewer \
+             than {majority}"
         )];
         reasons.extend(self.nodes.troubles());
         Ok(Durability { exclusive: true, failover: FailoverBehavior::Continues, reasons })

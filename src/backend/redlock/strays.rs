@@ -1,31 +1,32 @@
-//! What a silent node may have of locks that were given back.
+//! The values of released locks that a node without replies may still have.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::keys::Key;
 use crate::runtime::mutex::Mutex;
 
-/// For how many TTLs a node may have a value. One, by its own clock, which may be a tenth slower;
-/// and it counts from the last renewal, which may be under way for a quarter of a TTL.
+/// How many TTLs a node may keep a value. It keeps a value for one TTL by its own clock, which may
+/// be a tenth slower. The TTL counts from the last renewal, which may be under way for a quarter of
+/// a TTL.
 const LIVES: f64 = 1.5;
 
-/// How many values one script frees at most.
+/// The largest number of values that one script frees.
 const AT_ONCE: usize = 256;
 
-/// The values that one node is to free. One task frees all of them.
+/// The values that one node has to free. One task frees all of them.
 #[derive(Debug, Default)]
 pub(super) struct Strays(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By their values, with when they are dropped.
+    /// Each value, with the time when it is dropped.
     keys: HashMap<Arc<str>, (Key, Duration)>,
-    /// There is a task.
+    /// The task is running.
     served: bool,
 }
 
 impl Strays {
-    /// Adds locks. `true`: the caller has to start the task.
+    /// Adds locks. Returns `true` if the caller has to start the task.
     pub(super) fn add(&self, keys: &[Key], ttl: Duration, now: Duration) -> bool {
         let ends = now + ttl.mul_f64(LIVES);
         let added = keys.iter().map(|key| (Arc::clone(&key.value), (key.clone(), ends)));
@@ -34,7 +35,7 @@ impl Strays {
         !std::mem::replace(&mut state.served, true)
     }
 
-    /// Some of those that the node may still have. If there are none, the task ends.
+    /// Returns some of the values that the node may still have. If there are none, the task ends.
     pub(super) fn next(&self, now: Duration) -> Vec<Key> {
         let mut state = self.0.lock();
         state.keys.retain(|_, (_, ends)| now < *ends);
@@ -42,7 +43,7 @@ impl Strays {
         state.keys.values().take(AT_ONCE).map(|(key, _)| key.clone()).collect()
     }
 
-    /// The node has freed these.
+    /// Removes locks that the node has freed.
     pub(super) fn freed(&self, keys: &[Key]) {
         let mut state = self.0.lock();
         for key in keys {

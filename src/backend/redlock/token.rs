@@ -1,51 +1,54 @@
-//! The fencing token: a register of which a majority of the nodes keeps the newest value.
+//! The fencing token: a register whose newest value is on a majority of the nodes.
 //!
-//! A node has a counter for each lock. Who takes the lock proposes a token above the median clock,
-//! and each node that gives it the lock raises its counter to that, if it was lower. The lock is
-//! granted when a majority has done so. If none has, the taker proposes a token above all counters
-//! that it was told, too, and each node that still has its value raises its counter to that one.
+//! A node has a counter for each lock. A client that acquires the lock proposes a token above the
+//! median clock. Each node that grants the lock raises its counter to the token, if the counter was
+//! lower. The lock is granted once a majority has raised its counter. If no majority has, the
+//! client proposes a token that is also above all counters in the replies. Each node that still has
+//! the client's value then raises its counter to that token.
 //!
-//! Of two grants, both majorities have a node in common. It had the values of the two one after the
-//! other, so the counter was raised for the one before it was raised for the other: the later one's
-//! token is higher. One that stood still in between finds its value gone from a majority, and is
-//! not granted.
+//! The majorities of two grants share a node. That node had the values of the two grants one after
+//! the other, so it raised its counter for the earlier grant first: the later grant has the higher
+//! token. A client that was paused in between finds that a majority no longer has its value, and is
+//! not granted the lock.
 //!
-//! The clocks are there for nodes that have lost their counters. The median is the clock of a node
-//! that is right, or between two such, as long as fewer than half of the known clocks are wrong. A
-//! single clock that is ahead must not enter a token: later tokens would fall once the counters
-//! that have it are lost.
+//! The clocks are needed for nodes that have lost their counters. The median is a right clock, or
+//! between two right clocks, as long as fewer than half of the known clocks are wrong. A single
+//! clock that is ahead must not enter a token: later tokens would be lower once the counters with
+//! that token are lost.
 
 use std::time::Duration;
 
-/// What a node says to a proposed token.
+/// A node's reply to a proposed token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Its counter is that now.
+    /// The counter is now the token.
     Raised,
-    /// Its counter is not lower: this.
+    /// The counter was not lower than the token: it has this value.
     Ahead(u64),
-    /// It has another value, or none.
+    /// The node has another client's value, or none.
     NotOurs,
 }
 
-/// The token to propose before any counter is read: above the median clock, if that is the clock of
-/// a majority. 0: none.
+/// Returns the token to propose before any counter is read. It is above the median clock if that is
+/// the clock of a majority, else 0 for none.
 pub(super) fn propose_unread(is_known: bool, microseconds: u64) -> u64 {
     if is_known { propose(0, microseconds) } else { 0 }
 }
 
-/// Whether that token is near the median clock once the nodes have answered. The hypervisor may
-/// have stopped this machine meanwhile, and its clock with it: then others' tokens may be higher.
+/// Returns `true` if the token is near the median clock after the nodes have replied. A hypervisor
+/// may have paused this machine with its clock, and other clients may have received higher tokens
+/// since.
 pub(super) fn is_timely(token: u64, microseconds: u64, limit: Duration) -> bool {
     u128::from(token.abs_diff(microseconds)) <= limit.as_micros()
 }
 
-/// The first token to propose: above the highest counter, and what the median clock shows.
+/// Returns the first token to propose: above the highest counter and the median clock.
 pub(super) fn propose(counter: u64, microseconds: u64) -> u64 {
     counter.max(microseconds) + 1
 }
 
-/// The next one, after one was refused; `None`: no node asks for a higher one.
+/// Returns the next token to propose after a refused one. Returns `None` if no node requires a
+/// higher one.
 pub(super) fn propose_again(refused: u64, answers: &[Answer]) -> Option<u64> {
     let counters = answers.iter().filter_map(|answer| match answer {
         Answer::Ahead(counter) => Some(*counter),
@@ -82,7 +85,7 @@ mod tests {
         use Answer::*;
         for (answers, next) in [
             (vec![Raised, Ahead(7), Ahead(12)], Some(13)),
-            // As ours has it that was raised by an answer that never came.
+            // The counter is ours: an earlier request raised it, and its reply was lost.
             (vec![Ahead(10)], Some(11)),
             (vec![Raised, NotOurs], None),
         ] {

@@ -1,8 +1,8 @@
-//! Who may do what with the nodes of ZooKeeper.
+//! Access rights for the nodes of ZooKeeper.
 
 use std::{fmt, str::FromStr};
 
-/// As ZooKeeper's own shell writes it: `scheme:id:rights`, with commas in between.
+/// An entry as in ZooKeeper's own shell, `scheme:id:rights`; commas separate several.
 #[cfg_attr(not(feature = "zookeeper"), allow(dead_code))]
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Acl(pub(crate) Vec<Right>);
@@ -12,7 +12,7 @@ pub(crate) struct Acl(pub(crate) Vec<Right>);
 pub(crate) struct Right {
     pub(crate) scheme: String,
     pub(crate) id: String,
-    /// Some of `cdrwa`.
+    /// Some of the letters `cdrwa`.
     pub(crate) rights: String,
 }
 
@@ -20,8 +20,8 @@ impl FromStr for Acl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // An id may have commas in it, as the subject of a certificate has: a part is done when it
-        // ends as one does.
+        // An id may contain commas, for example the subject of a certificate. An entry is complete
+        // when its end is valid rights.
         let (mut parts, mut rest) = (Vec::new(), None::<String>);
         for piece in text.split(',') {
             let part = rest.map_or(piece.to_owned(), |rest| format!("{rest},{piece}"));
@@ -56,7 +56,7 @@ impl Right {
     }
 }
 
-/// An id of the scheme `digest` has a hash of a password in it, without salt.
+/// Hides the id. In the scheme `digest` it contains an unsalted hash of a password.
 impl fmt::Debug for Acl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |right: &Right| format!("{}:***:{}", right.scheme, right.rights);

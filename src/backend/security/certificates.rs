@@ -1,4 +1,4 @@
-//! What rustls says of certificates, in words that name what to mend.
+//! Explains rustls' certificate errors, and names what to change.
 
 use std::{error::Error as StdError, io, sync::Arc};
 
@@ -9,28 +9,28 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-/// What does the arithmetic, for all stores. The program may have chosen another one.
+/// Returns the cryptographic provider of all stores, which the program may have chosen.
 ///
 /// `zookeeper-client` and `mysql_async` leave the choice to rustls, which panics if the program has
 /// compiled in several (<https://docs.rs/rustls/0.23/rustls/crypto/struct.CryptoProvider.html>).
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     CryptoProvider::get_default().cloned().unwrap_or_else(|| {
         let provider = aws_lc_rs::default_provider();
-        // An error means that somebody else was quicker, which is as good.
+        // An error means that another thread has installed one first, which is as good.
         let _ = provider.clone().install_default();
         provider.into()
     })
 }
 
-/// Whether all of it can be used. The crates' words on PEM that they can't read repeat lines of it:
-/// of a key, too, which may stand in a file beside its certificate.
+/// Checks that all of the material can be used. The crates' own errors on unreadable PEM repeat
+/// lines of it. These may be lines of a key, which may be in the same file as its certificate.
 pub(crate) fn check(
     ca: Option<&str>,
     identity: Option<(&str, &str)>,
     server_name: Option<&str>,
 ) -> Result<(), String> {
     let unreadable =
-        |what: &str| format!("{what} can't be read: pass the whole PEM text with its line breaks");
+        |what: &str| format!("{what} cannot be read: pass the whole PEM text with its line breaks");
     if let Some(ca) = ca {
         let roots = certificates(ca).ok_or_else(|| unreadable("the CA"))?;
         let (usable, _) = RootCertStore::empty().add_parsable_certificates(roots);
@@ -44,35 +44,35 @@ pub(crate) fn check(
         let der = PrivateKeyDer::from_pem_slice(key.as_bytes())
             .map_err(|_| unreadable("the client's key"))?;
         CertifiedKey::from_der(chain, der, &provider())
-            .map_err(|error| format!("the client's certificate and key do not fit: {error}"))?;
+            .map_err(|error| format!("the client's certificate and key do not match: {error}"))?;
     }
     server_name.map_or(Ok(()), is_name)
 }
 
-/// Whether a certificate can name this host.
+/// Checks that a certificate can name this host.
 pub(crate) fn is_name(host: &str) -> Result<(), String> {
     ServerName::try_from(host)
         .map(drop)
         .map_err(|error| format!("no certificate can name the host {host:?}: {error}"))
 }
 
-/// All of a text; `None` if there is none, or one that can't be read.
+/// Returns all certificates of a text, or `None` if there is none or one is unreadable.
 pub(crate) fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     found.ok().filter(|found| !found.is_empty())
 }
 
-/// What is wrong with a certificate, if that is what an error comes from.
+/// Explains an error that comes from a certificate.
 pub(crate) fn explain(error: &(dyn StdError + 'static)) -> Option<String> {
     let mut next = Some(error);
     while let Some(error) = next {
-        // An I/O error's source is not what it was made of, but that one's source.
+        // The source of an I/O error is the source of the error inside it, not that error itself.
         let io = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         let inner = io.and_then(|inner| inner.downcast_ref());
         if let Some(error) = error.downcast_ref::<Error>().or(inner) {
             return words(error);
         }
-        // h2 keeps no more than the text of what ends a connection.
+        // h2 keeps only the text of the error that ended a connection.
         if let Some(alert) = io.and_then(|inner| alert(&inner.to_string())) {
             return words(&Error::AlertReceived(alert));
         }
@@ -81,7 +81,7 @@ pub(crate) fn explain(error: &(dyn StdError + 'static)) -> Option<String> {
     None
 }
 
-/// What a server says that does not like a client's certificate.
+/// The alerts of servers that reject a client's certificate.
 const ALERTS: [AlertDescription; 8] = [
     AlertDescription::CertificateRequired,
     AlertDescription::BadCertificate,
@@ -102,7 +102,7 @@ fn words(error: &Error) -> Option<String> {
     use CertificateError as Wrong;
     let told = match error {
         Error::InvalidCertificate(Wrong::UnknownIssuer) => {
-            "the server's certificate is of another CA than those that are trusted: pass it by \
+            "the server's certificate is of another CA than the trusted ones: pass its CA by \
              ?ca_file= in the URL, or by Tls::ca_certificate"
         }
         Error::InvalidCertificate(
@@ -112,14 +112,14 @@ fn words(error: &Error) -> Option<String> {
             "the server's certificate has expired"
         }
         Error::InvalidCertificate(other) => {
-            return Some(format!("the server's certificate can't be used: {other}"));
+            return Some(format!("the server's certificate cannot be used: {other}"));
         }
         Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "the server wants a certificate of the client's; see Tls::client_identity"
+            "the server requires a client certificate; see Tls::client_identity"
         }
         Error::AlertReceived(alert) if ALERTS.contains(alert) => {
             return Some(format!(
-                "the server refuses the client's certificate, or wants one ({alert:?}); see \
+                "the server refuses the client's certificate, or requires one ({alert:?}); see \
                  Tls::client_identity"
             ));
         }

@@ -1,11 +1,13 @@
-//! Who a client says that it is.
+//! The user and the password of a client.
 
 use std::{fmt, fs, io, net::IpAddr, path::Path};
 
 use crate::backend::secret::Secret;
 
-/// User and password, for [`Builder::credentials_from`](crate::Builder::credentials_from). The
-/// password is never printed.
+/// A user and a password.
+///
+/// [`Builder::credentials_from`](crate::Builder::credentials_from) takes them. The password is
+/// never printed.
 ///
 /// ```
 /// let credentials = distlock::Credentials::new("app", "s3cret");
@@ -18,20 +20,22 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// This user with this password. The user must neither be empty nor contain `:`.
+    /// Creates credentials from a user and a password.
+    ///
+    /// The user must not be empty, and must not contain `:`. Otherwise connecting fails.
     #[must_use]
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { user: user.into(), password: Secret::new(password.into()) }
     }
 
-    /// The password is what the file says, without the line break at its end.
+    /// Reads the password from a file, without the line break at its end.
     pub(crate) fn read(user: &str, password: &Path) -> io::Result<Self> {
         let text = read(password)?;
         let text = text.strip_suffix('\n').unwrap_or(&text);
         Ok(Self::new(user, text.strip_suffix('\r').unwrap_or(text)))
     }
 
-    /// What no server would understand, or take for something else.
+    /// Refuses a user that servers cannot understand or would misread.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         match self.user.as_str() {
             "" => Err("the user must not be empty"),
@@ -41,7 +45,7 @@ impl Credentials {
     }
 }
 
-/// Nor a user that a password came with by mistake; such a one is refused.
+/// Hides the password, and a user with a `:`, which may contain a password by mistake.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let user = if self.user.contains(':') { "***" } else { self.user.as_str() };
@@ -52,20 +56,20 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// A small file's text. The error names the file.
+/// Reads a small file. An error names the file.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     fs::read_to_string(path).map_err(|error| {
         io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
     })
 }
 
-/// Of a `host:port`.
+/// Returns the host of a `host:port`.
 pub(crate) fn host(endpoint: &str) -> &str {
     let host = endpoint.rsplit_once(':').map_or(endpoint, |(host, _)| host);
     host.trim_matches(['[', ']'])
 }
 
-/// Whether what is sent to this `host:port`, or this socket, stays on this machine.
+/// Returns `true` if this `host:port` or socket is on this machine.
 pub(crate) fn stays_here(endpoint: &str) -> bool {
     let host = host(endpoint);
     if host.starts_with('/') {
@@ -73,7 +77,7 @@ pub(crate) fn stays_here(endpoint: &str) -> bool {
     }
     match host.parse::<IpAddr>() {
         Ok(address) => address.to_canonical().is_loopback(),
-        // No resolver may ask others for it (RFC 6761).
+        // Resolvers must not query other hosts for this name (RFC 6761).
         Err(_) => host.eq_ignore_ascii_case("localhost"),
     }
 }

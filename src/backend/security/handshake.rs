@@ -1,5 +1,5 @@
-//! What is wrong with the certificates, found out by a handshake of our own: the client crates keep
-//! to themselves what theirs came to, or lose it with the connection.
+//! Finds certificate errors by a handshake of our own. The client crates do not report the result
+//! of theirs, or lose it with the connection.
 
 use std::{
     io::{self, Read},
@@ -19,7 +19,7 @@ use crate::backend::{
 /// How long a server may take for one step.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Why no server can be talked to, as far as certificates are the reason.
+/// Returns why no server can be reached, if the certificates are the reason.
 pub(crate) async fn fault(remote: &Remote) -> Option<StoreError> {
     let (material, servers) = (remote.material()?, remote.endpoints.clone());
     // The program's runtime may have no I/O.
@@ -35,14 +35,15 @@ pub(crate) async fn fault(remote: &Remote) -> Option<StoreError> {
     let faults = faults.await.ok().flatten()?;
     let everywhere = faults.iter().all(Option::is_some);
     let fault = faults.into_iter().flatten().next()?;
-    // Another server may do, or this one later, unless all say such a thing.
+    // Unless all servers fail in this way, another server may work, or this one later.
     Some(match everywhere {
         true => StoreError::Denied(fault.into()),
         false => StoreError::Unavailable(fault.into()),
     })
 }
 
-/// A server may refuse the client's certificate after the handshake, as TLS 1.3 has it.
+/// Does a handshake, and reads once. In TLS 1.3 a server may reject the client's certificate only
+/// after the handshake.
 fn shake_hands(endpoint: &str, name: &str, config: Arc<ClientConfig>) -> io::Result<()> {
     let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
     let address = endpoint.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;

@@ -1,4 +1,4 @@
-//! Who a client is to a server, how it knows the server, and who may do what with its keys.
+//! Authentication of clients and servers, and access rights for keys.
 
 pub(crate) mod acl;
 #[cfg(feature = "_network")]

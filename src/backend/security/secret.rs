@@ -1,9 +1,9 @@
-//! What must not be shown.
+//! Values that must not be printed.
 
 use std::fmt::{self, Debug, Formatter};
 
-/// Something that nobody reads who prints what it is in: a password, a private key, or what a
-/// client crate keeps them in. Only who says `expose` has it.
+/// A value that `Debug` never shows. It is a password, a private key, or a type of a client crate
+/// that contains one of them. Only `expose` returns it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret<T = String>(T);
 

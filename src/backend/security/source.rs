@@ -1,4 +1,4 @@
-//! What may be replaced while a client lives: credentials and certificates.
+//! Values that may change while a client lives: credentials and certificates.
 
 use std::{
     fmt, io,
@@ -9,13 +9,12 @@ use std::{
 
 use crate::runtime::{clock, executor::aside, mutex::Mutex};
 
-/// How long what was read is taken for the newest. A request costs no look at a file, then.
+/// How long a value counts as current, so that most requests read no file.
 const FRESH: Duration = Duration::from_secs(1);
 
 type Read<T> = Arc<dyn Fn() -> io::Result<T> + Send + Sync>;
 
-/// Where something is to be had: it is given once and for all, or is read from files or from the
-/// program again and again.
+/// The origin of a value: fixed, or read again and again from files or the program.
 #[derive(Clone)]
 pub(crate) enum Origin<T> {
     Fixed(T),
@@ -37,11 +36,11 @@ impl<T: fmt::Debug> fmt::Debug for Origin<T> {
     }
 }
 
-/// The newest of something. Clones are the same source.
+/// The current version of a value. Clones share the same source.
 pub(crate) struct Source<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
-    /// `None`: what is known is all that there will be.
+    /// `None` if the value never changes.
     read: Option<Read<T>>,
     known: Mutex<Known<T>>,
 }
@@ -57,7 +56,7 @@ impl<T> Clone for Source<T> {
     }
 }
 
-/// It may be secret.
+/// Hides the value, which may be secret.
 impl<T> fmt::Debug for Source<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.read.is_some() { "Source(changing)" } else { "Source(fixed)" })
@@ -65,7 +64,7 @@ impl<T> fmt::Debug for Source<T> {
 }
 
 impl<T: PartialEq> Source<T> {
-    /// Reads it a first time. What cannot be read then is an error.
+    /// Reads the value for the first time. Fails if that is not possible.
     pub(crate) fn open(origin: Origin<T>) -> io::Result<Self> {
         Ok(match origin {
             Origin::Fixed(value) => Self::of(None, value),
@@ -81,8 +80,9 @@ impl<T: PartialEq> Source<T> {
         Self(Arc::new(Inner { read, known: Mutex::new(known) }))
     }
 
-    /// The newest; the same `Arc` as long as it is the same. It may be older by [`FRESH`]. What
-    /// cannot be read, perhaps because it is being replaced, leaves the last one in place.
+    /// Returns the current value, as the same `Arc` as long as it does not change. It may be out of
+    /// date by up to [`FRESH`]. If it cannot be read, perhaps because it is being replaced, the
+    /// last value is returned.
     #[cfg_attr(not(feature = "_network"), allow(dead_code))]
     pub(crate) fn newest(&self) -> Arc<T> {
         let now = clock::now();
@@ -91,12 +91,12 @@ impl<T: PartialEq> Source<T> {
                 let mut known = self.0.known.lock();
                 let due = now.saturating_sub(known.read_at) >= FRESH;
                 if due {
-                    // The others go on with what is known.
+                    // Other callers use the last value in the time of the read.
                     known.read_at = now;
                 }
                 due
             };
-            // Without the lock: it may be the program's code.
+            // Read without the lock, as this may be the program's code.
             let newest = if due { call(read).ok() } else { None };
             let mut known = self.0.known.lock();
             if let Some(newest) = newest.filter(|newest| *newest != *known.newest) {
@@ -106,17 +106,17 @@ impl<T: PartialEq> Source<T> {
         Arc::clone(&self.0.known.lock().newest)
     }
 
-    /// What is known was refused, or may be: the next one who asks looks anew.
+    /// Makes the next call of `newest` read the value again. The last value may have been rejected.
     #[cfg_attr(not(feature = "_network"), allow(dead_code))]
     pub(crate) fn expire(&self) {
         self.0.known.lock().read_at = Duration::ZERO;
     }
 }
 
-/// A panic of the program's code is its error, and no end of a task of the library's.
+/// Calls the program's code. A panic becomes an error, and does not end a task of the library.
 fn call<T>(read: &Read<T>) -> io::Result<T> {
     aside(|| catch_unwind(AssertUnwindSafe(|| read())))
-        .unwrap_or_else(|_| Err(io::Error::other("it panicked")))
+        .unwrap_or_else(|_| Err(io::Error::other("the callback panicked")))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! TLS material, the same for every backend.
+//! TLS material, the same for every store.
 
 use std::{
     fmt, io,
@@ -9,10 +9,10 @@ use std::{
 use crate::backend::certificates;
 use crate::backend::{credentials::read, secret::Secret};
 
-/// How to secure the connection to the servers: PEM texts, or files of them.
+/// Configures the CA and the client certificate of TLS, as PEM texts or files.
 ///
-/// Without a CA, servers of etcd and PostgreSQL are checked against the operating system's roots.
-/// For all others a CA has to be given.
+/// Without a CA, servers of etcd and PostgreSQL are verified against the operating system's roots.
+/// All other stores need a CA.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,17 +26,18 @@ use crate::backend::{credentials::read, secret::Secret};
 /// # Ok(()) }
 /// ```
 ///
-/// # Certificates that are replaced
+/// # Replacing certificates
 ///
-/// What [`ca_certificate_file`](Self::ca_certificate_file) and
-/// [`client_identity_files`](Self::client_identity_files) name is read anew while the client lives,
-/// as cert-manager and Vault replace it: each file by itself or a folder's link at once. What
-/// cannot be used, such as a certificate whose key is not there yet, leaves the last one in place.
+/// The client reads the files of [`ca_certificate_file`](Self::ca_certificate_file) and
+/// [`client_identity_files`](Self::client_identity_files) again while it lives. cert-manager and
+/// Vault may replace each file separately, or a whole folder through a link. If the new files
+/// cannot be used, for example because a certificate's key is not there yet, the client keeps the
+/// last certificates.
 ///
-/// Connections that are open stay as they are: no store asks for a certificate again, and no
-/// lock is lost. On etcd, the first request a second after the change goes by a new connection; a
-/// watch stays on the old one until that ends. On the other stores they are read anew when the
-/// session's connection ends, for those that take its place.
+/// Open connections are not affected: no store requests a certificate again, and no lock is lost.
+/// On etcd, a request that is sent a second or more after the change uses a new connection, while a
+/// watch stays on the old connection until that ends. On the other stores, the client reads the
+/// files when the session's connection ends, for the connections that replace it.
 #[derive(Clone, Default)]
 pub struct Tls {
     ca: Option<Pem>,
@@ -61,27 +62,33 @@ impl Pem {
 }
 
 impl Tls {
-    /// TLS with neither a CA nor an identity of its own.
+    /// Creates a configuration without a CA and without a client certificate.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Trusts only servers whose certificate this CA has signed (PEM, one certificate or several).
+    /// Trusts only servers whose certificates are signed by this CA.
+    ///
+    /// The text is PEM, with one CA certificate or several.
     #[must_use]
     pub fn ca_certificate(mut self, pem: impl Into<String>) -> Self {
         self.ca = Some(Pem::Text(Secret::new(pem.into())));
         self
     }
 
-    /// The same, from a file that is read anew when it changes.
+    /// Trusts only servers whose certificates are signed by the CA in this file.
+    ///
+    /// The file is PEM, with one CA certificate or several. It is read again when it changes.
     #[must_use]
     pub fn ca_certificate_file(mut self, path: impl AsRef<Path>) -> Self {
         self.ca = Some(Pem::File(path.as_ref().into()));
         self
     }
 
-    /// Shows this certificate to servers that ask for one (both PEM).
+    /// Presents this certificate to servers that request one.
+    ///
+    /// Certificate and key are PEM texts.
     #[must_use]
     pub fn client_identity(
         mut self,
@@ -94,7 +101,9 @@ impl Tls {
         self
     }
 
-    /// The same, from files that are read anew when they change.
+    /// Presents the certificate in these files to servers that request one.
+    ///
+    /// Both files are PEM. They are read again when they change.
     #[must_use]
     pub fn client_identity_files(
         mut self,
@@ -107,25 +116,28 @@ impl Tls {
         self
     }
 
-    /// The name that the servers' certificates have, where it is not the host's of the URL: behind
-    /// a proxy or a port that is passed on. A host name or an address; all servers need the same.
+    /// Sets the name that the servers' certificates must have.
     ///
-    /// On ZooKeeper [`connect`](crate::Builder::connect) refuses it with
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument): its client crate checks the URL's
-    /// host, and knows no other way but not to check at all.
+    /// Without it, that is the host in the URL. Set it if the certificates have another name, for
+    /// example behind a proxy or a forwarded port. It is a host name or an address, and the same
+    /// for all servers.
+    ///
+    /// On ZooKeeper, [`connect`](crate::Builder::connect) then fails with
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument). The client crate there can only
+    /// verify the host in the URL, or nothing at all.
     #[must_use]
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
     }
 
-    /// Whether it may be another one at another time.
+    /// Returns `true` if the material may change.
     pub(crate) fn has_files(&self) -> bool {
         let identity = self.identity.iter().flat_map(|(certificate, key)| [certificate, key]);
         self.ca.iter().chain(identity).any(|pem| matches!(pem, Pem::File(_)))
     }
 
-    /// What it is now. The error says what cannot be read or used, and shows nothing of it.
+    /// Reads the current material. An error says what cannot be used, and does not show it.
     pub(crate) fn read(&self) -> io::Result<Material> {
         let ca = self.ca.as_ref().map(Pem::read).transpose()?;
         let identity = match &self.identity {
@@ -149,7 +161,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// What certificates and keys there are at one time.
+/// The certificates and keys at one point in time.
 #[cfg_attr(not(feature = "_network"), allow(dead_code))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Material {
@@ -159,8 +171,8 @@ pub(crate) struct Material {
 }
 
 impl Material {
-    /// Sees that each text is at least of the right kind: a mix-up (a file name, the key for the
-    /// certificate) is told before anything is sent.
+    /// Checks that each text is at least of the right kind. A mix-up, such as a file name in place
+    /// of a text, or the key in place of the certificate, fails before any request is sent.
     fn check(&self) -> Result<(), String> {
         let is = |pem: &Secret, kind: &str| {
             let pem = pem.expose();
@@ -174,7 +186,7 @@ impl Material {
         ];
         for (what, kind, pem) in texts {
             if pem.is_some_and(|pem| !is(pem, kind)) {
-                return Err(format!("{what} is not a PEM text with a {kind} in it"));
+                return Err(format!("{what} is not a PEM text with a {kind}"));
             }
         }
         #[cfg(feature = "_network")]

@@ -1,4 +1,4 @@
-//! Certificates as rustls takes them.
+//! Certificates in the form that rustls uses.
 
 use rustls::{
     ClientConfig, RootCertStore,
@@ -9,16 +9,17 @@ pub(crate) use crate::backend::credentials::host;
 use crate::backend::{certificates, secret::Secret, tls::Material};
 use crate::{backend::remote::Remote, error::Error};
 
-/// Which servers a client trusts without a CA of its own.
+/// The servers that a client without a CA trusts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Otherwise {
     None,
-    /// Those that the operating system trusts.
+    /// Servers with certificates that the operating system trusts.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     System,
 }
 
-/// Whether it is known whom to trust, and certificates can name all endpoints, where TLS is wanted.
+/// Checks the settings of TLS, if it is used. A CA must be known, and certificates must be able to
+/// name all endpoints.
 #[cfg_attr(feature = "etcd", allow(dead_code))] // It checks by the system's roots without a CA.
 pub(crate) fn check(remote: &Remote, store: &str, otherwise: Otherwise) -> Result<(), Error> {
     let invalid = |reason: String| Error::InvalidArgument { argument: "tls", reason };
@@ -62,8 +63,8 @@ pub(crate) fn config(material: &Material, otherwise: Otherwise) -> Option<Client
     }
 }
 
-/// The operating system's, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name. They are read
-/// once: it takes milliseconds.
+/// Returns the roots of the operating system. `SSL_CERT_FILE` and `SSL_CERT_DIR` may name others.
+/// They are read only once, because that takes milliseconds.
 #[cfg(feature = "postgres")]
 fn system() -> Option<RootCertStore> {
     static ROOTS: std::sync::LazyLock<RootCertStore> = std::sync::LazyLock::new(|| {

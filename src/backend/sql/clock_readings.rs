@@ -1,39 +1,40 @@
-//! Whether what a session's row says of its end was written by a clock that was wrong.
+//! Decides whether the expiry time in a session's row was written by a wrong clock.
 //!
-//! With each renewal a session's row gets a number, its beat, which the server draws in an order of
-//! its own. With each answer a client reads how far those are, and what the clock shows. A session
-//! that was renewed after the clock has shown a time, by its beat, and before that time, by its
-//! row, was renewed while the clock was set back. So it is left alone: until it is renewed, or its
-//! beat is not above one that was read a whole TTL ago, by the client's own clock. It was not
-//! renewed since then.
+//! Each renewal gives the session's row a number, its beat, which the server draws in an order of
+//! its own. From each reply the client reads the server's current beat and its clock. If the beat
+//! in a row is later than that of a reading, the renewal should be later by the clock, too. If the
+//! row shows an earlier time, the session was renewed while the clock was set back. The client then
+//! removes it only if its beat is at or below one that was read a whole TTL ago by the client's own
+//! clock. Such a session was not renewed since then. A renewal by the corrected clock also ends the
+//! doubt.
 //!
-//! A clock that is set back by less than the time between two of these readings, and forward again
-//! before the second one, is not noticed: a session that was opened meanwhile ends that much early.
-//! So a request carries no fewer readings than it takes to keep that time below a quarter of their
-//! age, wherever so many were made.
+//! One case remains unnoticed: the clock is set back by less than the time between two readings,
+//! and forward again before the second one. A session that was opened in between ends early by that
+//! amount. Each request therefore carries enough readings to keep the gap between them below a
+//! quarter of their age, where so many readings exist.
 
 #[cfg(any(feature = "mysql", feature = "postgres", test))]
 use std::fmt::Write as _;
 
-/// Microseconds, of our clock or of the server's.
+/// Microseconds of the client's or of the server's clock.
 type Micros = i64;
 
-/// What was read that soon after another one is not kept.
+/// A reading is discarded if it follows another one within this time.
 const APART: Micros = 20_000;
 
-/// So many are kept before they are thinned out.
+/// The number of readings that are kept before they are thinned out.
 const MANY: usize = 600;
 
-/// Marks may be so far from each other, however young they are.
+/// Marks may be this far apart, whatever their age.
 const CLOSE: Micros = 100_000;
 
-/// Sessions with a longer TTL than this are few, and their marks farther from each other.
+/// Few sessions have a longer TTL than this, so marks may be farther apart above it.
 const LONG: Micros = 60_000_000;
 
-/// What has been read of them.
+/// The readings of one server.
 #[derive(Debug, Default)]
 pub(crate) struct ClockReadings {
-    /// The last one is the newest.
+    /// The newest reading is the last one.
     read: Vec<Read>,
 }
 
@@ -44,7 +45,7 @@ struct Read {
     beat: i64,
 }
 
-/// The beats were that far when the clock showed this, so long ago at least.
+/// A reading: the server's beat and clock, at least this long ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     age: Micros,
@@ -54,26 +55,26 @@ pub(crate) struct Mark {
 
 #[cfg(feature = "redis")]
 impl Mark {
-    /// With a blank before it.
+    /// Formats the mark with a leading space.
     pub(crate) fn word(&self) -> String {
         format!(" {}:{}:{}", self.age, self.shows, self.beat)
     }
 }
 
 impl ClockReadings {
-    /// The clock was set, or it is another server's.
+    /// Discards all readings, because the clock was set or belongs to another server.
     pub(crate) fn forget(&mut self) {
         self.read.clear();
     }
 
-    /// How far they are while the clock shows this, as told in an answer that came then.
+    /// Records the beat and the clock of a reply that arrived at `answered`.
     pub(crate) fn saw(&mut self, beat: i64, shows: Micros, answered: Micros) {
         if let Some(last) = self.read.last() {
             if answered < last.answered + APART {
                 return;
             }
             if beat < last.beat {
-                // The server was started again, and its clock is behind.
+                // The server was restarted, and its clock is behind.
                 self.forget();
             }
         }
@@ -83,8 +84,9 @@ impl ClockReadings {
         }
     }
 
-    /// The older they are, the farther apart they may be: of each stretch of time the first one is
-    /// kept. Two stretches become one as they age, so that no gap grows by being thinned out again.
+    /// Thins out the readings: the older they are, the farther apart they may be. The first reading
+    /// of each interval is kept. Intervals merge in pairs as they age, so that repeated thinning
+    /// does not widen the gaps.
     fn thin_out(&mut self, now: Micros) {
         let stretch = |read: &Read| {
             let mut long = APART;
@@ -96,8 +98,9 @@ impl ClockReadings {
         self.read.dedup_by_key(|read| stretch(read));
     }
 
-    /// Some of them, the newest first, up to the oldest. Between two of them there is no other, or
-    /// less than a quarter of their age; above a minute, less than all of it.
+    /// Returns some of the readings, newest first, up to the oldest. Between two marks there is no
+    /// other reading, or the gap is less than a quarter of their age. Above one minute, the gap is
+    /// less than their age.
     pub(crate) fn marks(&self, now: Micros) -> Vec<Mark> {
         let mut marks: Vec<Mark> = Vec::new();
         let mut farthest = 0;
@@ -105,7 +108,7 @@ impl ClockReadings {
         while let Some(read) = reads.next() {
             let age = now - read.answered;
             let next = reads.peek().map(|next| now - next.answered);
-            // The next one may take its place if it is not too far from the mark before.
+            // Skip this one if the next one is near enough to the previous mark.
             if !marks.is_empty() && next.is_some_and(|next| next <= farthest) {
                 continue;
             }
@@ -118,13 +121,15 @@ impl ClockReadings {
 }
 
 #[cfg(any(feature = "mysql", feature = "postgres", test))]
-/// Whether a session that seems over is to be taken for it, in SQL: those are columns, and the beat
-/// as it is now. `shows` makes a number what `expires` is, and `lasts` what `ttl` is. `renewed`: by
-/// what the row says, no later than a twentieth of the TTL after this. `silent`: how the beat of a
-/// row that was not renewed since a mark compares with that mark's.
+/// Returns the SQL condition that a session that seems expired has in fact expired.
 ///
-/// A holder gives up 0.9 TTL after it has sent a keepalive, and so before the server has drawn that
-/// one's beat. What is above all beats was drawn before the server was started, by another clock.
+/// `renewed` is the renewal time by the row, at most a twentieth of the TTL late, and `now` is the
+/// current beat. `shows` converts a number to the type of `expires`, and `lasts` to that of `ttl`.
+/// `silent` compares the row's beat with that of a mark since which the row was not renewed.
+///
+/// A holder gives up 0.9 TTL after it has sent a keepalive, and the server draws the beat after
+/// that. A beat above the current one was drawn before the server was restarted, with another
+/// clock.
 pub(crate) fn is_over(
     marks: &[Mark],
     now: &str,
@@ -139,9 +144,9 @@ pub(crate) fn is_over(
     let (mut since, mut not_renewed) = ("CASE".to_owned(), String::new());
     let mut least = 0;
     for (at, mark) in marks.iter().enumerate() {
-        // A text takes all that is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(since, " WHEN beat >= {} THEN {}", mark.beat, shows(mark.shows));
-        // A dead session is found by fewer of them, a little later.
+        // Fewer marks suffice for finding a dead session, only a little later.
         if mark.age >= least || at + 1 == marks.len() {
             least = mark.age.max(APART) * 2;
             let ttl = lasts(mark.age - mark.age / 20);
@@ -157,7 +162,8 @@ mod tests {
 
     const SECOND: Micros = 1_000_000;
 
-    /// One that reads ten a second, each with the time in milliseconds for its beat.
+    /// Returns the readings of a client that reads ten times a second. The beat is the time in
+    /// milliseconds.
     fn reader(until: Micros) -> ClockReadings {
         let mut beats = ClockReadings::default();
         for at in (1..until / 100_000).map(|tenth| tenth * 100_000) {
@@ -180,8 +186,8 @@ mod tests {
         }
     }
 
-    /// What was read between two marks is not told, so they are close to each other; but for what
-    /// was not read at all.
+    /// The marks are close to each other, because a clock change between two of them goes
+    /// unnoticed. Gaps without readings are the exception.
     #[test]
     fn marks_leave_out_little() {
         for (pause, after) in [(0, 0), (SECOND, 0), (SECOND, 2), (3 * SECOND, 5), (SECOND, 40)] {

@@ -1,7 +1,6 @@
-//! How a session talks to its server: by a connection that one task owns, and makes again when it
-//! is lost.
+//! Connects a session to its server: one task owns the connection, and reconnects when it is lost.
 //!
-//! Callers may drop what they wait for at any moment, or leave it unpolled; the task never does.
+//! Callers may drop their futures at any moment, or stop polling them. The task never does.
 
 use std::{
     collections::VecDeque,
@@ -26,27 +25,27 @@ use crate::{
     },
 };
 
-/// How often a transaction that the server undid for others' sake is asked for, if there is time.
+/// The number of attempts for a transaction that the server keeps rolling back, if time permits.
 const TIMES: u32 = 8;
 
-/// The session's end of it. The task ends with the last clone.
+/// The session's handle to the task, which ends with the last clone.
 #[derive(Debug)]
 pub(crate) struct ConnectionHandle<M> {
     orders: mpsc::UnboundedSender<Order<M>>,
     patience: Duration,
-    /// With many requests under way, the library's thread sends them together.
+    /// With many pending requests, the library's thread sends them together.
     requests: Weak<()>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Order<M> {
     Ask(Request<M>),
-    /// Of which nobody wants to hear.
+    /// A message whose reply nothing waits for.
     Do(M),
 }
 
 impl<M> Order<M> {
-    /// It was not sent.
+    /// Fails an order that was not sent.
     fn refuse(self, error: &Arc<StoreError>) {
         if let Self::Ask(request) = self {
             request.refuse(error);
@@ -54,16 +53,16 @@ impl<M> Order<M> {
     }
 }
 
-/// Why a connection is not used any more.
+/// Why the task stopped using a connection.
 pub(crate) enum Over {
-    /// Nobody has anything to ask any more.
+    /// All handles were dropped.
     Closed,
     Lost,
-    /// The server has fallen silent, or has become one that cannot be written to.
+    /// The server does not reply, or has become read-only.
     Useless,
 }
 
-/// What is asked for, and what has come while there was no connection.
+/// The orders, including those that arrived while there was no connection.
 pub(crate) struct Inbox<M> {
     orders: mpsc::UnboundedReceiver<Order<M>>,
     pub(crate) waiting: VecDeque<Order<M>>,
@@ -74,17 +73,17 @@ pub(crate) trait Served: Send + 'static {
     type Message: Clone + Send + 'static;
     type Link: Send + 'static;
 
-    /// To the server that the session is to go on with.
+    /// Connects to the server that the session continues on.
     fn connect(&self) -> impl Future<Output = Result<Self::Link>> + Send;
 
-    /// Does what is asked, as long as the connection lasts.
+    /// Serves the orders for as long as the connection lasts.
     fn serve(
         &mut self,
         link: Self::Link,
         inbox: &mut Inbox<Self::Message>,
     ) -> impl Future<Output = Over> + Send;
 
-    /// The connection is gone. `useless`: begin with another server.
+    /// Records that the connection was lost. `useless`: try another server first.
     fn lost(&self, useless: bool);
 }
 
@@ -95,14 +94,14 @@ impl<M: Clone + Send + 'static> ConnectionHandle<M> {
         patience: Duration,
     ) -> Self {
         let (orders, inbox) = mpsc::unbounded_channel();
-        // What a caller asks for is written by its own thread.
+        // The caller's own thread writes its requests.
         let inline = Inline::new(Executor::here());
         let requests = inline.requests();
         inline.spawn(run(served, link, Inbox { orders: inbox, waiting: VecDeque::new() }));
         Self { orders, patience, requests }
     }
 
-    /// Asks for one transaction.
+    /// Runs one transaction.
     pub(crate) async fn ask(&self, operation: &'static str, message: M) -> Result<Vec<Outcome>> {
         let (mut tries, began) = (0, Instant::now());
         loop {
@@ -125,9 +124,9 @@ impl<M: Clone + Send + 'static> ConnectionHandle<M> {
         let stage = Arc::<Stage>::default();
         let _counted = self.requests.upgrade();
         let request = Request { operation, message, stage: Arc::clone(&stage), reply, _counted };
-        // Should the task be gone, the reply is dropped, which is noticed below.
+        // If the task has ended, the reply is dropped, and the wait below fails.
         drop(self.orders.send(Order::Ask(request)));
-        // What is sent is given its time by the task: this is for what is not.
+        // The task limits the time of requests that it has sent. This limit is for the others.
         let answered = timeout(self.patience * 2, answer).await;
         Err(Verdict::Failed(match answered {
             Ok(Ok(answer)) => return answer,
@@ -139,15 +138,15 @@ impl<M: Clone + Send + 'static> ConnectionHandle<M> {
         }))
     }
 
-    /// How long one request may take.
+    /// Returns the time limit of one request.
     #[cfg(feature = "postgres")]
     pub(crate) fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// Has something done in the background, if there is a connection.
+    /// Starts a request in the background if there is a connection.
     pub(crate) fn order(&self, message: M) {
-        // The task has gone only if nothing is to be done any more.
+        // Fails only if the task has ended, and with it the session.
         drop(self.orders.send(Order::Do(message)));
     }
 }
@@ -160,19 +159,19 @@ impl<M> Clone for ConnectionHandle<M> {
 }
 
 impl<M> Inbox<M> {
-    /// `None`: nobody asks any more.
+    /// Returns the next order, or `None` if all handles were dropped.
     pub(crate) async fn next(&mut self) -> Option<Order<M>> {
         self.orders.recv().await
     }
 
-    /// All that has come.
+    /// Collects the orders that have arrived.
     pub(crate) fn collect(&mut self) {
         while let Ok(order) = self.orders.try_recv() {
             self.waiting.push_back(order);
         }
     }
 
-    /// Does this, and keeps what is asked meanwhile. `None`: nobody asks any more.
+    /// Runs `work` and keeps the orders that arrive during it. `None`: all handles were dropped.
     async fn during<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
@@ -184,8 +183,8 @@ impl<M> Inbox<M> {
         }
     }
 
-    /// Until the next attempt to connect, those who ask are told why there is no connection.
-    /// `false`: nobody asks any more.
+    /// Fails all requests with `error` until the next attempt to connect. `false`: all handles were
+    /// dropped.
     async fn pause(&mut self, time: Duration, error: &Arc<StoreError>) -> bool {
         self.waiting.drain(..).for_each(|order| order.refuse(error));
         let mut over = pin!(sleep(time));
@@ -238,7 +237,7 @@ mod tests {
     use super::*;
     use crate::runtime::Runtime;
 
-    /// Tells which thread has taken a request, and answers it.
+    /// Answers requests, and reports the thread that took each one.
     struct Telling(std_mpsc::Sender<ThreadId>);
 
     impl Served for Telling {

@@ -1,4 +1,4 @@
-//! What databases differ in beside the words of requests: how a session hears of changes.
+//! What databases differ in, apart from the text of requests: how a session learns of changes.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use crate::backend::{
     Watched,
 };
 
-/// What reading a queue is called in errors.
+/// The name of reading a queue in errors.
 pub(crate) const READ: &str = "read of a queue";
 pub(crate) const WRITE: &str = "write";
 
@@ -20,10 +20,10 @@ pub(crate) const LEAVE: &str = "leaving a queue";
 
 pub(crate) const CLOSE: &str = "ending a session";
 
-/// What a dialect asks.
+/// The message type of a dialect.
 pub(crate) type MessageOf<D> = <<D as Dialect>::Statements as Statements>::Message;
 
-/// A session's way to one kind of database.
+/// A session's access to one kind of database.
 #[async_trait]
 pub(crate) trait Dialect: Debug + Send + Sync + 'static {
     type Statements: Statements;
@@ -32,55 +32,56 @@ pub(crate) trait Dialect: Debug + Send + Sync + 'static {
 
     fn session(&self) -> i64;
 
-    /// Asks for one request to be done, within the client's patience.
+    /// Runs one request within the client's time limit.
     async fn ask(&self, operation: &'static str, message: MessageOf<Self>) -> Result<Vec<Outcome>>;
 
-    /// The sessions that a renewal asks after on the way.
+    /// Returns the sessions whose remaining time a renewal also reads.
     fn awaited(&self) -> Vec<i64> {
         Vec::new()
     }
 
-    /// This session has done something to an entry, or with the number 0 in a queue: those of this
-    /// client who wait for it need not look. Nothing to do where the server tells them.
+    /// Wakes this client's waiters after the session has changed an entry, or with the number 0 a
+    /// queue. Stores that notify need not implement it.
     fn notify(&self, _dir: &str, _number: u64) {}
 
-    /// Each of these joiners has joined its queue, or has not. `None`: that is not known.
+    /// Records which joiners have joined their queues. `None`: that is unknown.
     fn has_joined(&self, _joiners: &[Joiner<'_>], _joined: Option<&[Option<Joined>]>) {}
 
-    /// The user is given SQL, by which a transaction may lock the entry at any time.
+    /// Records that the user was given SQL with which a transaction may lock the entry at any time.
     fn gives_sql(&self, _entry: &Entry) {}
 
-    /// The server has confirmed that the joiner's entry is not there. `existed`: it was.
+    /// Records that the server has confirmed that the joiner's entry is absent. `existed`: it was
+    /// present before.
     fn has_left(&self, _joiner: Joiner<'_>, _existed: bool) {}
 
-    /// Removes the sessions that are over, as far as the server's clock is believed. `false`: each
-    /// request to join does.
+    /// Removes expired sessions, as far as the server's clock is trusted. `false`: each request to
+    /// join does so itself.
     async fn sweep(&self) -> Result<bool> {
         Ok(false)
     }
 
-    /// The session was renewed: a time to do what is done now and then.
+    /// Runs periodic work after a renewal.
     fn renewed(&self) {}
 
-    /// This session's entry was deleted, as it wished: another server than this one may not know.
-    /// Nothing to do on Redis: a server that does not know of it does not know the session's last
-    /// write either, with which the session is lost.
+    /// Records that the server has deleted this session's entry as requested, because a server that
+    /// replaces it may not know. Redis needs no such record: a server that lacks the deletion also
+    /// lacks the session's last write, and the session is lost.
     fn released(&self, _dir: &str, _ticket: Ticket) {}
 
-    /// Whom to tell of a lock that is lost while the session lives on, where that can be.
+    /// Registers a listener for the loss of a lock whose session lives on, where that can happen.
     fn on_loss(&self, _listener: LossListener) {}
 
     async fn durability(&self) -> Result<Durability>;
 
-    /// A watch on an entry; `None` if it is not there.
+    /// Watches an entry. `None`: it is absent.
     async fn watch(&self, entry: &Entry) -> Result<Option<Watch>>;
 
-    /// A watch on the entry ahead of an own one, or what there is of both, in one request. `None`:
-    /// that takes two.
+    /// Watches the entry ahead of an own one, or reads both, in one request. `None`: this takes two
+    /// requests.
     async fn watch_ahead(&self, _ahead: &Entry, _own: &Entry) -> Result<Option<Watched>> {
         Ok(None)
     }
 
-    /// All that is in a queue, with a watch on it that begins before, if it is wanted.
+    /// Lists a queue, after a watch on it has begun if one is wanted.
     async fn list(&self, queue: &Queue, ask: Ask) -> Result<Listing>;
 }

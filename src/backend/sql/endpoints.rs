@@ -1,4 +1,4 @@
-//! The servers of a URL, of which one can be written to.
+//! The servers of a URL, of which one is writable.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -12,16 +12,16 @@ use crate::{
     runtime::clock::sleep,
 };
 
-/// This one cannot be written to.
+/// Returns the error for a server that is not writable.
 pub(crate) fn not_primary(endpoint: &str, what: &str) -> StoreError {
-    let reason = format!("{endpoint} {what}: locks are kept by the primary, name that");
+    let reason = format!("{endpoint} {what}: only the primary stores locks; name it in the URL");
     StoreError::Unavailable(reason.into())
 }
 
 #[derive(Debug)]
 pub(crate) struct Endpoints {
     all: Vec<String>,
-    /// The place of the one to begin with.
+    /// The index of the endpoint to try first.
     first: AtomicUsize,
 }
 
@@ -30,8 +30,8 @@ impl Endpoints {
         Self { all, first: AtomicUsize::new(0) }
     }
 
-    /// Tries each endpoint once, the one that was in use last first. One that does not answer is
-    /// not given up while the next one is tried: it may be only slow.
+    /// Tries each endpoint once, beginning with the one that was last in use. The next attempt
+    /// starts while a silent server may still reply, because that server may only be slow.
     pub(crate) async fn connect<'a, L, A>(
         &'a self,
         patience: Duration,
@@ -61,7 +61,7 @@ impl Endpoints {
                         self.first.store(place, Ordering::Relaxed);
                         return Ok(link);
                     }
-                    // Who is refused by one is told, even if others do not answer at all.
+                    // A refusal is reported even if other servers never reply.
                     Err(error) if !matches!(failed, Some(StoreError::Denied(_))) => {
                         failed = Some(error);
                     }
@@ -69,7 +69,7 @@ impl Endpoints {
                 },
                 () = sleep(share), if tried < count => {}
                 () = &mut over => {
-                    let silent = || format!("{}: no answer", endpoints[first % count]);
+                    let silent = || format!("{}: no reply", endpoints[first % count]);
                     return Err(failed.unwrap_or_else(|| {
                         StoreError::Unavailable(silent().into())
                     }));
@@ -81,7 +81,7 @@ impl Endpoints {
         }
     }
 
-    /// The one in use has fallen silent: begin with the next one.
+    /// Makes the next attempt begin with another server, because this one does not reply.
     pub(crate) fn leave(&self) {
         self.first.fetch_add(1, Ordering::Relaxed);
     }

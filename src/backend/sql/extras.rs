@@ -1,4 +1,4 @@
-//! What only some primitives need of a database.
+//! The operations that only some primitives need.
 
 use async_trait::async_trait;
 
@@ -13,7 +13,7 @@ use crate::backend::{
     Durability, Entry, Extras, Joined, Joiner, Result, Rewrite, Rewritten, StoreError, Write,
 };
 
-/// An entry's version as it is created.
+/// The version of a new entry.
 const FIRST_VERSION: u64 = 1;
 
 #[async_trait]
@@ -57,7 +57,7 @@ impl<D: Dialect> Extras for SqlStore<D> {
                 let wanted = u64::try_from(guards.len().max(1)).unwrap_or(u64::MAX);
                 Ok(held.count >= wanted)
             }
-            // Its keys have gone with it.
+            // Its keys ended with the session.
             Err(StoreError::SessionGone(_)) if !guards.is_empty() => Ok(false),
             Err(error) => Err(error),
         }
@@ -79,7 +79,7 @@ impl<D: Dialect> Extras for SqlStore<D> {
     async fn enqueue_all(&self, all: &[Joiner<'_>], value: &[u8]) -> Result<Option<Vec<Joined>>> {
         match self.join(all, value, true).await {
             Ok(joined) => Ok(joined.into_iter().collect()),
-            // One by one, then, where one waits for what is not known yet.
+            // The caller then joins the queues one by one, and waits where the result is unknown.
             Err(StoreError::NotYet(_)) => Ok(None),
             Err(error) => Err(error),
         }

@@ -1,10 +1,10 @@
-//! Keys: what an entry's row is called.
+//! Keys, which name the rows of entries.
 
 use super::outcome::Row;
 pub(crate) use crate::backend::row_key::{dir_of, key, parts, session_of, ticket_in};
 use crate::backend::{Entry, row_key::written};
 
-/// Where an entry's row is.
+/// The place of an entry's row.
 pub(crate) struct Place<'a> {
     pub(crate) dir: &'a str,
     pub(crate) number: u64,
@@ -16,7 +16,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The entry of a row that begins with number, session, ticket and label.
+/// Reads the entry of a row that begins with number, session, ticket and label.
 pub(crate) fn entry(dir: &str, row: &Row) -> Option<Entry> {
     let number = u64::try_from(row.number(0)?).ok()?;
     Some(Entry::new(written(dir, row.text(1)?, row.text(2)?, row.text(3)?), number))

@@ -1,4 +1,4 @@
-//! How a pool of the user's own lends a connection for one request.
+//! How the user's pool lends a connection for one request.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,14 +13,14 @@ use crate::{
     },
 };
 
-/// The task that goes on with acquiring a connection for a request that has given up.
+/// The task that continues to acquire a connection after its request has given up.
 #[derive(Clone, Default)]
 pub(crate) struct Lingers(Arc<Mutex<Option<AbortHandle>>>);
 
-/// Ends the acquiring of a connection that no request waits for, unless it is the only one.
+/// Cancels the acquisition of a connection that no request waits for, unless it is the only one.
 ///
-/// To connect may take longer than a request waits, and a pool that is dropped on the way begins
-/// again. So one task goes on, and the pool has a connection for one of the next requests.
+/// Connecting may take longer than a request waits, and a pool whose future is dropped starts over.
+/// One task therefore continues, so that the pool has a connection for a later request.
 struct Acquiring {
     task: AbortHandle,
     lingers: Lingers,
@@ -36,8 +36,8 @@ impl Drop for Acquiring {
     }
 }
 
-/// Waits for a connection for three quarters of the time that the request has, so that the server
-/// has the rest. Nothing was sent if this fails. `refused` sorts an error of the pool.
+/// Waits for a connection for three quarters of the request's time, and leaves the rest to the
+/// server. An error means that nothing was sent. `refused` classifies an error of the pool.
 pub(crate) async fn lend<C, E>(
     lingers: &Lingers,
     patience: Duration,
@@ -51,7 +51,7 @@ where
     let waits = patience.mul_f64(0.75);
     let (reply, acquired) = oneshot::channel();
     let task = spawn_abortable(async move {
-        // A connection that is not waited for any longer goes back to the pool.
+        // If the request no longer waits, the connection returns to the pool.
         drop(reply.send(acquiring.await));
     });
     let _acquiring = Acquiring { task, lingers: lingers.clone() };
@@ -62,7 +62,7 @@ where
             "the pool lent no connection: the pool has panicked".into(),
         )),
         Err(_) => {
-            let why = "all are in use, or it cannot connect";
+            let why = "all are in use, or the pool cannot connect";
             let words = format!("the pool lent no connection within {waits:?}: {why}");
             Err(StoreError::Exhausted(words.into()))
         }

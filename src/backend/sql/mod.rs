@@ -1,5 +1,5 @@
-//! What the stores in databases have in common, and the one in Redis has, too: a session that talks
-//! to one server at a time and ends by that server's clock, and answers that are rows of text.
+//! The common parts of the SQL stores and of Redis. A session uses one server at a time and expires
+//! by its clock, and replies consist of text rows.
 
 pub(crate) mod asking;
 pub(crate) mod clock_readings;

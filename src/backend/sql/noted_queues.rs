@@ -1,18 +1,18 @@
-//! Queues of which something was found of late, such as that others were in them: what is asked of
-//! them next goes by that.
+//! Queues in which a request has found something recently, such as other clients. The choice of the
+//! next request depends on it.
 
 use std::collections::HashSet;
 
 use crate::runtime::mutex::Mutex;
 
-/// How many are remembered. It is a hint, and a call that goes by none finds out for itself.
+/// The number of queues that are remembered. This is only a hint, and requests work without it.
 const REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct NotedQueues(Mutex<HashSet<String>>);
 
 impl NotedQueues {
-    /// A call has found this queue so, or not.
+    /// Records whether a call has found the queue in this state.
     pub(crate) fn note(&self, dir: &str, is_so: bool) {
         let mut dirs = self.0.lock();
         if !is_so {

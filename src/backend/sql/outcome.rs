@@ -1,16 +1,16 @@
-//! What a statement came to, in the server's text.
+//! The result of a statement, as the server's text.
 
 use std::fmt::Write;
 
-/// What one statement of a request came to.
+/// The result of one statement of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     rows: Vec<Row>,
-    /// How many rows it read or wrote.
+    /// The number of rows that it read or wrote.
     pub(crate) count: u64,
 }
 
-/// One row; a column without a value is `None`.
+/// One row. A NULL column is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row(Vec<Option<String>>);
 
@@ -39,11 +39,11 @@ impl Outcome {
     }
 }
 
-/// As [`Row::bytes`] reads it.
+/// Formats bytes as [`Row::bytes`] reads them.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     let mut hex = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(hex, "{byte:02x}");
     }
     hex
@@ -54,7 +54,7 @@ impl Row {
         Self(texts)
     }
 
-    /// Its first column, and all others.
+    /// Splits off the first column.
     #[cfg(feature = "postgres")]
     pub(crate) fn split_first(&self) -> (Option<&str>, Self) {
         (self.text(0), Self(self.0.iter().skip(1).cloned().collect()))
@@ -68,12 +68,13 @@ impl Row {
         self.text(column)?.parse().ok()
     }
 
-    /// `t` or `f` of PostgreSQL's, or the same cast to text; `1` or `0` of the others'.
+    /// Reads a boolean: `t` or `f` on PostgreSQL, or `true` or `false` as text; `1` or `0` on the
+    /// others.
     pub(crate) fn flag(&self, column: usize) -> bool {
         matches!(self.text(column), Some("t" | "true" | "1"))
     }
 
-    /// Of which the server has written the hexadecimal digits.
+    /// Decodes a column that the server has written in hexadecimal.
     pub(crate) fn bytes(&self, column: usize) -> Option<Vec<u8>> {
         let text = self.text(column)?.as_bytes();
         let digit = |byte: u8| char::from(byte).to_digit(16);

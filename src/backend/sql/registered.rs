@@ -1,4 +1,4 @@
-//! One who waits for what happens to a key, or in a queue.
+//! A waiter for changes of a key or a queue.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use super::{
 };
 use crate::backend::{Entry, Event, Result, Watch};
 
-/// The column, after those of an entry's key, that tells how long its session has left.
+/// The column after those of an entry's key: how long its session has left.
 const LEFT: usize = 4;
 
-/// Takes the watch back if it is dropped, and nobody else here has it.
+/// Ends the watch when it is dropped, unless another waiter of this client shares it.
 pub(crate) struct Registered {
     watches: Arc<Watches>,
     waiting: Waiting,
     what: What,
-    /// The server knows of it.
+    /// The server has registered the watch.
     known: bool,
     untell: Box<dyn Fn(&What) + Send + Sync>,
 }
 
 impl Registered {
-    /// `untell` tells the server that nobody waits for it any more.
+    /// `untell` ends the watch on the server.
     pub(crate) fn new(
         watches: &Arc<Watches>,
         (dir, number): (&str, u64),
@@ -37,8 +37,8 @@ impl Registered {
         Self { watches, waiting, what, known: true, untell }
     }
 
-    /// A watch on this entry, by what the server has told of the one with its number: a row that
-    /// ends with how many milliseconds its session has left. `session`: one's own.
+    /// Creates a watch on this entry from the server's row for its number. The row ends with the
+    /// milliseconds that its session has left. `session`: this client's own.
     pub(crate) fn on(
         mut self,
         session: i64,
@@ -48,7 +48,8 @@ impl Registered {
         let is_it =
             |row: &&Row| key::entry(&self.what.0, row).is_some_and(|found| found.key == entry.key);
         let Some(row) = reply.first().filter(is_it) else {
-            // What has its number and another name is watched in vain.
+            // The entry has a new key, so the server's watch on its number is useless and has to
+            // end.
             self.known = reply.first().is_some();
             return Ok(None);
         };
@@ -59,7 +60,7 @@ impl Registered {
         Ok(Some(self.until(Event::Deleted)))
     }
 
-    /// A watch on a queue, by the rows of those who stand in it.
+    /// Creates a watch on a queue from the rows of its entries.
     pub(crate) fn on_queue(self, session: i64, rows: &[Row]) -> Watch {
         let end = |row: &Row| {
             let owner = i64::from_str_radix(row.text(1)?, 16).ok()?;

@@ -1,26 +1,26 @@
-//! What a session has released of late, in case the server is followed by one that does not know.
+//! The session's recent releases, in case a server takes over that does not know of them.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{backend::Ticket, runtime::mutex::Mutex};
 
-/// How many releases are remembered: more than a standby lags behind.
+/// The number of releases that are remembered, which exceeds the lag of a standby.
 const REMEMBERED: usize = 4096;
 
-/// The entries that were deleted, the oldest first.
+/// The deleted entries, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Released(Mutex<VecDeque<Release>>);
 
 #[derive(Debug)]
 struct Release {
-    /// Only PostgreSQL asks for it.
+    /// Only PostgreSQL uses it.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     dir: Arc<str>,
     ticket: Ticket,
 }
 
 impl Released {
-    /// The server has confirmed that the ticket's entry in this queue was deleted.
+    /// Records that the server has deleted the ticket's entry in this queue.
     pub(crate) fn add(&self, dir: &str, ticket: Ticket) {
         let mut releases = self.0.lock();
         if releases.len() == REMEMBERED {
@@ -29,7 +29,7 @@ impl Released {
         releases.push_back(Release { dir: dir.into(), ticket });
     }
 
-    /// The tickets as a list for SQL, if there are any.
+    /// Returns the tickets as an SQL list, or `None` if there are none.
     #[cfg(feature = "mysql")]
     pub(crate) fn list(&self) -> Option<String> {
         let releases = self.0.lock();
@@ -38,7 +38,7 @@ impl Released {
         (!quoted.is_empty()).then(|| quoted.join(", "))
     }
 
-    /// The queues and tickets.
+    /// Returns the queues and tickets.
     #[cfg(feature = "postgres")]
     pub(crate) fn all(&self) -> Vec<(Arc<str>, Ticket)> {
         let releases = self.0.lock();

@@ -1,4 +1,4 @@
-//! What the rows of an answer say of a queue.
+//! Reads queues from the rows of a reply.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -11,22 +11,22 @@ use crate::backend::{
     SequencePoint, Standing, StoreError, Watch, error::SEEMS_DEAD,
 };
 
-/// An answer that cannot be read: what was asked may have been done.
+/// Returns the error for a malformed reply. The request may have been applied.
 pub(crate) fn nonsense() -> StoreError {
-    StoreError::Unknown("an answer that makes no sense".into())
+    StoreError::Unknown("malformed reply".into())
 }
 
-/// What the last statement of an answer came to.
+/// Returns the result of the last statement.
 pub(crate) fn last(outcomes: &[Outcome]) -> Result<&Outcome> {
     outcomes.last().ok_or_else(nonsense)
 }
 
-/// How long a session has left that has so many milliseconds left.
+/// Converts the milliseconds that a session has left.
 pub(crate) fn left(milliseconds: i64) -> Duration {
     Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
 }
 
-/// The entry that comes first in an answer, and where it stands.
+/// Returns the first entry in a reply, and its position in the queue.
 pub(crate) fn standing(dir: &str, rows: &[Row]) -> Result<Option<(Entry, Standing)>> {
     let entry = |row: &Row| key::entry(dir, row).ok_or_else(nonsense);
     let [own, ahead @ ..] = rows else { return Ok(None) };
@@ -34,7 +34,8 @@ pub(crate) fn standing(dir: &str, rows: &[Row]) -> Result<Option<(Entry, Standin
         [] => Standing::First,
         [nearest, others @ ..] => {
             let entry = entry(nearest)?;
-            // One without a number is in no queue: when it is gone another one may be there.
+            // An entry without a number is in no queue. When it goes, another one may take its
+            // place.
             let first = others.is_empty() && entry.revision > 0;
             Standing::Behind(Predecessor { entry, first, seen: true })
         }
@@ -42,7 +43,7 @@ pub(crate) fn standing(dir: &str, rows: &[Row]) -> Result<Option<(Entry, Standin
     Ok(Some((entry(own)?, standing)))
 }
 
-/// The same of one who has just joined, and whether it is alone: in the column behind its key.
+/// Reads the entry that has just joined. The column after its key is set if it is alone.
 pub(crate) fn joined(queue: &Queue, reply: &Outcome) -> Result<Option<Joined>> {
     let Some((entry, standing)) = standing(queue.dir(), reply.rows())? else { return Ok(None) };
     let alone = reply.first().is_some_and(|row| !row.flag(4));
@@ -50,7 +51,7 @@ pub(crate) fn joined(queue: &Queue, reply: &Outcome) -> Result<Option<Joined>> {
     Ok(Some(Joined::Queued { entry, standing, at, alive: None, alone }))
 }
 
-/// What there is of two entries of a queue, by the rows of those that are there.
+/// Reads which of two entries are present, from their rows.
 pub(crate) fn present(own: &Entry, ahead: &Entry, rows: &[Row]) -> Present {
     let dir = Place::of(own).dir;
     let found: Vec<_> = rows.iter().filter_map(|row| key::entry(dir, row)).collect();
@@ -60,8 +61,7 @@ pub(crate) fn present(own: &Entry, ahead: &Entry, rows: &[Row]) -> Present {
     Present { own: is_there(own), ahead: Fate::of(is_there(ahead)) }
 }
 
-/// All that is in a queue: a row for each who stands there, and one for each note left for all,
-/// which has no number.
+/// Reads a whole queue: a row for each entry, and one for each note, which has no number.
 pub(crate) fn listing(
     session: i64,
     dir: &str,
@@ -70,7 +70,7 @@ pub(crate) fn listing(
     watch: Option<Watch>,
 ) -> Result<Listing> {
     let (notes, members): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.text(0).is_none());
-    // The quarantine's session is 0.
+    // The quarantine is session 0.
     let seems_dead = |row: &&&Row| row.flag(9) || row.text(1) == Some("0");
     let seem_dead = members.iter().filter(seems_dead).filter_map(|row| key::entry(dir, row));
     let seem_dead = seem_dead.map(|entry| entry.key).collect();
@@ -84,23 +84,23 @@ pub(crate) fn listing(
     })
 }
 
-/// Why one who only tries is not told yet that somebody has the lock: in the first column whether
-/// all who are there are over by the clock, in the second whether nothing is granted, and nobody is
-/// known to be there.
+/// Returns why `try_lock` cannot yet report the lock as taken. The first column is set if all
+/// sessions in the queue have expired by the clock. The second is set if the store grants nothing,
+/// and no entry of a live session is known.
 pub(crate) fn why_not_yet(reply: &Outcome) -> Option<&'static str> {
     let row = reply.first()?;
     if row.flag(1) {
         return Some(
-            "it is another database server than before, or an emptied one, which may not know all \
-             locks that were granted: for the longest TTL of any session it grants nothing; lock \
-             with a timeout of more than that, or ask again then",
+            "the database server has changed or was emptied, and may not know all granted locks: \
+             it grants no lock for 1.1 times the longest TTL of any session; lock with a longer \
+             timeout, or try again later",
         );
     }
     row.flag(0).then_some(SEEMS_DEAD)
 }
 
-/// An entry of a queue. Its row continues with the time left of its session, value, version,
-/// creation time, nothing, and whether its session has expired by the clock.
+/// Reads an entry of a queue. Its row continues with the session's remaining time, the value, the
+/// version, the creation time, an unused column, and whether the session has expired by the clock.
 fn member(session: i64, dir: &str, row: &Row, values: bool) -> Option<Member> {
     let entry = key::entry(dir, row)?;
     let own = key::session_of(&entry.key) == Some(session);
@@ -113,7 +113,7 @@ fn member(session: i64, dir: &str, row: &Row, values: bool) -> Option<Member> {
             own,
         }),
     };
-    // What follows the `@` says where it took its place from, which its number does here.
+    // The text after the `@` is the place that the entry took over. Here its number says that.
     let label = row.text(3)?.split('@').next().map(Into::into).filter(|_| entry.revision > 0);
     Some(Member { entry, label, detail })
 }

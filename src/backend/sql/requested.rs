@@ -1,4 +1,4 @@
-//! What is asked of a server that serves several requests at once, and what comes of one.
+//! A request to a server that serves several at once, and its result.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use super::{
 
 pub(crate) enum Requested<M> {
     Order(Order<M>),
-    /// How long these sessions have to live.
+    /// Reads how long these sessions have left.
     Expiries(Vec<i64>),
-    /// Whether it answers at all.
+    /// Checks that the server replies.
     Ping,
 }
 
-/// What came of one request to the server.
+/// The result of one request.
 pub(crate) enum Done {
     Answered,
-    /// The server has fallen silent, or has become one that cannot be written to.
+    /// The server does not reply, or has become read-only.
     Useless,
-    /// How long the sessions have to live that were asked after.
+    /// How long the requested sessions have left.
     Expiries(Vec<(i64, Duration)>),
 }
 
 impl Done {
-    /// What an answer tells whose first outcome has a row for each session, which is `read`, with
-    /// how many milliseconds it has left.
+    /// Reads a reply whose first outcome has a row for each session, with the milliseconds that it
+    /// has left. `read` returns the session of a row.
     pub(crate) fn expiries(outcomes: &[Outcome], read: fn(&Row) -> Option<i64>) -> Self {
         let rows = outcomes.first().map(Outcome::rows).unwrap_or_default();
         let expiry = |row| Some((read(row)?, left(row.number(1)?)));

@@ -1,9 +1,9 @@
-//! Which version of the tables a build knows.
+//! The version of the tables.
 
 use super::outcome::Outcome;
 use crate::backend::{Result, StoreError};
 
-/// Whether a build that knows this version can work with these tables, of which this was told.
+/// Fails unless the reply names the version that this build knows.
 pub(crate) fn check(tables: &str, known: i64, reply: Option<&Outcome>) -> Result<()> {
     let found = reply.and_then(|outcome| outcome.first()?.number(0));
     if found == Some(known) {
@@ -11,8 +11,8 @@ pub(crate) fn check(tables: &str, known: i64, reply: Option<&Outcome>) -> Result
     }
     let found = found.map_or("unknown".to_owned(), |version| version.to_string());
     let reason = format!(
-        "the tables {tables} are of version {found}, and this build of distlock knows version \
-         {known}: use a build that knows those, or another database"
+        "the tables {tables} have version {found}, and this build of distlock supports version \
+         {known}: use a build that supports the tables, or another database"
     );
-    Err(StoreError::Fatal { operation: "making the tables", source: reason.into() })
+    Err(StoreError::Fatal { operation: "creating the tables", source: reason.into() })
 }

@@ -1,14 +1,14 @@
-//! How far the server's clock may be believed.
+//! Decides how far a client may trust the server's clock.
 //!
-//! Sessions end by it, and it is a clock on the wall, which an operator or a daemon can set. So a
-//! client that puts a session away goes by its own clock as well: it does so only while the two
-//! have gone alike for longer than that session was to live, and up to that very request. A clock
-//! that jumps frees nothing, then: who has seen it waits for a TTL, and so does who comes later.
-//! Those whose sessions seem over meanwhile renew them.
+//! Sessions expire by that clock. It is a wall clock, which an operator or a daemon can set, so a
+//! client that removes a session also uses its own clock. It removes the session only if the two
+//! clocks have run alike for longer than the session's TTL, up to the request itself. A clock that
+//! jumps therefore frees nothing. A client that has seen the jump waits for a TTL, as does a client
+//! that connects later. Live sessions that seem expired are renewed during that time.
 //!
-//! That a clock goes right whenever it is read does not show that it has gone right in between: who
-//! is cut off does not see it jump and jump back. A session that was renewed meanwhile seems over,
-//! and is not: see `clock_readings.rs`.
+//! A clock that is right at each reading may still have been wrong in between. A client without a
+//! connection does not see it jump and jump back. A session that was renewed in between seems
+//! expired, and is not: see `clock_readings.rs`.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use super::{
 };
 use crate::runtime::{clock, mutex::Mutex};
 
-/// By what part of a time that goes by two clocks may differ: far more than any two that nobody
-/// sets.
+/// Two clocks may differ by one part in this many of the elapsed time, which is far more than
+/// unadjusted clocks do.
 const APART: i64 = 50;
 
-/// Microseconds, of the server's clock since 1970, or between that and ours.
+/// Microseconds of the server's clock since 1970, or the difference to the client's clock.
 type Micros = i64;
 
 #[derive(Debug, Default)]
@@ -30,32 +30,31 @@ pub(crate) struct ServerClock(Mutex<Option<Seen>>, Mutex<ClockReadings>);
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// Since then it has gone as ours does, by what it shows.
+    /// The server's time since which the two clocks have run alike.
     since: Micros,
-    /// When it was last read, by our clock.
+    /// The client's time at the last reading.
     read: Micros,
-    /// What it shows less what ours shows, at least and at most: a request took some time.
+    /// The lowest and highest difference between the clocks, because a request takes some time.
     apart: [Micros; 2],
-    /// Sessions that are to live for longer than they may have been cut short since.
+    /// Sessions whose expiry was too far ahead may have been cut short since.
     clipped: bool,
 }
 
 /// What a request may conclude from the server's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClockTrust {
-    /// It has not been set since it showed this.
+    /// The server's time since which its clock was not set.
     pub(crate) since: Micros,
-    /// What it shows as the request is sent, at least.
+    /// The lowest time that the server may show as the request is sent.
     pub(crate) shows: Micros,
-    /// It may have been set back before: sessions may seem to live for ever.
+    /// The clock may have been set back before, so that sessions seem to live for ever.
     pub(crate) clips: bool,
-    /// What tells rows that were written while it was wrong.
+    /// The readings that identify rows written while the clock was wrong.
     pub(crate) marks: Vec<Mark>,
 }
 
 impl ServerClock {
-    /// The first of these outcomes tells what the clock showed to a request that was sent then, and
-    /// how far the beats were.
+    /// Reads the clock and the beat from the first of these outcomes of a request sent at `sent`.
     pub(crate) fn read(&self, outcomes: &[Outcome], sent: Duration) {
         let (reply, answered) = (outcomes.first().and_then(Outcome::first), clock::now());
         let Some((row, shows)) = reply.and_then(|row| Some((row, row.number(0)?))) else { return };
@@ -69,14 +68,14 @@ impl ServerClock {
         }
     }
 
-    /// It has not been watched until now.
+    /// Discards the readings, so that the clock is not trusted yet.
     pub(crate) fn forget(&self) {
         *self.0.lock() = None;
         self.1.lock().forget();
     }
 
-    /// The clock was read by a request that was sent and answered then, by our clock. Tells whether
-    /// it has gone as ours does.
+    /// Records a reading of a request, by the client's times of sending and reply. Returns `true`
+    /// if the clocks still run alike.
     fn saw(&self, shows: Micros, sent: Duration, answered: Duration) -> bool {
         let (sent, answered) = (micros(sent), micros(answered));
         let apart = [shows - answered, shows - sent];
@@ -95,7 +94,7 @@ impl ServerClock {
         same.is_some()
     }
 
-    /// What a request may conclude that is sent now. `None`: nothing, the clock was never read.
+    /// Returns what a request may conclude that is sent now. `None`: the clock was never read.
     pub(crate) fn clock_trust(&self, now: Duration) -> Option<ClockTrust> {
         let (seen, now) = ((*self.0.lock())?, micros(now));
         let shows = now + seen.apart_at(now)[0];
@@ -103,7 +102,7 @@ impl ServerClock {
         Some(ClockTrust { since: seen.since, shows, clips: !seen.clipped, marks })
     }
 
-    /// A request has been answered that had this to go by.
+    /// Records that a request with this evidence was answered.
     pub(crate) fn acted_on(&self, clock_trust: &ClockTrust) {
         if let Some(seen) = &mut *self.0.lock() {
             seen.clipped |= seen.since == clock_trust.since && clock_trust.clips;
@@ -120,8 +119,8 @@ impl Seen {
 
 #[cfg(feature = "redis")]
 impl ClockTrust {
-    /// As the scripts of Redis read it: since when, what it shows, whether sessions may seem to
-    /// live for ever, the boot of this host, our own clock as the request is sent, and the marks.
+    /// Formats the evidence for the Redis scripts, with the boot of this host and the client's time
+    /// at sending.
     pub(crate) fn words(&self, boot: Option<&str>, sent: Duration) -> String {
         let Self { since, shows, clips, .. } = self;
         let (clips, boot, sent) = (u8::from(*clips), boot.unwrap_or("-"), micros(sent));
@@ -141,14 +140,14 @@ fn micros(time: Duration) -> Micros {
 mod tests {
     use super::*;
 
-    /// Shows what the server's clock is read to be, in milliseconds, in an exchange that takes 10
+    /// Records a reading of the server's clock in milliseconds, in an exchange that takes 10 ms
     /// from `sent` on.
     fn saw(clock: &ServerClock, shows: i64, sent: u64) {
         let at = |time| Duration::from_millis(time);
         clock.saw(shows * 1000, at(sent), at(sent + 10));
     }
 
-    /// Since when it goes as ours does, and what it shows now, in milliseconds.
+    /// Returns since when the clocks have run alike, and the server's time now, in milliseconds.
     fn clock_trust(clock: &ServerClock, now: u64) -> (i64, i64) {
         let clock_trust = clock.clock_trust(Duration::from_millis(now)).unwrap();
         (clock_trust.since / 1000, clock_trust.shows / 1000)

@@ -1,54 +1,57 @@
-//! What a session asks of one kind of database, in its words.
+//! The requests of a session, in the words of one kind of database.
 
 use std::fmt::Debug;
 
 use super::{key::Place, outcome::Outcome};
 use crate::backend::{Joiner, Result, Write};
 
-/// The requests of one session. What the answer to each has to hold is read in `store.rs` and
-/// `extras.rs`; columns are numbered as in `key.rs` and `told.rs`.
+/// The requests of one session. `store.rs` and `extras.rs` read the replies, with the columns of
+/// `key.rs` and `replies.rs`.
 pub(crate) trait Statements: Debug + Send + Sync + 'static {
-    /// A request: some statements, sent together.
+    /// A request: some statements that are sent together.
     type Message: Send;
 
-    /// Renews the session; its last statement counts the sessions renewed. It may ask after
-    /// `others` on the way, which somebody waits for here.
+    /// Renews the session. The last statement counts the renewed sessions. The request may also
+    /// read the remaining time of `others`, for which this client's waiters wait.
     fn keep_alive(&self, others: &[i64]) -> Self::Message;
 
-    /// Ends the session, and all of its entries by that: so many at a time.
+    /// Ends the session and removes a batch of its entries.
     fn close(&self) -> Self::Message;
 
     /// Returns `true` if no entry is left. Fails if other transactions have locked the rest.
     fn is_closed(outcomes: &[Outcome]) -> Result<bool>;
 
-    /// Joins all of these queues or none; the last statements tell of one each. `if_free`: only if
-    /// nobody is in any of them, and a statement more tells whether somebody there seems dead.
+    /// Joins all of these queues or none. The last statements return one joiner each. With
+    /// `if_free`, it joins only if all queues are empty. An additional statement then returns
+    /// whether some session in them seems dead.
     fn join(&self, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Self::Message;
 
-    /// An entry and the two ahead of it, the nearest first.
+    /// Reads an entry and the two ahead of it, nearest first.
     fn standing(&self, own: &Place<'_>) -> Self::Message;
 
-    /// What there is of these two.
+    /// Reads which of these two entries are present.
     fn present(&self, own: &Place<'_>, ahead: &Place<'_>) -> Self::Message;
 
-    /// The session's entries, and the queue of each.
+    /// Reads the session's entries and their queues.
     fn own_entries(&self) -> Self::Message;
 
-    /// Its last statements tell how many entries were deleted; and the queue's last number, which
-    /// no entry has that joined after the deletion, and whether the successor's is there.
+    /// Deletes an entry. The last statements return the number of deleted entries, the queue's last
+    /// number, and whether the successor's entry is present. Each entry that joins after the
+    /// deletion has a higher number than that.
     fn leave(&self, of: Joiner<'_>, number: Option<u64>, successor: Option<u64>) -> Self::Message;
 
-    /// Its last statements tell how many entries were written, and which version there is.
+    /// Rewrites an entry. The last statements count the entries written, and return the version.
     fn rewrite(&self, entry: &Place<'_>, value: &[u8], version: u64) -> Self::Message;
 
-    /// The entry keeps its number. Its last statement counts the entries written.
+    /// Relabels an entry, which keeps its number. The last statement counts the entries written.
     fn relabel(&self, entry: &Place<'_>, label: &str, value: &[u8]) -> Self::Message;
 
-    /// Its second statement counts the guards that are held; without any it counts one.
+    /// Writes data if the guards are held. The second statement counts the held guards, or returns
+    /// 1 without guards.
     fn commit(&self, guards: &[Place<'_>], writes: &[Write]) -> Self::Message;
 
     fn read(&self, key: &str) -> Self::Message;
 
-    /// The queues whose directories begin with the namespace and a slash.
+    /// Lists the queues whose directories begin with the namespace and a slash.
     fn queues(&self, namespace: &str) -> Self::Message;
 }

@@ -1,4 +1,4 @@
-//! What is asked most: to join one queue, or to leave it.
+//! The most frequent requests: joining or leaving one queue.
 
 use crate::backend::Joiner;
 
@@ -20,7 +20,7 @@ pub(crate) enum Step {
     },
 }
 
-/// Those of each kind are asked together, if many wait for the connection.
+/// The kind of a step. Steps of one kind are sent together when many wait for the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Join,
@@ -38,13 +38,13 @@ impl Step {
         }
     }
 
-    /// The entry has this number, if it is known, and the one behind it that of its successor.
+    /// `number` is the entry's number if it is known, and `successor` that of the entry behind it.
     pub(crate) fn leave(
         Joiner { queue, ticket }: Joiner<'_>,
         number: Option<u64>,
         successor: Option<u64>,
     ) -> Self {
-        // Numbers of the server's own fit.
+        // Numbers drawn by the server fit.
         let fits = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
         Self::Leave {
             dir: queue.dir().to_owned(),
@@ -62,7 +62,7 @@ impl Step {
         }
     }
 
-    /// The queue that it is about.
+    /// Returns the queue of the step.
     pub(crate) fn dir(&self) -> &str {
         let (Self::Join { dir, .. } | Self::Leave { dir, .. }) = self;
         dir

@@ -1,4 +1,4 @@
-//! One session, and what is asked of the server in its name.
+//! The operations of one session on the server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -54,7 +54,7 @@ impl<D: Dialect> SqlStore<D> {
         if_free: bool,
     ) -> Result<Vec<Option<Joined>>> {
         match self.join_now(joiners, value, if_free).await {
-            // All who are there seem dead: removed, they are in nobody's way.
+            // All sessions in the queue seem dead. Remove them and try again.
             Err(StoreError::NotYet(_)) if self.dialect.sweep().await? => {
                 self.join_now(joiners, value, if_free).await
             }
@@ -83,7 +83,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Why nothing can be said yet, and what each of them has come to.
+/// Returns why the result is not known yet, if so, and the result of each joiner.
 fn replies(
     joiners: &[Joiner<'_>],
     outcomes: &[Outcome],
@@ -118,8 +118,8 @@ impl<D: Dialect> LockStore for SqlStore<D> {
         match joined {
             Some(joined) => Ok(joined),
             None if join == Join::IfFree => Ok(Joined::Occupied),
-            // An operator has deleted what an earlier attempt had written.
-            None => Err(StoreError::Unavailable("the entry was deleted meanwhile".into())),
+            // An operator has deleted the entry of an earlier attempt.
+            None => Err(StoreError::Unavailable("the entry was deleted by an operator".into())),
         }
     }
 
@@ -156,7 +156,7 @@ impl<D: Dialect> LockStore for SqlStore<D> {
         self.dialect.notify(joiner.queue.dir(), number.unwrap_or(0));
         self.dialect.has_left(joiner, deleted.count > 0);
         self.dialect.released(joiner.queue.dir(), joiner.ticket);
-        // Those who have joined up to that number were there as the key was deleted.
+        // Entries up to this number were present when the key was deleted.
         let at = row.number(0).and_then(|number| u64::try_from(number).ok());
         Ok(LeaveOutcome {
             existed: deleted.count > 0,
@@ -211,7 +211,7 @@ impl<D: Dialect> Specifics for SqlStore<D> {
         Ok(own.into_iter().find(|entry| *entry.key == *key))
     }
 
-    /// A number is given once, so that it identifies one entry among all with the same name.
+    /// Deletes an entry. Its number identifies it, because no number is given twice.
     async fn remove(&self, entry: &Entry) -> Result<bool> {
         let Some(parts) = key::parts(&entry.key) else { return Ok(false) };
         let Some(ticket) = Ticket::parse(parts.ticket) else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! What those who wait here are told, of an entry or of a queue as a whole.
+//! Notifications for this client's waiters on an entry or a whole queue.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,11 +9,11 @@ use crate::{
     runtime::clock::{Instant, sleep_until},
 };
 
-/// A queue's directory and the number of an entry in it, or 0 for anything in it. As in the table
-/// of watches, and not by keys: an entry may get another key, and keep its number.
+/// A queue's directory and the number of an entry in it, or 0 for the whole queue. The table of
+/// watches does not use keys either, because an entry that gets a new key keeps its number.
 pub(crate) type What = (Arc<str>, u64);
 
-/// All that is waited for, with what is known of each.
+/// All watched entries and queues, with what is known of each.
 #[derive(Debug, Default)]
 pub(crate) struct Watched<T>(pub(crate) HashMap<What, WatchedEntry<T>>);
 
@@ -27,11 +27,11 @@ pub(crate) struct WatchedEntry<T> {
 pub(crate) enum Notification {
     Pending,
     Changed,
-    /// The connection is gone, and what came meanwhile will not be told.
+    /// The connection was lost, and with it the notifications in between.
     Lost,
 }
 
-/// One who waits. Before it is dropped, [`Watched::leave`] has to be told.
+/// A waiter. Call [`Watched::leave`] before it is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     what: What,
@@ -39,9 +39,9 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Returns when something may have happened.
+    /// Returns when something may have changed.
     pub(crate) async fn changed(&mut self) -> Result<()> {
-        // The sender goes after it has spoken.
+        // The sender notifies before it is dropped.
         let notification =
             self.notification.wait_for(|notification| *notification != Notification::Pending).await;
         match notification.map(|notification| *notification) {
@@ -52,7 +52,7 @@ impl Waiting {
 }
 
 impl<T: Default> Watched<T> {
-    /// Begins to listen.
+    /// Registers a waiter.
     pub(crate) fn wait(&mut self, what: What) -> Waiting {
         let watched_entry = self.0.entry(what.clone()).or_insert_with(|| WatchedEntry {
             notification: watch::Sender::new(Notification::Pending),
@@ -61,11 +61,11 @@ impl<T: Default> Watched<T> {
         Waiting { notification: watched_entry.notification.subscribe(), what }
     }
 
-    /// One less waits. Tells whether it was the last one.
+    /// Removes a waiter. Returns `true` if it was the last one.
     pub(crate) fn leave(&mut self, waiting: &Waiting) -> bool {
         let Some(watched_entry) = self.0.get(&waiting.what) else { return false };
         let own = watched_entry.notification.subscribe().same_channel(&waiting.notification);
-        // The one that leaves is counted still.
+        // The leaving waiter is still counted.
         let last = own && watched_entry.notification.receiver_count() == 1;
         if last {
             self.0.remove(&waiting.what);
@@ -73,15 +73,15 @@ impl<T: Default> Watched<T> {
         last
     }
 
-    /// Something has happened to an entry, or in a queue. Those who wait for it are to be told
-    /// without the lock that this is kept by: they may look at once.
+    /// Takes the watched entry and the watched queue that a change affects. Notify their waiters
+    /// after the lock on this value is released, because they may query at once.
     #[must_use]
     pub(crate) fn take(&mut self, dir: &str, number: u64) -> Vec<WatchedEntry<T>> {
         let dir: Arc<str> = dir.into();
         [number, 0].into_iter().filter_map(|of| self.0.remove(&(Arc::clone(&dir), of))).collect()
     }
 
-    /// The connection is gone.
+    /// Notifies all waiters that the connection was lost.
     pub(crate) fn lose(self) {
         for watched_entry in self.0.into_values() {
             watched_entry.notification.send_replace(Notification::Lost);
@@ -95,7 +95,7 @@ impl<T> WatchedEntry<T> {
     }
 }
 
-/// Sleeps until then; without a time, for ever.
+/// Sleeps until then, or for ever without a time.
 pub(crate) async fn until(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,

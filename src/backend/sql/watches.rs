@@ -1,4 +1,4 @@
-//! Who waits here for what happens to which key, where the server tells it.
+//! This client's waiters and what they watch, on stores that notify.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -10,36 +10,36 @@ use super::{
 };
 use crate::runtime::{clock::Instant, jittered, mutex::Mutex};
 
-/// How much later than a session ends, by the server's word, it is looked for.
+/// How long after a session's expected expiry the client queries it.
 const AFTER: Duration = Duration::from_millis(20);
 
-/// How many sessions a renewal asks after, so that it stays small.
+/// The number of sessions that a renewal queries on the way, so that it stays small.
 pub(crate) const ASKED_ON_THE_WAY: usize = 100;
 
-/// What those who wait for a key, or for a queue as a whole, are to be told.
+/// The watches of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     state: Mutex<State>,
-    /// The next look is due at another time.
+    /// The next query is due at another time.
     pub(crate) changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// With whose end something happens.
+    /// The sessions whose end changes each watched entry.
     watched: Watched<Vec<i64>>,
-    /// When the sessions that are ahead of somebody end unless they are renewed.
+    /// When the sessions ahead of this client's waiters expire unless they are renewed.
     ends: HashMap<i64, Instant>,
 }
 
 impl Watches {
-    /// Begins to listen, before the server is asked to speak.
+    /// Registers a waiter before the request is sent.
     pub(crate) fn wait(&self, what: What) -> Waiting {
         self.state.lock().watched.wait(what)
     }
 
-    /// Takes note of how long the sessions that one waits for will live, if nothing is heard of
-    /// them: the server does not tell of a session's end before somebody puts it away.
+    /// Records how long the sessions ahead of a waiter have left. The server does not notify of an
+    /// expired session before a client removes it.
     pub(crate) fn note(&self, what: &What, sessions: impl IntoIterator<Item = (i64, Duration)>) {
         let (mut state, now) = (self.state.lock(), Instant::now());
         let sessions: Vec<_> = sessions.into_iter().collect();
@@ -53,8 +53,8 @@ impl Watches {
         self.changed.notify_one();
     }
 
-    /// One less waits. If it was the last one, the server is told so by `untell`: before anybody
-    /// can ask it for the same again.
+    /// Removes a waiter. If it was the last one, `untell` ends the watch on the server before
+    /// another waiter can begin the same watch.
     pub(crate) fn leave(&self, waiting: &Waiting, untell: impl FnOnce()) {
         let mut state = self.state.lock();
         if state.watched.leave(waiting) {
@@ -62,50 +62,50 @@ impl Watches {
         }
     }
 
-    /// Something has happened, in the server's words: to a key and its number, or in a queue, after
-    /// whose slash nothing stands, with the number 0.
+    /// Handles a notification: a key and its number, or a queue's directory with its slash and the
+    /// number 0.
     pub(crate) fn notify_payload(&self, payload: &str) {
         let (key, number) = payload.rsplit_once(' ').unwrap_or((payload, ""));
         self.notify(dir_of(key), number.parse().unwrap_or(0));
     }
 
-    /// The same of an entry with this number, or with 0 of a queue.
+    /// Notifies the waiters of the entry with this number, or of the whole queue with 0.
     pub(crate) fn notify(&self, dir: &str, number: u64) {
         let watched = self.state.lock().watched.take(dir, number);
         watched.into_iter().for_each(WatchedEntry::notify);
     }
 
-    /// Whether anything is waited for that is another session's to end.
+    /// Returns `true` if a watch depends on another session.
     #[cfg(feature = "postgres")]
     pub(crate) fn waits_for_others(&self) -> bool {
         let state = self.state.lock();
         state.watched.0.iter().any(|((_, number), entry)| *number == 0 || !entry.known.is_empty())
     }
 
-    /// What is watched, for a session that asks which of it is over.
+    /// Returns what is watched, for a session that polls its watches.
     #[cfg(feature = "postgres")]
     pub(crate) fn watched(&self) -> Vec<What> {
         self.state.lock().watched.0.keys().cloned().collect()
     }
 
-    /// The connection is gone.
+    /// Notifies all waiters that the connection was lost.
     pub(crate) fn lose(&self) {
         let lost = std::mem::take(&mut *self.state.lock());
         lost.watched.lose();
     }
 
-    /// Whether something waits here.
+    /// Returns `true` if this client has a waiter.
     pub(crate) fn is_awaited(&self) -> bool {
         !self.state.lock().watched.0.is_empty()
     }
 
-    /// When to look whether sessions have ended.
+    /// Returns when to query expiring sessions next.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.state.lock().ends.values().min().copied()
     }
 
-    /// The sessions that are to be looked for, which are not due again before they are noted. Those
-    /// that nobody waits for any more are forgotten.
+    /// Takes the sessions that are due. They are not due again until they are noted. Sessions
+    /// without waiters are forgotten.
     pub(crate) fn take_due(&self) -> Vec<i64> {
         let (mut state, now) = (self.state.lock(), Instant::now());
         let State { watched, ends } = &mut *state;
@@ -120,7 +120,7 @@ impl Watches {
         due
     }
 
-    /// The sessions that are due next, of those that somebody waits for: no more than so many.
+    /// Returns at most this many of the sessions with waiters that are due next.
     pub(crate) fn next_due(&self, most: usize) -> Vec<i64> {
         let state = self.state.lock();
         let waited_for: std::collections::HashSet<_> = state
@@ -135,7 +135,7 @@ impl Watches {
         next.into_iter().take(most).map(|(_, session)| session).collect()
     }
 
-    /// They have so long to live.
+    /// Records how long these sessions have left.
     pub(crate) fn renew(&self, sessions: impl IntoIterator<Item = (i64, Duration)>) {
         let (mut state, now) = (self.state.lock(), Instant::now());
         for (session, left) in sessions {
@@ -182,7 +182,7 @@ mod tests {
         assert!(!is_last(&watches, &one));
         drop(one);
         watches.notify_payload("/a/1f-x 1");
-        // Another one since, which the first has nothing to do with.
+        // A later watch, which the first waiter must not affect.
         let later = waits(&watches, "/a", 1);
         assert!(!is_last(&watches, &again));
         assert!(is_last(&watches, &later));

@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 
-/// Up to which number this process may draw.
+/// The end of the numbers that this process may draw.
 #[derive(Debug, Default)]
 pub(super) struct Block {
-    /// The end that it has flushed last; `None`: none since it opened the file.
+    /// The end that this process flushed last. It is `None` if the process has flushed none since
+    /// it opened the file.
     flushed: Cell<Option<i64>>,
-    /// The end that it reserves by the transaction under way.
+    /// The end that the current transaction reserves.
     reserved: Cell<Option<i64>>,
 }
 
@@ -20,13 +21,13 @@ impl Block {
         self.reserved.set(Some(end));
     }
 
-    /// The transaction that reserved it was flushed.
+    /// Notes that the transaction that reserved the end was flushed.
     pub(super) fn confirm(&self) {
         self.flushed.set(self.end());
         self.reserved.set(None);
     }
 
-    /// The transaction that reserved it was undone.
+    /// Notes that the transaction that reserved the end was rolled back.
     pub(super) fn forget(&self) {
         self.reserved.set(None);
     }

@@ -1,5 +1,4 @@
-//! What is written into the tables but for who stands where: values, labels, and data that belongs
-//! to no session.
+//! Writes values and labels of entries, and the data that belongs to no session.
 
 use rusqlite::{Result as Sql, params};
 
@@ -10,13 +9,13 @@ use super::{
 };
 use crate::backend::{Entry, Rewritten, Write};
 
-/// Where data lies: what is before the last slash, and what is behind it.
+/// Splits a key at its last slash into directory and name.
 fn split(key: &str) -> (&str, &str) {
     key.rsplit_once('/').unwrap_or(("", key))
 }
 
 impl Tables<'_, '_> {
-    /// Writes a value, if there is this version of it.
+    /// Writes a value, if the entry has this version.
     pub(super) fn rewrite(
         &self,
         session: i64,
@@ -40,7 +39,8 @@ impl Tables<'_, '_> {
         Ok(Rewritten::Done(version + 1))
     }
 
-    /// Gives an entry another label. It keeps its number. `false`: it is not there.
+    /// Gives an entry another label. The entry keeps its number. Returns `false` if it does not
+    /// exist.
     pub(super) fn relabel(
         &self,
         session: i64,
@@ -56,7 +56,7 @@ impl Tables<'_, '_> {
         Ok(written > 0)
     }
 
-    /// Writes data if all guards are there. `false`: one is not, and nothing was written.
+    /// Writes data if all guards exist. Returns `false`, and writes nothing, if one does not.
     pub(super) fn commit(
         &self,
         session: i64,
@@ -105,7 +105,7 @@ impl Tables<'_, '_> {
         Ok(self.sql.first(sql, params![dir, name], |row| row.get(0))?)
     }
 
-    /// The names of what lies in a queue's directory.
+    /// Returns the names of the data in a queue's directory.
     pub(super) fn notes(&self, dir: &str) -> Sql<Vec<Box<str>>> {
         let sql = "SELECT name FROM distlock_data WHERE dir = ?1 ORDER BY name";
         self.sql.rows(sql, [dir], |row| row.get::<_, String>(0).map(Into::into))

@@ -1,15 +1,15 @@
-//! What an error of SQLite's means for the request that met it.
+//! Maps errors of SQLite to errors of a request.
 
 use rusqlite::{Error, ErrorCode};
 
 use crate::backend::StoreError;
 
-/// Why a request did not do what it was asked for.
+/// The reason why a request failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// SQLite says so.
+    /// SQLite returned an error.
     Sql(Error),
-    /// So say the tables.
+    /// The content of the tables rules the request out.
     Store(StoreError),
 }
 
@@ -25,22 +25,22 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// Somebody else writes, or repairs the file, at this moment.
+/// Returns `true` if another connection is writing to the file, or repairing it.
 pub(super) fn is_busy(error: &Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// The error of a request whose transaction was undone, for certain.
+/// Maps the error of a request whose transaction was certainly rolled back.
 pub(super) fn undone(operation: &'static str, error: &Error) -> StoreError {
     let source = || error.to_string().into();
     match error.sqlite_error_code() {
-        // What the user may not.
+        // The user lacks a right.
         Some(
             ErrorCode::PermissionDenied
             | ErrorCode::ReadOnly
             | ErrorCode::AuthorizationForStatementDenied,
         ) => StoreError::Denied(source()),
-        // Somebody else's doing, or the machine's: it may pass.
+        // The cause is another process or the machine, and may pass.
         Some(
             ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked
@@ -52,13 +52,13 @@ pub(super) fn undone(operation: &'static str, error: &Error) -> StoreError {
             | ErrorCode::FileLockingProtocolFailed
             | ErrorCode::SchemaChanged,
         ) => StoreError::Unavailable(source()),
-        // A full disk among them: what frees room is let through.
+        // This includes a full disk: requests that free space are let through.
         _ => StoreError::Fatal { operation, source: source() },
     }
 }
 
-/// The error of a COMMIT. What could not be written whole was undone; of what could not be brought
-/// to the disk, a recovery of the file may yet find that it was committed.
+/// Maps the error of a COMMIT. A commit that could not be written completely was rolled back. If it
+/// could not be flushed, a recovery of the file may still find it committed.
 pub(super) fn in_commit(operation: &'static str, error: &Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy) => undone(operation, error),

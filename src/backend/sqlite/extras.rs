@@ -1,4 +1,4 @@
-//! What only some primitives need of SQLite.
+//! The requests that only some primitives need.
 
 use async_trait::async_trait;
 
@@ -15,7 +15,7 @@ use crate::backend::{
 
 const WRITE: &str = "write";
 
-/// An entry's version as it is created.
+/// The version of a new entry.
 const FIRST_VERSION: u64 = 1;
 
 #[async_trait]
@@ -46,7 +46,7 @@ impl Extras for SqliteStore {
         let commit =
             move |tables: &Tables<'_, '_>, session| tables.commit(session, &entries, &writes);
         match self.within(WRITE, kind, commit).await {
-            // Its keys have gone with it.
+            // The session's keys were removed with it.
             Err(StoreError::SessionGone(_)) if !guards.is_empty() => Ok(false),
             written => written,
         }
@@ -66,10 +66,11 @@ impl Extras for SqliteStore {
         Ok(self.join(all, value, true).await?.into_iter().collect())
     }
 
-    /// What a loss of power undoes is over with the boot, and the file is one host's.
+    /// Only a power loss undoes commits, and it also ends the boot. Only one host uses the file.
     async fn durability(&self) -> Result<Durability> {
         self.within(READ, Kind::Read, |_, _| Ok(())).await?;
-        let reasons = vec!["it is for the processes of one host, and down with it".to_owned()];
+        let reasons =
+            vec!["only one host can use the file, which is down with that host".to_owned()];
         Ok(Durability { exclusive: true, failover: FailoverBehavior::Blocks, reasons })
     }
 }

@@ -1,4 +1,4 @@
-//! The file: which one it is, and whether it can be shared.
+//! Identifies the file, and checks that processes can share it.
 
 #[cfg(unix)]
 use std::os::unix::fs::MetadataExt;
@@ -15,9 +15,10 @@ use crate::{
 
 const OPENING: &str = "opening the file";
 
-/// File systems of one host alone, by what `statfs` calls them (`linux/magic.h`). On any other
-/// another host may write: there, neither SQLite's locks nor this host's clock hold for all. An
-/// overlay is written to its upper layer, which Linux refuses to have on a network.
+/// File systems that only one host can use, by `statfs` type (`linux/magic.h`). Other hosts may
+/// write to any other file system. Neither SQLite's locks nor this host's clock would then hold for
+/// all clients. An overlay is written to its upper layer, and Linux does not allow a network file
+/// system there.
 #[cfg(target_os = "linux")]
 const LOCAL: [u32; 16] = [
     0xef53,      // ext2, ext3, ext4
@@ -38,7 +39,7 @@ const LOCAL: [u32; 16] = [
     0x7366_746e, // NTFS
 ];
 
-/// What some of the others are called.
+/// The names of some other file systems.
 #[cfg(target_os = "linux")]
 const SHARED: [(u32, &str); 15] = [
     (0x6969, "NFS"),
@@ -58,28 +59,29 @@ const SHARED: [(u32, &str); 15] = [
     (0x1983_0326, "BeeGFS"),
 ];
 
-/// Which file it is, whatever it is called.
+/// The identity of a file, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
     inode: u64,
 }
 
-/// Returns which file is at a path, if there is one, without opening it: closing a file of SQLite's
-/// gives up SQLite's own locks on it (<https://sqlite.org/howtocorrupt.html>, 2.2).
+/// Returns the identity of the file at a path, if there is one, without opening it. Closing one of
+/// SQLite's files would release SQLite's own locks on it (<https://sqlite.org/howtocorrupt.html>,
+/// 2.2).
 #[cfg(unix)]
 pub(super) fn find(path: &Path) -> Option<Identity> {
     let found = fs::metadata(path).ok()?;
     Some(Identity { device: found.dev(), inode: found.ino() })
 }
 
-/// There is no boot's id to go by, and no file is opened.
+/// Other systems have no boot id, and no file is opened there.
 #[cfg(not(unix))]
 pub(super) fn find(_: &Path) -> Option<Identity> {
     None
 }
 
-/// The path to be opened; fails if no file there can be shared among the processes of a host.
+/// Returns the path to open. Fails if the processes of a host cannot share a file there.
 pub(super) fn check(path: &Path) -> Result<PathBuf> {
     let refused = |reason: String| {
         let source = format!("{}: {reason}", path.display()).into();
@@ -89,9 +91,9 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
         Ok(path) => path,
         Err(error) => return refused(error.to_string()),
     };
-    let Some(folder) = path.parent() else { return refused("it is no file".into()) };
+    let Some(folder) = path.parent() else { return refused("it is not a file".into()) };
     match fs::metadata(folder) {
-        // It may come, or come back.
+        // The directory may be created, or come back.
         Err(error) => {
             let reason = format!("{}: its directory: {error}", path.display()).into();
             return Err(match error.kind() {
@@ -99,39 +101,40 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
                 _ => StoreError::Unavailable(reason),
             });
         }
-        Ok(found) if !found.is_dir() => return refused("what it is in is no directory".into()),
+        Ok(found) if !found.is_dir() => return refused("its parent is not a directory".into()),
         Ok(_) => {}
     }
     match fs::metadata(&path) {
-        Ok(found) if !found.is_file() => return refused("it is no file".into()),
-        // What SQLite keeps beside a file is named after it: two names would make two of them.
+        Ok(found) if !found.is_file() => return refused("it is not a file".into()),
+        // SQLite names its auxiliary files after the path, so two names would lead to two sets of
+        // them.
         #[cfg(unix)]
         Ok(found) if found.nlink() > 1 => {
-            return refused("it has other names (hard links), and may have one alone".into());
+            return refused("it has other names (hard links), but must have only one".into());
         }
-        // As if it had another name: what is kept beside it stays outside.
+        // Like a second name: the auxiliary files would stay outside of the mount.
         Ok(_) if boot::is_mount_point(&path) => {
             return refused(
-                "it is mounted by itself (as into a container): mount its directory instead".into(),
+                "it is mounted as a single file (into a container?): mount its directory".into(),
             );
         }
         _ => {}
     }
     match shared(folder) {
         Some(name) => refused(format!(
-            "it is on a file system of the kind {name}, which is not known to be local to this \
+            "it is on a file system of type {name}, which is not known to be local to this \
              host: put the file on a local file system (in a container, on a volume or a tmpfs)"
         )),
         None => Ok(path),
     }
 }
 
-/// The kind of a file system that other hosts may write to.
+/// Returns the type of a file system that other hosts may write to.
 #[cfg(target_os = "linux")]
 fn shared(folder: &Path) -> Option<String> {
     // If this fails, opening the file fails too, with a better error.
     let kind = rustix::fs::statfs(folder).ok()?.f_type;
-    // The kinds are of 32 bits, whatever the platform keeps them in.
+    // The types have 32 bits, whatever integer the platform stores them in.
     foreign(kind as u32)
 }
 
@@ -156,7 +159,7 @@ mod tests {
         fs::create_dir_all(folder.join("sub")).unwrap();
         let reason = |path: &Path| check(path).unwrap_err().reason();
         assert!(reason(&folder.join("none/a")).contains("its directory"));
-        assert!(reason(&folder).contains("no file"));
+        assert!(reason(&folder).contains("not a file"));
         assert!(reason(Path::new("/proc/self/none/a")).contains("its directory"));
         let (one, other) = (folder.join("one"), folder.join("other"));
         fs::write(&one, "").unwrap();
@@ -174,7 +177,7 @@ mod tests {
         for local in [0xef53, 0x0102_1994, 0x794c_7630] {
             assert_eq!(foreign(local), None, "{local:#x}");
         }
-        // PanFS is on no list.
+        // PanFS is in neither list.
         for (kind, name) in [(0x6969, "NFS"), (0x6573_5546, "FUSE"), (0xaad7_aaea, "0xaad7aaea")] {
             assert_eq!(foreign(kind).as_deref(), Some(name));
         }

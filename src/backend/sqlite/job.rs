@@ -1,4 +1,4 @@
-//! A request on its way from a caller, who may go at any moment, to the file's thread.
+//! Requests from callers to the file's thread. Callers may drop them at any time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,25 +14,26 @@ use crate::{
     runtime::clock,
 };
 
-/// One request, as the thread has it.
+/// A request for the file's thread.
 pub(super) trait Job: Send {
     fn kind(&self) -> Kind;
 
-    /// Nobody wants it done any more, or its time is up.
+    /// Returns `true` if the caller has dropped the request, or its time is up.
     fn is_over(&self) -> bool;
 
-    /// Does it, within a transaction; an error undoes it. Does nothing if its caller has given up.
+    /// Runs the request within a transaction, which an error undoes. Does nothing if the caller has
+    /// given up.
     fn run(&mut self, tables: &Tables<'_, '_>) -> Result<(), rusqlite::Error>;
 
-    /// The transaction is over. With an error nothing of it was done, or perhaps: as the error
-    /// says.
+    /// Replies after the end of the transaction. With an error, the request has no effect, or
+    /// possibly one, as the error says.
     fn reply(self: Box<Self>, committed: Result<(), &Arc<StoreError>>);
 }
 
-/// What a request does.
+/// The work of a request.
 type Work<T> = Box<dyn FnOnce(&Tables<'_, '_>) -> Result<T, Failure> + Send>;
 
-/// A request that is answered by a `T`.
+/// A request whose reply is a `T`.
 pub(super) struct Request<T> {
     operation: &'static str,
     kind: Kind,
@@ -43,14 +44,14 @@ pub(super) struct Request<T> {
     reply: oneshot::Sender<Result<T>>,
 }
 
-/// What the caller has of it.
+/// The caller's part of a request.
 pub(super) struct Reply<T> {
     pub(super) stage: Arc<Stage>,
     pub(super) answer: oneshot::Receiver<Result<T>>,
 }
 
 impl<T> Request<T> {
-    /// It is given up if it is not begun by then.
+    /// Creates a request. It is given up if it does not begin within the given time.
     pub(super) fn new(
         operation: &'static str,
         kind: Kind,
@@ -83,7 +84,7 @@ impl<T: Send> Job for Request<T> {
 
     fn run(&mut self, tables: &Tables<'_, '_>) -> Result<(), rusqlite::Error> {
         let Some(work) = self.work.take() else { return Ok(()) };
-        // A write whose caller has gone is not made: what it waits for is a repetition of its own.
+        // A write whose caller has gone is not made: a caller that still needs it sends it again.
         if self.reply.is_closed() || !self.stage.begin() {
             return Ok(());
         }
@@ -104,13 +105,13 @@ impl<T: Send> Job for Request<T> {
             (Some(Err(error)), _) => Err(error),
             (Some(answer), Ok(())) => answer,
             (Some(_), Err(error)) => Err(StoreError::again(error)),
-            // Not begun.
+            // The request did not begin.
             (None, Err(error)) if stage.give_up() => Err(StoreError::again(error)),
-            (None, Ok(())) if stage.give_up() => Err(StoreError::Unavailable("too late".into())),
-            // Its caller says so itself.
+            (None, Ok(())) if stage.give_up() => Err(StoreError::Unavailable("timed out".into())),
+            // The caller reports this itself.
             (None, _) => return,
         };
-        // Its caller may have gone.
+        // The caller may have gone.
         let _ = reply.send(answer);
     }
 }

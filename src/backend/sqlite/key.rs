@@ -1,9 +1,9 @@
-//! Keys: what an entry's row is called.
+//! Maps keys to the rows of entries.
 
 use crate::backend::Entry;
 pub(crate) use crate::backend::row_key::{Parts, dir_of, key, parts, session_of, written};
 
-/// Where an entry's row is.
+/// The place of an entry's row.
 pub(super) struct Place<'a> {
     pub(super) dir: &'a str,
     pub(super) number: i64,
@@ -11,7 +11,7 @@ pub(super) struct Place<'a> {
 
 impl<'a> Place<'a> {
     pub(super) fn of(entry: &'a Entry) -> Self {
-        // No number is above what fits.
+        // Numbers above this limit are never drawn.
         let number = i64::try_from(entry.revision).unwrap_or(i64::MAX);
         Self { dir: dir_of(&entry.key), number }
     }

@@ -1,8 +1,9 @@
-//! SQLite: the same queue in a file, for the processes of one host.
+//! SQLite: the queue in a file, for the processes of one host.
 //!
-//! A row for a session, one for each waiter, ordered by a number that is drawn while nobody else
-//! writes. Keys are `{namespace}/{name}/{session in hex}-{ticket}`, and `.{label}` if what they say
-//! of themselves is not nothing.
+//! The tables have a row for each session and a row for each entry. Entries are ordered by a
+//! number, which is drawn while no other connection writes. A key is of the form
+//! `{namespace}/{name}/{session in hex}-{ticket}`, followed by `.{label}` if the label is not
+//! empty.
 
 mod block;
 mod data;
@@ -47,7 +48,7 @@ pub(crate) struct Sqlite {
 impl Sqlite {
     pub(crate) fn new(remote: &Remote) -> Result<Self, Error> {
         if cfg!(not(target_os = "linux")) {
-            // Without the boot's id nothing tells a session of before.
+            // Sessions of an earlier boot cannot be recognized without the boot's id.
             let reason = "sqlite:// needs Linux, where a boot has an id".into();
             return Err(Error::InvalidArgument { argument: "url", reason });
         }
@@ -68,7 +69,8 @@ impl Backend for Sqlite {
         let milliseconds = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
         let mut tries = 0;
         loop {
-            // Of our own choice; should an answer be lost, that session ends with its TTL.
+            // The client chooses the session's id. If the reply is lost, that session ends with its
+            // TTL.
             let session = random::id();
             let open_file = OpenFile::to(&self.path, self.connect_timeout)?;
             open_file.begins(ttl);
@@ -83,7 +85,7 @@ impl Backend for Sqlite {
                     let store = SqliteStore::new(open_file, session, ttl, self.request_timeout);
                     return Ok((Facts::new(ttl), Arc::new(store)));
                 }
-                // There is another file since the first one was opened: that one, then.
+                // The file was replaced after it was opened: try the new one.
                 Err(StoreError::SessionGone(_)) if tries == 0 => tries += 1,
                 Err(error) => return Err(error),
             }

@@ -1,29 +1,30 @@
-//! The numbers of entries and changes. They are fencing tokens: none falls, none comes again.
+//! The numbers of entries and changes. They serve as fencing tokens: numbers never decrease, and no
+//! number is used twice.
 //!
-//! Most commits are not flushed, so a loss of power undoes the last ones, with the numbers that
-//! they drew. Numbers are therefore drawn from a block. Its end is flushed before its first number
-//! is given, and each client that opens the file begins behind that end. So no number is drawn
-//! again that a commit drew which was undone.
+//! Most commits are not flushed, so a power loss undoes the last ones, with the numbers that they
+//! drew. Numbers are therefore drawn from a block. The block's end is flushed before its first
+//! number is used, and each client that opens the file begins after that end. A number that was
+//! drawn by an undone commit is therefore not drawn again.
 //!
-//! - **The end is `distlock_meta.number`**: no higher number was given. A build that knows of no
-//!   blocks draws there, one number and one flush at a time, and so never draws from a block. If it
-//!   has drawn, the end is not the block's any more, and the block is given up.
-//! - **A process relies on an end that it has flushed itself.** An end that it has only read may
-//!   be that of a process which was killed while it flushed: SQLite takes such a commit for made
-//!   when it recovers the WAL.
+//! - **The end is `distlock_meta.number`**: no higher number was used. A build that does not know
+//!   blocks draws there, one number and one flush at a time, and so never draws from a block. Once
+//!   it has drawn, the number is no longer the block's end, and the block is discarded.
+//! - **A process relies only on an end that it has flushed itself.** An end that it has only read
+//!   may be that of a process which was killed while it flushed. SQLite treats such a commit as
+//!   complete when it recovers the WAL.
 //! - **Every opening begins a new block**, not only the first one after a boot. A file system that
-//!   was shut down by an error, or a disk that was unplugged, loses writes without a boot.
+//!   an error has shut down, or a disk that was unplugged, loses writes without a reboot.
 
 use rusqlite::{Result, params};
 
 use super::{error::Failure, requests::Access, schema, tables::Tables};
 use crate::backend::StoreError;
 
-/// How many numbers one flush reserves.
+/// The number of numbers that one flush reserves.
 const BLOCK: i64 = 1000;
 
 impl Tables<'_, '_> {
-    /// Returns `true` if so many numbers can be drawn without a flush.
+    /// Returns `true` if `count` numbers can be drawn without a flush.
     pub(super) fn are_left(&self, count: usize) -> Result<bool> {
         let sql = "SELECT 1 FROM distlock_block \
                    WHERE reserved = (SELECT number FROM distlock_meta) \
@@ -36,7 +37,7 @@ impl Tables<'_, '_> {
         }
     }
 
-    /// The next number: of an entry, or of a change. None comes a second time.
+    /// Returns the next number of an entry or a change. No number is drawn twice.
     pub(super) fn draw(&self) -> Result<i64, Failure> {
         let sql = "UPDATE distlock_block SET drawn = drawn + 1 \
                    WHERE reserved = (SELECT number FROM distlock_meta WHERE version = ?1) \
@@ -49,17 +50,17 @@ impl Tables<'_, '_> {
         drawn.map_or_else(|| self.reserve(), Ok)
     }
 
-    /// Begins a block, and gives its first number.
+    /// Begins a block, and returns its first number.
     fn reserve(&self) -> Result<i64, Failure> {
         self.known()?;
         if self.access != Access::Flushes {
-            let source = "more numbers are drawn than were asked for".into();
+            let source = "more numbers were drawn than requested".into();
             return Err(StoreError::Fatal { operation: "drawing a number", source }.into());
         }
         let end: i64 = self.sql.one("SELECT number FROM distlock_meta", [], |row| row.get(0))?;
         let last = if self.block.end().is_none() { end } else { self.drawn()? };
         let first = last.saturating_add(1);
-        // A commit that changes nothing is not flushed: the end rises in any case.
+        // A commit that changes nothing is not flushed, so the end always rises.
         let end = last.saturating_add(BLOCK).max(end.saturating_add(1));
         self.sql.run("UPDATE distlock_meta SET number = ?1", [end])?;
         let sql = "INSERT OR REPLACE INTO distlock_block (id, drawn, reserved) VALUES (1, ?1, ?2)";
@@ -68,7 +69,7 @@ impl Tables<'_, '_> {
         Ok(first)
     }
 
-    /// The last number that was drawn. In a block that was given up, all have been.
+    /// Returns the last number that was drawn. All numbers of a discarded block count as drawn.
     pub(super) fn drawn(&self) -> Result<i64> {
         let sql = "SELECT coalesce((SELECT drawn FROM distlock_block WHERE reserved = number), \
                    number) FROM distlock_meta";
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
     use crate::backend::sqlite::{block::Block, statements::Statements};
 
-    /// A file that several have open. None of this depends on which connection it is.
+    /// Opens a file for several processes. These tests do not depend on the connection.
     fn file() -> Connection {
         let mut connection = Connection::open_in_memory().unwrap();
         schema::make(&mut connection).unwrap();
@@ -94,7 +95,7 @@ mod tests {
         Tables::new(sql, "boot", block, access)
     }
 
-    /// A transaction that is flushed, and draws so many.
+    /// Draws `count` numbers in a transaction that is flushed.
     fn draw(sql: &Statements<'_>, block: &Block, count: usize) -> Vec<i64> {
         let tables = tables(sql, block, Access::Flushes);
         let drawn = (0..count).map(|_| tables.draw().unwrap()).collect();
@@ -109,10 +110,10 @@ mod tests {
         let [one, other] = [(); 2].map(|()| Block::default());
         assert_eq!(draw(&sql, &one, 2), [1, 2]);
         assert_eq!(draw(&sql, &other, 2), [1001, 1002]);
-        // That block is not its own.
+        // The block of the other process does not count.
         assert!(!tables(&sql, &one, Access::Writes).are_left(1).unwrap());
         assert_eq!(draw(&sql, &one, 1), [1003]);
-        // Now either of them may draw up to the end that it has flushed.
+        // Both may now draw up to the end that each has flushed.
         for block in [&one, &other] {
             assert!(tables(&sql, block, Access::Writes).are_left(100).unwrap());
         }
@@ -157,7 +158,7 @@ mod tests {
         let tables = tables(&sql, &block, Access::Writes);
         assert!(!tables.are_left(1).unwrap() && tables.drawn().unwrap() == 1002);
         assert_eq!((draw(&sql, &block, 1), old()), (vec![1003], 2003));
-        // An operator may have deleted what it does not know.
+        // An operator may have deleted a row that seemed unused.
         sql.run("DELETE FROM distlock_block", []).unwrap();
         assert_eq!((tables.drawn().unwrap(), draw(&sql, &block, 1)), (2003, vec![2004]));
     }

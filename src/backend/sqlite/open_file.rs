@@ -1,4 +1,4 @@
-//! How sessions reach their file: one thread for each path, whatever the number of clients.
+//! The files that this process has open. Each path has one thread, whatever the number of clients.
 
 use std::{
     collections::HashMap,
@@ -35,30 +35,31 @@ use crate::{
 
 const OPENING: &str = "opening the file";
 
-/// What is left of a WAL that has grown, in bytes: twice what SQLite lets it grow to by itself.
+/// The size in bytes to which a large WAL is truncated. It is twice the size that SQLite allows by
+/// itself.
 const LARGEST_WAL: i64 = 8 << 20;
 
-/// How long to wait for whom, before asking again, as the file is opened.
+/// The pause between attempts to open a file that is in use.
 const OCCUPIED: Duration = Duration::from_millis(20);
 
-/// A file that is open in this process. Its thread ends with the last one who has it.
+/// A file that is open in this process. Its thread ends with the last handle.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     jobs: Sender<Box<dyn Job>>,
     pub(super) sign: Arc<Sign>,
 }
 
-/// The files that this process has open, by their absolute paths: as SQLite keeps them itself. One
-/// connection for all of its clients asks once whether others have written, and a commit takes all
-/// that they want written.
+/// The files that this process has open, by their absolute paths. All clients of a file share one
+/// connection. They need only one query for other processes' writes, and one commit makes all of
+/// their writes.
 static OPEN_FILES: Mutex<Option<HashMap<PathBuf, Weak<OpenFile>>>> = Mutex::new(None);
 
-/// SQLite remembers the locks of its files by process, without a look whether it still is the same
-/// one. In a child of a fork it would take its parent's for its own
+/// Detects a fork. SQLite keeps its file locks by process, and does not check whether it still runs
+/// in the same process. The child of a fork would take its parent's locks for its own
 /// (<https://www.sqlite.org/howtocorrupt.html>, "Carrying an open database across a fork").
 static OPENED: FirstUse = FirstUse::new();
 
-/// What this process has asked of a file.
+/// Returns the numbers of this process's requests to a file.
 pub(crate) fn requests(path: &Path) -> Option<Requests> {
     let path = std::path::absolute(path).ok()?;
     let open = OPEN_FILES.lock().as_ref()?.get(&path)?.upgrade()?;
@@ -66,7 +67,7 @@ pub(crate) fn requests(path: &Path) -> Option<Requests> {
 }
 
 impl OpenFile {
-    /// The one that is open, or a new one, which is being opened.
+    /// Returns the open file, or a new one, which its thread opens.
     pub(super) fn to(path: &Path, patience: Duration) -> Result<Arc<Self>> {
         let path = file::check(path)?;
         if !OPENED.is_ours() {
@@ -92,8 +93,9 @@ impl OpenFile {
         Ok(open)
     }
 
-    /// Its file could be opened, as far as is known, and is the one at the path. One that has been
-    /// gone for longer than a session lives is not awaited any more: nobody holds anything by it.
+    /// Returns `true` if the file could be opened and is the one at the path, as far as is known. A
+    /// file that was missing for longer than a session lives is not awaited: no session holds a
+    /// lock in it.
     fn lives(&self) -> bool {
         let (since, longest) = *self.sign.missing.lock();
         if since.is_some_and(|since| clock::now().saturating_sub(since) > longest) {
@@ -102,13 +104,13 @@ impl OpenFile {
         self.sign.refused.lock().is_none() && !*self.sign.replaced.borrow()
     }
 
-    /// A session of this length begins.
+    /// Notes that a session with this TTL begins.
     pub(super) fn begins(&self, ttl: Duration) {
         let mut missing = self.sign.missing.lock();
         missing.1 = missing.1.max(ttl);
     }
 
-    /// Asks for one transaction.
+    /// Runs work in one transaction.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -117,12 +119,12 @@ impl OpenFile {
         work: impl FnOnce(&Tables<'_, '_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T> {
         let (request, reply) = Request::new(operation, kind, patience, work);
-        // An error drops the request, which is noticed below. If the thread has gone though it had
-        // the file open, nothing is renewed any more.
+        // An error drops the request, which the code below detects. If the thread has ended
+        // although it had opened the file, sessions are no longer renewed.
         if self.jobs.send(Box::new(request)).is_err() && self.sign.refused.lock().is_none() {
             self.sign.replaced.send_replace(true);
         }
-        // As with every store: it is under way, and others get their turn.
+        // As with every store, the request is under way, and other tasks get a turn.
         yield_now().await;
         let answered = timeout(patience, reply.answer).await;
         let given_up = || reply.stage.give_up();
@@ -130,7 +132,7 @@ impl OpenFile {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) if given_up() => Err(match &*self.sign.refused.lock() {
                 Some(refused) => StoreError::again(refused),
-                None => StoreError::Unavailable("the file is not open any more".into()),
+                None => StoreError::Unavailable("the file is no longer open".into()),
             }),
             Err(late) if given_up() => Err(StoreError::Unavailable(late.into())),
             Ok(Err(_)) => Err(StoreError::Unknown("the file's thread has ended".into())),
@@ -139,7 +141,7 @@ impl OpenFile {
     }
 }
 
-/// What the file's thread does.
+/// Runs the file's thread.
 fn serve(path: PathBuf, patience: Duration, inbox: Receiver<Box<dyn Job>>, sign: Arc<Sign>) {
     match open(&path, patience) {
         Ok((connection, identity, boot)) => {
@@ -153,10 +155,11 @@ fn serve(path: PathBuf, patience: Duration, inbox: Receiver<Box<dyn Job>>, sign:
     }
 }
 
-/// Opens the file, makes it and its tables if there are none, and tells which file it is.
+/// Opens the file, with its tables, and creates them if necessary. Returns the file's identity,
+/// too.
 fn open(path: &Path, patience: Duration) -> Result<(Connection, Identity, String)> {
     let boot = boot::id().map_err(|error| StoreError::Fatal {
-        operation: "reading which boot of the host this is",
+        operation: "reading the boot's id",
         source: error.into(),
     })?;
     let until = clock::now() + patience;
@@ -174,7 +177,7 @@ fn open(path: &Path, patience: Duration) -> Result<(Connection, Identity, String
     }
 }
 
-/// The error, with the file that it is about.
+/// Adds the file's path to an error.
 fn named(path: &Path, error: StoreError) -> StoreError {
     let name = |source| format!("{}: {source}", path.display()).into();
     match error {
@@ -196,15 +199,15 @@ fn connect(path: &Path) -> Result<(Connection, Identity), Failure> {
     connection.busy_timeout(OCCUPIED)?;
     let mode: String = connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0))?;
     if mode != "wal" {
-        let reason = format!("its journal is of the kind `{mode}`, and cannot be a WAL");
+        let reason = format!("its journal mode is `{mode}`, and cannot be changed to WAL");
         return Err(StoreError::Fatal { operation: OPENING, source: reason.into() }.into());
     }
-    // So are the tables made. Each later transaction says whether it is flushed (`Kind::access`).
+    // The tables are made with this level. Each later transaction sets its own (`Kind::access`).
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // The WAL that a long reader made is cut to this when SQLite restarts it.
+    // SQLite truncates a WAL that a long reader has made to this size when it restarts the WAL.
     connection.pragma_update(None, "journal_size_limit", LARGEST_WAL)?;
     schema::make(&mut connection)?;
-    // From now on the thread itself waits for others.
+    // From now on the thread itself waits for other writers.
     connection.busy_timeout(Duration::ZERO)?;
     match (before, file::find(path)) {
         (before, Some(found)) if before.is_none_or(|before| before == found) => {

@@ -1,4 +1,4 @@
-//! Queues: who stands where.
+//! The queues and their entries.
 
 use std::{
     sync::Arc,
@@ -17,7 +17,7 @@ use crate::backend::{
     Standing, Ticket,
 };
 
-/// The entry of a row that begins with number, session, ticket and label.
+/// Reads the entry of a row that begins with number, session, ticket and label.
 fn entry(dir: &str, row: &Row<'_>) -> Sql<Entry> {
     let (number, session, ticket): (i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
     let label: String = row.get(3)?;
@@ -25,14 +25,14 @@ fn entry(dir: &str, row: &Row<'_>) -> Sql<Entry> {
     Ok(Entry::new(key, revision(number)))
 }
 
-/// Numbers begin with one.
+/// Converts a number. Numbers start at one.
 fn revision(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
 impl Tables<'_, '_> {
-    /// Joins all of these queues or none. `if_free`: only if nobody is in any of them. The answers
-    /// are in the order of those who join.
+    /// Joins all of these queues or none. `if_free`: only if all queues are empty. The results are
+    /// in the order of the joiners.
     pub(super) fn join(
         &self,
         session: i64,
@@ -46,7 +46,7 @@ impl Tables<'_, '_> {
             free &= !if_free || !self.is_occupied(queue.dir())?;
         }
         for (queue, ticket) in joiners.iter().filter(|_| free) {
-            // A repetition finds what is there.
+            // A repeated request finds its entry.
             if self.number_of(session, queue, *ticket)?.is_none() {
                 self.add(session, queue, *ticket, value)?;
             }
@@ -81,7 +81,7 @@ impl Tables<'_, '_> {
         self.sql.first(sql, params![session, ticket, queue.dir()], |row| row.get(0))
     }
 
-    /// `None`: it has not joined.
+    /// Returns `None` if the session has not joined.
     fn joined(
         &self,
         session: i64,
@@ -97,7 +97,7 @@ impl Tables<'_, '_> {
         Ok(Some(Joined::Queued { entry, standing, at, alive: None, alone }))
     }
 
-    /// The entry of this number, and where it stands.
+    /// Returns the entry with this number, and its position.
     fn place(&self, dir: &str, number: i64) -> Sql<Option<(Entry, Standing)>> {
         let sql = "SELECT number, session, ticket, label FROM distlock_entries \
                    WHERE queue = ?1 AND number <= ?2 ORDER BY number DESC LIMIT 3";
@@ -123,7 +123,7 @@ impl Tables<'_, '_> {
         Ok(Present { own: self.is_there(own)?.is_some(), ahead })
     }
 
-    /// When the session of an entry ends that is there, unless it is renewed.
+    /// Returns when an entry's session ends unless it is renewed, if the entry exists.
     pub(super) fn is_there(&self, wanted: &Entry) -> Sql<Option<i64>> {
         let Place { dir, number } = Place::of(wanted);
         let sql = "SELECT number, session, ticket, label, expires FROM distlock_entries \
@@ -134,14 +134,15 @@ impl Tables<'_, '_> {
         Ok(found.filter(|(found, _)| found.key == wanted.key).map(|(_, expires)| expires))
     }
 
-    /// All keys of the session.
+    /// Returns all keys of the session.
     pub(super) fn own_keys(&self, session: i64) -> Result<Vec<Arc<str>>, Failure> {
         let sql = "SELECT number, session, ticket, label, queue FROM distlock_entries \
                    WHERE session = ?1";
         Ok(self.sql.rows(sql, [session], |row| Ok(entry(&row.get::<_, String>(4)?, row)?.key))?)
     }
 
-    /// Deletes an entry, of this number if it is known, and looks for the successor's.
+    /// Deletes an entry, and checks that the successor exists. The entry must have this number, if
+    /// it is known.
     pub(super) fn leave(
         &self,
         session: i64,
@@ -164,11 +165,11 @@ impl Tables<'_, '_> {
                 params![dir, number, session],
             )?,
         };
-        // Those who have joined up to the last number were there as the key was deleted.
+        // All entries up to the last number had joined when the key was deleted.
         Ok(LeaveOutcome { existed, successor, at: SequencePoint(revision(self.drawn()?) + 1) })
     }
 
-    /// All that is in a queue, in its order.
+    /// Returns all entries of a queue in order.
     pub(super) fn members(&self, session: i64, dir: &str, values: bool) -> Sql<Vec<Member>> {
         let sql = "SELECT number, session, ticket, label, value, version, since \
                    FROM distlock_entries WHERE queue = ?1 ORDER BY number";
@@ -182,14 +183,15 @@ impl Tables<'_, '_> {
                     own: row.get::<_, i64>(1)? == session,
                 }),
             };
-            // What follows the `@` says where it took its place from, which its number does here.
+            // The part after the `@` is the place that the label was taken from. Here the number
+            // has that role.
             let label: String = row.get(3)?;
             let label = label.split('@').next().map(Into::into);
             Ok(Member { entry: entry(dir, row)?, label, detail })
         })
     }
 
-    /// The queues right below a namespace in which somebody stands.
+    /// Returns the queues directly below a namespace that have entries.
     pub(super) fn queues(&self, namespace: &str) -> Result<Vec<String>, Failure> {
         let sql = "SELECT DISTINCT queue FROM distlock_entries \
                    WHERE queue >= ?1 AND queue < ?2 ORDER BY queue";

@@ -1,55 +1,55 @@
-//! What this process has asked of a file.
+//! Counts the requests of this process to a file.
 
 use crate::runtime::mutex::Mutex;
 
-/// What this process has asked of a file so far: see [`requests`](crate::sqlite::requests).
+/// Counts of this process's requests to a file: see [`requests`](crate::sqlite::requests).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[doc(hidden)]
 pub struct Requests {
-    /// Looks at a queue or at data, on behalf of somebody.
+    /// Reads of a queue or of data, for a caller.
     pub reads: u64,
-    /// Joins, deletes and other writes, but for keepalives.
+    /// Joins, deletes and other writes, except keepalives.
     pub writes: u64,
-    /// Proofs of life.
+    /// Keepalives.
     pub keepalives: u64,
-    /// Transactions that were committed: what is asked for at the same time is written together.
+    /// Committed transactions. Requests that arrive at the same time share one.
     pub commits: u64,
-    /// Those of them that were flushed to the disk: guarded writes, and a block of fencing tokens
-    /// now and then. SQLite flushes besides when it moves its WAL into the file.
+    /// Commits that were flushed to the disk. They are guarded writes, and sometimes a block of
+    /// fencing tokens. SQLite also flushes when it moves its WAL into the file.
     pub flushes: u64,
-    /// Waiters told that something has happened.
+    /// Notified waiters.
     pub events: u64,
 }
 
-/// What a request is.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
-    /// Reads, once dead sessions are put away.
+    /// Reads, after dead sessions were removed.
     Look,
-    /// Writes what is over with the boot, and draws at most so many numbers.
+    /// Writes that need not outlast the boot, and draws up to this many numbers.
     Write(usize),
-    /// Writes data, which outlasts the boot, and draws at most so many numbers.
+    /// Writes data that must outlast the boot, and draws up to this many numbers.
     Data(usize),
     Keepalive,
 }
 
-/// What a transaction does, from the least to the most.
+/// The access of a transaction, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Access {
     Reads,
     Writes,
-    /// Writes, and what it wrote is on the disk before it counts.
+    /// Writes that are flushed to the disk before they count.
     Flushes,
 }
 
 impl Kind {
-    /// What it needs, if there are numbers enough.
+    /// Returns the access that a request needs, if there are enough numbers.
     ///
-    /// Only a loss of power undoes a commit that was not flushed
-    /// (<https://sqlite.org/pragma.html#pragma_synchronous>). Then the boot is another one, and all
-    /// sessions with their locks are over anyway.
+    /// Only a power loss undoes a commit that was not flushed
+    /// (<https://sqlite.org/pragma.html#pragma_synchronous>). It also ends the boot, and with it
+    /// all sessions and their locks.
     pub(super) fn access(self) -> Access {
         match self {
             Self::Read | Self::Look => Access::Reads,
@@ -85,7 +85,7 @@ impl Counters {
         requests.flushes += u64::from(access == Access::Flushes);
     }
 
-    /// So many waiters were notified.
+    /// Counts notified waiters.
     pub(super) fn notified(&self, waiters: u64) {
         self.0.lock().events += waiters;
     }

@@ -1,32 +1,31 @@
-//! The tables: how they are made, and which version of them this build knows.
+//! The tables: their creation, and the version that this build knows.
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::error::Failure;
 use crate::backend::StoreError;
 
-/// What makes the tables.
+/// The statements that create the tables.
 pub(crate) const DDL: &str = concat!(include_str!("schema.sql"), include_str!("block.sql"));
 
-/// What makes the table that came later: earlier builds can live with it, so that the version is
-/// the same.
+/// The statement for a table that was added later. Earlier builds can work with it, so the version
+/// is the same.
 const BLOCK: &str = include_str!("block.sql");
 
-/// The version of the tables that this build knows. Another one is not touched.
+/// The version of the tables that this build knows. Tables of other versions are not modified.
 pub(super) const VERSION: i64 = 1;
 
-/// A guard's entry and session, by the entry's number, the session and the clock. One that is over
-/// by the clock does not do, though nobody else has the lock yet.
+/// Checks a guard by the entry's number, the session and the time. An entry whose session has
+/// expired fails the check, even if the lock was not granted again.
 pub(crate) const HELD: &str = "SELECT 1 FROM distlock_entries AS e \
      JOIN distlock_sessions AS s ON s.id = e.session \
      WHERE e.number = ?1 AND e.session = ?2 AND s.expires > ?3";
 
-/// Deletes a guard's entry in a transaction of the user's own, by the entry's number and the
-/// session.
+/// Deletes a guard's entry in a user's transaction, by entry number and session.
 pub(crate) const UNLOCK: &str = "DELETE FROM distlock_entries WHERE number = ?1 AND session = ?2";
 
-/// Makes the tables if there are none, and refuses those of another version. Two clients at once
-/// come after one another.
+/// Creates the tables if there are none, and rejects tables of another version. Two clients that do
+/// this at the same time run one after the other.
 pub(super) fn make(connection: &mut Connection) -> Result<(), Failure> {
     if let Some(version) = version(connection)? {
         check(version)?;
@@ -49,7 +48,7 @@ fn is_made(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
     connection.prepare("SELECT 1 FROM sqlite_master WHERE name = ?1")?.exists([table])
 }
 
-/// `None`: there are no tables.
+/// Returns `None` if there are no tables.
 fn version(connection: &Connection) -> Result<Option<i64>, Failure> {
     if !is_made(connection, "distlock_meta")? {
         return Ok(None);
@@ -65,11 +64,11 @@ pub(super) fn check(version: i64) -> Result<(), Failure> {
     Err(other_version(&format!("version {version}")).into())
 }
 
-/// These tables are not touched.
+/// Returns the error for tables that this build must not modify.
 pub(super) fn other_version(version: &str) -> StoreError {
     let source = format!(
-        "the tables `distlock_…` of this file are of {version}, and this build of distlock knows \
-         version {VERSION}: use a build that knows those, or another file"
+        "the tables `distlock_…` of this file are of {version}, but this build of distlock uses \
+         version {VERSION}: use a build for that version, or another file"
     );
     StoreError::Fatal { operation: "using the tables", source: source.into() }
 }

@@ -1,13 +1,13 @@
--- Which tables these are, and a number above which none was given to an entry: numbers are fencing
--- tokens, and never fall. This row stays.
+-- The version of these tables, and a number that no entry's number exceeds. Numbers are fencing
+-- tokens, and never decrease. This row stays.
 CREATE TABLE distlock_meta (
     version INTEGER NOT NULL,
     number INTEGER NOT NULL
 );
 INSERT INTO distlock_meta (version, number) VALUES (1, 0);
 
--- Whose entries are here until when: milliseconds of CLOCK_BOOTTIME, as long as the host runs that
--- has this for its boot's id.
+-- The sessions, and when they expire: in milliseconds of CLOCK_BOOTTIME, for the boot of the host
+-- with this id.
 CREATE TABLE distlock_sessions (
     id INTEGER PRIMARY KEY,
     boot TEXT NOT NULL,
@@ -15,9 +15,8 @@ CREATE TABLE distlock_sessions (
     expires INTEGER NOT NULL
 );
 
--- Who stands in a queue, by number. `changed` is a number of the same count, drawn when the row was
--- last written. `since` is for people alone: it is what a clock on the wall showed, and nothing is
--- decided by it.
+-- The entries of the queues, by number. `changed` is a number of the same counter, drawn at the
+-- row's last write. `since` is a wall clock time for operators, which no decision depends on.
 CREATE TABLE distlock_entries (
     queue TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -32,12 +31,12 @@ CREATE TABLE distlock_entries (
     UNIQUE (session, ticket)
 ) WITHOUT ROWID;
 
--- A session's entries go with it, no matter who deletes it.
+-- A session's entries are deleted with it, by whatever client or tool.
 CREATE TRIGGER distlock_ended AFTER DELETE ON distlock_sessions BEGIN
     DELETE FROM distlock_entries WHERE session = OLD.id;
 END;
 
--- What belongs to no session: guarded writes, and notes on queues.
+-- Data that belongs to no session: guarded writes, and notes on queues.
 CREATE TABLE distlock_data (
     dir TEXT NOT NULL,
     name TEXT NOT NULL,

@@ -1,4 +1,4 @@
-//! Statements that were prepared once: what is asked of the file is the same again and again.
+//! Cached prepared statements, as the same statements run again and again.
 
 use std::{
     cell::{Cell, RefCell},
@@ -11,7 +11,7 @@ use rusqlite::{Connection, Params, Result, Row, Statement, config::DbConfig};
 pub(super) struct Statements<'c> {
     connection: &'c Connection,
     known: RefCell<HashMap<&'static str, Statement<'c>>>,
-    /// Whether commits are flushed, if that was ever said.
+    /// Whether commits are flushed, or `None` if that was not set yet.
     flushes: Cell<Option<bool>>,
 }
 
@@ -21,8 +21,8 @@ impl<'c> Statements<'c> {
         Self { connection, known, flushes }
     }
 
-    /// Says whether the commits from now on are to be flushed. SQLite takes that between two
-    /// transactions alone.
+    /// Sets whether the following commits are flushed. SQLite accepts this only between two
+    /// transactions.
     pub(super) fn flush(&self, flush: bool) -> Result<()> {
         if self.flushes.get() != Some(flush) {
             let level = if flush { "FULL" } else { "NORMAL" };
@@ -32,12 +32,12 @@ impl<'c> Statements<'c> {
         Ok(())
     }
 
-    /// No transaction is under way.
+    /// Returns `true` if no transaction is open.
     pub(super) fn is_idle(&self) -> bool {
         self.connection.is_autocommit()
     }
 
-    /// Nothing but the file itself is to be closed with this connection.
+    /// Disables the checkpoint that SQLite makes when the last connection closes.
     pub(super) fn close_alone(&self) -> Result<bool> {
         self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
     }
@@ -54,7 +54,7 @@ impl<'c> Statements<'c> {
         known.get_mut(sql).map_or(Err(rusqlite::Error::InvalidQuery), use_it)
     }
 
-    /// How many rows it has written.
+    /// Runs a statement, and returns the number of rows written.
     pub(super) fn run(&self, sql: &'static str, params: impl Params) -> Result<usize> {
         self.with(sql, |statement| statement.execute(params))
     }

@@ -1,4 +1,4 @@
-//! One session, and what is asked of the file in its name.
+//! A session, and its requests to the file.
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ impl SqliteStore {
         self.file.ask(operation, kind, self.request_timeout, work).await
     }
 
-    /// The same if the session is there. A look puts dead sessions away first.
+    /// Runs work if the session exists. A look removes dead sessions first.
     pub(super) async fn within<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -126,7 +126,8 @@ impl LockStore for SqliteStore {
         self.within("leaving a queue", Kind::Write(0), leave).await
     }
 
-    /// What cannot be written now may be later: the disk is full, for example.
+    /// Ends the session. A write that fails now may succeed later, for example when a full disk has
+    /// space again.
     async fn close(&self) -> Result<()> {
         let session = self.session;
         let close = move |tables: &Tables<'_, '_>| tables.close(session);
@@ -160,13 +161,13 @@ impl LockStore for SqliteStore {
 impl Specifics for SqliteStore {
     async fn ended(&self) -> LostReason {
         let mut replaced = self.file.sign.replaced.subscribe();
-        // An error: the file is closed, and this session with it.
+        // An error means that the file is closed, and this session with it.
         let _gone = replaced.wait_for(|replaced| *replaced).await.is_err();
         LostReason::SessionExpired
     }
 }
 
-/// The event that a waiter is notified of.
+/// Returns the event that a waiter is notified of.
 async fn event(watch: tokio::sync::oneshot::Receiver<Result<Event>>) -> Result<Event> {
     watch.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the file is closed".into())))
 }

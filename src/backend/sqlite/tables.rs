@@ -1,16 +1,16 @@
-//! The tables within one transaction, and the sessions in them.
+//! The tables within one transaction, and their sessions.
 //!
-//! All writers of a file come after one another: `BEGIN IMMEDIATE` waits until nobody else writes,
-//! and what is read after it is what the last one has left. So numbers that are drawn from the one
-//! row of `distlock_block` are in the order of the commits, and who reads who is ahead reads the
-//! truth.
+//! All writers of a file run one after another. `BEGIN IMMEDIATE` waits until no other connection
+//! writes, and reads after it see what the last writer has committed. Numbers from the one row of
+//! `distlock_block` are therefore in the order of the commits, and a client that reads its
+//! predecessors sees all of them.
 //!
-//! **Time.** Sessions end by `CLOCK_BOOTTIME`, which is one clock for all processes of a host: a
-//! holder and one who puts it away read the very same, so that nothing has to be allowed for two
-//! clocks that differ. It is not set, it goes on while the host sleeps, and it begins anew with a
-//! boot, which has another id: a session of another boot is over. The clock is read once a
-//! transaction has begun. Should the process be stopped then, it goes by a time that has passed: it
-//! takes fewer for dead than are, and what it renews is renewed for less.
+//! **Time.** Sessions expire by `CLOCK_BOOTTIME`, which all processes of a host share. A holder and
+//! the client that removes it read the same clock, so no margin for differing clocks is needed. The
+//! clock is never set, and continues while the host sleeps. It restarts with a boot, which has
+//! another id: sessions of another boot are over. The clock is read after the transaction has
+//! begun. If the process is then paused, it works with a time in the past: it finds fewer dead
+//! sessions than there are, and renews for less than a TTL.
 
 use std::cell::{Cell, RefCell};
 
@@ -22,12 +22,12 @@ use super::{
 };
 use crate::{backend::StoreError, lost::LostReason, runtime::clock};
 
-/// Milliseconds of the clock that all processes of a host share.
+/// Returns the milliseconds of the clock that all processes of a host share.
 pub(crate) fn now() -> i64 {
     i64::try_from(clock::now().as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The sessions that are over, but for the asker's own.
+/// Selects the expired sessions, except the caller's own.
 macro_rules! dead {
     () => {
         "distlock_sessions WHERE id <> ?1 AND (boot <> ?2 OR expires < ?3)"
@@ -37,15 +37,15 @@ macro_rules! dead {
 /// The tables as of one transaction.
 pub(super) struct Tables<'t, 'c> {
     pub(super) sql: &'t Statements<'c>,
-    /// When it began.
+    /// The time when the transaction began.
     pub(super) now: i64,
     boot: &'t str,
     pub(super) block: &'t Block,
-    /// If it writes, nobody else does meanwhile.
+    /// If the transaction writes, no other connection writes at the same time.
     pub(super) access: Access,
-    /// Something was written that somebody may wait for.
+    /// The transaction has written something that a waiter may watch.
     pub(super) changed: Cell<bool>,
-    /// Those who begin to wait, as of this transaction.
+    /// The watches that begin with this transaction.
     pub(super) watched: RefCell<Vec<WatchedEntry>>,
 }
 
@@ -69,8 +69,8 @@ impl<'t, 'c> Tables<'t, 'c> {
         Ok(())
     }
 
-    /// Fails if the session was put away. One that is over by the clock and still there holds what
-    /// it held.
+    /// Fails if the session was removed. An expired session that was not removed yet keeps its
+    /// locks.
     pub(super) fn enter(&self, session: i64) -> Result<(), Failure> {
         match self.sql.exists("SELECT 1 FROM distlock_sessions WHERE id = ?1", [session])? {
             true => Ok(()),
@@ -78,8 +78,8 @@ impl<'t, 'c> Tables<'t, 'c> {
         }
     }
 
-    /// Counts from now: the client counts from when it asked. A session that is still there holds
-    /// what it held, though it be late: nobody was let in meanwhile.
+    /// Renews the session from now on; the client counts from when it sent the request. A session
+    /// that still exists keeps its locks even if it is late, as no other client was granted them.
     pub(super) fn keep_alive(&self, session: i64) -> Result<(), Failure> {
         let sql = "UPDATE distlock_sessions SET expires = ?2 + ttl WHERE id = ?1";
         match self.sql.run(sql, [session, self.now])? {
@@ -94,7 +94,7 @@ impl<'t, 'c> Tables<'t, 'c> {
         Ok(())
     }
 
-    /// Puts away the sessions that are over but for the asker's own, and their entries by that.
+    /// Removes the expired sessions, except the caller's own, and with them their entries.
     pub(super) fn sweep(&self, session: i64) -> Result<()> {
         if self.access == Access::Reads || !self.is_anybody_over(session)? {
             return Ok(());
@@ -104,7 +104,7 @@ impl<'t, 'c> Tables<'t, 'c> {
         Ok(())
     }
 
-    /// Whether there are sessions to be put away.
+    /// Returns `true` if there are expired sessions to remove.
     pub(super) fn is_anybody_over(&self, session: i64) -> Result<bool> {
         self.sql.exists(concat!("SELECT 1 FROM ", dead!()), self.dead(session))
     }
@@ -113,7 +113,8 @@ impl<'t, 'c> Tables<'t, 'c> {
         (session, self.boot.to_owned(), self.now)
     }
 
-    /// A later build may have changed the tables since this one has opened the file.
+    /// Checks the version. A newer build may have changed the tables since this one opened the
+    /// file.
     pub(super) fn known(&self) -> Result<(), Failure> {
         let version = self.sql.first("SELECT version FROM distlock_meta", [], |row| row.get(0))?;
         schema::check(version.unwrap_or(0))
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
     use crate::backend::sqlite::schema;
 
-    /// What sessions are has nothing to do with numbers.
+    /// Sessions do not depend on numbers.
     fn tables<'t, 'c>(
         sql: &'t Statements<'c>,
         block: &'t Block,
@@ -155,14 +156,14 @@ mod tests {
         at(0).open(2, 1000).unwrap();
         at(100).sweep(2).unwrap();
         at(150).enter(1).unwrap();
-        // Nobody has come meanwhile, and it does not put itself away.
+        // No other session has joined, and a session does not remove itself.
         at(150).sweep(1).unwrap();
         at(150).keep_alive(1).unwrap();
         at(250).sweep(2).unwrap();
         at(250).enter(1).unwrap();
         at(251).sweep(2).unwrap();
         assert!(is_gone(at(251).enter(1)) && is_gone(at(251).keep_alive(1)));
-        // After a boot the clock begins anew, and what it showed before is nothing to go by.
+        // After a boot the clock restarts, so earlier times mean nothing.
         tables(&sql, &block, "next", -900).sweep(3).unwrap();
         assert!(is_gone(at(251).enter(2)));
     }

@@ -1,24 +1,24 @@
-//! One who waits, and for what.
+//! A watch of a waiter.
 
 use tokio::sync::oneshot;
 
 use crate::backend::{Entry, Event, Result};
 
-/// What one waits for.
+/// The subject of a watch.
 #[derive(Debug)]
 pub(super) enum What {
-    /// That the entry is there no more.
+    /// The watch fires when the entry has gone.
     Entry(Entry),
-    /// That anything happens in the queue of this name, which looked like that.
+    /// The watch fires when the queue of this name no longer has this digest.
     Queue(String, Look),
 }
 
-/// How a queue looks, in short: how many entries and notes there are, and which were last written.
-/// What is written gets a number that was never there: what looks the same is the same.
+/// A digest of a queue: how many entries and notes it has, and the last change of each. Each write
+/// has a number of its own, so equal digests mean an unchanged queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Look(pub(super) [i64; 4]);
 
-/// One who waits.
+/// A waiter's watch.
 #[derive(Debug)]
 pub(super) struct WatchedEntry {
     pub(super) what: What,

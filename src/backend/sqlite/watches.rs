@@ -1,9 +1,9 @@
-//! Who waits in this process for what happens in the file.
+//! The waiters of this process for changes in the file.
 //!
-//! SQLite tells nobody anything. `PRAGMA data_version` says whether another connection has
-//! committed since; so the file's one thread asks for that again and again while anybody waits, and
-//! looks at the rows that are waited for only when it says so, or when this process has written
-//! itself. What a row shows is told; that there was a commit proves nothing.
+//! SQLite has no notifications. `PRAGMA data_version` shows whether another connection has
+//! committed. While there are waiters, the file's thread polls it. The thread reads the watched
+//! rows only after such a commit, after a write of this process, or when a watched session may have
+//! expired. Only the content of a row leads to a notification: a commit alone proves nothing.
 
 use std::time::Duration;
 
@@ -19,19 +19,19 @@ use crate::{
     runtime::clock,
 };
 
-/// How long it is until the next question, if something has just happened, and at most.
+/// The pause before the next query, at least and at most.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(10);
-/// For so long things go on happening.
+/// How long after an event the shortest pause is used.
 const BRISK: Duration = Duration::from_millis(50);
 
-/// Those who wait.
+/// The waiters.
 #[derive(Debug)]
 pub(super) struct Watches {
     watched: Vec<WatchedEntry>,
-    /// When the first session ends of those whose end somebody waits for.
+    /// The earliest end of a session that a waiter watches.
     due: Option<i64>,
-    /// When something has happened last.
+    /// The time of the last event.
     news: Duration,
 }
 
@@ -42,14 +42,14 @@ impl Default for Watches {
 }
 
 impl Tables<'_, '_> {
-    /// Begins to wait, as of this transaction. What happens later is told.
+    /// Begins a watch, as of this transaction. It reports any later change.
     pub(super) fn wait(&self, what: What) -> oneshot::Receiver<Result<Event, StoreError>> {
         let (event, receiver) = oneshot::channel();
         self.watched.borrow_mut().push(WatchedEntry { what, event });
         receiver
     }
 
-    /// How the queue looks; and when the first of its sessions ends.
+    /// Returns the digest of a queue, and when the first of its sessions expires.
     pub(super) fn look(&self, dir: &str) -> Result<(Look, Option<i64>)> {
         let sql = "SELECT entries.*, data.* FROM \
                    (SELECT count(*), coalesce(max(changed), 0), min(expires) \
@@ -68,13 +68,13 @@ impl Watches {
     pub(super) fn add(&mut self, watched: Vec<WatchedEntry>) {
         if !watched.is_empty() {
             self.news = clock::now();
-            // How long their sessions live is not known yet.
+            // The ends of their sessions are not known yet.
             self.due = Some(0);
         }
         self.watched.extend(watched);
     }
 
-    /// When to look whether the file was written to; `None`: nobody waits.
+    /// Returns the pause before the next query, or `None` if there are no waiters.
     pub(super) fn pause(&mut self) -> Option<Duration> {
         self.watched.retain(|watched_entry| !watched_entry.event.is_closed());
         if self.watched.is_empty() {
@@ -84,12 +84,12 @@ impl Watches {
         Some(if quiet < BRISK { SHORTEST } else { (quiet / 50).clamp(SHORTEST, LONGEST) })
     }
 
-    /// A session may have ended that somebody waits for: nobody writes that down.
+    /// Returns `true` if a watched session may have expired, which no commit shows.
     pub(super) fn is_due(&self) -> bool {
         self.due.is_some_and(|due| due <= now())
     }
 
-    /// Looks at all that is waited for, and tells those who wait. Gives how many.
+    /// Checks all watches, and notifies the waiters. Returns the number of notified waiters.
     pub(super) fn look(&mut self, tables: &Tables<'_, '_>) -> Result<u64> {
         let mut due: Option<i64> = None;
         let mut live = |expires: i64| due = Some(due.map_or(expires, |due| due.min(expires)));
@@ -114,13 +114,13 @@ impl Watches {
         self.news = clock::now();
         let count = changed.len() as u64;
         for (at, event) in changed.into_iter().rev() {
-            // It may have gone.
+            // The waiter may have gone.
             let _ = self.watched.swap_remove(at).event.send(Ok(event));
         }
         Ok(count)
     }
 
-    /// Nothing more will be told of the file.
+    /// Ends all watches, as the file is no longer usable.
     pub(super) fn lose(&mut self, why: impl Fn() -> StoreError) {
         self.due = None;
         for watched_entry in self.watched.drain(..) {

@@ -1,8 +1,9 @@
-//! The thread that has a file open, for all clients of the process that name it alike.
+//! The thread that has a file open, for all clients of the process with that path.
 //!
-//! SQLite blocks, so it is not asked by tasks: they send what they want done, and may go at any
-//! moment. What has come meanwhile is done in one transaction, so that hundreds of callers wait for
-//! one commit. The connection is the thread's own, as is the question whether others have written.
+//! SQLite blocks, so tasks do not call it. They send their requests to this thread, and may drop
+//! them at any time. Requests that arrive while the thread is busy share one transaction, so that
+//! hundreds of callers wait for one commit. The thread owns the connection, and alone queries it
+//! for other processes' writes.
 
 use std::{
     path::PathBuf,
@@ -31,23 +32,23 @@ use crate::{
     runtime::{clock, jittered, mutex::Mutex},
 };
 
-/// How many requests one transaction does, at most: others wait for its end.
+/// The largest number of requests in one transaction. Other processes wait for its end.
 const TOGETHER: usize = 64;
 
-/// The pause before asking again, while somebody else writes.
+/// The pause before another attempt while another connection writes.
 const OCCUPIED: Duration = Duration::from_micros(500);
 
-const LOOKING: &str = "looking at the file";
+const LOOKING: &str = "reading the file";
 const WRITING: &str = "writing to the file";
 
-/// What the thread tells those who have sent it something, and may have come too late.
+/// The state of the thread, for callers whose requests may be too late.
 #[derive(Debug, Default)]
 pub(super) struct Sign {
-    /// There is another file at the path: what was in the first one is over.
+    /// Another file is at the path. The sessions in the first one are over.
     pub(super) replaced: tokio::sync::watch::Sender<bool>,
-    /// Since when there is no file at the path, and how long the longest session lives.
+    /// The time since when the path has no file, and the longest TTL of a session.
     pub(super) missing: Mutex<(Option<Duration>, Duration)>,
-    /// Why the file could not be opened.
+    /// The error that opening the file has returned.
     pub(super) refused: Mutex<Option<Arc<StoreError>>>,
     pub(super) counters: Counters,
 }
@@ -61,7 +62,7 @@ pub(super) struct Worker<'c> {
     inbox: Receiver<Box<dyn Job>>,
     sign: Arc<Sign>,
     watches: Watches,
-    /// What SQLite said to the question whether others have written.
+    /// The last `data_version`, which changes when another connection commits.
     version: i64,
 }
 
@@ -77,7 +78,7 @@ impl<'c> Worker<'c> {
         Self { path, identity, boot, sql, block, inbox, sign, watches, version: 0 }
     }
 
-    /// Until nobody has anything to ask any more.
+    /// Runs until no handle is left.
     pub(super) fn run(mut self) {
         loop {
             let next = match self.watches.pause() {
@@ -102,17 +103,17 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// The last one who closes a file brings its WAL into it and deletes that, by its name: which
-    /// may be the name of another file's by now.
+    /// Closes the file. The last connection moves the WAL into the file and deletes the WAL by its
+    /// name, which may belong to another file by now.
     fn leave(self) {
         if self.still_there().is_err() {
-            // An error: it is closed as SQLite will.
+            // After an error SQLite closes the file as usual.
             let _ = self.sql.close_alone();
         }
     }
 
-    /// Whether the file that is open is the one at its path. Those who open it now would get
-    /// another one otherwise, and nothing that is found in this one holds for them.
+    /// Checks that the open file is still the one at its path. Other processes that open the path
+    /// would otherwise get another file, and the content of this one would not be valid for them.
     fn still_there(&self) -> Result<(), Arc<StoreError>> {
         let replaced = *self.sign.replaced.borrow();
         match find(&self.path) {
@@ -122,7 +123,7 @@ impl<'c> Worker<'c> {
             }
             None if !replaced => {
                 self.sign.missing.lock().0.get_or_insert_with(clock::now);
-                let reason = format!("{}: there is no file any more", self.path.display());
+                let reason = format!("{}: the file no longer exists", self.path.display());
                 Err(Arc::new(StoreError::Unavailable(reason.into())))
             }
             _ => {
@@ -132,7 +133,8 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Does these together. Tells whether somebody may wait for what was done.
+    /// Runs these requests together. Returns `true` if they changed something that a waiter may
+    /// watch.
     fn work(&mut self, mut jobs: Vec<Box<dyn Job>>) -> bool {
         let kinds: Vec<_> = jobs.iter().map(|job| job.kind()).collect();
         let mut access = kinds.iter().map(|kind| kind.access()).max().unwrap_or(Access::Reads);
@@ -165,8 +167,8 @@ impl<'c> Worker<'c> {
         done.is_ok() && changed
     }
 
-    /// Begins a transaction, as soon as nobody else writes. Those whose time is up meanwhile are
-    /// told, and are not among these any more.
+    /// Begins a transaction as soon as no other connection writes. Requests whose time runs out
+    /// before that fail, and are removed.
     fn begin(&self, access: Access, jobs: &mut Vec<Box<dyn Job>>) -> Result<(), Arc<StoreError>> {
         loop {
             match self.try_begin(access) {
@@ -175,7 +177,7 @@ impl<'c> Worker<'c> {
                 Err(error) => return Err(Arc::new(undone(WRITING, &error))),
             }
             let reason =
-                Arc::new(StoreError::Unavailable("somebody else writes to the file".into()));
+                Arc::new(StoreError::Unavailable("another process is writing to the file".into()));
             refuse(jobs.extract_if(.., |job| job.is_over()), &reason);
             if jobs.is_empty() {
                 return Ok(());
@@ -195,15 +197,15 @@ impl<'c> Worker<'c> {
         self.sql.run(sql, []).map(drop)
     }
 
-    /// What the transaction under way has to be to do all of these.
+    /// Returns the access that the open transaction needs for all of these requests.
     fn needed(&self, access: Access, kinds: &[Kind]) -> Access {
         match access {
-            // They are to be put away first.
+            // The dead sessions must be removed first.
             Access::Reads if kinds.contains(&Kind::Look) && self.has_dead() => Access::Writes,
             Access::Writes => {
                 let numbers = kinds.iter().map(|kind| kind.numbers()).sum();
                 let left = self.tables(access).are_left(numbers);
-                // An error is met again by those who draw.
+                // The requests that draw numbers will meet the error again.
                 if left.unwrap_or(false) { access } else { Access::Flushes }
             }
             access => access,
@@ -211,16 +213,16 @@ impl<'c> Worker<'c> {
     }
 
     fn has_dead(&self) -> bool {
-        // An error is met again by those who ask.
+        // The requests will meet the error again.
         self.tables(Access::Reads).is_anybody_over(0).unwrap_or(false)
     }
 
-    /// The tables, in the transaction under way.
+    /// Returns the tables in the open transaction.
     fn tables(&self, access: Access) -> Tables<'_, 'c> {
         Tables::new(&self.sql, &self.boot, &self.block, access)
     }
 
-    /// What is not committed is undone.
+    /// Commits the transaction, or rolls it back.
     fn commit(&self, access: Access) -> Result<(), Arc<StoreError>> {
         let committed = self.sql.run("COMMIT", []);
         if committed.is_err() {
@@ -237,15 +239,15 @@ impl<'c> Worker<'c> {
     fn undo(&self) {
         self.block.forget();
         if !self.sql.is_idle() {
-            // SQLite has undone it itself, if that fails.
+            // If this fails, SQLite has rolled it back itself.
             let _ = self.sql.run("ROLLBACK", []);
         }
     }
 
-    /// Looks at what is waited for, if it may have changed.
+    /// Checks the watches, if a change is possible.
     fn look(&mut self, changed: bool) {
         let asked = self.sql.one("PRAGMA data_version", [], |row| row.get(0));
-        // Somebody repairs the file: to be asked again.
+        // Another process repairs the file, so the query is repeated later.
         let Ok(version) = asked else { return };
         let due = self.watches.is_due();
         if !changed && !due && version == self.version {
@@ -267,7 +269,7 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// `due`: a session may be over that somebody waits for. Then it is put away.
+    /// `due`: a watched session may have expired. It is then removed.
     fn try_look(&mut self, due: bool) -> Result<u64, Failure> {
         self.try_begin(Access::Reads)?;
         if due && self.has_dead() {
@@ -286,8 +288,8 @@ pub(super) fn refuse(jobs: impl IntoIterator<Item = Box<dyn Job>>, error: &Arc<S
     jobs.into_iter().for_each(|job| job.reply(Err(error)));
 }
 
-/// Does what is asked within one transaction; an error of one undoes that one alone, unless SQLite
-/// has undone the others, too.
+/// Runs requests within one transaction. An error of a request undoes only that request, unless
+/// SQLite has rolled back the others, too.
 fn run(
     tables: &Tables<'_, '_>,
     jobs: &mut [Box<dyn Job>],

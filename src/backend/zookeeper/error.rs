@@ -1,17 +1,17 @@
-//! What the crate's errors mean for us.
+//! Maps the crate's errors to [`StoreError`].
 
 use zookeeper_client::Error;
 
 use crate::{backend::StoreError, lost::LostReason};
 
-/// Codes of `KeeperException` that the crate has no name for. Those above `API_ERROR` are troubles
-/// of the server or of the way to it.
+/// Codes of `KeeperException` that the crate does not name. Codes above `API_ERROR` are failures of
+/// the server or of the connection to it.
 const UNKNOWN_SESSION: i32 = -12;
 const API_ERROR: i32 = -100;
 const REQUEST_TIMEOUT: i32 = -122;
 
-/// Tells a definite answer from one that leaves it open what the server did. `over` says why the
-/// session is over if it is.
+/// Distinguishes definite replies from errors that leave the outcome open. `over` returns why the
+/// session has ended, if it has.
 pub(super) fn judge(
     operation: &'static str,
     error: Error,
@@ -19,15 +19,15 @@ pub(super) fn judge(
 ) -> StoreError {
     match error {
         // After a failed authentication the crate's client is as dead as after an expiry. A new
-        // session will tell the user.
+        // session reports the reason to the user.
         Error::SessionExpired
         | Error::ClientClosed
         | Error::AuthFailed
         | Error::UnexpectedErrorCode(UNKNOWN_SESSION) => StoreError::SessionGone(over()),
         Error::NoAuth => StoreError::Denied(error.into()),
         Error::NotReadOnly | Error::Throttled => StoreError::Unavailable(error.into()),
-        // `Custom` is what requests under way get when a server falls silent, `ConnectionLoss` when
-        // it hangs up.
+        // Pending requests fail with `Custom` when a server becomes silent, and with
+        // `ConnectionLoss` when it closes the connection.
         Error::ConnectionLoss
         | Error::Custom(_)
         | Error::UnexpectedError(_)

@@ -1,4 +1,4 @@
-//! Whether the session in use is still the one that was opened.
+//! Checks that the session in use is still the one that was opened.
 
 use std::{
     collections::BTreeSet,
@@ -14,35 +14,36 @@ use zookeeper_client as zk;
 
 use crate::runtime::{clock, executor::spawn_beside, mutex::Mutex};
 
-/// The crate reconnects by itself and takes the session that it is given, also another one than it
-/// asked for:
-/// <https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/mod.rs#L453>.
-/// ZooKeeper never does that; ClickHouse Keeper has done it
-/// (<https://github.com/ClickHouse/ClickHouse/issues/116690>). The nodes belong to the old session,
-/// and a write in the new one's name keeps none of them.
+/// The identity of the session.
 ///
-/// Its clients tell the first session's id for ever. But each connection shows in the state, so
-/// that only after a new one the server has to be asked.
+/// The crate reconnects by itself, and accepts whatever session it is given, even another one than
+/// it requested:
+/// <https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/mod.rs#L453>.
+/// ZooKeeper never gives another session; ClickHouse Keeper has done so
+/// (<https://github.com/ClickHouse/ClickHouse/issues/116690>). The nodes belong to the old session,
+/// and a write in the new session keeps none of them.
+///
+/// The crate's client returns the first session's ID for ever. But each new connection shows in its
+/// state, so the server must be queried only after a new connection.
 #[derive(Debug)]
 pub(super) struct Identity {
     session: i64,
     changes: Arc<Mutex<Changes>>,
-    /// How many changes there had been when the connection was last known to be the session's.
+    /// The number of changes when the connection was last known to be the session's.
     known: Mutex<u64>,
     /// The session's nodes.
     nodes: Mutex<BTreeSet<Arc<str>>>,
-    /// When the crate said that the session is over, or a moment later.
+    /// When the crate reported the end of the session, or a moment later.
     over: watch::Receiver<Option<Duration>>,
 }
 
 /// Counts the changes of the session's state.
 ///
-/// One future does that, and it is not dropped while it waits: in asyncs-sync 0.4.0, which the
-/// crate uses, a waiter that is dropped just as the state changes is taken out of a list that is no
-/// more, and what happens to be in its place is written over. A process that crashed may have died
-/// of that.
-/// <https://docs.rs/asyncs-sync/0.4.0/src/asyncs_sync/notify.rs.html#434> looks for a notification
-/// before it has the lock, and not again.
+/// One future does that, and it is never dropped while it waits. In asyncs-sync 0.4.0, which the
+/// crate uses, a waiter that is dropped just as the state changes is removed from a list that no
+/// longer exists. That overwrites whatever is in the list's place, and may have crashed a process.
+/// The code checks for a notification before it has the lock, and not again:
+/// <https://docs.rs/asyncs-sync/0.4.0/src/asyncs_sync/notify.rs.html#434>.
 struct Changes {
     next: Pin<Box<dyn Future<Output = zk::StateWatcher> + Send>>,
     count: u64,
@@ -63,7 +64,7 @@ impl Changes {
         Self { next, count }
     }
 
-    /// How many there have been by now.
+    /// Returns the number of changes so far.
     fn count(&mut self) -> u64 {
         let mut context = Context::from_waker(Waker::noop());
         while let Poll::Ready(state) = self.next.as_mut().poll(&mut context) {
@@ -82,7 +83,7 @@ impl Identity {
             while !state.peek_state().is_terminated() {
                 state.changed().await;
             }
-            // The last change is the last thing that it waits for: it may be dropped then.
+            // The future waits for no change after the last one, so it may be dropped then.
             rest.lock().count();
             ended.send_replace(Some(clock::now()));
         });
@@ -95,12 +96,12 @@ impl Identity {
         }
     }
 
-    /// Returns when the crate says that the session is over; tells when it said so.
+    /// Waits until the crate reports the end of the session, and returns when it did.
     pub(super) async fn ended(&self) -> Duration {
         let over = self.over.clone().wait_for(Option::is_some).await.ok().and_then(|over| *over);
         match over {
             Some(at) => at,
-            // The runtime ends, which says nothing of the session.
+            // The runtime ends, which says nothing about the session.
             None => std::future::pending().await,
         }
     }
@@ -109,8 +110,8 @@ impl Identity {
         stat.ephemeral_owner == self.session
     }
 
-    /// What has to be found out: `None` while the connection is the known one, or nothing is there
-    /// to be lost.
+    /// Returns what must be verified; `None` while the connection is the known one, or there is no
+    /// node to lose.
     pub(super) fn question(&self) -> Option<Question> {
         let changes = self.changes.lock().count();
         let changed = changes != *self.known.lock();
@@ -118,7 +119,7 @@ impl Identity {
         node.filter(|_| changed).map(|node| Question { node, changes })
     }
 
-    /// The node was found to be this session's: so is the connection.
+    /// Records that the node, and so the connection, is this session's.
     pub(super) fn confirmed(&self, question: Question) {
         let mut known = self.known.lock();
         *known = question.changes.max(*known);
@@ -137,7 +138,7 @@ impl Identity {
     }
 }
 
-/// Does the session own this node?
+/// A question: does the session own this node?
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) node: Arc<str>,

@@ -1,18 +1,20 @@
-//! The adapter for ZooKeeper: ephemeral sequential nodes, laid out as Curator's `InterProcessMutex`
-//! does, one session for many locks.
+//! The adapter for ZooKeeper: ephemeral sequential nodes in the layout of Curator's
+//! `InterProcessMutex`, and one session for many locks.
 //!
 //! Each queue has a directory, and each waiter a node in it: `{tag}-lock-{sequence}`, or
-//! `{tag}-{label}-lock-{sequence}` where it says something of itself. Curator sorts by what follows
-//! `lock-`, and so does this. The tag makes names unique for ever (`tags.rs`). An uncontended lock
-//! is one request, and its release is another, however many locks there are: joining writes to the
-//! directory in the transaction that creates the node, for the sake of the answer
-//! (`store/join.rs`). So data that an operator puts on a lock's directory is lost with the next
-//! lock, unless nobody else has the right to write to it: then each lock costs a list.
+//! `{tag}-{label}-lock-{sequence}` with a label. Curator sorts by what follows `lock-`, and so does
+//! this adapter. The tag makes names unique for ever (`tags.rs`).
 //!
-//! It uses `zookeeper-client` for single requests only. The crate's own `lock` leaves nodes behind
-//! when it is cancelled or a reply is lost, its persistent watches do not survive a reconnect, and
-//! its `Expired` comes after the server has given the lock away: order, retries and deadlines are
-//! distlock's own.
+//! An uncontended lock costs one request, and its release costs another, regardless of the number
+//! of locks. Joining writes to the directory in the transaction that creates the node, because the
+//! reply to that write has the number of children (`store/join.rs`). So the next lock overwrites
+//! data that an operator has put on a lock's directory. If the operator forbids that write, each
+//! lock costs a list instead.
+//!
+//! The adapter uses `zookeeper-client` only for single requests. The crate's own `lock` leaves
+//! nodes behind when it is cancelled or a reply is lost. Its persistent watches do not survive a
+//! reconnect, and its `Expired` comes after the server has granted the lock to another client. So
+//! distlock implements order, retries and deadlines itself.
 
 mod error;
 mod identity;
@@ -52,11 +54,12 @@ use crate::{
     store_kind::StoreKind,
 };
 
-/// The crate's timers and sockets are those of async-io, which has one thread and one epoll set for
-/// the process. A forked child would be without the thread, and in the set of its parent.
+/// The crate's timers and sockets are those of async-io, which has one thread and one epoll set per
+/// process. A forked child would lack the thread, and would use its parent's epoll set.
 static CONNECTED: FirstUse = FirstUse::new();
 
-/// How often a server hangs up on the same request before that is taken for its answer.
+/// How often a server must close the connection on the same request before that counts as its
+/// reply.
 const HANG_UPS: u32 = 2;
 
 type Connected = Result<zk::Client, zk::Error>;
@@ -66,12 +69,12 @@ type Connected = Result<zk::Client, zk::Error>;
 pub(crate) struct ZooKeeper {
     remote: Remote,
     tls: Option<Arc<Tls>>,
-    /// For the nodes that are made.
+    /// The ACLs of new nodes.
     acls: Arc<[zk::Acl]>,
-    /// What the servers granted when they last granted another session timeout than was asked for,
-    /// in milliseconds; 0 if they never did.
+    /// The session timeout that the servers last granted instead of the requested one, in
+    /// milliseconds; 0 if they never did.
     granted: AtomicU64,
-    /// The servers were found to be new enough.
+    /// Whether the servers were found to be recent enough.
     proven: AtomicBool,
     tags: Arc<Tags>,
 }
@@ -88,11 +91,11 @@ impl ZooKeeper {
         })
     }
 
-    /// Opens a session, having tried each server once.
+    /// Opens a session, and tries each server once.
     async fn connect(&self, ttl: Duration) -> Result<zk::Client> {
         if !CONNECTED.is_ours() {
-            let source = "the process was forked after it had connected to ZooKeeper, whose client \
-                          does not work in the child: connect there only, or start another program";
+            let source = "the process was forked after it had connected to ZooKeeper; its client \
+                          does not work in the child: connect only there, or start another program";
             return Err(StoreError::Fatal { operation: "connect", source: source.into() });
         }
         let connector = zk::Client::connector()
@@ -105,7 +108,7 @@ impl ZooKeeper {
                 let credentials = credentials.newest();
                 let (user, password) = (&credentials.user, credentials.password.expose());
                 match self.remote.sasl {
-                    // Without the feature, the builder refuses it.
+                    // Without the feature, the builder rejects the option.
                     #[cfg(feature = "zookeeper-sasl")]
                     true => {
                         let sasl = zk::SaslOptions::digest_md5(user.clone(), password.clone());
@@ -125,13 +128,13 @@ impl ZooKeeper {
                 let servers = self.remote.endpoints.join(",");
                 Err(StoreError::Denied(format!("{servers}: {what} refused").into()))
             }
-            // Wrong before anything was sent.
+            // Invalid arguments: nothing was sent.
             Err(error @ zk::Error::BadArguments(_)) => {
                 Err(StoreError::Fatal { operation: "connect", source: error.into() })
             }
-            // The crate keeps what each server said to itself.
+            // The crate does not return each server's error.
             Err(zk::Error::NoHosts) => {
-                let unknown = || self.no_session("refused, silent or without a quorum");
+                let unknown = || self.no_session("refused, timed out, or no quorum");
                 Err(handshake::fault(&self.remote).await.unwrap_or_else(unknown))
             }
             Err(error) => Err(self.no_session(&error.to_string())),
@@ -140,9 +143,10 @@ impl ZooKeeper {
 
     /// Connects as this user.
     ///
-    /// Servers that run on Netty read on while they make a session, and so may answer credentials
-    /// that come with the request for it first, which the crate takes for a broken server. So they
-    /// come second, unless the server wants them at once (`zookeeper.enforce.auth.enabled`).
+    /// Servers that run on Netty keep reading while they create a session. If credentials come with
+    /// the request for the session, such a server may answer the credentials first, which the crate
+    /// takes for a broken server. So credentials are sent afterwards, unless the server requires
+    /// them at once (`zookeeper.enforce.auth.enabled`).
     async fn identify(&self, connector: zk::Connector, user: &str) -> Connected {
         match self.reach(connector.clone()).await {
             Err(zk::Error::AuthFailed) => {
@@ -155,8 +159,10 @@ impl ZooKeeper {
         }
     }
 
-    /// Connects with credentials in the request, to servers that may answer them first: one in five
-    /// attempts fails so, and at once.
+    /// Connects with credentials in the request.
+    ///
+    /// The server may answer the credentials first. One in five attempts fails that way, and fails
+    /// at once.
     async fn insist(&self, connector: zk::Connector) -> Connected {
         for _ in 1..5 {
             let connected = self.reach(connector.clone()).await;
@@ -175,32 +181,35 @@ impl ZooKeeper {
         }
     }
 
-    /// How long a server may be silent before the crate tries another: at connecting so short that
-    /// one silent server leaves time for the next. It holds for the session's whole life, so it is
-    /// kept in bounds.
+    /// Returns how long a server may be silent before the crate tries another one.
     ///
-    /// The crate pings when it has sent nothing for 3/8 of this time, rounded up to the next
-    /// eighth. `renewed_for` relies on no more than T/4 here: with the crate's default, 2/5 of
-    /// the session timeout T, pauses between requests would be too long for it. Much less would
-    /// cost pings.
+    /// While connecting, it must be short enough to leave time for the next server. It also applies
+    /// for the rest of the session, so it has bounds.
+    ///
+    /// The crate sends a ping when it has sent nothing for 3/8 of this time, rounded up to the next
+    /// eighth. `renewed_for` relies on at most T/4 here. The crate's default, 2/5 of the session
+    /// timeout T, would allow pauses between requests that are too long for it. A much smaller
+    /// value would cost pings.
     fn patience(&self, ttl: Duration) -> Duration {
         (self.remote.connect_timeout * 3 / 4).clamp(ttl / 10, ttl / 4)
     }
 
-    /// Makes sure that the server knows what distlock asks of it and 3.6 has brought: to list the
-    /// session's own nodes, and several reads in one request. An older one hangs up on each such
-    /// request, which would look like a network that fails. So it is asked once, while there is
-    /// nothing to lose.
+    /// Checks that the server supports what distlock needs of ZooKeeper 3.6: listing the session's
+    /// own nodes, and several reads in one request.
+    ///
+    /// An older server closes the connection on each such request, which would look like a network
+    /// failure. So this check runs once, while there is nothing to lose.
     async fn probe(&self, client: &zk::Client) -> Result<()> {
         if self.proven.load(Ordering::Relaxed) {
             return Ok(());
         }
-        // A new session has none.
+        // A new session has no nodes.
         let mut asked = client.list_ephemerals("/").await;
         let mut refusals = 0;
         while let Err(zk::Error::ConnectionLoss | zk::Error::Custom(_)) = asked {
-            // By another connection, and this time in one flight with a request that any server
-            // answers. One that answers that and hangs up on this, twice running, is too old.
+            // On another connection, the request is sent together with one that any server answers.
+            // A server that answers that one and closes the connection on this one, twice in
+            // succession, is too old.
             let (old, new) = (client.check_stat("/"), client.list_ephemerals("/"));
             let (old, new) = tokio::join!(old, new);
             refusals =
@@ -215,7 +224,7 @@ impl ZooKeeper {
             Err(zk::Error::Unimplemented) => {
                 let servers = self.remote.endpoints.join(", ");
                 let source = format!(
-                    "{servers}: hangs up on requests of ZooKeeper 3.6; 3.6 or later is needed"
+                    "{servers}: rejects requests of ZooKeeper 3.6; use ZooKeeper 3.6 or later"
                 );
                 Err(StoreError::Fatal { operation: "connect", source: source.into() })
             }
@@ -224,7 +233,7 @@ impl ZooKeeper {
     }
 
     fn no_session(&self, reason: &str) -> StoreError {
-        let tls = if self.tls.is_some() { ", or TLS failed" } else { "" };
+        let tls = if self.tls.is_some() { ", or the TLS handshake failed" } else { "" };
         let servers = self.remote.endpoints.join(", ");
         StoreError::Unavailable(format!("no session from {servers}: {reason}{tls}").into())
     }
@@ -246,8 +255,8 @@ impl Backend for ZooKeeper {
             let mut client = self.connect(asked).await?;
             let granted = client.session_timeout();
             if granted != asked {
-                // The crate derives its timers from what was asked for, which may be far from what
-                // was granted.
+                // The crate derives its timers from the requested timeout, which may differ much
+                // from the granted one.
                 self.granted
                     .store(u64::try_from(granted.as_millis()).unwrap_or(0), Ordering::Relaxed);
                 drop(client);
@@ -257,11 +266,11 @@ impl Backend for ZooKeeper {
             Ok::<_, StoreError>(client)
         };
         let limit = self.remote.connect_timeout;
-        let silence = |_| self.no_session(&format!("no answer within {limit:?}"));
+        let silence = |_| self.no_session(&format!("no reply within {limit:?}"));
         let client = timeout(limit, open).await.map_err(silence)??;
         let facts = Facts {
-            // The crate pings. That keeps the session but proves nothing: a follower that is cut
-            // off answers too.
+            // The crate sends pings. They keep the session but prove nothing: a follower that is
+            // cut off also answers them.
             renewed_when_idle: false,
             relays_renewals: true,
             renames_relabelled: true,
@@ -276,7 +285,7 @@ impl Backend for ZooKeeper {
 
 fn acls(remote: &Remote) -> Arc<[zk::Acl]> {
     let Some(acl) = &remote.acl else {
-        // Who brings a password shares the locks with no other user.
+        // A client with a password shares the locks with no other user.
         let acls = match remote.credentials {
             Some(_) => zk::Acls::creator_all(),
             None => zk::Acls::anyone_all(),

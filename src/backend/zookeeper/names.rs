@@ -1,4 +1,4 @@
-//! Nodes of a queue: their names, and what these and their data say.
+//! The nodes of a queue: the meaning of their names and data.
 
 use std::fmt;
 
@@ -6,30 +6,31 @@ use zookeeper_client as zk;
 
 use crate::{backend::Ticket, runtime::random};
 
-/// What stands between the tag and the sequence number: what Curator's `InterProcessMutex` looks
-/// for and sorts by (`LockInternals.LOCK_NAME`).
+/// The separator between the tag and the sequence number, which Curator's `InterProcessMutex`
+/// searches for and sorts by (`LockInternals.LOCK_NAME`).
 const MARK: &str = "lock-";
 
-/// What stands there in the nodes of kazoo's `Lock` and `WriteLock`, and of its `ReadLock`
+/// The separators in the nodes of kazoo's `Lock` and `WriteLock`, and of its `ReadLock`
 /// (kazoo/recipe/lock.py, `_NODE_NAME`). With `extra_lock_patterns=["-lock-"]` each of them waits
-/// for ours, so ours wait for each of them.
+/// for our nodes, so ours wait for each of them.
 const KAZOO: [&str; 2] = ["__lock__", "__rlock__"];
 
-/// As long as a ticket is when it is written.
+/// The length of a written ticket.
 const TICKET: usize = 36;
 
-/// As long as a random tag is. No directory's tag is: its upper half counts the ensemble's leaders.
+/// The length of a random tag. No directory's tag is as long, because its upper half counts the
+/// ensemble's leaders.
 const TAG: usize = 16;
 
-/// What a container has for an owner (`EphemeralType.CONTAINER_EPHEMERAL_OWNER`).
+/// The owner of a container node (`EphemeralType.CONTAINER_EPHEMERAL_OWNER`).
 const CONTAINER: i64 = i64::MIN;
 
-/// Whose names begin with what.
+/// The tag that a node's name begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
-    /// The directory's czxid: a client that knows it can tell the name of each number.
+    /// The directory's czxid. A client that knows it can derive the name of each number.
     Directory(i64),
-    /// For a client that does not know it yet: a number that no other request has.
+    /// A number that no other request has, for a client that does not know the czxid yet.
     Random(i64),
 }
 
@@ -47,39 +48,40 @@ impl Tag {
         Self::Random(random::id())
     }
 
-    /// The path of a waiter's node, up to the sequence number that the server adds.
+    /// Returns the path of a waiter's node, up to the sequence number that the server appends.
     pub(super) fn prefix(self, dir: &str, label: &str) -> String {
         let mark = if label.is_empty() { "" } else { "-" };
         format!("{dir}/{self}{mark}{label}-{MARK}")
     }
 }
 
-/// Returns `true` if no other node in the directory of this czxid can have an own node's name: see
-/// `Tags`.
+/// Returns `true` if no other node in its directory can ever have this node's name: see `Tags`.
+/// `directory` is the directory's czxid.
 pub(super) fn is_unique(key: &str, directory: i64) -> bool {
     place_of(split(key).1).is_some_and(|(tag, _)| {
         tag.len() == TAG || tag == Tag::Directory(directory).to_string() && !is_worn(key)
     })
 }
 
-/// Whether the server may give this number to many nodes of a directory: see `order::position`.
+/// Returns `true` if the server may assign this number to many nodes of a directory: see
+/// `order::position`.
 pub(super) fn is_worn(key: &str) -> bool {
     sequence(split(key).1).is_some_and(|number| !(0..i32::MAX).contains(&number))
 }
 
-/// What a node holds: the ticket, to find it by when the reply to its creation was lost, and for
-/// operators who made it.
+/// Returns a node's data: the ticket, which finds the node if the reply to its creation was lost,
+/// and the owner, for operators.
 pub(super) fn data(ticket: Ticket, owner: &[u8]) -> Vec<u8> {
     [ticket.to_string().as_bytes(), b" ", owner].concat()
 }
 
-/// The ticket in a node's data.
+/// Returns the ticket in a node's data.
 pub(super) fn ticket_in(data: &[u8]) -> Option<&str> {
     let (ticket, rest) = data.split_at_checked(TICKET)?;
     str::from_utf8(ticket).ok().filter(|_| rest.starts_with(b" "))
 }
 
-/// What was written into a node of ours. A client that lets go of a lock has emptied its node.
+/// Returns the value in a node of ours. A client that releases a lock has emptied its node.
 pub(super) fn value(mut data: Vec<u8>) -> Vec<u8> {
     if ticket_in(&data).is_some() {
         data.drain(..=TICKET);
@@ -87,8 +89,8 @@ pub(super) fn value(mut data: Vec<u8>) -> Vec<u8> {
     data
 }
 
-/// What a waiter's name says of itself: `{tag}-{label}-lock-{sequence}`, or without a label
-/// `{tag}-lock-{sequence}`. `None`: it is another client's.
+/// Returns the label in a waiter's name: `{tag}-{label}-lock-{sequence}`, or without a label
+/// `{tag}-lock-{sequence}`. `None`: the node is another client's.
 pub(super) fn label(name: &str) -> Option<&str> {
     let (head, _) = cut(name)?;
     let (tag, label) = match head.split_once('-') {
@@ -103,7 +105,8 @@ pub(super) fn label(name: &str) -> Option<&str> {
     (is_tag && is_label).then_some(label)
 }
 
-/// The token that a label hands on, which took the place of another: `{label}@{token}`.
+/// Returns the label without its token, and the token of the node that this one replaced:
+/// `{label}@{token}`.
 pub(super) fn inherited(label: &str) -> (&str, Option<u64>) {
     let token = |digits: &str| {
         digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
@@ -114,7 +117,7 @@ pub(super) fn inherited(label: &str) -> (&str, Option<u64>) {
     }
 }
 
-/// The path of the node that takes the place of this one, and says something else of itself.
+/// Returns the path of the node that replaces this one under another label.
 pub(super) fn relabelled(key: &str, to: &str) -> Option<String> {
     let (dir, name) = split(key);
     let (tag, number) = place_of(name)?;
@@ -122,41 +125,49 @@ pub(super) fn relabelled(key: &str, to: &str) -> Option<String> {
     Some(format!("{dir}/{tag}{mark}{to}-{number}"))
 }
 
-/// Whether the release of a holder with this node leaves its name in the directory as a mark. Where
-/// names have labels, waiters list the queue in any case. A name that may come again is no proof.
+/// Returns `true` if a holder with this node leaves its name in the directory as a release marker.
+///
+/// With labels there is no marker, because waiters list the queue in any case. A name that may be
+/// reused proves nothing.
 pub(super) fn is_marked(key: &str) -> bool {
     label(split(key).1).is_some_and(str::is_empty) && !is_worn(key)
 }
 
-/// Whether a name is a holder's mark in the directory of this czxid. Clients that know a former
-/// directory of the same path pass on its marks, and give those names to new nodes: see `Tags`.
+/// Returns `true` if a name is a valid release marker in the directory of this czxid.
+///
+/// Clients that know a former directory of the same path write its markers again, and give those
+/// names to new nodes: see `Tags`.
 pub(super) fn is_mark_in(name: &str, directory: i64) -> bool {
     is_marked(name) && !is_doubtful(name, Some(directory))
 }
 
-/// What remains of the name of a node of ours whatever its label: its tag, and its number with the
-/// mark.
+/// Returns the parts of our node's name that do not depend on its label: its tag, and its number
+/// with the separator.
 pub(super) fn place_of(name: &str) -> Option<(&str, &str)> {
     label(name)?;
     let (head, number) = cut(name)?;
     Some((head.split_once('-').map_or(head, |(tag, _)| tag), number))
 }
 
-/// A waiter's name, cut at the hyphen before the mark.
+/// Splits a waiter's name at the hyphen before the separator.
 fn cut(name: &str) -> Option<(&str, &str)> {
     marked(name, MARK)?;
     let (head, number) = name.split_at_checked(name.rfind(MARK)?)?;
     Some((head.strip_suffix('-')?, number))
 }
 
-/// Whether a node is nobody's, whatever it is called: it belongs to no session, so nothing would
-/// ever take it away. What was created as ephemeral never becomes so, and the other way round.
+/// Returns `true` if a node belongs to no session, whatever its name is.
+///
+/// Nothing would ever remove it. An ephemeral node never becomes persistent, nor a persistent one
+/// ephemeral.
 pub(super) fn is_nobodys(stat: &zk::Stat) -> bool {
     stat.ephemeral_owner == 0 || stat.ephemeral_owner == CONTAINER
 }
 
-/// Whether the names in the directory of this czxid leave it open that the node is nobody's: those
-/// of others, and those that were ours in another directory, as backups restore them.
+/// Returns `true` if a name leaves open whether its node belongs to a session.
+///
+/// This holds for other clients' names, and for our names from another directory, which backups
+/// restore. `directory` is the czxid of the name's directory.
 pub(super) fn is_doubtful(name: &str, directory: Option<i64>) -> bool {
     match place_of(name) {
         Some((tag, _)) => {
@@ -167,15 +178,15 @@ pub(super) fn is_doubtful(name: &str, directory: Option<i64>) -> bool {
     }
 }
 
-/// The directory and the name of a node.
+/// Returns the directory and the name of a node.
 pub(super) fn split(key: &str) -> (&str, &str) {
     key.rsplit_once('/').unwrap_or(("", key))
 }
 
-/// The sequence number of a waiter; `None` for a child that is no waiter.
+/// Returns the sequence number of a waiter; `None` for a child that is not a waiter.
 ///
 /// The server prints a signed 32-bit counter with Java's `%010d`
-/// (`PrepRequestProcessor.pRequest2TxnCreate`): ten digits, or a minus sign and nine or ten.
+/// (`PrepRequestProcessor.pRequest2TxnCreate`): ten digits, or a minus sign and nine or ten digits.
 pub(super) fn sequence(name: &str) -> Option<i32> {
     [MARK].iter().chain(&KAZOO).find_map(|mark| marked(name, mark))
 }

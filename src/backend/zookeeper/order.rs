@@ -2,9 +2,11 @@
 
 use super::names::{Tag, label, sequence, split};
 
-/// The node just ahead, if it is named for its directory: the server hands out one number after the
-/// other (`PrepRequestProcessor.pRequest2TxnCreate`: that of all nodes ever created there). `None`
-/// where the numbers tell no order, or where names have labels: the number does not tell another's.
+/// Returns the node just ahead, if its name has the directory's tag.
+///
+/// The server assigns consecutive numbers to all nodes ever created in a directory
+/// (`PrepRequestProcessor.pRequest2TxnCreate`). `None` if the numbers do not show the order, or if
+/// names have labels: the number does not determine another node's label.
 pub(super) fn just_ahead(key: &str, directory: i64) -> Option<String> {
     let (dir, name) = split(key);
     if label(name).is_some_and(|label| !label.is_empty()) {
@@ -14,32 +16,32 @@ pub(super) fn just_ahead(key: &str, directory: i64) -> Option<String> {
     Some(format!("{}{before:010}", Tag::Directory(directory).prefix(dir, "")))
 }
 
-/// Who has the lowest number, if anybody looks like a waiter.
+/// Returns the child with the lowest number, if any child looks like a waiter.
 pub(super) fn lowest(children: &[String]) -> Option<&str> {
     let numbered = children.iter().filter_map(|child| Some((sequence(child)?, child.as_str())));
     numbered.min().map(|(_, child)| child)
 }
 
-/// Where a node stands among the children of its directory.
+/// The position of a node among the children of its directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Position<'a> {
     First,
     Behind {
         /// The child just ahead.
         child: &'a str,
-        /// It has nobody ahead.
+        /// No waiter is ahead of that child.
         first: bool,
     },
     Gone,
-    /// The sequence numbers do not tell.
+    /// The sequence numbers do not show the position.
     Unclear,
 }
 
-/// Finds the waiter just ahead of `own`. Children that are no waiters do not count.
+/// Finds the waiter just ahead of `own`. Children that are not waiters do not count.
 ///
-/// The numbers tell the order as long as they rise. After 2^31 - 1 they do not any more: the server
-/// goes on to negative ones or, as `DataTree.createNode` keeps the counter only if it grew, hands
-/// out the same number again ([ZooKeeper 3.9.3][tree], `DataTree.java`, line 475).
+/// The numbers show the order as long as they rise. After 2^31 - 1 they no longer do. The server
+/// then continues with negative numbers or repeats a number: `DataTree.createNode` stores the
+/// counter only if it has grown ([ZooKeeper 3.9.3][tree], `DataTree.java`, line 475).
 ///
 /// [tree]: https://github.com/apache/zookeeper/tree/release-3.9.3/zookeeper-server
 pub(super) fn position<'a>(own: &str, children: &'a [String]) -> Position<'a> {
@@ -53,7 +55,7 @@ pub(super) fn position<'a>(own: &str, children: &'a [String]) -> Position<'a> {
         if child == own {
             found = true;
         } else if sequence <= own_sequence {
-            // An equal number is nobody's whom the server numbered: let it go first.
+            // The server did not assign an equal number, so that node goes first.
             ahead = ahead.max(Some((sequence, child.as_str())));
             count += 1;
         }
@@ -102,7 +104,7 @@ mod tests {
         let ahead = |own: i64| just_ahead(&format!("/ns/a/2a-lock-{own:010}"), 0x2a);
         assert_eq!(ahead(1).as_deref(), Some("/ns/a/2a-lock-0000000000"));
         assert_eq!(ahead(2_000_000_000).as_deref(), Some("/ns/a/2a-lock-1999999999"));
-        // The first has none. Numbers from the last on tell no order.
+        // The first node has none ahead. Numbers from the last one on show no order.
         for own in [0, i64::from(i32::MAX), -1, -2_147_483_648] {
             assert_eq!(ahead(own), None, "{own}");
         }

@@ -1,28 +1,30 @@
-//! For how long a write renews a session.
+//! How long a write renews a session.
 
 use std::time::Duration;
 
-/// What a write that came back proves: how long the leader keeps the session, counted from when the
-/// write was sent.
+/// Returns how long the leader certainly keeps the session, counted from when a confirmed write was
+/// sent.
 ///
-/// Not the whole timeout T. A write sent to a follower is checked against the session at the leader
-/// (`PrepRequestProcessor`, `SessionTrackerImpl.checkSession`) but does not renew it there:
+/// It is not the whole timeout T. The leader checks the session of a write that was sent to a
+/// follower (`PrepRequestProcessor`, `SessionTrackerImpl.checkSession`), but does not renew it:
 /// `LeaderZooKeeperServer.submitLearnerRequest` skips the `touch` of
-/// `ZooKeeperServer.submitRequestNow`. What a follower has heard of its sessions it tells in its
-/// answers to the leader's pings, every half tick (`Leader.lead`, `LearnerHandler` case `PING`).
-/// Should it be cut off right after our write, the leader last heard of what we sent up to half a
-/// tick and one pause between our requests before. Half a tick is at most T/4, as the servers grant
-/// no less than two ticks. A pause is at most T/8 where answers come soon (`ZooKeeper::patience`).
-/// So 5/8 T are certain; distlock takes off a tenth of what this function returns, and 9/10 of 2/3
-/// is less.
+/// `ZooKeeperServer.submitRequestNow`. A follower reports its sessions in its replies to the
+/// leader's pings, every half tick (`Leader.lead`, `LearnerHandler` case `PING`).
 ///
-/// Where answers are slow, a pause lasts a round trip, as the crate sends no ping while one is
+/// Suppose that the follower is cut off right after our write. Then the last request that the
+/// leader knows of may be older than the write by half a tick and one pause between our requests.
+/// Half a tick is at most T/4, because the servers grant at least two ticks. A pause is at most T/8
+/// if replies are fast (`ZooKeeper::patience`). So 5/8 T are certain. distlock subtracts a tenth
+/// from what this function returns, and 9/10 of 2/3 is less.
+///
+/// If replies are slow, a pause lasts a round trip, because the crate sends no ping while one is
 /// unanswered
-/// (<https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/mod.rs#L581>): up to
-/// T/4, when it leaves the server. But a pause of less than half a tick falls into one report, and
-/// adds nothing to it; so half a tick and a longer pause come to 0.4 T at most. Only near T = 2.5
-/// ticks, with answers 0.2 T late one way, they may come to 0.425 T by this reckoning. A process
-/// that stood still has made a longer pause: `process_stall.rs` tells what its writes prove.
+/// (<https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/mod.rs#L581>). A
+/// pause lasts up to T/4, when the crate leaves the server. But a pause of less than half a tick
+/// falls within one report, and adds nothing to it. So half a tick and a longer pause add up to at
+/// most 0.4 T. Only near T = 2.5 ticks, with replies 0.2 T late one way, they may add up to 0.425 T
+/// by this calculation. A stalled process has made a longer pause: `process_stall.rs` documents
+/// what its writes prove.
 pub(super) fn renewed_for(ttl: Duration) -> Duration {
     ttl * 2 / 3
 }

@@ -36,15 +36,16 @@ use crate::{
     },
 };
 
-/// How much a session can watch. After a reconnect the crate restores watches in batches of 128 KiB
-/// of paths that all have one xid, so that the replies to a second batch kill the session:
-/// <https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L425>. A
-/// little room is left for foreign names that are longer than ours.
+/// How many bytes of paths a session can watch. After a reconnect the crate restores watches in
+/// batches of 128 KiB of paths. All batches have the same xid, so the replies to a second batch
+/// kill the session:
+/// <https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L425>. The
+/// rest is left for foreign names that are longer than ours.
 pub(super) const WATCH_BUDGET: usize = 120 * 1024;
 
 /// How many bytes of paths a session's nodes may have. The server writes all of them into the one
-/// transaction that ends the session, and no server can read one of more than twice its
-/// `jute.maxbuffer`, 2 MiB by default: the whole ensemble stops, and does not start again
+/// transaction that ends the session. No server can read a transaction of more than twice its
+/// `jute.maxbuffer` (2 MiB by default). Then the whole ensemble stops, and does not start again
 /// (<https://issues.apache.org/jira/browse/ZOOKEEPER-4306>). A quarter of that leaves room for
 /// ensembles whose limit was lowered.
 pub(super) const KEY_BUDGET: usize = 512 * 1024;
@@ -56,43 +57,43 @@ pub(super) struct ZooKeeperStore {
     /// `None` once closed. The crate ends the session when the last clone is dropped.
     client: Mutex<Option<zk::Client>>,
     closed: sync::watch::Sender<bool>,
-    /// The state it was first closed in.
+    /// The session's state when it was first closed.
     closed_in: OnceLock<SessionState>,
-    /// Does not keep the session open.
+    /// The session's state. It does not keep the session open.
     state: zk::StateWatcher,
     identity: Identity,
     ttl: Duration,
     request_timeout: Duration,
     acls: Arc<[zk::Acl]>,
     tags: Arc<Tags>,
-    /// When the latest request was sent that is known to have been answered.
+    /// When the latest answered request was sent.
     answered: Mutex<Duration>,
-    /// How many requests have been sent whose order is of interest.
+    /// The number of requests so far whose order matters.
     sent: Mutex<u64>,
-    /// Tickets whose node may have been created although no reply said so.
+    /// Tickets whose node may have been created although the reply was lost.
     doubtful: Mutex<HashSet<Ticket>>,
     /// Tickets whose node may have another name than its owner knows.
     renamed: Mutex<HashSet<Ticket>>,
     /// The last search for such nodes.
     search: sync::Mutex<Search>,
     lists: Lists,
-    /// Nodes that are named like waiters' and were seen to be nobody's.
+    /// Nodes that are named like waiters', but were found to belong to no session.
     junk: Mutex<HashSet<Box<str>>>,
 }
 
-/// What the crate returns when it sends a request.
+/// A request's future, as the crate returns it.
 trait Request<T>: Future<Output = Result<T, zk::Error>> {}
 
 impl<T, F: Future<Output = Result<T, zk::Error>>> Request<T> for F {}
 
-/// What came of a transaction, if it is known.
+/// The outcome of a transaction, if it is known.
 type Committed = Result<Vec<zk::MultiWriteResult>, Refusal>;
 
-/// The number of the operation that failed, unless all did, and why.
+/// The index of the operation that failed, unless the whole request failed, and the error.
 type Refusal = (Option<usize>, zk::Error);
 
 impl ZooKeeperStore {
-    /// `sent`: when the session was asked for.
+    /// Creates the store of a session that was requested at `sent`.
     pub(super) fn new(backend: &ZooKeeper, client: zk::Client, sent: Duration) -> Arc<Self> {
         let (state, ttl) = (client.state_watcher(), client.session_timeout());
         let identity = Identity::new(&client);
@@ -122,7 +123,8 @@ impl ZooKeeperStore {
         zk::Acls::new(&self.acls)
     }
 
-    /// For one call: none may keep it longer, or the session could not be closed.
+    /// Returns the client for one call. No call may keep it longer, or the session could not be
+    /// closed.
     fn client(&self) -> Result<zk::Client> {
         self.client.lock().clone().ok_or_else(|| StoreError::SessionGone(self.over()))
     }
@@ -131,24 +133,25 @@ impl ZooKeeperStore {
         self.doubtful.lock()
     }
 
-    /// Sends a request, or several in one flight, and tells its place in the order of this
-    /// session's.
+    /// Sends a request, or several without waiting in between, and returns the request's place in
+    /// the session's order.
     ///
-    /// The crate sends when its method is called, by one channel to one task
-    /// (<https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/client/mod.rs#L213>), and
-    /// that has one connection at a time. A server serves a connection's requests in the order in
-    /// which they came. What has no reply when the connection is lost, written or not, fails and is
-    /// never sent again (`Depot::error`, `Depot::reset`); so of two requests that were *answered*,
-    /// the one sent first was served first, be they of one connection or of two. That is no word on
-    /// a request whose reply was lost.
+    /// The crate sends a request when its method is called, through one channel to one task
+    /// (<https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/client/mod.rs#L213>).
+    /// That task has one connection at a time, and a server serves a connection's requests in the
+    /// order of their arrival. A request without a reply when the connection is lost, written or
+    /// not, fails and is never sent again (`Depot::error`, `Depot::reset`). So of two *answered*
+    /// requests, the one that was sent first was served first, on one connection or on two. This
+    /// proves nothing about a request whose reply was lost.
     fn send<T>(&self, send: impl FnOnce() -> T) -> (SequencePoint, T) {
         let mut sent = self.sent.lock();
         *sent += 1;
         (SequencePoint(*sent), send())
     }
 
-    /// Awaits the reply to a request, or to several in one flight. The crate sends a request when
-    /// its method is called, whether or not the future is ever polled, and waits without a limit.
+    /// Awaits the reply to a request, or to several that were sent together. The crate sends a
+    /// request when its method is called, even if the future is never polled, and waits without a
+    /// limit.
     async fn reply<T>(&self, reply: impl Future<Output = T>) -> Result<T> {
         self.reply_within(self.request_timeout, reply).await
     }
@@ -159,17 +162,17 @@ impl ZooKeeperStore {
             biased;
             _ = closed.wait_for(|closed| *closed) => Err(StoreError::SessionGone(self.over())),
             reply = timeout(limit, reply) => {
-                reply.map_err(|_| StoreError::Unknown(format!("no answer within {limit:?}").into()))
+                reply.map_err(|_| StoreError::Unknown(format!("no reply within {limit:?}").into()))
             }
         }
     }
 
-    /// What the server says, and nothing but that.
+    /// Awaits the server's reply to a request.
     async fn ask<T>(&self, operation: &'static str, request: impl Request<T>) -> Result<T> {
         self.reply(request).await?.map_err(|error| self.failed(operation, error))
     }
 
-    /// The same of a node; `None` if it is not there.
+    /// Awaits the reply to a request about a node; `None` if the node does not exist.
     async fn seek<T>(
         &self,
         operation: &'static str,
@@ -185,8 +188,8 @@ impl ZooKeeperStore {
         }
     }
 
-    /// Awaits the reply to a request that was sent just after a `sync`: then it is of a server that
-    /// has caught up.
+    /// Awaits the reply to a request that was sent just after a `sync`, so that it is from a server
+    /// that has caught up.
     async fn synced<T>(
         &self,
         sync: impl Request<()>,
@@ -197,7 +200,7 @@ impl ZooKeeperStore {
         Ok(answer)
     }
 
-    /// Commits a transaction; with its place in the order of this session's requests.
+    /// Commits a transaction. Also returns its place in the order of this session's requests.
     async fn transact(
         &self,
         mut writer: zk::MultiWriter<'_>,
@@ -210,18 +213,19 @@ impl ZooKeeperStore {
         Ok((at, committed))
     }
 
-    /// A request that was sent then was answered.
+    /// Records that a request of this time was answered.
     fn answered(&self, sent: Duration) {
         let mut answered = self.answered.lock();
         *answered = sent.max(*answered);
     }
 
-    /// Whether the end of the session, told at `at`, is the server's word.
+    /// Returns `true` if the server has confirmed the end of the session, which was reported at
+    /// `at`.
     ///
-    /// [`SessionState::Closed`] is the answer to our request. That answer may be lost, as the
-    /// server hangs up after it: then the crate connects again, and is told that there is no such
-    /// session ([`SessionState::Expired`]). It says the same by its own count, but not before 7/5
-    /// of the timeout have passed since the last packet
+    /// [`SessionState::Closed`] is the reply to our request. That reply may be lost, because the
+    /// server closes the connection after it. Then the crate reconnects, and the server replies
+    /// that there is no such session ([`SessionState::Expired`]). The crate reports the same state
+    /// by its own clock, but no sooner than 7/5 of the timeout after the last packet
     /// (<https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/mod.rs#L433>).
     fn is_servers_word(&self, at: Duration) -> bool {
         match self.state.peek_state() {
@@ -231,8 +235,8 @@ impl ZooKeeperStore {
         }
     }
 
-    /// Why the session is over. A session that ended by itself is closed as well, while calls may
-    /// still be under way.
+    /// Returns why the session has ended. A session that ended by itself is also closed, while
+    /// calls may still be pending.
     fn over(&self) -> LostReason {
         match self.closed_in.get() {
             Some(state) if !state.is_terminated() => LostReason::ClientClosed,
@@ -244,9 +248,9 @@ impl ZooKeeperStore {
         error::judge(operation, error, || self.over())
     }
 
-    /// Makes sure that what was just confirmed was confirmed to the session whose nodes ours are.
+    /// Checks that the last confirmation was for the session that owns our nodes.
     async fn identify(&self) -> Result<()> {
-        // Once more if there was yet another connection meanwhile.
+        // Repeated if there was another new connection in the meantime.
         while let Some(question) = self.identity.question() {
             let client = self.client()?;
             let own = self.ask("list", client.list_ephemerals(&question.node)).await?;
@@ -258,7 +262,7 @@ impl ZooKeeperStore {
                 Some(stat) if self.identity.owns(&stat) => {
                     return Err(StoreError::SessionGone(LostReason::SessionExpired));
                 }
-                // Deleted meanwhile: it tells nothing.
+                // The node was deleted in the meantime, so it proves nothing.
                 _ => self.identity.gone(&question.node),
             }
         }
@@ -270,13 +274,14 @@ impl ZooKeeperStore {
 impl LockStore for ZooKeeperStore {
     async fn keep_alive(&self) -> Result<Duration> {
         let (client, sent) = (self.client()?, clock::now());
-        // A `multi` goes through the leader's session check and the quorum's log even when nothing
-        // in it changes anything, and needs no node of ours. Whatever its one `check` finds, it was
-        // found there.
+        // A `multi` passes the leader's session check and the quorum's log even if it changes
+        // nothing, and needs no node of ours. Whatever the result of its one `check` is, the quorum
+        // has produced it.
         let mut writer = client.new_multi_writer();
         writer.add_check_version("/", -1).map_err(|error| self.failed("keep alive", error))?;
         let commit = self.reply_within(self.ttl, writer.commit());
-        // In one flight: connections on a slow network may not last for two.
+        // Sent together: connections on a slow network may not live long enough for one after the
+        // other.
         let (committed, identified) = tokio::join!(commit, self.identify());
         match committed? {
             Ok(_)
@@ -288,7 +293,7 @@ impl LockStore for ZooKeeperStore {
         }
         self.answered(sent);
         identified?;
-        // The answer may have come by another connection yet.
+        // The reply may have come on another connection.
         self.identify().await?;
         Ok(renewed_for(self.ttl))
     }
@@ -307,21 +312,21 @@ impl LockStore for ZooKeeperStore {
         self.look(entry, ahead).await
     }
 
-    /// Any server may answer: a session never goes back to an older state than its own writes had.
+    /// Any server may answer, because a session never returns to a state older than its own writes.
     async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
         let keys = self.ask("list", self.client()?.list_ephemerals("/")).await?;
         let keys: Vec<Arc<str>> = keys.into_iter().map(Into::into).collect();
         match self.remove_strays(&keys).await {
             Err(gone @ StoreError::SessionGone(_)) => Err(gone),
-            // The next list tries again. What is known of the others must not wait for that: a
-            // node that the user may not read would hide it at each list.
+            // The next call tries again. The state of the other keys must not depend on this read:
+            // a node that the user may not read would hide it from each list.
             _ => Ok(keys),
         }
     }
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>> {
-        // By reading the node: a watch for its existence would stay behind on a node that is gone
-        // already.
+        // This reads the node, because a watch for its existence would remain on a node that is
+        // already gone.
         let read = self.seek("watch", self.client()?.get_and_watch_data(&entry.key)).await?;
         let Some((_, stat, watcher)) = read else { return Ok(None) };
         if names::is_nobodys(&stat) {
@@ -345,7 +350,7 @@ impl LockStore for ZooKeeperStore {
 
     async fn close(&self) -> Result<()> {
         let was = *self.closed_in.get_or_init(|| self.state.peek_state());
-        // Calls under way see it and let go of their clones.
+        // Pending calls are notified and drop their clones.
         self.closed.send_replace(true);
         drop(self.client.lock().take());
         match timeout(self.request_timeout, self.identity.ended()).await {
@@ -364,8 +369,8 @@ impl Specifics for ZooKeeperStore {
         names::is_marked(&ahead.key)
     }
 
-    /// Told by the server when it refuses the session, or else by the crate's own count, long after
-    /// the deadline.
+    /// Returns when the server rejects the session, or otherwise by the crate's own clock, long
+    /// after the deadline.
     async fn ended(&self) -> LostReason {
         self.identity.ended().await;
         self.over()

@@ -1,4 +1,4 @@
-//! What is known of the directories, so that the nodes in them have names that never come back.
+//! Remembers directories, so that their nodes have names that are never reused.
 
 use std::{
     collections::HashMap,
@@ -11,35 +11,37 @@ use tokio::sync;
 use super::names;
 use crate::runtime::mutex::Mutex;
 
-/// How many directories are remembered. Past that all are forgotten, which costs the next lock of
-/// each nothing but a list if others are there.
+/// How many directories are remembered. When there are more, all are forgotten. That costs the next
+/// lock of each directory one list, if it is contended.
 const REMEMBERED: usize = 16 * 1024;
 
 /// The directories' tags, for all sessions of a client.
 ///
-/// A directory's tag is its czxid: a directory that was removed and made again has another,
-/// although its sequence numbers begin at 0 again. So a name of tag and number is given once,
-/// whatever labels its node has in turn (`store/extras.rs`): a client that deletes, reads or
-/// watches a node by its name, however late, means the one that it knows, or none. What is
-/// remembered here is only a guess at the tag: the reply to the create tells the true one, and a
-/// node that was named for another is given up before it is anybody's place. So names of a former
-/// directory do come again, as nodes that hold no place: a mark counts in its own directory only.
-/// In a directory whose numbers are worn out, no name of its tag is unique, and its nodes have
-/// random tags, as where the directory is not known. Each request has its own random tag, also if
-/// the ticket is the same: the earlier of two requests may be served last.
+/// A directory's tag is its czxid. A directory that was removed and created again has another one,
+/// although its sequence numbers begin at 0 again. So each name of tag and number is used once,
+/// whatever labels its node has in turn (`store/extras.rs`). A client that deletes, reads or
+/// watches a node by its name, however late, refers to the node that it knows, or to none.
+///
+/// The tags remembered here are only guesses. The reply to a create has the true one, and a node
+/// with a wrong tag is deleted before it holds a place. So names of a former directory are reused,
+/// but only for nodes that hold no place. A release marker counts only in its own directory.
+///
+/// In a directory whose numbers are exhausted, no name with its tag is unique. There nodes have
+/// random tags, as they have in an unknown directory. Each request has its own random tag, even for
+/// the same ticket, because the earlier of two requests may be served last.
 #[derive(Debug, Default)]
 pub(super) struct Tags {
     hasher: RandomState,
-    /// By the hash of the path: should two be the same, their guesses are wrong, no more.
+    /// By the hash of the path. If two hashes collide, their guesses are wrong, which does no harm.
     known: Mutex<HashMap<u64, Directory>>,
-    /// Who is about to learn a tag.
+    /// The locks of directories whose tags are being learned.
     learning: Mutex<HashMap<u64, Weak<sync::Mutex<()>>>>,
 }
 
 #[derive(Debug)]
 struct Directory {
     czxid: i64,
-    /// The name that was last read or written there: see `store/leave.rs`.
+    /// The release marker that was last read or written there: see `store/leave.rs`.
     mark: Option<Arc<str>>,
 }
 
@@ -48,12 +50,12 @@ impl Tags {
         self.known.lock().get(&self.hasher.hash_one(dir)).map(|known| known.czxid)
     }
 
-    /// The name of the last holder that is known to have left.
+    /// Returns the name of the last holder that is known to have left.
     pub(super) fn marked(&self, dir: &str) -> Option<Arc<str>> {
         self.known.lock().get(&self.hasher.hash_one(dir))?.mark.clone()
     }
 
-    /// Remembers a mark, if it belongs to the directory that is known.
+    /// Remembers a release marker, if it belongs to the known directory.
     pub(super) fn mark(&self, dir: &str, name: &str) {
         if let Some(known) = self.known.lock().get_mut(&self.hasher.hash_one(dir))
             && names::is_mark_in(name, known.czxid)
@@ -74,8 +76,10 @@ impl Tags {
         }
     }
 
-    /// Held by the one who learns the tag of a directory, while the others wait: hundreds that join
-    /// a queue at once, and don't know it, would have to list each other.
+    /// Returns the lock that a caller holds while it learns a directory's tag.
+    ///
+    /// The other callers wait. Without it, hundreds of clients that join an unknown queue at once
+    /// would have to list each other.
     pub(super) fn turn(&self, dir: &str) -> Arc<sync::Mutex<()>> {
         let mut learning = self.learning.lock();
         let hash = self.hasher.hash_one(dir);
@@ -119,7 +123,7 @@ mod tests {
         assert_eq!(marked().as_deref(), Some("2a-lock-0000000007"));
         tags.learn("/ns/a", 0x2b);
         assert_eq!(marked(), None);
-        // A holder of the former directory lets go late.
+        // A holder of the former directory releases its lock late.
         tags.mark("/ns/a", "2a-lock-0000000008");
         assert_eq!(marked(), None);
         tags.mark("/ns/a", "0f0e8a5e8b8d4a9e-lock-0000000001");

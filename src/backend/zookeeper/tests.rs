@@ -28,7 +28,7 @@ async fn a_server_that_hangs_up_on_requests_of_3_6_is_refused() {
         else {
             panic!("{error:?}");
         };
-        assert!(source.to_string().contains("3.6 or later is needed"), "{source}");
+        assert!(source.to_string().contains("use ZooKeeper 3.6 or later"), "{source}");
         assert!(!error.is_retryable());
     }
 }

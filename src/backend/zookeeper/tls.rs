@@ -1,4 +1,4 @@
-//! The connection's certificates, which may be replaced while it is used.
+//! The connection's certificates, which may be replaced while it is in use.
 
 use std::sync::Arc;
 
@@ -17,48 +17,50 @@ use crate::{
     runtime::{executor::spawn_beside, mutex::Mutex},
 };
 
-/// TLS material, and the crate's cell with what each new connection takes.
+/// TLS material, and the crate's cell from which each new connection takes it.
 #[derive(Debug)]
 pub(super) struct Tls {
     source: Source<Material>,
     certificates: Secret<TlsDynamicCerts>,
-    /// What is in there.
+    /// The material in the cell.
     given: Mutex<Arc<Material>>,
 }
 
 impl Tls {
-    /// `None`: there is to be none.
+    /// Returns `None` if TLS is not configured.
     pub(super) fn new(remote: &Remote) -> Result<Option<Self>, Error> {
         let invalid =
             |reason: &str| Error::InvalidArgument { argument: "tls", reason: reason.into() };
         let Some(source) = remote.tls.clone() else { return Ok(None) };
-        // The crate relies on rustls's.
+        // The crate relies on rustls's default provider.
         certificates::provider();
         // zookeeper-client panics on a host that no certificate can name.
         trust::check(remote, "ZooKeeper", Otherwise::None)?;
         let material = source.newest();
         if material.server_name.is_some() {
             return Err(invalid(
-                "ZooKeeper's client checks the host of the URL alone: leave Tls::server_name out, \
-                 and name the servers as their certificates do",
+                "ZooKeeper's client verifies only the host of the URL: remove Tls::server_name, \
+                 and use the names in the servers' certificates",
             ));
         }
-        // Its words on PEM that it can't read repeat lines of it.
-        let unusable = || invalid("the certificates can't be used");
+        // Its error messages about invalid PEM repeat lines of it.
+        let unusable = || invalid("the certificates or the key are invalid");
         let certificates = certs(&material).ok_or_else(unusable)?;
         let certificates = Secret::new(TlsDynamicCerts::new(certificates));
         Ok(Some(Self { source, certificates, given: Mutex::new(material) }))
     }
 
-    /// Has the later connections of a session take the newest: its state changes when one ends.
-    /// Requests and keepalives are no occasion, as a session that is busy sends no keepalives, and
-    /// one that is cut off nothing at all. The first attempt to connect again may still be made
-    /// with what was the newest before.
+    /// Makes later connections of a session use the newest material.
+    ///
+    /// It is refreshed when the session's state changes, which happens when a connection ends.
+    /// Requests and keepalives would not be sufficient: a busy session sends no keepalives, and a
+    /// session that is cut off sends nothing. The first attempt to reconnect may still use the
+    /// previous material.
     pub(super) fn follow(self: &Arc<Self>, mut state: StateWatcher) {
         let tls = Arc::clone(self);
         spawn_beside(async move {
             while !state.peek_state().is_terminated() {
-                // Never dropped while it waits: see `identity.rs`.
+                // This future is never dropped while it waits: see `identity.rs`.
                 state.changed().await;
                 tls.source.expire();
                 tls.refresh();

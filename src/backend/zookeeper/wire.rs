@@ -1,4 +1,4 @@
-//! How a session's task is run: by the one who wakes it.
+//! Runs a session's task on the thread that wakes it.
 
 use std::{
     future::{Future, poll_fn},
@@ -15,7 +15,7 @@ impl Spawn for Inline {
     }
 }
 
-/// Has what the crate spawns meanwhile run so.
+/// Runs the tasks that the crate spawns while `connecting` is polled in the same way.
 pub(super) async fn inline<T>(connecting: impl Future<Output = T>) -> T {
     let mut connecting = pin!(connecting);
     let inline = Inline::new(Executor::here());

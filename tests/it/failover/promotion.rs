@@ -26,7 +26,7 @@ pub(crate) fn check_time(begun: Instant, granted: Instant) {
 /// Nobody knows whether somebody has the lock.
 fn is_not_yet(tried: &distlock::Result<Option<LockGuard>>) -> bool {
     let Err(error @ Error::NotYet { .. }) = tried else { return false };
-    error.source().is_some_and(|reason| reason.to_string().contains("another database server"))
+    error.source().is_some_and(|reason| reason.to_string().contains("database server has changed"))
 }
 
 /// Asks for a lock that nobody had, until it is granted; tells when. Before, it is told to wait.

@@ -127,7 +127,7 @@ async fn what_is_no_file_of_locks_is_refused() {
     fs::write(folder.path("text"), "This is a text, and no database. ".repeat(100)).expect("made");
     fs::write(folder.path("one"), "").expect("made");
     fs::hard_link(folder.path("one"), folder.path("other")).expect("made");
-    for (name, what) in [("sub", "no file"), ("text", "not a database"), ("one", "hard links")] {
+    for (name, what) in [("sub", "not a file"), ("text", "not a database"), ("one", "hard links")] {
         let error = refused(Client::builder(folder.url(name))).await;
         assert!(matches!(error, Error::Backend { .. }), "{name}: {error:?}");
         assert!(reason(&error).contains(what), "{name}: {}", reason(&error));

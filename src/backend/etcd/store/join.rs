@@ -18,7 +18,7 @@ use crate::{
     runtime::random,
 };
 
-/// What joining says of one who is alone.
+/// Returns the outcome of joining for a client that is alone in the queue.
 pub(in crate::backend::etcd) fn alone(paths: &Paths<'_>, revision: u64) -> Joined {
     let (entry, standing) = (Entry::new(Arc::clone(&paths.key), revision), Standing::First);
     Joined::Queued { entry, standing, at: SequencePoint(revision), alive: None, alone: true }
@@ -46,8 +46,8 @@ impl EtcdStore {
             let prefix = paths.prefix();
             let junk =
                 reads.next().is_some_and(|kvs| !kvs.iter().any(|kv| keys::is_place(&prefix, kv)));
-            // An earlier attempt, whose answer was lost, did put it. Or nobody is there but keys
-            // that are no waiter's.
+            // Either an earlier attempt, whose reply was lost, has put the key, or the queue has
+            // only keys that are not waiters'.
             return if before || junk {
                 self.put(&paths, dir, value, false).await
             } else {
@@ -55,16 +55,16 @@ impl EtcdStore {
             };
         }
         if !joiner.queue.label().is_empty() {
-            // An entry with a label reads the whole queue to know what it means: no tail would
-            // spare it that.
+            // An entry with a label reads the whole queue in any case, so a tail would spare no
+            // read.
             return self.put(&paths, dir, value, false).await;
         }
         let (before, _joining) = counted(&self.joining);
-        // All those under way may be for this queue, for all that is known.
+        // All joins under way may be for this queue.
         let mut long = before >= LONG as usize;
         match self.contention.level(dir) {
             Level::Cold => {
-                // Others who come meanwhile will not be alone.
+                // Clients that join in the meantime will not be alone.
                 self.contention.set(dir, Level::Few);
                 let (joined, revision) = self.txn(JOIN, paths.join_empty(value)).await?;
                 if joined.succeeded() {
@@ -73,9 +73,9 @@ impl EtcdStore {
                 }
                 let count = joined.op_responses().pop();
                 long |= matches!(count, Some(TxnOpResponse::Get(get)) if get.count() >= LONG);
-                // Thousands of clients may have come in this very instant, and each has counted
-                // those who were there before all of them. One in so many makes the tail that
-                // spares the others a look at an ever longer queue.
+                // Thousands of clients may have joined at this moment, and each has counted those
+                // that were there before all of them. One in `LONG` creates the tail, which spares
+                // the others the read of an ever longer queue.
                 long |= random::below(LONG as usize) == 0;
             }
             level => long |= level == Level::Many,
@@ -83,10 +83,10 @@ impl EtcdStore {
         self.put(&paths, dir, value, long).await
     }
 
-    /// Joins in one request, whether somebody is there or not.
+    /// Joins in one request, whether or not the queue is empty.
     async fn put(&self, paths: &Paths<'_>, dir: &str, value: &[u8], long: bool) -> Result<Joined> {
         let (joined, revision) = self.txn(JOIN, paths.join(value, long)).await?;
-        // Where there was no tail, and none was made, none can be its own.
+        // If there was no tail and none was created, no tail can name this key.
         let mut entry = Entry::new(Arc::clone(&paths.key), revision);
         entry.crowded = long || !joined.succeeded();
         let answer = paths.answer(&joined);
@@ -103,7 +103,8 @@ impl EtcdStore {
             Answer::BehindTail(ahead) => {
                 Ok(Standing::Behind(Predecessor { entry: ahead, first: false, seen: false }))
             }
-            // What is not text cannot be asked for again by its name as it is kept here.
+            // A key that is not valid UTF-8 cannot be read by its name, because names are stored as
+            // text here.
             Answer::Joined { ahead: Some(ahead), count: 2 }
                 if keys::is_place(&paths.prefix(), &ahead) && ahead.key_str().is_ok() =>
             {
@@ -117,11 +118,10 @@ impl EtcdStore {
                 entry.token = entry.revision;
                 self.standing(&entry).await
             }
-            Answer::Nonsense => Err(StoreError::Unknown("the key just put is missing".into())),
+            Answer::Nonsense => Err(StoreError::Unknown("stale or malformed reply".into())),
         };
         let at = SequencePoint(entry.revision);
-        // The key is there, so that the failure of what came after it says nothing about the
-        // joining as a whole.
+        // The key exists, so a failure after that leaves the join as a whole in doubt.
         let standing = standing.map_err(StoreError::in_doubt)?;
         Ok(Joined::Queued { entry, standing, at, alive: None, alone })
     }

@@ -1,5 +1,4 @@
--- Takes over data of version 1, unless a session of version 2 has begun here. ARGV: keys and
--- values.
+-- Copies data of version 1, unless a session of version 2 has begun here. ARGV: keys and values.
 if redis.call('HEXISTS', KEYS[1], 'version') == 1 then return 0 end
 for at = 1, #ARGV, 2 do
     redis.call('HSETNX', KEYS[4], ARGV[at], ARGV[at + 1])

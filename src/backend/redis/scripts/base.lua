@@ -1,5 +1,5 @@
--- What every script begins with. ARGV[1] is the session, in hexadecimal digits; ARGV[2] what the
--- client knows of the server's clock, for scripts that end sessions, or nothing.
+-- The beginning of every script. ARGV: 1 the session in hexadecimal digits, 2 the client's trust in
+-- the server's clock, or nothing, for scripts that end sessions.
 --
 -- META, hash:      version; last: the highest number; beat: see `clock_readings.rs`;
 --                  server, keeps, replicated, doubted, since, assured, kept: see server.lua;
@@ -10,24 +10,24 @@
 -- QUEUE, sorted:   {dir} {number} {session} {ticket} {since} {label}: an entry; a `v` before
 --                  `since` says that its value is in DATA
 --                  {dir} /{name}: a field of DATA, which is the key {dir}/{name}
---                  {dir} :{number}: an entry that no reader passes
---                  {dir} ;{number} {session}: who watches an entry, or with zeros the queue
---                  ! {dir} {number} {payload}: who watches that is still to be notified
+--                  {dir} :{number}: an entry that readers must not pass
+--                  {dir} ;{number} {session}: a watch of an entry, or with zeros of the queue
+--                  ! {dir} {number} {payload}: a change whose watchers are still to be notified
 --                  ~{session} e {ticket} {dir} {number}: the entries of a session
 --                  ~{session} w {dir} {number}: its watches
 --                  ~{session} g {dir} {number} {layout} {gate}: see gates.lua
 --                  ~{session} l {ticket} {key}: see gates.lua
 -- SESSIONS, sorted: {session}, by the microsecond at which it ends; 0: it has ended, and its
 --                  entries are still to be removed; t{TTL}, by the negative TTL
--- DATA, hash:      {key}: what belongs to no session; ={dir} {number}: version and value
+-- DATA, hash:      {key}: data that belongs to no session; ={dir} {number}: version and value
 local META, QUEUE, SESSIONS, DATA = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
 local VERSION = '2'
--- The number by which a queue is watched as a whole.
+-- The number that stands for a watch of the whole queue.
 local WHOLE = '0000000000000000'
--- The session of the quarantine: while it lives, each entry that joins has one of its in front.
+-- The quarantine's session: while it lives, each entry that joins has one of its entries in front.
 local NOBODY = '0'
--- Numbers begin with the milliseconds since 2025.
+-- Numbers start from the milliseconds since 2025.
 local EPOCH = 1735689600000
 
 local call = redis.call
@@ -37,7 +37,7 @@ local now = at[1] * 1000000 + at[2]
 local known = call('HMGET', META, 'version', 'beat', 'last', NOBODY, session)
 local beat, last = tonumber(known[2] or 0), tonumber(known[3] or 0)
 local writes, written = 0, 0
--- Some work of the same kind is left for another request.
+-- Work of the same kind is left for another request.
 local unfinished = false
 
 local function text(number) return string.format('%.0f', number) end
@@ -53,9 +53,9 @@ local function keep_life(id, life)
     call('HSET', META, id, text(life.ttl) .. ' ' .. text(life.beat) .. ' ' .. text(life.writes))
 end
 
--- The reply: what the clock shows, the beat, how often the session has written, whether it has
--- now, and the highest number; a word; and an outcome for each statement, which begins with how
--- many rows it wrote or read.
+-- The reply: the time, the beat, the session's number of writes, whether it has written now, and
+-- the highest number; a word; and an outcome for each statement. An outcome begins with the number
+-- of rows that the statement wrote or read.
 local function reply(word, ...)
     return { { now, beat, writes, written, last }, word, ... }
 end
@@ -68,19 +68,19 @@ local function rows(found)
     return outcome
 end
 
--- The session writes once more.
+-- Counts a write of the session.
 local function count(life)
     life.writes, written = life.writes + 1, 1
     keep_life(session, life)
     writes = life.writes
 end
 
--- The reply if the keys are of another version.
+-- Returns the reply if the keys are of another version.
 local function check()
     if known[1] and known[1] ~= VERSION then return reply('version ' .. known[1]) end
 end
 
--- The reply if the keys are of another version or the session has ended; else what is known of it.
+-- Returns the reply if the keys are of another version or the session has ended; else the session.
 local function enter(changes)
     local refused = check()
     if refused then return refused end

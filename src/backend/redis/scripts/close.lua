@@ -1,4 +1,4 @@
--- Ends the session. It is sent again while it says that there is more of its entries.
+-- Ends the session. The client repeats it until none of the session's entries are left.
 local refused = check()
 if refused then return refused end
 if known[5] then

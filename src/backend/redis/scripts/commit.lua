@@ -1,6 +1,6 @@
--- Writes data if all guards are there. ARGV: 3 how many they are; then the directory and the number
--- of each; then `put`, key and value, or `del`, key and nothing, or `gate`, a gate and its layout,
--- to free that. The second outcome counts the guards if all were there, without any it counts one.
+-- Writes data if all guards exist. ARGV: 3 the number of guards; then the directory and the number
+-- of each; then `put`, key and value; or `del`, key and nothing; or `gate`, a gate and its layout,
+-- to free the gate. The second outcome is the number of guards, at least 1, if all exist.
 local refused, life = enter(true)
 if refused then return refused end
 local guards = tonumber(ARGV[3])
@@ -14,7 +14,7 @@ for at = 4, 2 + 2 * guards, 2 do
     end
 end
 
--- An operator deletes somebody's entry by its key.
+-- Removes an entry that an operator evicts by its key.
 local function evict(key)
     local dir, id, ticket = string.match(key, '^(%S+)/(%x+)%-([%x-]+)')
     local entry = dir and own(id, dir, ticket)

@@ -1,4 +1,4 @@
--- Writes something, so that who has this has all that was there before.
+-- Writes something: a replica that has this write has everything before it.
 local refused = enter(true)
 if refused then return refused end
 return answer()

@@ -1,6 +1,6 @@
--- Entries of queues, and their watches.
+-- Entries of queues, and watches on them.
 
--- The members of a sorted set that begin so, at most so many. No member has a byte 255.
+-- Returns at most `most` members that begin with the prefix. No member contains the byte 255.
 local function starting(key, prefix, most)
     return call('ZRANGEBYLEX', key, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, most or -1)
 end
@@ -17,7 +17,7 @@ local function entry_at(dir, number)
     return found and read_entry(found)
 end
 
--- Where an entry's value and version are, if they are not the usual ones.
+-- The field for an entry's value and version, if they are not the usual ones.
 local function record_of(entry) return '=' .. entry.dir .. ' ' .. entry.number end
 
 local function has_record(entry)
@@ -28,7 +28,7 @@ local function index_of(entry)
     return table.concat({ '~' .. entry.session, 'e', entry.ticket, entry.dir, entry.number }, ' ')
 end
 
--- For readers, who look for the nearest entry that they do not pass; or nothing.
+-- The member by which readers find an entry that they must not pass; else nothing.
 local function barrier_of(entry)
     if entry.label ~= 'w' and entry.label ~= 'nobody' then return nil end
     return entry.dir .. ' :' .. entry.number
@@ -47,8 +47,8 @@ local function forget_entry(entry)
     call('ZREM', QUEUE, entry.member, index, barrier_of(entry) or index)
 end
 
--- The value of an entry comes as a word: nothing if it is the session's owner, which the session
--- has sent before; `o` and that owner; or `v` and another value.
+-- The value of an entry is a word: nothing for the session's owner, which the session has sent
+-- before; `o` and that owner; or `v` and another value.
 local function keep_owner(word)
     if string.sub(word, 1, 1) ~= 'o' then return end
     call('HSET', META, '@' .. session, string.sub(word, 2))
@@ -67,21 +67,21 @@ local function add_entry(dir, number, owner, ticket, label, word)
     return entry
 end
 
--- The version of an entry and its value.
+-- Returns the version of an entry and its value.
 local function value_of(entry, owner)
     local record = has_record(entry) and call('HGET', DATA, record_of(entry))
     if not record then return '1', owner .. '\n' .. entry.since end
     return string.match(record, '^(%d+) (.*)$')
 end
 
--- The session's entry with this ticket in this queue.
+-- Returns the session's entry with this ticket in this queue.
 local function own(id, dir, ticket)
     local prefix = table.concat({ '~' .. id, 'e', ticket, dir, '' }, ' ')
     local index = starting(QUEUE, prefix, 1)[1]
     return index and entry_at(dir, string.sub(index, #prefix + 1))
 end
 
--- What makes an entry's key, with which its row begins.
+-- The parts of an entry's key, with which its row begins.
 local function row(entry)
     return { text(tonumber(entry.number)), entry.session, entry.ticket, entry.label }
 end
@@ -108,11 +108,11 @@ local function unwatch(dir, number, id)
         '~' .. id .. ' w ' .. dir .. ' ' .. number)
 end
 
--- How many sessions this script may still notify.
+-- The number of sessions that this script may still notify.
 local notifications = 50
 
--- Notifies the sessions that watch any of this of a queue, each once. Those for which this script
--- has no time are left to the next one that tidies up: see `notify_rest`.
+-- Notifies the sessions that watch one of these numbers of a queue, each session once. If there are
+-- too many, `notify_rest` of a later script notifies the others.
 local function notify(dir, payload, ...)
     local notified = {}
     for _, number in ipairs({ ... }) do
@@ -133,7 +133,7 @@ local function notify(dir, payload, ...)
     end
 end
 
--- Notifies those whom another script has left to this one.
+-- Notifies the sessions that another script has left.
 local function notify_rest()
     for _, rest in ipairs(starting(QUEUE, '! ', 1)) do
         call('ZREM', QUEUE, rest)
@@ -144,13 +144,13 @@ end
 
 local function notify_queue(dir) notify(dir, dir .. '/ 0', WHOLE) end
 
--- An entry is gone, or has another key from now on.
+-- Notifies that an entry was removed, or has another key now.
 local function notify_entry(entry)
     notify(entry.dir, key_of(entry) .. ' ' .. entry.number, entry.number, WHOLE)
 end
 
--- The member for a field of DATA that a listing of a queue shows, and the queue's directory, which
--- has no blank.
+-- Returns the member for a field of DATA that a listing of a queue shows, and the queue's
+-- directory, which has no blank.
 local function note_of(key)
     local dir, name = string.match(key, '^(/%S*)/([^/]*)$')
     return dir and dir .. ' /' .. name, dir

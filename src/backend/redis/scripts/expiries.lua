@@ -1,4 +1,4 @@
--- How long these sessions have left; those that are over end first. ARGV: 3 and on: sessions.
+-- Ends expired sessions, and returns how long these have left. ARGV: 3 and on: sessions.
 local refused = check()
 if refused then return refused end
 local asked = {}

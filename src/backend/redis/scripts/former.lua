@@ -1,9 +1,9 @@
--- Looks at the keys of version 1, and marks them as those of version 2: all scripts of version 1
+-- Reads the keys of version 1, and marks them as those of version 2: all scripts of version 1
 -- refuse them from then on. KEYS: meta, sessions, lives, data and names of version 1. ARGV: 1 the
--- namespace, 2 `look`; `data`, and 3 the key after which to go on; or `adopted`. Replies with a
--- word: `alive`, `version` and which, or `ok` and the highest number, for how many microseconds a
--- session may live on, and whether the namespace still has to adopt the data; or with some keys and
--- values.
+-- namespace; 2 `look`, or `data` and 3 the key after which to continue, or `adopted`. `data`
+-- returns some keys and values. Otherwise the reply is `alive`; `version` and the version; or `ok`,
+-- the highest number, the microseconds that a session may still live, and whether the namespace has
+-- to adopt data.
 local call = redis.call
 local META, SESSIONS, LIVES, DATA, NAMES = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local MOST = 100
@@ -33,7 +33,7 @@ if known[1] == '1' then
     for _, id in ipairs(living) do
         if id ~= '0' then return { 'alive' } end
     end
-    -- Those that are over by this clock and were not removed: their holders may not know it yet.
+    -- These have expired by this clock and were not removed. Their holders may not know it yet.
     for _, life in ipairs(call('HVALS', LIVES)) do
         left = math.max(left, tonumber(string.match(life, '^%d+')))
     end

@@ -1,11 +1,12 @@
--- Gates. Where a client bridges to other libraries, who is first in a mutex' queue has to have
--- the key, too, that those take for the lock: the gate. `QUEUE` has which entry has which gate (g);
--- and which one had it and lost it (l), until its holder has given it up. A gate is an entry's only
--- while its key says so, and has the times to live that all of its kind have. The user may not have
--- a right to it, any more: errors are looked at, as nothing is undone when a script ends by one.
+-- Gates. With a bridge, the first entry in the queue of a mutex must also hold the key that other
+-- libraries use as the lock: the gate. QUEUE stores which entry holds which gate (g), and which
+-- entry has lost its gate (l), until its holder has released it. An entry holds a gate only while
+-- the gate's key says so. Gates expire like other libraries' locks. The user may have lost the
+-- right to the key, so errors are checked: Redis does not undo what a script wrote before it
+-- failed.
 local KINDS = { plain = 'string', redisson = 'hash' }
 
--- What is in the key of a gate that an entry has; no other entry ever has the same ticket.
+-- The content of a gate's key that an entry holds. No other entry ever has the same ticket.
 local function mark(gate, entry)
     if gate.layout == 'redisson' then return entry.ticket .. ':' .. entry.session end
     return entry.session .. '-' .. entry.ticket
@@ -19,7 +20,7 @@ local function gate_of(entry)
     return { layout = layout, key = key, member = member }
 end
 
--- Whether somebody has it, be it ours or another's; or what is wrong.
+-- Returns whether the gate is held, by an entry or another library; or what is wrong.
 local function is_shut(gate)
     local kind = redis.pcall('TYPE', gate.key)
     if kind.err then return nil, kind.err end
@@ -28,7 +29,7 @@ local function is_shut(gate)
     return true
 end
 
--- Whether its key says that this entry has it.
+-- Returns whether the gate's key says that this entry holds it.
 local function has(gate, entry)
     if not is_shut(gate) then return false end
     if gate.layout == 'redisson' then
@@ -37,14 +38,14 @@ local function has(gate, entry)
     return redis.pcall('GET', gate.key) == mark(gate, entry)
 end
 
--- Those of Redisson's who wait listen there.
+-- Notifies the waiters of Redisson, which subscribe to this channel.
 local function wake(gate)
     if gate.layout ~= 'redisson' then return end
     local braced = string.find(gate.key, '{', 1, true) and gate.key or '{' .. gate.key .. '}'
     redis.pcall('PUBLISH', 'redisson_lock__channel:' .. braced, '0')
 end
 
--- Gives up the gate that an entry has. What is another's by now stays.
+-- Releases the gate of an entry, unless another holder has it by now.
 give_up = function(entry)
     local gate = gate_of(entry)
     if not gate then return end
@@ -55,10 +56,10 @@ give_up = function(entry)
     end
 end
 
--- The holder's time to live, in the milliseconds that others count in.
+-- The TTL of the holder's session in milliseconds, the unit of other libraries.
 local function gate_ttl(life) return text(math.floor(life.ttl / 1000)) end
 
--- Takes a gate for an entry of this session's, if nobody has it. Tells whether, or what is wrong.
+-- Takes a free gate for an entry of this session. Returns whether it did, or what is wrong.
 local function take(gate, entry, life)
     local shut, wrong = is_shut(gate)
     if shut or wrong then return false, wrong end
@@ -76,8 +77,8 @@ local function take(gate, entry, life)
     return true
 end
 
--- The gate is gone, or another's: somebody else may have had the lock since. So the entry ends, and
--- with it what is held by it, and nothing else.
+-- Ends an entry whose gate is gone or held by another: the lock may have been granted elsewhere.
+-- The session's other entries stay.
 local function lose(entry, gate, life)
     if written == 0 then count(life) end
     call('ZREM', QUEUE, gate.member)
@@ -85,10 +86,10 @@ local function lose(entry, gate, life)
     remove(entry)
 end
 
--- Who has a gate stands before all of ours who don't.
+-- The row for the holder of a gate, which is ahead of all entries that do not hold it.
 local function keeper(gate) return { '0', 'gate', gate.layout, '' } end
 
--- What is in a gate's key if none of ours has it, but somebody does.
+-- The content of the gate's key if another library holds it, else nothing.
 local function others_mark(dir, gate)
     if not is_shut(gate) then return nil end
     local entry = first_in(dir)
@@ -99,8 +100,8 @@ local function others_mark(dir, gate)
     return type(told) == 'string' and string.sub(told, 1, 1024) or ''
 end
 
--- An entry and the two in front of it, the nearest first: of which the gate is one, if the entry
--- has to have that. The first one takes it, if it is free; nobody else touches it.
+-- Returns an entry and the two ahead of it, the nearest first. One of the two is the gate, if the
+-- entry must hold it. Only the first entry takes a free gate.
 local function ahead(dir, number, gate, life)
     local rows, first = {}, nil
     for _, found in ipairs(call('ZREVRANGEBYLEX', QUEUE, '(' .. dir .. ' ' .. number .. '!',
@@ -123,10 +124,10 @@ local function ahead(dir, number, gate, life)
     return rows
 end
 
--- A gate is named by its layout and its key, or nothing.
+-- A gate is named by its layout and its key, or not at all.
 local function gate_in(layout, key)
     return layout and layout ~= '' and key ~= '' and { layout = layout, key = key } or nil
 end
 
--- Something is wrong with a gate.
+-- Returns the reply for an error of a gate.
 local function shut_out(gate, wrong) return reply('gate', rows({ { gate.key, wrong } })) end

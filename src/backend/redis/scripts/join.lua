@@ -1,17 +1,18 @@
--- Joins all of these queues or none. ARGV: 3 whether only if all of them are empty, 4 value (see
+-- Joins all of these queues or none. ARGV: 3 whether only if all are empty, 4 value (see
 -- `keep_value`), 5 the layout of their gates, or nothing; then directory, ticket, label and gate,
--- or nothing, of each. Its outcomes: what `ahead` finds of each; and if 3, whether somebody is
--- there and all of them seem over, and whether nothing is granted and nobody is known to be there.
+-- or nothing, of each. Outcomes: for each queue what `ahead` finds. With 3 also whether there are
+-- entries that all seem expired, and whether the quarantine blocks grants and no session in the
+-- queues seems to live.
 local refused, life = enter(true)
 if refused then return refused end
 local if_free, value = ARGV[3] == '1', ARGV[4]
 local quarantined = known[4]
 keep_owner(value)
--- How many entries a try looks at for one whose session lives.
+-- The number of entries that a try checks for one whose session lives.
 local LOOKS = 64
 
--- Whether anybody is in a queue, and whether one of them lives. It ends at the first one who does:
--- queues may be long.
+-- Returns whether a queue has an entry, and whether one of its sessions lives. It stops at the
+-- first one that lives, as queues may be long.
 local function find(dir)
     local there, resumed = false, nil
     for _, member in ipairs(call('ZRANGEBYLEX', QUEUE, '[' .. dir .. ' 0', '(' .. dir .. ' :',

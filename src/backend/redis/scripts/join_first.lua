@@ -1,6 +1,6 @@
--- Joins one queue without a gate that has no entry and no watch: five calls, or six with another
--- value than the owner. All else is for the script that follows, and so are writers, which readers
--- look for.
+-- Joins one queue that has no gate, no entry and no watch: five calls, or six with another value
+-- than the owner. The script that follows does everything else, and also joins writers, which
+-- readers search for.
 if #ARGV == 9 and ARGV[9] == '' and ARGV[8] ~= 'w' then
     local call, session, dir, word = redis.call, ARGV[1], ARGV[6], ARGV[4]
     local at = call('TIME')

@@ -1,9 +1,9 @@
--- Counts from when the request came: the client counts from when it was sent. A session that is
--- still there holds what it held, whatever the clock shows; but for the gates, which end by that
--- clock, and with a gate what is held by it. ARGV: 3 and on: sessions that are asked after on the
--- way. One that seems to live for longer than it may says nothing: the clock was set back, and it
--- may be dead. Its outcomes: those sessions; the entries whose gates were lost, as often as it is
--- asked until their holders have given them up; and how many sessions it renewed.
+-- Renews the session from when the request arrived; the client counts from when it was sent. A
+-- session that still exists keeps its locks, whatever the clock shows. Gates are an exception: they
+-- end by that clock, and an entry is lost with its gate. ARGV: 3 and on: other sessions to query. A
+-- session that seems to live longer than its TTL is left out: the clock was set back, and the
+-- session may be dead. Outcomes: those sessions; the entries whose gates were lost, repeated until
+-- their holders have released them; and the number of sessions renewed.
 local refused, life = enter(true)
 if refused then return refused end
 renew(session, life)

@@ -1,4 +1,4 @@
--- What this session began with is on the disk: that anybody is to live for so long, too.
+-- The disk has the session's start, and so the record that a session may live for its TTL.
 local refused, life = enter(true)
 if refused then return refused end
 local kept = tonumber(call('HGET', META, 'kept') or 0)

@@ -1,9 +1,9 @@
--- How often each label comes ahead of an entry, the entry, and the notes; or of a whole queue the
--- labels and the notes. ARGV: 3 directory, 4 number or nothing, 5 whether the queue is watched from
--- now on, 6 the number after which to go on, or nothing. Its outcome: rows as `list` has them. Those
--- of labels have no session, and how often in the place of the time left. If it is watched, there is
--- one for each session ahead, without an entry. If there is more to count, the last row has the
--- number after which to go on.
+-- Counts the labels ahead of an entry, and returns the entry and the notes; or counts the labels of
+-- a whole queue, and returns the notes. ARGV: 3 directory, 4 number or nothing, 5 whether to watch
+-- the queue, 6 the number after which to continue, or nothing. Outcome: rows as in `list`. Those of
+-- labels have no session, and the count in place of the time left. A watch adds a row for each
+-- session ahead, without an entry. If there is more to count, the last row has the number after
+-- which to continue.
 local refused = enter(ARGV[5] == '1')
 if refused then return refused end
 local COUNTED = 1000

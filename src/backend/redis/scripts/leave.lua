@@ -1,7 +1,8 @@
 -- Deletes an entry. ARGV: 3 directory, 4 ticket, 5 label, 6 number or nothing, 7 the successor's
--- number or nothing, 8 the layout of gates or nothing. Its outcomes: how many it deleted; and the
--- highest number, which no entry has that joins later, and whether the successor's is there. Of one
--- that had a gate neither: anybody may take that now, so that who is next has to look.
+-- number or nothing, 8 the layout of gates or nothing. Outcomes: the number of entries deleted; and
+-- the highest number, which is below that of any later entry, and whether the successor exists. The
+-- second is empty for an entry that held a gate: another library may take the gate now, so the next
+-- entry has to check.
 local refused = enter(true)
 if refused then return refused end
 local dir, deleted = ARGV[3], 0
@@ -12,7 +13,7 @@ for _, lost in ipairs(starting(QUEUE, '~' .. session .. ' l ' .. ARGV[4] .. ' ')
 end
 if entry and entry.label == ARGV[5]
     and (ARGV[6] == '' or tonumber(entry.number) == tonumber(ARGV[6])) then
-    -- No session is notified of what it does itself.
+    -- A session is not notified of its own changes.
     if ARGV[6] ~= '' then unwatch(dir, entry.number, session) end
     remove(entry)
     deleted = 1

@@ -1,6 +1,6 @@
 -- Deletes the entry of a queue without a gate whose number is known: five calls if no other session
--- waits. All else is for the script that follows, which says what the arguments are; also if that
--- many sessions watch the entry or the queue, as that one notifies them a part at a time.
+-- waits. The script that follows does everything else, and documents the arguments. It also does
+-- this if many sessions watch the entry or the queue, as it notifies them in parts.
 local MANY = 50
 if ARGV[6] ~= '' and ARGV[8] == '' then
     local call, session, dir = redis.call, ARGV[1], ARGV[3]
@@ -36,7 +36,7 @@ if ARGV[6] ~= '' and ARGV[8] == '' then
                         local id = string.sub(member, #dir + 20)
                         gone[#gone + 1] = member
                         gone[#gone + 1] = '~' .. id .. ' w ' .. dir .. ' ' .. which
-                        -- No session is notified of what it does itself to an entry.
+                        -- A session is not notified of its own change to an entry.
                         if not notified[id] and (id ~= session or which ~= number) then
                             notified[id] = true
                             call('PUBLISH', string.sub(KEYS[1], 1, -5) .. id, payload)

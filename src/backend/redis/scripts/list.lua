@@ -1,7 +1,7 @@
--- Some entries of a queue, in its order, and with the last ones the notes. ARGV: 3 directory, 4
--- whether with values, 5 whether it is watched from now on, 6 and 7 its gate, or nothing, 8 the
--- number after which to go on, or nothing. A word says that there may be more: what comes later
--- lacks what has gone meanwhile, and nothing joins in front.
+-- Returns some entries of a queue in order, and the notes after the last one. ARGV: 3 directory, 4
+-- whether with values, 5 whether to watch the queue, 6 and 7 its gate, or nothing, 8 the number
+-- after which to continue, or nothing. The reply's word says if there may be more. Later pages lack
+-- entries that were removed in between; no entry joins ahead of a page.
 local refused = enter(ARGV[5] == '1')
 if refused then return refused end
 local LISTED = 100
@@ -14,7 +14,7 @@ if whose then
     found[1][5], found[1][6], found[1][7], found[1][8] = false, { whose }, '0', false
 end
 
--- Of a session: how long it has left, whether it seems over, and its owner.
+-- Returns how long a session has left, whether it seems expired, and its owner.
 local seen, resumed = {}, resumption()
 local function state_of(id)
     if not seen[id] then
@@ -36,7 +36,7 @@ for _, member in ipairs(members) do
     line[10] = state.over
     if ARGV[4] == '1' then
         local version, value = value_of(entry, state.owner)
-        -- What is in an array of its own may be of any bytes.
+        -- A value in an array of its own may have any bytes.
         line[6], line[7], line[8] = { value }, version, entry.since
     end
     found[#found + 1] = line

@@ -1,11 +1,11 @@
--- Of those ahead of an entry the nearest one that it does not pass, and the entry itself; or of a
--- whole queue the last ones. ARGV: 3 directory, 4 number or nothing, 5 whether it passes readers.
--- Its outcome: rows as `list` has them, without values.
+-- Returns the nearest entry ahead of an entry that it does not pass, and the entry itself; or the
+-- last such entries of a whole queue. ARGV: 3 directory, 4 number or nothing, 5 whether the entry
+-- passes readers. Outcome: rows as in `list`, without values.
 local refused = enter(false)
 if refused then return refused end
 local dir, is_reader, found = ARGV[3], ARGV[5] == '1', {}
 local number = ARGV[4] ~= '' and padded(ARGV[4])
--- How many of a whole queue: the last ones may be of sessions that seem over.
+-- The number of entries of a whole queue: the last ones may be of sessions that seem expired.
 local LAST = 64
 local kind = is_reader and ' :' or ' '
 local before = '(' .. dir .. (number and kind .. number or is_reader and ' ;' or ' :')

@@ -1,10 +1,10 @@
--- Begins a session on this server. ARGV: 3 TTL, 4 to 9 what `meet` takes, 10 the highest number of
--- version 1, 11 for how long a session of version 1 may live on, in microseconds. Its outcome: 1 if
--- the server is not known to have saved that there are sessions with a TTL this long, 0 otherwise.
+-- Begins a session on this server. ARGV: 3 TTL, 4 to 9 as for `meet`, 10 the highest number of
+-- version 1, 11 the microseconds that a session of version 1 may still live. Outcome: 1 if the
+-- server is not known to have saved that there are sessions with a TTL this long, 0 otherwise.
 local refused = check()
 if refused then return refused end
 local ttl = tonumber(ARGV[3])
--- A full server may have removed the other key, as both had a time to live.
+-- A full server may have evicted META, as both keys had a time to live.
 call('PERSIST', SESSIONS)
 if known[1] then
     call('PERSIST', META)

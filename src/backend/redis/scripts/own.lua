@@ -1,4 +1,4 @@
--- All entries of the session, and the queues that they are in.
+-- Returns all entries of the session with their queues.
 local refused = enter(false)
 if refused then return refused end
 local found = {}

@@ -1,5 +1,5 @@
--- What there is of two entries of a queue. ARGV: 3 directory, 4 and 5 their numbers, the second of
--- which may be 0 for the gate, that others may have, 6 and 7.
+-- Returns those of two entries of a queue that exist. ARGV: 3 directory, 4 and 5 their numbers, the
+-- second of which may be 0 for the gate in 6 and 7, if another library holds it.
 local refused = enter(false)
 if refused then return refused end
 local found = {}

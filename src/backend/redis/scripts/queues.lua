@@ -1,5 +1,5 @@
--- Some queues of the namespace. ARGV: 3 the namespace, 4 the queue after which to go on, or
--- nothing. A word says that there may be more.
+-- Returns some queues of the namespace. ARGV: 3 the namespace, 4 the queue after which to continue,
+-- or nothing. The reply's word says if there may be more.
 local refused = enter(false)
 if refused then return refused end
 local MOST = 200
@@ -11,7 +11,7 @@ while #outcome <= MOST do
     if #next == 0 then return answer(outcome) end
     local dir, kind = string.match(next[1], '^(%S+) (.)')
     if string.find(kind, '%d') then outcome[#outcome + 1] = { dir } end
-    -- Past the notes, or past the queue: `!` is the character after the blank.
+    -- Skip the notes, or the whole queue: `!` is the character after the blank.
     from = kind == '/' and '[' .. dir .. ' 0' or '[' .. dir .. '!'
 end
 unfinished = true

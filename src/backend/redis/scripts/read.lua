@@ -1,4 +1,4 @@
--- What was written to a key. ARGV: 3 the key.
+-- Returns the data of a key. ARGV: 3 the key.
 local refused = check()
 if refused then return refused end
 local value = call('HGET', DATA, ARGV[3])

@@ -1,12 +1,12 @@
 -- Gives an entry another label; it keeps its number. ARGV: 3 directory, 4 number, 5 label, 6 value.
--- Its outcome: how many there were.
+-- Outcome: the number of entries changed.
 local refused = enter(true)
 if refused then return refused end
 keep_owner(ARGV[6])
 local entry = entry_at(ARGV[3], padded(ARGV[4]))
 if not entry or entry.session ~= session then return answer({ 0 }) end
 local has_value, is_new = has_record(entry), entry.label ~= ARGV[5]
--- For a session that waits for it, the old key is gone.
+-- A session that waits for the old key is notified that it is gone.
 if is_new then notify_entry(entry) else notify_queue(entry.dir) end
 forget_entry(entry)
 entry.label = ARGV[5]

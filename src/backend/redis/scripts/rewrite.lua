@@ -1,5 +1,5 @@
--- Writes a value, if there is this version of it. ARGV: 3 directory, 4 number, 5 value, 6 version.
--- Its outcomes: how many it wrote, and which version there is.
+-- Writes a value, if the entry has this version. ARGV: 3 directory, 4 number, 5 value, 6 version.
+-- Outcomes: the number of entries written, and the entry's version.
 local refused = enter(true)
 if refused then return refused end
 local entry = entry_at(ARGV[3], padded(ARGV[4]))

@@ -1,6 +1,6 @@
 -- The server: whether it is the one that wrote here last, and what it may have lost.
 
--- Whether it is the same process as before, and has not been a replica since. Its history has
+-- Returns whether it is the same process as before, and was no replica since. Its history has
 -- another name after a backup, after its first replica came, and an hour after the last one went.
 local function is_same(known, server, promoted)
     if known == server then return true end
@@ -10,13 +10,12 @@ end
 
 -- A promoted replica, or this server after a crash, may lack the last confirmed writes: renewals,
 -- holders, numbers. So each session gets a whole TTL more, numbers continue far above all known
--- ones, and nothing is granted for the longest TTL of any session.
--- `keeps`: by its settings the server loses nothing. This counts only if each client of the
--- previous run found the same settings, because what a crash loses depends on the settings before
--- it. And it counts only if there was never a replica: a replica that is restarted as a primary
--- looks the same. `promoted`: the server was a replica, and does not report for how long it no
--- longer is. `runs`: its uptime in whole seconds, expressed in microseconds. `replicated`: there
--- are replicas.
+-- ones, and no lock is granted for the longest TTL of any session. `keeps`: by its settings the
+-- server loses nothing. This counts only if each client of the previous run found the same
+-- settings, because what a crash loses depends on the settings before it. It also counts only if
+-- there was never a replica: a replica that is restarted as a primary looks the same. `promoted`:
+-- the server was a replica, and does not report how long it has been a primary. `runs`: its uptime,
+-- in whole seconds, as microseconds. `replicated`: there are replicas.
 local function recognize(server, keeps, promoted, runs, replicated)
     local found = call('HMGET', META, 'server', 'doubted', 'replicated', 'keeps')
     local former, kept_all = found[1], found[4] == '1'
@@ -34,10 +33,10 @@ local function recognize(server, keeps, promoted, runs, replicated)
         if found[2] == former then call('HSET', META, 'doubted', server) end
         return
     end
-    -- There may have been sessions with a longer TTL than any that is known: see `doubt`.
+    -- There may have been sessions with a longer TTL than any on record: see `doubt`.
     call('HSET', META, 'doubted', server, 'since', promoted and text(runs) or '0', 'assured', '0')
     if not former then return end
-    -- Above the numbers of the lost writes, which the last known one may be days older than.
+    -- Above the numbers of the lost writes: the last number on record may be days older than these.
     last = math.max(last, math.floor(now / 1000) - EPOCH) + 100000000
     beat = call('HINCRBY', META, 'beat', 1)
     local before = longest()
@@ -47,10 +46,10 @@ local function recognize(server, keeps, promoted, runs, replicated)
     call('HDEL', META, 'kept')
 end
 
--- What a client reports of the server, in its arguments from there on: which server it is, whether
--- it keeps all writes, whether it was a replica, for how long it has been running, whether there
--- are replicas; and the highest number that the client has seen: a server that lost it continues
--- there.
+-- Processes a client's report of the server, in the arguments from there on: the server's name,
+-- whether it keeps all writes, whether it was a replica, its uptime, whether it has replicas; and
+-- the highest number that the client has seen. A server that has lost that number continues above
+-- it.
 local function meet(from)
     recognize(ARGV[from], ARGV[from + 1] == '1', ARGV[from + 2] == '1', tonumber(ARGV[from + 3]),
         ARGV[from + 4] == '1')
@@ -61,14 +60,14 @@ local function meet(from)
     end
 end
 
--- A session begins that is to live for longer than any that is known. On a server that is empty, or
--- has lost something, there may have been another one that was to live for as long: it is over when
--- that time has passed since the server was started, or since it was seen to be another one.
+-- Handles a session with a longer TTL than any on record. A server that is empty, or has lost data,
+-- may have had another session with this TTL. That session is over once the TTL has passed since
+-- the server started, or since clients first saw the change.
 local function doubt(server, ttl, runs)
     local found = call('HMGET', META, 'doubted', 'since', 'assured')
     if found[1] ~= server or tonumber(found[3] or 0) >= ttl then return end
     call('HSET', META, 'assured', text(ttl))
-    -- Both are cut off to whole seconds.
+    -- Both are rounded down to whole seconds.
     local age = math.max(runs - tonumber(found[2]) - 1000000, 0)
     if age < ttl then grant_nothing(ttl - age) end
 end

@@ -1,11 +1,11 @@
 -- Sessions, and how they end.
 
--- How many entries and watches of ended sessions one script removes, and how many sessions that
--- seem over it looks at.
+-- The number of entries and watches of ended sessions that one script removes, and of sessions that
+-- seem expired that it checks.
 local MOST = 50
 -- In microseconds: see `forget_ttl`.
 local SHORT = 60000000
--- How many hosts may record what their processes have seen of one session.
+-- The number of hosts that may record what their processes have observed of one session.
 local HOSTS = 8
 
 local function renew(id, life)
@@ -20,7 +20,7 @@ local function life_of(id)
     return found and read_life(found)
 end
 
--- The longest TTL of a session.
+-- Returns the longest TTL of a session.
 local function longest()
     local found = call('ZRANGEBYSCORE', SESSIONS, '-inf', '(0', 'LIMIT', 0, 1)[1]
     return found and tonumber(string.sub(found, 2)) or 0
@@ -33,32 +33,31 @@ local function begin(id, ttl)
     renew(id, { ttl = ttl, writes = 0 })
 end
 
--- Of the sessions with this TTL one has ended. A TTL that none has any more is forgotten, unless it
--- is so short that a crash may keep all waiting for that long. For a session with a longer TTL than
--- all known ones waits for the disk as it begins, and that takes an hour once the clock was set back
--- by an hour: `aof_last_fsync` in https://github.com/redis/redis/blob/8.0/src/aof.c.
+-- Forgets a TTL with its last session, unless it is so short that a crash may make all clients wait
+-- for that long. A session with a TTL above all on record waits for the disk as it begins, and that
+-- takes an hour once the clock was set back by an hour: `aof_last_fsync` in
+-- https://github.com/redis/redis/blob/8.0/src/aof.c.
 local function forget_ttl(ttl)
     local counted = 't' .. text(ttl)
     if ttl <= SHORT or tonumber(call('HGET', META, counted) or 0) > 1 then
         call('HINCRBY', META, counted, -1)
         return
     end
-    -- What is on the disk says nothing of a session with that TTL that begins later.
+    -- The record on the disk does not cover a later session with that TTL.
     call('HDEL', META, counted)
     call('ZREM', SESSIONS, counted)
     local kept, most = tonumber(call('HGET', META, 'kept') or 0), longest()
     if kept > most then call('HSET', META, 'kept', text(most)) end
 end
 
--- Ends a session. Its entries keep their places and their owner until they are removed: see
--- `clear`.
+-- Ends a session. Its entries keep their places and their owner until `clear` removes them.
 local function end_session(id, life)
     call('HDEL', META, id, '?' .. id)
     call('ZADD', SESSIONS, 0, id)
     if id ~= NOBODY then forget_ttl(life.ttl) end
 end
 
--- An entry that goes gives up its gate: see gates.lua.
+-- Releases the gate of an entry that is removed: see gates.lua.
 local give_up
 
 local function remove(entry)
@@ -68,7 +67,7 @@ local function remove(entry)
     notify_entry(entry)
 end
 
--- Removes what an ended session has left, at most so much. Tells how much more it may remove.
+-- Removes at most `most` items of an ended session. Returns how many more it may remove.
 local function clear(id, most)
     for _, member in ipairs(starting(QUEUE, '~' .. id .. ' ', most)) do
         most = most - 1
@@ -91,8 +90,8 @@ local function clear(id, most)
     return most
 end
 
--- Removes what ended sessions have left, as much as one script may, these ones' first. Notifies
--- whom other scripts had no time for.
+-- Removes items of ended sessions, these first, up to the limit of one script. Also sends the
+-- notifications that other scripts have left.
 local function clear_ended(most, first)
     notify_rest()
     for _, id in ipairs(first) do
@@ -106,13 +105,13 @@ local function clear_ended(most, first)
     unfinished = true
 end
 
--- Since the last resumption each session has a whole TTL: see server.lua.
+-- Each session has a whole TTL from the last resumption on: see server.lua.
 local function resumption()
     local time, drawn = string.match(call('HGET', META, 'resumed') or '0 0', '^(%d+) (%d+)$')
     return { time = tonumber(time), beat = tonumber(drawn) }
 end
 
--- When a session ends by the server's clock, and the beat of its last renewal.
+-- Returns when a session ends by the server's clock, and the beat of its last renewal.
 local function ending(life, expires, resumed)
     if resumed.time > 0 and expires < resumed.time + life.ttl then
         return resumed.time + life.ttl, math.max(life.beat, resumed.beat)
@@ -120,7 +119,8 @@ local function ending(life, expires, resumed)
     return expires, life.beat
 end
 
--- Whether a session that seems over was renewed while the clock was right: see `clock_readings.rs`.
+-- Returns whether a session that seems expired was renewed while the clock was right: see
+-- `clock_readings.rs`.
 local function is_believable(life, expires, drawn, trust)
     if #trust.marks == 0 then return true end
     local renewed, since = expires - life.ttl * 0.95, nil
@@ -137,10 +137,10 @@ local function is_believable(life, expires, drawn, trust)
     return false
 end
 
--- Whether processes of this host have seen, one after the other, that a session was not renewed for
--- 1.1 TTL: no process has to live for that long. The first one records a beat, the server, the boot
--- of the host, and when it was answered by the clock of that boot and by the server's. That counts
--- for the same beat, server and boot, if both clocks say that as much time has passed.
+-- Returns whether processes of this host have observed that a session was not renewed for 1.1 TTL,
+-- so that no process has to live that long. The first one records the beat, the server, the host's
+-- boot, and the time of the reply by the clock of that boot and by the server's. The record counts
+-- for the same beat, server and boot, if both clocks agree on the time that has passed.
 local function was_seen_silent(id, life, drawn, trust)
     if not trust.boot then return false end
     local head = text(drawn) .. ' ' .. (call('HGET', META, 'server') or '') .. ' '
@@ -168,12 +168,12 @@ local function was_seen_silent(id, life, drawn, trust)
     return false
 end
 
--- Whether a session that seems over has ended.
+-- Returns whether a session that seems expired has ended.
 --
--- A holder gives up 0.9 TTL after it has sent a keepalive. Its session ends 1.1 TTL after the
--- server has counted that one, by a clock that has not been set since then, or for as long: all but
--- what this request may take on its way, which is 0.15 TTL, and 0.02 TTL by which two clocks
--- differ.
+-- A holder gives up 0.9 TTL after it sent its last keepalive. Its session ends 1.1 TTL after the
+-- server counted that one, by a clock that was not set since then, or not for that long. The
+-- difference of 0.2 TTL covers this request's time on the way, 0.15 TTL, and two clocks that differ
+-- by 0.02 TTL.
 local function is_over(id, life, expires, trust)
     local drawn
     expires, drawn = ending(life, expires, trust.resumed)
@@ -185,7 +185,7 @@ local function is_over(id, life, expires, trust)
         or was_seen_silent(id, life, drawn, trust)
 end
 
--- What the client knows of the server's clock; nothing if it does not trust it.
+-- Reads the client's trust in the server's clock; nothing if the client does not trust it.
 local function read_trust(given)
     if given == '' then return nil end
     local words = string.gmatch(given, '%S+')
@@ -200,8 +200,9 @@ local function read_trust(given)
     return trust
 end
 
--- No session ends later than this, unless the clock has been set back: so few are read, if any. A
--- session with a shorter TTL that seems to live longer is removed that much later.
+-- Limits the ends of all sessions to what the clock allows. Only a clock that was set back makes a
+-- session end later, so it reads few sessions, if any. A session with a TTL below the longest that
+-- seems to live longer is removed that much later.
 local function clip(trust)
     local late = call('ZRANGEBYSCORE', SESSIONS, '(' .. text(now + longest()), '+inf', 'LIMIT', 0,
         MOST)
@@ -216,8 +217,8 @@ local function clip(trust)
     if #late == MOST then unfinished = true end
 end
 
--- Ends the sessions that are over: of these ones, and of some that the clock shows as over.
--- Removes what ended sessions have left.
+-- Ends expired sessions, these and some that the clock shows as expired. Removes the items of ended
+-- sessions.
 local function sweep(trust, asked)
     local first = {}
     local function look(id, expires)
@@ -235,7 +236,7 @@ local function sweep(trust, asked)
         for _, id in ipairs(asked) do look(id, call('ZSCORE', SESSIONS, id)) end
         local latest = '(' .. text(now)
         local seem = call('ZCOUNT', SESSIONS, '(0', latest)
-        -- Some may seem over for long and not be: each script looks at others.
+        -- Some sessions may seem expired for long without being so: each script checks others.
         local from = seem > MOST and now % (seem - MOST + 1) or 0
         local found = call('ZRANGEBYSCORE', SESSIONS, '(0', latest, 'WITHSCORES',
             'LIMIT', from, MOST)
@@ -244,8 +245,8 @@ local function sweep(trust, asked)
     clear_ended(MOST, first)
 end
 
--- How many milliseconds it takes, at least, until a session ends that is not renewed. Or how long
--- to wait if it has not ended yet, because the client has not watched the clock for long enough.
+-- Returns the least number of milliseconds until a session without renewals ends. For a session
+-- that should have ended, it is the time to wait: the client has not watched the clock long enough.
 local function left_of(life, expires)
     local micros = math.max(math.min(expires - now, life.ttl) + life.ttl * 0.1, life.ttl * 0.02)
     return text(math.floor(micros / 1000))
@@ -258,8 +259,8 @@ local function left(id)
     return life and left_of(life, ending(life, expiry_of(id), resumption())) or '0'
 end
 
--- The same of each of the sessions from this argument on. `surely`: by a clock that was not set
--- back.
+-- Returns the time left for each session from this argument on. `surely`: only by a clock that was
+-- not set back.
 local function left_of_all(from, surely)
     local found, resumed = {}, resumption()
     for at = from, #ARGV do
@@ -268,15 +269,15 @@ local function left_of_all(from, surely)
         if life and not (surely and expires > now + life.ttl) then
             found[#found + 1] = { id, left_of(life, expires) }
         elseif not life and not surely and call('ZSCORE', SESSIONS, id) then
-            -- It has ended, and the next request removes what it has left.
+            -- The session has ended, and the next request removes its items.
             found[#found + 1] = { id, '0' }
         end
     end
     return found
 end
 
--- For so long at least NOBODY stands in front of all who join. It ends as any other session that is
--- not renewed.
+-- Blocks grants for at least this time: an entry of NOBODY is ahead of all that join. NOBODY ends
+-- like any other session that is not renewed.
 local function grant_nothing(time)
     if expiry_of(NOBODY) >= now + time then return end
     local life = life_of(NOBODY) or { ttl = 1000000, writes = 0 }
@@ -284,8 +285,8 @@ local function grant_nothing(time)
     renew(NOBODY, life)
 end
 
--- Once the last session has ended, the counter and the TTLs are left, and what belongs to no
--- session. Those keys end two days later: no TTL is longer than a day.
+-- Lets the keys expire after the last session. Only the counter, the TTLs and DATA are left then.
+-- Two days are enough, as no TTL is longer than a day.
 local function expire_if_unused()
     if call('ZCOUNT', SESSIONS, 0, '+inf') == 0 then
         call('PEXPIRE', META, 172800000)

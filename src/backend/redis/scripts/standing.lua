@@ -1,4 +1,5 @@
--- An entry and the two in front of it. ARGV: 3 directory, 4 number, 5 and 6 its gate, or nothing.
+-- Returns an entry and the two ahead of it. ARGV: 3 directory, 4 number, 5 and 6 its gate, or
+-- nothing.
 local refused, life = enter(false)
 if refused then return refused end
 local gate, number = gate_in(ARGV[5], ARGV[6]), padded(ARGV[4])

@@ -1,4 +1,4 @@
--- Ends a watch on an entry, or with the number 0 on a queue. ARGV: 3 directory, 4 number.
+-- Ends the watch of an entry, or with the number 0 of a queue. ARGV: 3 directory, 4 number.
 local refused = enter(true)
 if refused then return refused end
 unwatch(ARGV[3], padded(ARGV[4]), session)

@@ -1,5 +1,5 @@
--- Begins to watch an entry. Its outcome: what it is, and how long its session has left. ARGV: 3
--- directory, 4 number.
+-- Watches an entry. Outcome: the entry, and how long its session has left. ARGV: 3 directory, 4
+-- number.
 local refused = enter(true)
 if refused then return refused end
 local entry = entry_at(ARGV[3], padded(ARGV[4]))

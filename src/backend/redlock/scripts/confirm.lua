@@ -1,6 +1,6 @@
--- Raises the counter to the token of one who has the lock. KEYS: as for taking it. ARGV: the value,
--- the token, how many milliseconds to keep the counter. Answers: the time, the longest TTL, whether
--- the lock has that value, whether the counter was lower and was raised, the counter as it was.
+-- Raises the counter to the token of the lock's holder. KEYS: as in take.lua. ARGV: the value, the
+-- token, the milliseconds to keep the counter. Reply: the time, the longest TTL, whether the lock
+-- has that value, whether the counter was lower and was raised, the counter before that.
 local time = redis.call('TIME')
 local now, longest = time[1] * 1000 + math.floor(time[2] / 1000), 0
 for _, ttl in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now, '+inf')) do

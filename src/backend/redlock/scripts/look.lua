@@ -1,5 +1,5 @@
--- Whether locks have their values. KEYS: the TTLs of all clients, the locks. ARGV: the
--- values. Answers: the time, the longest TTL, and of each lock whether it has.
+-- Checks the values of locks. KEYS: the TTLs of all clients, the locks. ARGV: the values. Reply:
+-- the time, the longest TTL, and for each lock whether it has its value.
 local time = redis.call('TIME')
 local now, longest = time[1] * 1000 + math.floor(time[2] / 1000), 0
 for _, ttl in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now, '+inf')) do

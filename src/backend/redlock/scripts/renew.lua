@@ -1,6 +1,6 @@
--- Keeps locks for longer. KEYS: the TTLs of all clients, the locks. ARGV: the TTL in
--- milliseconds, whether to take again what is gone, the values. Answers: the time, the longest TTL,
--- and of each lock whether it has its value, has it again (2), or has not.
+-- Renews locks. KEYS: the TTLs of all clients, the locks. ARGV: the TTL in milliseconds, whether to
+-- set missing locks again, the values. Reply: the time, the longest TTL, and for each lock whether
+-- it has its value, was set again (2), or does not have it.
 local time = redis.call('TIME')
 local now, longest = time[1] * 1000 + math.floor(time[2] / 1000), 0
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. now)

@@ -1,4 +1,4 @@
-//! Takes a lock on a majority of the nodes, and raises its token.
+//! Acquires a lock on a majority of the nodes, and raises its token.
 
 use super::RedlockStore;
 use crate::backend::redlock::{
@@ -9,26 +9,26 @@ use crate::backend::redlock::{
     token::{self, Answer},
 };
 
-/// How often a token is proposed that others have overtaken.
+/// The largest number of proposals, if other clients raise the counter in between.
 const PROPOSALS: u32 = 4;
 
-/// What came of asking for a lock.
+/// The result of an attempt.
 pub(super) enum Taken {
     Token(u64),
     Occupied,
-    /// In words.
+    /// The reason as text.
     Not(String),
 }
 
-/// Whether no more answers are needed. What does not count may do so with the next one, which may
-/// show the same clock.
+/// Returns `true` if no more replies are needed. A reply that does not count yet may count with the
+/// next one, if that shows the same clock.
 fn is_settled(round: &Round) -> bool {
     round.taken() == Outcome::Ours || round.is_lost()
 }
 
 impl RedlockStore {
-    /// Asks the nodes for the lock and proposes its token.
-    /// `having`: which nodes may have it by then.
+    /// Asks the nodes for the lock, and proposes its token. `having`: receives the nodes that may
+    /// have the value.
     pub(super) async fn take(&self, key: &Key, having: &mut Vec<usize>) -> Taken {
         let mut all = Vec::new();
         let (mut counter, mut left) = (0, None);
@@ -47,8 +47,8 @@ impl RedlockStore {
             self.nodes.round(all, has)
         };
         let mut round = self.nodes.round(&all, has);
-        // Where several want it, the first node says who is to ask the others: else each of them
-        // may get a few nodes, and none a majority.
+        // If several clients want the lock, the first node decides which of them queries the
+        // others. Otherwise each client might get a few nodes, and none a majority.
         let tried = if self.contended.is(&key.lock) { self.nodes.first() } else { None };
         if let Some(first) = tried {
             having.push(first);
@@ -72,7 +72,7 @@ impl RedlockStore {
         }
         let raised = self.nodes.round(&all, Reply::raised);
         match round.taken() {
-            // All who make up the majority have raised their counters.
+            // All nodes of the majority have raised their counters.
             Outcome::Ours if raised.taken() == Outcome::Ours && self.nodes.is_timely(token) => {
                 Taken::Token(token)
             }
@@ -85,7 +85,7 @@ impl RedlockStore {
         }
     }
 
-    /// Has a majority of those nodes that have the value raise their counters to a new token.
+    /// Has a majority of the nodes with the value raise their counters to a new token.
     async fn fence(&self, key: &Key, counter: u64) -> Taken {
         let mut token = token::propose(counter, self.nodes.time());
         for _ in 0..PROPOSALS {
@@ -106,9 +106,9 @@ impl RedlockStore {
             }
             match token::propose_again(token, &said) {
                 Some(next) => token = next,
-                None => return Taken::Not(format!("the token: {}", round.words())),
+                None => return Taken::Not(format!("no token: {}", round.words())),
             }
         }
-        Taken::Not("others raise the lock's counter all the time".into())
+        Taken::Not("other clients keep raising the lock's counter".into())
     }
 }

@@ -6,23 +6,25 @@ use zookeeper_client::{self as zk, CreateMode};
 use super::ZooKeeperStore;
 use crate::backend::{Entry, Result, StoreError, Write, zookeeper::names};
 
-/// How often to look again at what others create and delete meanwhile.
+/// How often to retry while other clients create and delete the nodes.
 const ATTEMPTS: usize = 8;
 
-/// What is in the name of a queue's directory that is no lock's: see `Queue::of`.
+/// The character in the name of a queue's directory that is not a lock's: see `Queue::of`.
 const PURPOSE: char = '!';
 
 impl ZooKeeperStore {
-    /// Writes in one transaction, if all guards are there. A transaction fails as a whole if a node
-    /// that it writes or deletes is missing, or one that it creates is not. Mostly all of them are
-    /// there; if not, it is looked up which.
+    /// Writes in one transaction, if all guards exist.
+    ///
+    /// A transaction fails as a whole if a node that it writes or deletes is missing, or if a node
+    /// that it creates exists. The first attempt assumes that all nodes exist. Later attempts read
+    /// which of them do.
     pub(super) async fn write(&self, guards: &[Entry], writes: &[Write]) -> Result<bool> {
         let mut missing = None;
         for attempt in 0..ATTEMPTS {
             if let Some(dir) = missing.take() {
                 self.make(dir).await?;
             }
-            // None of the attempts before this one has written anything, and nor has a look.
+            // No earlier attempt has written anything, and neither has a read.
             let there = match attempt {
                 0 => Ok(vec![true; writes.len()]),
                 _ => self.there(writes).await,
@@ -34,7 +36,7 @@ impl ZooKeeperStore {
             let client = self.client()?;
             let mut writer = client.new_multi_writer();
             let node = CreateMode::Persistent.with_acls(self.acls());
-            // What each operation creates.
+            // The key that each operation creates.
             let mut creates = Vec::with_capacity(guards.len() + writes.len());
             let mut added = Ok(());
             for guard in guards {
@@ -66,11 +68,11 @@ impl ZooKeeperStore {
                 Err((_, error)) => return Err(self.failed("write", error)),
             }
         }
-        Err(StoreError::Unavailable("what is to be written comes and goes".into()))
+        Err(StoreError::Unavailable("keys were created and deleted concurrently".into()))
     }
 
-    /// Which nodes are there. As of now: nothing would show that one which is to be deleted is
-    /// there after all.
+    /// Returns which nodes exist. The reads are current if a node is to be deleted: a stale reply
+    /// could omit it, and its deletion would be skipped.
     async fn there(&self, writes: &[Write]) -> Result<Vec<bool>> {
         let deletes = writes.iter().any(|write| matches!(write, Write::Delete { .. }));
         let client = self.client()?;
@@ -87,7 +89,8 @@ impl ZooKeeperStore {
         stats.collect::<Result<_, _>>().map_err(|error| self.failed("get", error))
     }
 
-    /// Creates a directory and those above it: a queue's as joining it would, and others for good.
+    /// Creates a directory and its parents: a queue's directory as joining would create it, and
+    /// others as persistent.
     async fn make(&self, dir: &str) -> Result<()> {
         let mode = if names::split(dir).1.contains(PURPOSE) {
             CreateMode::Container

@@ -1,4 +1,4 @@
-//! A node that was just created, and what the reply tells of its directory.
+//! A node that was just created, and what the reply shows of its directory.
 
 use std::sync::Arc;
 
@@ -16,25 +16,25 @@ pub(super) struct Created {
     pub(super) directory: Directory,
 }
 
-/// What the reply tells of the directory.
+/// What the reply shows of the directory.
 #[derive(Debug)]
 pub(super) enum Directory {
-    /// How it was just after the node was created.
+    /// The directory's stat just after the node was created.
     Counted(zk::Stat),
-    /// It was created with the node.
+    /// The directory was created with the node.
     Made,
     /// Nothing.
     Unknown,
 }
 
 impl Created {
-    /// Whether it was the only child of its directory just after it was created.
+    /// Returns `true` if the node was the only child of its directory just after its creation.
     ///
-    /// The members of a transaction are applied in their order, one transaction after the other,
-    /// and each result is taken then (`DataTree.processTxn`). The create puts the child into the
-    /// directory and sets its pzxid; the write takes the directory's stat, with the number of
-    /// children that it has by then ([ZooKeeper 3.9.3][tree], `DataTree.java`, line 475).
-    /// By the pzxid and the mzxid it is seen that this server has done so.
+    /// The server applies one transaction after the other, and the members of each in their order.
+    /// It takes each member's result at that point (`DataTree.processTxn`). The create adds the
+    /// child to the directory and sets its pzxid. The write then returns the directory's stat, with
+    /// the current number of children ([ZooKeeper 3.9.3][tree], `DataTree.java`, line 475). The
+    /// pzxid and the mzxid show that this server has done so.
     ///
     /// [tree]: https://github.com/apache/zookeeper/tree/release-3.9.3/zookeeper-server
     pub(super) fn is_alone(&self) -> bool {
@@ -53,24 +53,26 @@ impl Created {
         }
     }
 
-    /// Where it stands, as far as the number of children tells. `None`: the list has to.
+    /// Returns the position as far as the number of children determines it. `None`: the caller must
+    /// list the queue.
     ///
-    /// The only child is the first, and nobody can join ahead of it. Else the one just
-    /// ahead is the one of the number before, *if* it is found there when it is looked at: so it
-    /// was there when this one was created, and no number lies between. If it is not (it has left,
-    /// or that number's node is another client's, with a name of another kind, or no waiter's at
-    /// all), the one that looks is told so and takes the list.
+    /// The only child is the first, and no client can join ahead of it. Otherwise the predecessor
+    /// is the node with the preceding number, *if* a read finds it. Then it existed when this node
+    /// was created, and no number lies between. If the read does not find it, the caller lists the
+    /// queue. In that case either the predecessor has left, or the node with that number is not
+    /// ours and has another name.
     pub(super) fn by_count(&self, directory: i64, join: Join) -> Option<Standing> {
         let children = self.children()?;
         if children == 1 {
             return Some(Standing::First);
         }
-        // Who would not wait does not look: then there may be nothing but junk.
+        // A client that would not wait does not read the predecessor: the other children may all be
+        // junk.
         if join == Join::IfFree {
             return None;
         }
-        // Of two children one is this: if that one is found, then it is the other, and had nobody
-        // ahead.
+        // Of two children one is this node. If the other one is found, no node was ahead of that
+        // one.
         let first = children == 2;
         order::just_ahead(&self.key, directory)
             .map(|key| Standing::Behind(Predecessor { entry: named(key), first, seen: false }))

@@ -1,4 +1,4 @@
-//! The directory of a queue: its nodes, and where one stands among them.
+//! The directory of a queue: its nodes, and a node's position among them.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -13,24 +13,25 @@ use crate::backend::{
     },
 };
 
-/// A node of somebody's, of which the name alone is known.
+/// Returns an entry for another client's node, of which only the name is known.
 pub(super) fn named(key: impl Into<Arc<str>>) -> Entry {
     Entry::new(key, 0)
 }
 
 impl ZooKeeperStore {
-    /// Where a node stands, by the list of its queue.
+    /// Returns a node's position by the list of its queue.
     pub(super) async fn stands(&self, key: &str) -> Result<Standing> {
-        // Any server may answer. It knows of the own node (a session never goes back to an older
-        // state), so also of all that joined before it; some of those may be gone already, which
-        // the next look will show.
+        // Any server may answer. It knows our own node, because a session never returns to an older
+        // state, and so all nodes that joined before it. Some of them may be gone already, which
+        // the next read will show.
         match self.seek("list", self.client()?.list_children(names::split(key).0)).await? {
             Some(children) => self.position(key, &children).await,
             None => Ok(Standing::Evicted),
         }
     }
 
-    /// Where the node `key` stands among `children`, which were listed after it was created.
+    /// Returns the position of the node `key` among `children`, which were listed after it was
+    /// created.
     pub(super) async fn position(&self, key: &str, children: &[String]) -> Result<Standing> {
         let (dir, own) = names::split(key);
         let mut waiters = Cow::Borrowed(children);
@@ -52,14 +53,15 @@ impl ZooKeeperStore {
         }
     }
 
-    /// A name alone does not tell whether a node is anybody's.
+    /// Returns `true` if the node belongs to no session, which its name does not show.
     async fn is_nobodys(&self, key: &str) -> Result<bool> {
         let stat = self.ask("get", self.client()?.check_stat(key)).await?;
         Ok(stat.is_some_and(|stat| names::is_nobodys(&stat)))
     }
 
-    /// Leaves out what is named like a waiter's node and is nobody's, as far as there is a doubt.
-    /// What is gone meanwhile stays in the list: it was there.
+    /// Removes nodes from the list that are named like waiters' but belong to no session, among the
+    /// doubtful ones. A node that was deleted in the meantime stays in the list, because it
+    /// existed.
     pub(super) async fn without_junk(
         &self,
         dir: &str,
@@ -68,7 +70,7 @@ impl ZooKeeperStore {
     ) -> Result<Vec<String>> {
         let doubtful =
             children.iter().filter(|child| names::sequence(child).is_some() && is_doubtful(child));
-        // In one flight.
+        // Sent together.
         let client = self.client()?;
         let replies: Vec<_> = doubtful
             .map(|child| (child.clone(), client.check_stat(&format!("{dir}/{child}"))))
@@ -83,8 +85,8 @@ impl ZooKeeperStore {
         Ok(children)
     }
 
-    /// The same by the nodes' own transaction ids: one more request for each child, and never
-    /// wrong.
+    /// Returns a node's position by the nodes' own transaction IDs. This costs one more request per
+    /// child, and is never wrong.
     async fn place_by_age(&self, own: &str, children: &[String]) -> Result<Standing> {
         let (dir, _) = names::split(own);
         let waiters = children.iter().filter(|child| names::sequence(child).is_some());
@@ -102,7 +104,7 @@ impl ZooKeeperStore {
         Ok(Standing::Behind(Predecessor { entry, first, seen: true }))
     }
 
-    /// Reads nodes, in one flight. Those that are gone are left out.
+    /// Reads nodes by requests that are sent together. Deleted nodes are left out.
     pub(super) async fn read(
         &self,
         keys: Vec<Arc<str>>,
@@ -117,15 +119,16 @@ impl ZooKeeperStore {
         Ok(nodes)
     }
 
-    /// Whether somebody is in a queue. Writes nothing.
+    /// Returns `true` if a queue has a waiter. Writes nothing.
     pub(super) async fn is_occupied(&self, queue: &Queue) -> Result<bool> {
         let dir = queue.dir();
         let client = self.client()?;
         let listed = self.seek("list", client.get_children(dir)).await?;
         let Some((children, stat)) = listed else { return Ok(false) };
         self.tags.learn(dir, stat.czxid);
-        // That a queue is free is put to the test by joining it. That it is not may be old news of
-        // a server that lags behind, or junk: one waiter that is there now is enough.
+        // If the queue seems free, joining it verifies that. If it seems occupied, the waiters may
+        // be junk, or the reply may be stale, from a server that lags behind. One waiter that
+        // exists now is sufficient.
         let Some(first) = order::lowest(&children) else { return Ok(false) };
         let (sync, there) = (client.sync("/"), client.check_stat(&format!("{dir}/{first}")));
         let there = self.synced(sync, there).await?.map_err(|error| self.failed("get", error))?;
@@ -137,15 +140,16 @@ impl ZooKeeperStore {
         Ok(order::lowest(&waiters).is_some())
     }
 
-    /// The children of a directory as of now; none without a directory.
+    /// Returns the current children of a directory, or none if it does not exist.
     pub(super) async fn list_now(&self, dir: &str) -> Result<Vec<String>> {
         Ok(self.children_now(dir).await?.0)
     }
 
-    /// The same with the directory's czxid. Whatever this session has sent before is decided by
-    /// then, as its requests are served in order and those that a former server still had are
-    /// refused (`SessionMovedException`). What escapes that is found later: see
-    /// [`remove_strays`](Self::remove_strays).
+    /// Returns the current children of a directory, and its czxid if it exists.
+    ///
+    /// All earlier requests of this session are decided by then: a server serves its requests in
+    /// order, and rejects those of a former connection (`SessionMovedException`). The exceptions
+    /// are found later: see [`remove_strays`](Self::remove_strays).
     pub(super) async fn children_now(&self, dir: &str) -> Result<(Vec<String>, Option<i64>)> {
         let client = self.client()?;
         let (sync, list) = (client.sync("/"), client.get_children(dir));
@@ -153,13 +157,14 @@ impl ZooKeeperStore {
         Ok(listed.map(|(children, stat)| (children, Some(stat.czxid))).unwrap_or_default())
     }
 
-    /// Looks at two nodes of one queue, and at the name that the last holder to leave has written
-    /// into their directory. That the own one is there is seen no earlier than that the other is
-    /// gone; as none comes back, both are true at once then.
+    /// Reads two nodes of one queue, and the release marker in their directory.
     ///
-    /// A name is written by the transaction that deletes that holder's node, or passed on by a
-    /// client that has read or written it. It is true as long as no name comes again (`Tags`), so
-    /// it counts only in the directory that it belongs to.
+    /// The own node is read after the predecessor. No node is created again, so if the own node
+    /// exists and the predecessor is gone, both are true at the same time.
+    ///
+    /// The transaction that deletes a holder's node writes the marker. Clients that have read or
+    /// written it write it again. It is true as long as no name is reused (`Tags`), so it counts
+    /// only in the directory that it belongs to.
     pub(super) async fn look(&self, own: &Entry, ahead: &Entry) -> Result<Present> {
         let client = self.client()?;
         let mut both = client.new_multi_reader();
@@ -174,20 +179,20 @@ impl ZooKeeperStore {
             MultiReadResult::Data { data, stat } => Ok(Some((data, stat))),
             MultiReadResult::Error { err: zk::Error::NoNode } => Ok(None),
             MultiReadResult::Error { err } => Err(self.failed("get", err)),
-            other => Err(StoreError::Unknown(format!("{other:?} for a node").into())),
+            other => Err(StoreError::Unknown(format!("malformed reply: {other:?}").into())),
         });
         let (Some(ahead), Some(own_node), Some(directory)) =
             (found.next(), found.next(), found.next())
         else {
-            return Err(StoreError::Unknown("an answer that is too short".into()));
+            return Err(StoreError::Unknown("malformed reply: too short".into()));
         };
-        // An operator may let nobody read the directory: then it says nothing.
+        // An operator may have made the directory unreadable. Then there is no marker.
         let mark = directory.unwrap_or_default().and_then(|(data, stat)| {
             let name = String::from_utf8(data).ok()?;
             names::is_mark_in(&name, stat.czxid).then_some(name)
         });
         let fate = match ahead? {
-            // A node of no session stands in nobody's way.
+            // A node without a session blocks no client.
             Some((_, stat)) if names::is_nobodys(&stat) => Fate::Gone,
             Some(_) => Fate::There,
             None if mark.as_deref() == Some(name) => Fate::Released,
@@ -201,7 +206,7 @@ impl ZooKeeperStore {
     }
 }
 
-/// The order of grants: `czxid`, which rises with every write to the ensemble.
+/// Returns the order of grants: `czxid`, which rises with every write to the ensemble.
 pub(super) fn revision(stat: &zk::Stat) -> u64 {
     u64::try_from(stat.czxid).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! What only some primitives need of ZooKeeper.
+//! ZooKeeper's part of the operations that only some primitives need.
 
 use async_trait::async_trait;
 use zookeeper_client::{self as zk, CreateMode, MultiWriteResult};
@@ -14,7 +14,7 @@ use crate::{
 
 #[async_trait]
 impl Extras for ZooKeeperStore {
-    /// Writes over a node of this version, by its name, which never comes again.
+    /// Overwrites a node of this version by its name, which is never reused.
     async fn rewrite(&self, rewrite: Rewrite<'_>) -> Result<Rewritten> {
         let Rewrite { ticket, entry, value, version } = rewrite;
         let number = |stat: zk::Stat| u64::from(stat.version.unsigned_abs());
@@ -30,13 +30,13 @@ impl Extras for ZooKeeperStore {
         Ok(stat.map_or(Rewritten::Gone, |stat| Rewritten::Not(number(stat))))
     }
 
-    /// Puts a node with another label into the place of an own one: it has the same tag and number.
+    /// Replaces an own node by one with another label. The new node has the same tag and number.
     ///
-    /// The one that withdraws the ticket may not have heard of it, because the reply was lost or
-    /// nobody waited for it: then `leave` finds the node by its place.
+    /// The caller that withdraws the ticket may not know the new node, because the reply was lost
+    /// or the call was dropped. Then `leave` finds the node by its tag and number.
     async fn relabel(&self, to: Joiner<'_>, entry: &Entry, value: &[u8]) -> Result<Option<Entry>> {
         let Some(key) = names::relabelled(&entry.key, to.queue.label()) else {
-            let source = format!("{} is no node of ours", entry.key).into();
+            let source = format!("{} is not a distlock node", entry.key).into();
             return Err(StoreError::Fatal { operation: "relabel", source });
         };
         let data = names::data(to.ticket, value);
@@ -53,12 +53,12 @@ impl Extras for ZooKeeperStore {
         if let Some(new) = &new {
             self.identity.created(&new.key);
         }
-        // Any other node with this ticket is a stray: see `remove_strays`.
+        // Any other node with this ticket belongs to no attempt: see `remove_strays`.
         self.doubtful().remove(&to.ticket);
         Ok(new)
     }
 
-    /// By the node that tells the ensemble; a single server has none of its members in there.
+    /// Reads the ensemble's configuration, in which a single server has no members.
     async fn durability(&self) -> Result<Durability> {
         let client = self.client()?;
         let (config, _) = self.ask("get", client.get_config()).await?;
@@ -74,7 +74,7 @@ impl Extras for ZooKeeperStore {
 
     async fn read(&self, key: &str) -> Result<Option<Vec<u8>>> {
         let client = self.client()?;
-        // In one flight, in this order: see `children_now`.
+        // Sent together, in this order: see `children_now`.
         let (sync, read) = (client.sync("/"), client.get_data(key));
         let read = self.found("get", self.synced(sync, read).await?)?;
         Ok(read.map(|(data, _)| data))
@@ -86,8 +86,10 @@ impl Extras for ZooKeeperStore {
 }
 
 impl ZooKeeperStore {
-    /// The new node's stat; `None` if neither is there. The create comes first: a server that
-    /// showed half of it would show both nodes, not none.
+    /// Replaces a node, and returns the new node's stat; `None` if neither exists.
+    ///
+    /// The create comes first. A server that showed half of the transaction would show both nodes,
+    /// not none.
     async fn exchange_once(&self, old: &str, new: &str, data: &[u8]) -> Result<Option<zk::Stat>> {
         let node = CreateMode::Ephemeral.with_acls(self.acls());
         let client = self.client()?;
@@ -97,12 +99,12 @@ impl ZooKeeperStore {
         let results = match self.transact(both).await?.1 {
             Ok(results) => results,
             Err((Some(_), zk::Error::NoNode)) => return Ok(None),
-            // An earlier attempt's, whose reply was lost.
+            // An earlier attempt, whose reply was lost, has created it.
             Err((Some(0), zk::Error::NodeExists)) => {
                 let there = self.ask("get", client.check_stat(new)).await;
                 return match there.map_err(StoreError::in_doubt)? {
                     Some(stat) if !self.identity.owns(&stat) => {
-                        let source = format!("{new} is another session's").into();
+                        let source = format!("{new} belongs to another session").into();
                         Err(StoreError::Fatal { operation: "relabel", source })
                     }
                     found => Ok(found),
@@ -116,7 +118,7 @@ impl ZooKeeperStore {
         });
         let stat = match created {
             Some(stat) if stat.czxid > 0 => stat,
-            // Servers have left it out: see `settle`.
+            // Servers have omitted it: see `settle`.
             _ => {
                 let read = self.seek("get", client.get_data(new)).await;
                 let Some((_, stat)) = read.map_err(StoreError::in_doubt)? else { return Ok(None) };

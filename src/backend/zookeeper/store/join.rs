@@ -1,4 +1,4 @@
-//! Joins a queue: creates a node and learns by the same request who is ahead.
+//! Joins a queue: creates a node, and learns from the same request which node is ahead.
 
 use std::sync::Arc;
 
@@ -21,18 +21,18 @@ use crate::{
     lost::LostReason,
 };
 
-/// How often to try to create a node whose directory comes and goes: it is a container, which the
-/// server removes when it is empty.
+/// How often to try to create a node in a directory that is created and removed concurrently. The
+/// directory is a container, which the server removes when it is empty.
 const ATTEMPTS: usize = 8;
 
 /// How to create a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// And have the directory's children counted in the same transaction.
+    /// With the directory's children counted in the same transaction.
     Counted,
-    /// The directory is known to be missing: create it in the same transaction.
+    /// With the directory, which is known to be missing, in the same transaction.
     WithDirectory,
-    /// Alone. The queue is listed afterwards.
+    /// Without another operation. The queue is listed afterwards.
     Alone,
 }
 
@@ -55,20 +55,21 @@ impl ZooKeeperStore {
         }
         let dir = queue.dir();
         let turn = self.tags.get(dir).is_none().then(|| self.tags.turn(dir));
-        // However long the first one takes, each has its own time.
+        // However long the first caller takes, each caller has its own timeout.
         let _turn = match &turn {
             Some(turn) => self.reply(turn.lock()).await.ok(),
             None => None,
         }
-        // Known by now: let the next one go.
+        // The tag is known by now, so the next caller may continue.
         .filter(|_| self.tags.get(dir).is_none());
         let data = names::data(ticket, value);
         let (mut way, mut taken) = (Way::Counted, false);
         for _ in 0..ATTEMPTS {
             let tag = match self.tags.get(dir) {
                 Some(czxid) if czxid > 0 && way == Way::Counted && !taken => Tag::Directory(czxid),
-                // Not of the ticket. An earlier request may yet be served: after an operator has
-                // deleted this one's node, it would create another node of the same name.
+                // The tag is not derived from the ticket. An earlier request may still be served:
+                // after an operator has deleted this request's node, it would create another node
+                // of the same name.
                 _ => Tag::random(),
             };
             self.doubtful().insert(ticket);
@@ -76,8 +77,8 @@ impl ZooKeeperStore {
             let refusal = match self.create(dir, &prefix, &data, way).await? {
                 Ok(created) => {
                     taken |= names::is_worn(&created.key);
-                    // Should it fail, the node is there: the next attempt finds it, or the
-                    // withdrawal of the ticket.
+                    // If this fails, the node exists. The next attempt finds it, or the withdrawal
+                    // of the ticket does.
                     let joined = self.settle(created, join).await;
                     let joined = joined.map_err(StoreError::in_doubt)?;
                     self.doubtful().remove(&ticket);
@@ -88,36 +89,39 @@ impl ZooKeeperStore {
                 }
                 Err(refusal) => refusal,
             };
-            // Nothing was created: whatever comes of the next step, there is nothing to look for.
+            // Nothing was created, so there is nothing to search for, whatever the next step
+            // returns.
             self.doubtful().remove(&ticket);
             match refusal {
                 (_, zk::Error::NoNode) if way != Way::WithDirectory => way = Way::WithDirectory,
-                // The namespace is missing as well.
+                // The namespace is also missing.
                 (_, zk::Error::NoNode) => {
                     let (namespace, _) = names::split(dir);
                     let directory = CreateMode::Container.with_acls(self.acls());
                     self.ask("mkdir", self.client()?.mkdir(namespace, &directory)).await?;
                 }
-                // Somebody else has made the directory.
+                // Another client has created the directory.
                 (_, zk::Error::NodeExists) if way == Way::WithDirectory => way = Way::Counted,
-                // An operator has made a node of the next number, or the counter is worn out.
+                // An operator has created a node with the next number, or the counter is exhausted.
                 (_, zk::Error::NodeExists) if !taken => taken = true,
-                // The write to the directory is only for its answer: an operator forbids it, or a
-                // quota does.
+                // The write to the directory only serves its reply. An operator or a quota forbids
+                // it.
                 (Some(1), zk::Error::NoAuth | zk::Error::QuotaExceeded) if way == Way::Counted => {
                     way = Way::Alone
                 }
                 (_, error) => return Err(self.failed("create", error)),
             }
         }
-        Err(StoreError::Unavailable(format!("{dir} comes and goes").into()))
+        Err(StoreError::Unavailable(format!("{dir} was removed and created concurrently").into()))
     }
 
-    /// Creates a node. An error leaves it open whether it did; a refusal does not.
+    /// Creates a node. An error leaves open whether the node was created; a refusal means that it
+    /// was not.
     ///
-    /// A listing after it would be a second request, which grows with the queue and, as the crate
-    /// leaves `TCP_NODELAY` off, mostly waits for the reply to the first. A read can't be part of a
-    /// transaction, but a write to the directory can, and its result has the number of children.
+    /// A list after it would be a second request. It would grow with the queue and mostly wait for
+    /// the reply to the first one, because the crate does not set `TCP_NODELAY`. A read cannot be
+    /// part of a transaction, but a write to the directory can, and its result has the number of
+    /// children.
     async fn create(
         &self,
         dir: &str,
@@ -141,7 +145,7 @@ impl ZooKeeperStore {
                 };
             }
             Way::Counted => {
-                // What stands there is passed on, as far as it is known: see `leave.rs`.
+                // The known release marker is written again: see `leave.rs`.
                 let mark = self.tags.marked(dir);
                 let mark = mark.as_deref().unwrap_or_default().as_bytes();
                 both.add_create(prefix, data, &node)
@@ -167,12 +171,12 @@ impl ZooKeeperStore {
             }
         }
         let Some((path, stat)) = created else {
-            return Err(StoreError::Unknown("a create without a node".into()));
+            return Err(StoreError::Unknown("malformed reply: no new node".into()));
         };
         Ok(Ok(Created { key: path.into(), at, stat, directory }))
     }
 
-    /// Only what certainly was not applied is a refusal.
+    /// Returns a refusal only if the request was certainly not applied.
     fn refused<T>(&self, (operation, error): Refusal) -> Result<Result<T, Refusal>> {
         match self.failed("create", error.clone()) {
             unknown @ (StoreError::Unknown(_) | StoreError::SessionGone(_)) => Err(unknown),
@@ -180,10 +184,10 @@ impl ZooKeeperStore {
         }
     }
 
-    /// Where the new node stands; `None` if it could not stay there.
+    /// Returns the position of the new node; `None` if the node had to be deleted.
     async fn settle(&self, mut created: Created, join: Join) -> Result<Option<Joined>> {
         let key = Arc::clone(&created.key);
-        // Servers have left that out of a transaction's results
+        // Servers have omitted the stat from a transaction's results
         // (https://issues.apache.org/jira/browse/ZOOKEEPER-4026, -4667).
         if created.stat.czxid <= 0 {
             created.stat = self.ask("get", self.client()?.get_data(&key)).await?.1;
@@ -193,15 +197,15 @@ impl ZooKeeperStore {
         }
         let czxid = match &created.directory {
             Directory::Counted(stat) => stat.czxid.max(0),
-            // Of the same transaction.
+            // Created by the same transaction.
             Directory::Made => created.stat.czxid,
             Directory::Unknown => 0,
         };
-        // Where the numbers are worn out, the tag makes no name unique.
+        // If the numbers are exhausted, the tag makes no name unique.
         self.tags.learn(names::split(&key).0, if names::is_worn(&key) { 0 } else { czxid });
         if !names::is_unique(&key, czxid) {
-            // Named for a directory that is no more, or as another node was or will be, and not yet
-            // anybody's place.
+            // The name is for a former directory, or another node has had it or will have it. The
+            // node holds no place yet.
             self.delete(&key, LeaveRequest::default()).await?;
             return Ok(None);
         }
@@ -209,13 +213,13 @@ impl ZooKeeperStore {
         let (dir, name) = names::split(&key);
         let standing = match created.by_count(czxid, join) {
             Some(standing) => standing,
-            // Not looked for: an entry in a queue with labels lists it.
+            // Not determined: an entry in a queue with labels lists the queue anyway.
             None if names::label(name).is_some_and(|label| !label.is_empty()) => {
                 Standing::Behind(Predecessor { entry: named(dir), first: false, seen: false })
             }
             None => self.stands(&key).await?,
         };
-        // Not before: what is known is not searched for, should the list be lost.
+        // Not earlier: if the list fails, the search must find the node, and it skips known nodes.
         self.identity.created(&key);
         let revision = revision(&created.stat);
         let entry = Entry { key, revision, token: revision, crowded: !alone };
@@ -231,7 +235,7 @@ impl ZooKeeperStore {
     /// Finds the node of an earlier attempt to join.
     async fn rejoin(&self, queue: &Queue, ticket: Ticket) -> Result<Option<Joined>> {
         let Some(key) = self.find(queue.dir(), ticket).await? else { return Ok(None) };
-        // When the node was created is not known. It was there when it was read.
+        // The time of the node's creation is unknown. The node existed when it was read.
         let client = self.client()?;
         let (at, (read, list)) =
             self.send(|| (client.get_data(&key), client.get_children(queue.dir())));
@@ -242,7 +246,7 @@ impl ZooKeeperStore {
             (Err(error), _) => return Err(self.failed("get", error)),
             (_, Err(error)) => return Err(self.failed("list", error)),
         };
-        // One that another session owns will go with that session.
+        // A node of another session ends with that session.
         if !self.identity.owns(&stat) {
             return Ok(None);
         }
@@ -287,8 +291,8 @@ mod tests {
         ZooKeeperStore::new(&backend, client, clock::now())
     }
 
-    /// Joins on a server that answers so; tells the error, and whether the ticket is kept as one to
-    /// look for.
+    /// Joins on a server with these replies. Returns the error, and whether the ticket is still in
+    /// doubt.
     async fn join(script: impl Fn(i32) -> Answer + Send + Sync + 'static) -> (StoreError, bool) {
         let server = Server::start(script).await;
         let store = store(&server).await;
@@ -301,7 +305,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_was_refused_is_not_in_doubt() {
-        // The node itself, or the directory that it would be in.
+        // For the node itself, or for its directory.
         for (node, directory) in [(NO_AUTH, NO_NODE), (NO_NODE, NO_AUTH)] {
             let (error, doubtful) = join(move |kind| match kind {
                 MULTI => Answer::Refused(node),
@@ -314,7 +318,7 @@ mod tests {
         }
     }
 
-    /// The write to the directory is only for its answer.
+    /// The write to the directory only serves its reply.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_join_does_without_the_write_that_is_refused() {
         for refused in [NO_AUTH, QUOTA_EXCEEDED] {

@@ -1,4 +1,4 @@
-//! Leaves a queue: deletes a node, and leaves word if it was a holder's.
+//! Leaves a queue: deletes a node, and leaves a release marker if it was a holder's.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::backend::{
 impl ZooKeeperStore {
     /// Deletes a ticket's node.
     ///
-    /// By its name, and as often as it takes: that was never another's and will not be (`Tags`).
+    /// It deletes by name, as often as necessary: the name was never another node's and never will
+    /// be (`Tags`).
     pub(super) async fn leave(
         &self,
         Joiner { queue, ticket }: Joiner<'_>,
@@ -32,7 +33,7 @@ impl ZooKeeperStore {
         };
         let renamed = self.renamed.lock().contains(&ticket);
         if let Some(entry) = leave.entry.filter(|_| !withdrawn.existed && renamed) {
-            // Under the name that another label gave it: see `relabel`.
+            // The node may have the name of another label: see `relabel`.
             let (dir, name) = names::split(&entry.key);
             let children = self.list_now(dir).await?;
             let place = names::place_of(name);
@@ -51,12 +52,12 @@ impl ZooKeeperStore {
 
     /// Deletes a node in one request.
     ///
-    /// A holder that has a successor in this process looks in the same transaction whether its
-    /// node is there. One that joined when others were there, and so may have waiters of other
-    /// processes behind it, writes its node's name into the directory in the same transaction:
-    /// a client that finds that name there knows that the owner deleted this node, as a holder.
-    /// Nothing that happens to the node itself could show that: anybody may write to it, and a
-    /// waiter that gives up deletes its own as well.
+    /// If a holder has a successor in this process, the same transaction checks that the
+    /// successor's node exists. A holder that joined when others were in the queue may have waiters
+    /// of other processes behind it. So it writes its node's name into the directory in the same
+    /// transaction, as a release marker. A client that finds this name knows that the owner deleted
+    /// the node, as a holder. Nothing that happens to the node itself could prove that: any client
+    /// may write to it, and a waiter that gives up deletes its own node as well.
     pub(super) async fn delete(&self, key: &str, leave: LeaveRequest<'_>) -> Result<LeaveOutcome> {
         let mut successor = leave.successor;
         let crowded = leave.entry.is_some_and(|entry| entry.crowded);
@@ -68,15 +69,15 @@ impl ZooKeeperStore {
                 Ok(()) => {
                     return Ok(LeaveOutcome { existed: true, successor: successor.is_some(), at });
                 }
-                // The successor is gone, or may not be looked at, and the node is still there.
+                // The successor is gone or unreadable, and the node still exists.
                 Err((Some(1), error)) if successor.is_some() && self.is_definite(&error) => {
                     successor = None
                 }
                 Err((_, zk::Error::NoNode)) => {
                     return Ok(LeaveOutcome { existed: false, successor: false, at });
                 }
-                // The mark is only a hint. Whatever forbids it, such as rights or a quota, need not
-                // forbid the release.
+                // The marker is only a hint. Rights or a quota that forbid it need not forbid the
+                // release.
                 Err((None | Some(0), error))
                     if mark && successor.is_none() && self.is_definite(&error) =>
                 {
@@ -87,7 +88,7 @@ impl ZooKeeperStore {
         }
     }
 
-    /// Whether a request that met this error was not applied, and would meet it again.
+    /// Returns `true` if a request with this error was not applied, and would fail again.
     fn is_definite(&self, error: &zk::Error) -> bool {
         let error = self.failed("delete", error.clone());
         matches!(error, StoreError::Denied(_) | StoreError::Fatal { .. })

@@ -16,21 +16,23 @@ use super::{
 };
 use crate::backend::{Ask, Detail, Listing, Member, Result, StoreError, Watch, zookeeper::names};
 
-/// How often to list a queue whose directory comes and goes, or whose nodes change their names.
+/// How often to list a queue whose directory is created and removed concurrently, or whose nodes
+/// are renamed.
 const ATTEMPTS: usize = 8;
 
-/// A node's data, and its stat.
+/// A node's data and stat.
 type Node = (Vec<u8>, zk::Stat);
 
-/// The names in a directory, its czxid if it is there, and the watch on it.
+/// The names in a directory, the directory's czxid if it exists, and the watch on it.
 type Children = (Vec<String>, Option<i64>, Option<Watch>);
 
-/// How many nodes are remembered that are nobody's. Past that all are forgotten, and found again.
+/// How many nodes that belong to no session are remembered. When there are more, all are forgotten,
+/// and found again.
 const JUNK: usize = 1024;
 
 impl ZooKeeperStore {
-    /// Any server may answer, unless it is to be fresh: it knows of all that this session was told,
-    /// so of its own nodes.
+    /// Lists a queue. Any server may answer, unless the listing must be fresh: the server knows all
+    /// that this session has received, and so its own nodes.
     pub(super) async fn listing(&self, dir: &str, ask: Ask) -> Result<Listing> {
         for _ in 0..ATTEMPTS {
             let Some((children, directory, watch)) = self.children(dir, ask).await? else {
@@ -66,13 +68,13 @@ impl ZooKeeperStore {
                 }
             }
             if clear {
-                // Of equal numbers one is nobody's whom the server numbered: as in
-                // `order::position`, it goes first.
+                // Of two equal numbers, the server did not assign one. That node goes first, as in
+                // `order::position`.
                 members.sort_by_key(|(member, child)| {
                     (names::sequence(child), member.label.is_some())
                 });
             } else {
-                // What took the place of another stands by that one's age.
+                // A node that replaced another one is ordered by that one's age.
                 members.sort_by_key(|(member, _)| member.entry.token);
             }
             return Ok(Listing {
@@ -82,11 +84,11 @@ impl ZooKeeperStore {
                 ..Listing::default()
             });
         }
-        Err(StoreError::Unavailable(format!("{dir} does not keep still").into()))
+        Err(StoreError::Unavailable(format!("{dir} changed concurrently").into()))
     }
 
-    /// A node was seen to be nobody's, whatever its name says. A rule that judges names would wait
-    /// for it for ever.
+    /// Remembers a node that belongs to no session, whatever its name is. A rule that judges by
+    /// names would wait for it for ever.
     pub(super) fn remember_junk(&self, key: &str) {
         let mut junk = self.junk.lock();
         if junk.len() >= JUNK {
@@ -95,14 +97,17 @@ impl ZooKeeperStore {
         junk.insert(key.into());
     }
 
-    /// Whether it was once seen to be: another node may have the name now.
+    /// Returns `true` if a node of this name once belonged to no session. Another node may have the
+    /// name now.
     fn is_junk(&self, dir: &str, child: &str) -> bool {
         let junk = self.junk.lock();
         !junk.is_empty() && junk.contains(&*format!("{dir}/{child}"))
     }
 
-    /// The children of a directory and its czxid, none without one; `None` if it came meanwhile.
-    /// The watch, if asked for, begins with the answer.
+    /// Returns the children of a directory and its czxid, or no children if it does not exist.
+    ///
+    /// `None`: the directory was created in the meantime. The watch, if requested, begins with the
+    /// reply.
     async fn children(&self, dir: &str, ask: Ask) -> Result<Option<Children>> {
         let client = self.client()?;
         if !ask.watch {
@@ -114,7 +119,7 @@ impl ZooKeeperStore {
             };
             return Ok(Some((children, directory, None)));
         }
-        // In one flight, in this order: see `children_now`.
+        // Sent together, in this order: see `children_now`.
         let sync = OptionFuture::from(ask.fresh.then(|| client.sync("/")));
         let list = client.get_and_watch_children(dir);
         let listed = self.synced(async { sync.await.unwrap_or(Ok(())) }, list).await?;
@@ -125,15 +130,15 @@ impl ZooKeeperStore {
         Ok(there.is_none().then(|| (Vec::new(), None, Some(watch::any(watcher)))))
     }
 
-    /// Whether one of the waiters that could not be read stands there under another name: it must
-    /// not be missing from the list.
+    /// Returns `true` if a waiter that could not be read exists under another name. The list must
+    /// not omit it.
     async fn any_renamed(
         &self,
         dir: &str,
         waiters: &[String],
         nodes: &HashMap<Arc<str>, Node>,
     ) -> Result<bool> {
-        // This server has seen them go, so it has seen what came in the same transaction.
+        // This server has applied their deletion, and so the rest of the same transaction.
         let children = self.seek("list", self.client()?.list_children(dir)).await?;
         let gone = waiters.iter().filter(|child| !nodes.contains_key(&*format!("{dir}/{child}")));
         let gone: Vec<_> = gone.filter_map(|child| names::place_of(child)).collect();

@@ -1,4 +1,4 @@
-//! Looks for nodes whose creation was never answered.
+//! Searches for nodes whose creation was never answered.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use zookeeper_client as zk;
 use super::{Request, ZooKeeperStore};
 use crate::backend::{Result, SequencePoint, Ticket, zookeeper::names};
 
-/// What a search has found, for all who wait for one: a lost connection leaves thousands in doubt
-/// at once.
+/// The result of a search, shared by all callers that wait for one. A lost connection leaves
+/// thousands of tickets in doubt at once.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     at: Option<SequencePoint>,
-    /// This session's nodes that are nobody's place yet, by the tickets in them.
+    /// This session's nodes that no attempt has claimed yet, with the tickets in them.
     found: Vec<(Box<str>, Arc<str>)>,
 }
 
 impl Search {
-    /// Whether it would have found what was sent before `since`.
+    /// Returns `true` if the search would have found a node that was requested before `since`.
     fn covers(&self, since: SequencePoint) -> bool {
         self.at.is_some_and(|at| at > since)
     }
 }
 
 impl ZooKeeperStore {
-    /// The node in `dir` that this session has created for a ticket, if it has.
+    /// Returns the node in `dir` that this session has created for a ticket, if it exists.
     pub(super) async fn find(&self, dir: &str, ticket: Ticket) -> Result<Option<Arc<str>>> {
         let (since, ()) = self.send(|| ());
         let mut search = self.reply(self.search.lock()).await?;
@@ -39,7 +39,7 @@ impl ZooKeeperStore {
 
     async fn search(&self, ticket: Ticket) -> Result<Search> {
         let client = self.client()?;
-        // As of now: see `list_now`.
+        // The current state: see `list_now`.
         let (at, (sync, list)) = self.send(|| (client.sync("/"), client.list_ephemerals("/")));
         let listed = self.synced(sync, list).await?;
         let keys = listed.map_err(|error| self.failed("list", error))?;
@@ -47,9 +47,10 @@ impl ZooKeeperStore {
         for (key, data) in self.unclaimed(keys.into_iter().map(Arc::from)).await? {
             match names::ticket_in(&data) {
                 Some(ticket) => found.push((ticket.into(), key)),
-                // Somebody has written over it, and nobody can claim it: all others would stand
-                // behind it for as long as the session lives. It may be another's who is about to
-                // hear of it, and hold it, unless no other request is in doubt.
+                // An operator has overwritten it, and no attempt can claim it. All other clients
+                // would wait behind it as long as the session lives. If other requests are in
+                // doubt, it may belong to one of them, which is about to receive it and hold the
+                // lock.
                 None => {
                     let only = self.doubtful().iter().all(|doubtful| *doubtful == ticket);
                     if !only || self.identity.has(&key) {
@@ -62,18 +63,18 @@ impl ZooKeeperStore {
         Ok(Search { at: Some(at), found })
     }
 
-    /// Removes this session's nodes that no attempt has.
+    /// Removes this session's nodes that belong to no attempt.
     ///
-    /// A server refuses what came by a former connection of the session (`SessionMovedException`),
-    /// unless the client's next request for the session was as late, by the same server: that makes
-    /// the former connection the session's once more. A network that comes back after a while
-    /// delivers both in the same moment, and the node that the one creates would block its queue
-    /// for as long as the session lives.
+    /// A server rejects a request from a former connection of the session
+    /// (`SessionMovedException`). There is one exception: the client's next request for the session
+    /// was equally late and reached the same server. Then the former connection is the session's
+    /// once more. A network that recovers after a while delivers both requests at the same moment.
+    /// The node that the first one creates would block its queue as long as the session lives.
     pub(super) async fn remove_strays(&self, keys: &[Arc<str>]) -> Result<()> {
         for (key, data) in self.unclaimed(keys.iter().map(Arc::clone)).await? {
             let ticket = names::ticket_in(&data).and_then(Ticket::parse);
             let client = self.client()?;
-            // A later attempt's request is sent after this one, so that it is served after it.
+            // A later attempt sends its request after this one, so the server serves it later.
             let (_, deleted) = self.send(|| {
                 let doubtful = self.doubtful();
                 let sought = ticket.map_or(!doubtful.is_empty(), |of| doubtful.contains(&of));
@@ -86,8 +87,7 @@ impl ZooKeeperStore {
         Ok(())
     }
 
-    /// Those of the nodes that are this session's and not known to be an attempt's, with what is
-    /// written into them.
+    /// Returns this session's nodes that are not known to belong to an attempt, with their data.
     async fn unclaimed(
         &self,
         keys: impl Iterator<Item = Arc<str>>,

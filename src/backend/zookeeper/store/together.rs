@@ -1,11 +1,11 @@
-//! One list of a queue for all waiters of a session that want one at the same time.
+//! One list of a queue for all waiters of a session that need one at the same time.
 //!
-//! Readers behind a writer all list the queue when it goes, and as they join. Separate lists would
-//! be as many as the names in each of them, in front of the session's keepalive on the same
-//! connection.
+//! Readers behind a writer all list the queue when they join and when the writer leaves. Separate
+//! lists would be as many as the names in each of them, and would precede the session's keepalive
+//! on the same connection.
 //!
-//! No caller owns a list: whichever waiter is polled drives it, so a caller that is not polled
-//! holds up no other.
+//! No caller owns a list. Any waiter that is polled drives it, so a caller that is not polled does
+//! not delay the others.
 
 use std::{
     collections::HashMap,
@@ -26,28 +26,28 @@ use crate::{
     runtime::mutex::Mutex,
 };
 
-/// How many queues are remembered before those are forgotten whose lists are done.
+/// How many queues are remembered before those with finished lists are forgotten.
 const REMEMBERED: usize = 64;
 
-/// What is being listed, by the directory.
+/// The pending lists, by directory.
 #[derive(Debug, Default)]
 pub(super) struct Lists(Mutex<HashMap<Box<str>, Flight>>);
 
-/// A list that is under way, or waits for the one before it. Its waiters alone keep it.
+/// A list that is pending, or waits for the previous one. Only its waiters keep it alive.
 #[derive(Debug)]
 struct Flight {
-    /// It may have been requested.
+    /// Whether it may have been requested.
     begun: Arc<AtomicBool>,
     list: WeakShared<Request>,
 }
 
 type Request = BoxFuture<'static, Listed>;
 
-/// What came of a list. `None`: it failed, and each waiter has to find out why.
+/// The result of a list. `None`: it failed, and each waiter must find out why.
 type Listed = Option<Arc<(Vec<Member>, Vec<Box<str>>)>>;
 
 impl Lists {
-    /// The list of this directory that is requested after this call.
+    /// Returns the list of this directory that is requested after this call.
     fn next(&self, dir: &str, list: impl FnOnce() -> Request) -> Shared<Request> {
         let mut lists = self.0.lock();
         let before =
@@ -77,8 +77,8 @@ impl Lists {
 }
 
 impl ZooKeeperStore {
-    /// A list that is requested after this call, perhaps by another one. So it has every own key
-    /// that the caller knows of: one that was requested before might lack it.
+    /// Returns a list that is requested after this call, perhaps by another caller. So it has every
+    /// own key that the caller knows, which an earlier list might lack.
     pub(super) async fn listed(&self, dir: &str) -> Result<Listing> {
         let list = || {
             let (this, dir) = (Weak::clone(&self.this), dir.to_owned());
@@ -89,7 +89,7 @@ impl ZooKeeperStore {
             .boxed()
         };
         let list = self.lists.next(dir, list);
-        // The list before this one may take as long as a request may.
+        // The previous list may take as long as a request.
         let listed = self.reply_within(self.request_timeout * 2, list).await?;
         let Some(listed) = listed else { return self.listing(dir, Ask::default()).await };
         let (members, notes) = &*listed;
@@ -122,7 +122,8 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn waiters_share_a_list_that_began_after_they_asked() {
-        // The first list is not answered before the others have asked: it may lack their keys.
+        // The first list gets no reply before the others have requested theirs: it may lack their
+        // keys.
         let (lists, asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));
         let (counted, waited) = (Arc::clone(&lists), Arc::clone(&asked));
         let server = Server::start(move |kind| {

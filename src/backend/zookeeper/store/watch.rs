@@ -11,36 +11,36 @@ use zookeeper_client::{EventType, OneshotWatcher};
 
 use crate::backend::{Event, Result, StoreError, Watch};
 
-/// Waits for the one event of a watch on a waiter's node. Dropping it takes the watch back.
+/// Waits for the one event of a watch on a waiter's node. Dropping the future cancels the watch.
 pub(super) fn watch(watcher: OneshotWatcher) -> Watch {
     Box::pin(async move {
         match event(watcher).await? {
             EventType::NodeDeleted => Ok(Event::Deleted),
             EventType::NodeDataChanged => Ok(Event::Touched),
             event => {
-                Err(StoreError::Unknown(format!("an event of another kind: {event:?}").into()))
+                Err(StoreError::Unknown(format!("unexpected event of a watch: {event:?}").into()))
             }
         }
     })
 }
 
-/// Waits for whatever happens to a directory.
+/// Waits for any event of a directory.
 pub(super) fn any(watcher: OneshotWatcher) -> Watch {
     Box::pin(async move { event(watcher).await.map(|_| Event::Touched) })
 }
 
 async fn event(watcher: OneshotWatcher) -> Result<EventType> {
     let mut changed = pin!(watcher.changed());
-    // The crate panics when its session task is no more
+    // The crate panics when its session task has ended
     // (https://github.com/kezhuw/zookeeper-client-rust/blob/v0.11.2/src/session/watch.rs#L120).
     let event = poll_fn(|context| {
         let poll = catch_unwind(AssertUnwindSafe(|| changed.as_mut().poll(context)));
         poll.map_or(Poll::Ready(None), |poll| poll.map(|event| Some(event.event_type)))
     });
     match event.await {
-        // The next one that asks the session, or waits for its end, is told why.
-        Some(EventType::Session) => Err(StoreError::Unknown("the session is over".into())),
+        // The next request of the session, or a call that waits for its end, returns the reason.
+        Some(EventType::Session) => Err(StoreError::Unknown("the session has ended".into())),
         Some(event) => Ok(event),
-        None => Err(StoreError::Unknown("the session's task is gone".into())),
+        None => Err(StoreError::Unknown("the session's task has ended".into())),
     }
 }
