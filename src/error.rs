@@ -119,7 +119,7 @@ pub enum Error {
         reason: LostReason,
     },
     /// An operator deleted this waiter's key. Lock again to join the end of the queue.
-    #[error("the place in the queue of {name:?} was deleted by somebody else")]
+    #[error("an operator evicted the waiter from the queue of {name:?}")]
     #[non_exhaustive]
     Evicted {
         /// The lock's name.

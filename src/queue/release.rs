@@ -41,7 +41,7 @@ impl Release {
     pub(super) fn trouble(&self) -> String {
         match self {
             Self::Trying(Some(why)) | Self::Refused(why) => why.clone(),
-            _ => "no answer yet".to_owned(),
+            _ => "no reply yet".to_owned(),
         }
     }
 }
@@ -116,10 +116,10 @@ mod tests {
     #[test]
     fn trouble_of_a_release_is_reported() {
         for (release, told) in [
-            (Release::Trying(None), "no answer yet"),
+            (Release::Trying(None), "no reply yet"),
             (Release::Trying(Some("timeout".into())), "timeout"),
             (Release::Refused("no".into()), "no"),
-            (Release::Released, "no answer yet"),
+            (Release::Released, "no reply yet"),
         ] {
             assert_eq!(release.trouble(), told, "{release:?}");
         }

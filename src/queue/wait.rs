@@ -97,7 +97,7 @@ impl Wait {
                 drop(sessions.any().await?);
                 let limit = shared.patience();
                 let taken = timeout(limit, work()).await.unwrap_or_else(|_| {
-                    let source = source(format!("no answer within {limit:?}"));
+                    let source = source(format!("no reply within {limit:?}"));
                     Err(Error::Unavailable { backend: shared.backend.kind(), source })
                 });
                 let pause = match &taken {

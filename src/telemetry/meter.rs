@@ -150,7 +150,7 @@ mod on {
         for (metric, what) in [
             (&ACQUIRE, "How long a call for a lock took, by what came of it"),
             (&HOLD, "How long a lock was held, by how that ended"),
-            (&KEEPALIVE, "How long a session's proofs of life took"),
+            (&KEEPALIVE, "How long keepalives took"),
             (&REQUEST, "How long requests to the store took"),
         ] {
             describe_histogram!(metric.name, Unit::Seconds, what);
@@ -166,13 +166,13 @@ mod on {
         describe_gauge!(
             REMAINING.name,
             Unit::Seconds,
-            "How long the session in use that was proved least recently is certain to live"
+            "How long the session that was renewed least recently is still certain to live"
         );
         for (metric, what) in [
             (&LOST, "Locks that were lost while they were held"),
             (&OPENED, "Sessions that were opened"),
-            (&KEEPALIVE_FAILURES, "Proofs of life that failed"),
-            (&RECHECK, "Changes that no watch had told, found by looking again"),
+            (&KEEPALIVE_FAILURES, "Failed keepalives"),
+            (&RECHECK, "Changes that a recheck found and no watch had reported"),
             (&WRITE_REJECTED, "Guarded writes that were refused because the lock was lost"),
         ] {
             describe_counter!(metric.name, Unit::Count, what);
