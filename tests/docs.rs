@@ -29,6 +29,7 @@ const DOCUMENTS: &[&str] = &[
     "docs/operations.md",
     "docs/peers-tests.md",
     "docs/performance.md",
+    "docs/redlock.md",
     "docs/row-locks.md",
     "src/lib.rs",
     "tests/upstream/README.md",
