@@ -45,6 +45,11 @@ impl Proxies {
         }
     }
 
+    /// Returns `true` if one of them passes everything on again: see [`Proxy::passes`].
+    pub fn passes(&self) -> bool {
+        self.all.iter().any(Proxy::passes)
+    }
+
     /// How many packets have come for the clients.
     pub fn packets(&self) -> usize {
         self.all.iter().map(Proxy::packets).sum()

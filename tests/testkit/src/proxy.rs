@@ -132,6 +132,11 @@ impl Proxy {
         }
     }
 
+    /// Returns `true` if the mode is `Pass`, to which some modes change after one packet.
+    pub fn passes(&self) -> bool {
+        matches!(self.state.borrow().mode, Mode::Pass)
+    }
+
     /// Ends all connections, and with them what is on its way.
     pub fn hang_up(&self) {
         self.state.send_modify(|state| state.generation += 1);
