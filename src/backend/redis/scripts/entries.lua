@@ -133,13 +133,14 @@ local function notify(dir, payload, ...)
     end
 end
 
--- Notifies the sessions that another script has left.
+-- Notifies the sessions of one entry or queue that another script has left.
 local function notify_rest()
-    for _, rest in ipairs(starting(QUEUE, '! ', 1)) do
-        call('ZREM', QUEUE, rest)
-        local dir, number, payload = string.match(rest, '^! (%S+) (%d+) (.*)$')
-        notify(dir, payload, number)
-    end
+    local rest, another = unpack(starting(QUEUE, '! ', 2))
+    if not rest then return end
+    call('ZREM', QUEUE, rest)
+    unfinished = unfinished or another ~= nil
+    local dir, number, payload = string.match(rest, '^! (%S+) (%d+) (.*)$')
+    notify(dir, payload, number)
 end
 
 local function notify_queue(dir) notify(dir, dir .. '/ 0', WHOLE) end
