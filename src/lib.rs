@@ -80,17 +80,17 @@
 //! - `etcd`: URLs such as `etcd://h1:2379,h2:2379`. Building it also needs [`protoc`].
 //! - `zookeeper`: URLs such as `zk://h1:2181,h2:2181`.
 //! - `mysql`: URLs such as `mysql://user:password@h/database`, for MySQL and MariaDB: see
-//!   [Operations][operations].
-//! - `postgres`: URLs such as `postgres://user:password@h/database`: see [Operations][operations].
+//!   [MySQL][mysql].
+//! - `postgres`: URLs such as `postgres://user:password@h/database`: see [PostgreSQL][postgresql].
 //! - `redis`: URLs such as `redis://user:password@h:6379/0`, for Redis 7 and later and Valkey 7.2
 //!   and later. With `?bridge=plain` or `?bridge=redisson`, mutexes also exclude other libraries'
-//!   locks: see [Operations][operations].
+//!   locks: see [Redis][redis].
 //! - `redlock`: URLs such as `redlock://user:password@h1,h2,h3,h4,h5`, or `redlocks://` for TLS,
 //!   for independent servers of Redis or Valkey. It has only mutexes, and grants them in no
 //!   particular order: see [Redlock][redlock]. It is not part of `redis`, because a program should
 //!   choose its weaker guarantees by name.
 //! - `sqlite`: URLs such as `sqlite:///path/of/a/file`, for the processes of one host: see
-//!   [Operations][operations].
+//!   [SQLite][sqlite].
 //! - `tokio-postgres-0_7`, `mysql_async-0_37` and `rusqlite-0_42`: `check` and `unlock` in the
 //!   modules `postgres`, `mysql` and `sqlite`, which take these drivers' own types. Each name
 //!   includes the driver's version, so a new version of the driver breaks no program. In a program
@@ -111,7 +111,7 @@
 //! - `metrics`: durations of calls and requests, and counts of held, awaited and lost locks. They
 //!   go to the recorder that the program has installed for the crate [`metrics`].
 //! - `tracing`: the spans `distlock.acquire` and `distlock.hold`, and warnings about losses, by the
-//!   crate [`tracing`]. [Operations][operations] lists all metrics, spans and warnings.
+//!   crate [`tracing`]. [Metrics][metrics] lists all metrics, spans and warnings.
 //!
 //! # Minimum Rust version
 //!
@@ -128,13 +128,18 @@
 //! - [Architecture][architecture]: the code, and the life of a lock in ten steps.
 //! - [Backends][backends]: how to add a store.
 //!
-//! [guarantees]: https://github.com/distlock/distlock/blob/main/docs/guarantees.md
-//! [choosing]: https://github.com/distlock/distlock/blob/main/docs/choosing.md
-//! [redlock]: https://github.com/distlock/distlock/blob/main/docs/redlock.md
-//! [operations]: https://github.com/distlock/distlock/blob/main/docs/operations.md
-//! [performance]: https://github.com/distlock/distlock/blob/main/docs/performance.md
-//! [architecture]: https://github.com/distlock/distlock/blob/main/docs/architecture.md
-//! [backends]: https://github.com/distlock/distlock/blob/main/docs/backends.md
+//! [guarantees]: https://github.com/distlock/distlock/blob/main/docs/design/guarantees.md
+//! [choosing]: https://github.com/distlock/distlock/blob/main/docs/guide/choosing.md
+//! [redlock]: https://github.com/distlock/distlock/blob/main/docs/stores/redlock.md
+//! [postgresql]: https://github.com/distlock/distlock/blob/main/docs/stores/postgresql.md
+//! [mysql]: https://github.com/distlock/distlock/blob/main/docs/stores/mysql.md
+//! [redis]: https://github.com/distlock/distlock/blob/main/docs/stores/redis.md
+//! [sqlite]: https://github.com/distlock/distlock/blob/main/docs/stores/sqlite.md
+//! [metrics]: https://github.com/distlock/distlock/blob/main/docs/ops/metrics.md
+//! [operations]: https://github.com/distlock/distlock/blob/main/docs/ops/README.md
+//! [performance]: https://github.com/distlock/distlock/blob/main/docs/design/performance.md
+//! [architecture]: https://github.com/distlock/distlock/blob/main/docs/design/architecture.md
+//! [backends]: https://github.com/distlock/distlock/blob/main/docs/design/adding-a-store.md
 //! [`metrics`]: https://docs.rs/metrics
 //! [`tracing`]: https://docs.rs/tracing
 //! [`protoc`]: https://protobuf.dev/installation/

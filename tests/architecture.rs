@@ -1,4 +1,4 @@
-//! The storeys of the house, as `docs/architecture.md` draws them: no file of `src/` names one that
+//! The storeys of the house, as `docs/design/architecture.md` draws them: no file of `src/` names one that
 //! lives above it, and no way leads from a file through others back to it. The second rule is for
 //! the benchmark, for the torture test and for what the tests have in common, too.
 //!

@@ -8,32 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const DOCUMENTS: &[&str] = &[
-    "README.md",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "docs/architecture.md",
-    "docs/backends.md",
-    "docs/choosing.md",
-    "docs/cli.md",
-    "docs/guarantees.md",
-    "docs/guide/kubernetes.md",
-    "docs/guide/troubleshooting.md",
-    "docs/migrate/advisory-locks.md",
-    "docs/migrate/curator.md",
-    "docs/migrate/etcdctl.md",
-    "docs/migrate/redis-py.md",
-    "docs/migrate/redisson.md",
-    "docs/migrate/shedlock.md",
-    "docs/model.md",
-    "docs/operations.md",
-    "docs/peers-tests.md",
-    "docs/performance.md",
-    "docs/redlock.md",
-    "docs/row-locks.md",
-    "src/lib.rs",
-    "tests/upstream/README.md",
-];
+/// The texts with links beside the pages in `docs/`.
+const DOCUMENTS: &[&str] =
+    &["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "src/lib.rs", "tests/upstream/README.md"];
 
 /// Where the documents are for those who have the crate alone.
 const REPOSITORY: &str = "https://github.com/distlock/distlock/blob/main/";
@@ -53,7 +30,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn functions_of_the_architecture_exist() {
-    let text = read("docs/architecture.md");
+    let text = read("docs/design/architecture.md");
     let mut steps = 0;
     for step in text.split("\n## ").filter(|part| part.starts_with("The life of a lock")) {
         for (number, step) in step.split(". **").skip(1).enumerate() {
@@ -66,13 +43,14 @@ fn functions_of_the_architecture_exist() {
         let source = read(&format!("src/{file}.rs"));
         let starts = ["(", "<"].map(|after| format!("fn {function}{after}"));
         let found = starts.iter().any(|start| source.contains(start));
-        assert!(found, "docs/architecture.md: there is no {function} in src/{file}.rs");
+        assert!(found, "docs/design/architecture.md: there is no {function} in src/{file}.rs");
     }
 }
 
 #[test]
 fn every_call_of_a_store_is_described() {
-    let (contract, text) = (read("src/backend/contract/store.rs"), read("docs/backends.md"));
+    let (contract, text) =
+        (read("src/backend/contract/store.rs"), read("docs/design/adding-a-store.md"));
     let calls: Vec<_> = contract
         .lines()
         .filter_map(|line| line.strip_prefix("    "))
@@ -82,7 +60,10 @@ fn every_call_of_a_store_is_described() {
         .collect();
     assert!(calls.contains(&"open") && calls.contains(&"enqueue"), "{calls:?}");
     for call in calls {
-        assert!(quoted(&text).any(|name| name == call), "docs/backends.md says nothing of {call}");
+        assert!(
+            quoted(&text).any(|name| name == call),
+            "docs/design/adding-a-store.md says nothing of {call}"
+        );
     }
 }
 
@@ -124,7 +105,7 @@ fn paths_and_names_of_the_steps_to_add_a_store_exist() {
     for file in ["Cargo.toml", "tests/architecture.rs"] {
         files.push((file.to_owned(), read(file)));
     }
-    let text = read("docs/backends.md");
+    let text = read("docs/design/adding-a-store.md");
     let (mut paths, mut names) = (0, 0);
     for quoted in quoted(&text) {
         let path = quoted.replace("<store>", "etcd").replace("*", "lib");
@@ -133,12 +114,12 @@ fn paths_and_names_of_the_steps_to_add_a_store_exist() {
             let found = files.iter().any(|(file, _)| {
                 *file == path || file.ends_with(&format!("/{path}")) || file.contains(&inside)
             });
-            assert!(found, "docs/backends.md: there is no {quoted}");
+            assert!(found, "docs/design/adding-a-store.md: there is no {quoted}");
             paths += 1;
         }
         for name in quoted.split("::").filter(|name| is_name(name)) {
             let found = files.iter().any(|(_, text)| has_word(text, name));
-            assert!(found, "docs/backends.md: nothing is called {name}");
+            assert!(found, "docs/design/adding-a-store.md: nothing is called {name}");
             names += 1;
         }
     }
@@ -156,12 +137,16 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn links_lead_to_files() {
-    for document in DOCUMENTS {
-        let text = read(document);
+    let mut documents: Vec<_> =
+        DOCUMENTS.iter().map(|name| (String::from(*name), read(name))).collect();
+    add_files("docs", &mut documents);
+    documents.retain(|(name, _)| name.ends_with(".md") || name.ends_with(".rs"));
+    assert!(documents.len() > 35, "{} pages", documents.len());
+    for (document, text) in &documents {
         let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         let path = root.join(document);
         let folder = path.parent().expect("a folder");
-        for link in links(&text) {
+        for link in links(text) {
             let (folder, link) = match link.strip_prefix(REPOSITORY) {
                 Some(link) => (root, link),
                 // Other sites, and items in the crate's docs, which rustdoc looks up.
@@ -239,23 +224,27 @@ fn options() -> BTreeSet<String> {
 /// Each option has a test that varies it, by name, or a reason why none does.
 #[test]
 fn every_option_is_varied() {
-    let table = read("docs/simulation.md");
+    let table = read("docs/design/simulation.md");
     let tests = sources(&["src", "tests"]);
     let options = options();
     let (_, listed) = table.split_once("\n## Options and settings").expect("a table");
     for option in named(listed, "\n| `", '`') {
-        assert!(options.contains(&option), "docs/simulation.md: there is no {option} any more");
+        assert!(
+            options.contains(&option),
+            "docs/design/simulation.md: there is no {option} any more"
+        );
     }
     for option in options {
         let row = table.lines().find_map(|line| line.strip_prefix(&format!("| `{option}` | ")));
-        let row = row.unwrap_or_else(|| panic!("docs/simulation.md: nothing varies {option}"));
+        let row =
+            row.unwrap_or_else(|| panic!("docs/design/simulation.md: nothing varies {option}"));
         for test in quoted(row) {
             // A case of several harnesses is generic.
             let starts = [format!("fn {test}("), format!("fn {test}<")];
             let there = starts.iter().any(|start| tests.contains(start));
-            assert!(there, "docs/simulation.md: {test} varies {option}, and is not there");
+            assert!(there, "docs/design/simulation.md: {test} varies {option}, and is not there");
         }
         let told = quoted(row).next().is_some() || row.starts_with("nothing: ");
-        assert!(told, "docs/simulation.md: what varies {option}?");
+        assert!(told, "docs/design/simulation.md: what varies {option}?");
     }
 }

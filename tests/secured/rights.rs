@@ -1,4 +1,4 @@
-//! The least rights that docs/operations.md names: with them everything works, with one less it
+//! The least rights that docs/ops/security.md names: with them everything works, with one less it
 //! does not.
 
 use std::time::Duration;

@@ -36,14 +36,12 @@ async fn the_dashboard_and_the_alerts_name_metrics_that_there_are() {
     });
     let described: BTreeSet<_> = described.collect();
     let known: BTreeSet<_> = described.iter().flatten().map(String::as_str).collect();
-    let (dashboard, operations) = (read("docs/grafana-dashboard.json"), read("docs/operations.md"));
-    // Tables of MySQL's and SQLite's are named elsewhere on that page.
-    let (_, metrics) = operations.split_once("\n## Metrics and logs\n").expect("a section");
-    let metrics = metrics.split("\n## ").next().unwrap_or_default();
-    assert!(!named(metrics).is_empty(), "no metric is named");
+    let dashboard = read("docs/ops/grafana-dashboard.json");
+    let metrics = read("docs/ops/metrics.md");
+    assert!(!named(&metrics).is_empty(), "no metric is named");
     // The text has this one as an example of a name without what a part of a histogram adds.
     let example = "distlock_acquire_duration_seconds";
-    for name in named(&dashboard).union(&named(metrics)) {
+    for name in named(&dashboard).union(&named(&metrics)) {
         assert!(known.contains(name) || *name == example, "there is no {name}");
     }
     for names in &described {

@@ -5,7 +5,7 @@
 //! Some workers contend for a few locks. From time to time, if the store is in memory, an operator
 //! deletes the key of one, so that the metrics show a loss. Read them with
 //! `curl http://127.0.0.1:9187/metrics`. Let Prometheus scrape that address, and import
-//! `docs/grafana-dashboard.json` into Grafana.
+//! `docs/ops/grafana-dashboard.json` into Grafana.
 
 use std::{error::Error, io, time::Duration};
 

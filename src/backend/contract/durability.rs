@@ -12,8 +12,8 @@
 /// etcd and ZooKeeper do not report whether their members sync confirmed writes to disk. The report
 /// assumes that they do, without `--unsafe-no-fsync` and `forceSync=no`.
 ///
-/// [Guarantees]: https://github.com/distlock/distlock/blob/main/docs/guarantees.md
-/// [Operations]: https://github.com/distlock/distlock/blob/main/docs/operations.md
+/// [Guarantees]: https://github.com/distlock/distlock/blob/main/docs/design/guarantees.md
+/// [Operations]: https://github.com/distlock/distlock/blob/main/docs/ops/README.md
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Durability {

@@ -2,7 +2,7 @@
 -- for those of theirs that are under way. Afterwards none of their requests finds its session, or
 -- the functions that it begins with. Their holders give up at their deadlines, or as soon as they
 -- are told that their session is gone: before the longest TTL of all of them is over, and until
--- then nothing is granted. See docs/backends.md, "Another version of the tables".
+-- then nothing is granted. See docs/design/adding-a-store.md, "Another version of the tables".
 LOCK TABLE distlock.sessions, distlock.queues, distlock.entries, distlock.watches
     IN ACCESS EXCLUSIVE MODE;
 -- Its first builds made this table without a key, and rows of such a table that is published cannot

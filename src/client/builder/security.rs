@@ -123,7 +123,7 @@ impl Builder {
     ///     .acl("auth::cdrwa,world:anyone:r");
     /// ```
     ///
-    /// [operations]: https://github.com/distlock/distlock/blob/main/docs/operations.md#least-rights
+    /// [operations]: https://github.com/distlock/distlock/blob/main/docs/ops/security.md#least-rights
     pub fn acl(mut self, acl: impl Into<String>) -> Self {
         self.acl = Some(Secret::new(acl.into()));
         self

@@ -108,7 +108,7 @@ async fn a_dead_holder_is_succeeded_in_spite_of_an_idle_limit() {
 /// The rights that the documentation names suffice, and others are not among them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_documented_rights_suffice() {
-    let docs = include_str!("../../../docs/operations.md");
+    let docs = include_str!("../../../docs/stores/redis.md");
     let from = docs.find("~{distlock}:* ~{distlock:/distlock}:*").expect("the rights");
     let rights = docs[from..].split("```").next().expect("a block").split_whitespace();
     let server = Server::start().await;

@@ -238,7 +238,7 @@ pub(crate) mod tests {
 
     /// Each rule has its row in the documents.
     pub(crate) fn documented<R: RuleOf>() {
-        let text = include_str!("../../../docs/model.md");
+        let text = include_str!("../../../docs/design/model.md");
         for rule in R::ALL {
             let row = format!("| `{}` | {} |", rule.name(), rule.text());
             assert!(text.contains(&row), "{row}");

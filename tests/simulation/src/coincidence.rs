@@ -40,7 +40,7 @@ impl Plan {
             let time = Duration::from_millis(dice.u64(1..3000));
             self.strike(Duration::from_millis(dice.u64(..6000)), Strike::Crash(time));
         }
-        // Not the other way round: what a crash loses then is not known, see docs/operations.md.
+        // Not the other way round: what a crash loses then is not known, see docs/ops/README.md.
         if dice.u32(..4) == 0 {
             self.strike(Duration::from_millis(dice.u64(..6000)), Strike::SetSync);
         }

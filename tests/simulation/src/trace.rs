@@ -1,4 +1,4 @@
-//! What became of the keys of the plain locks, told for the model to follow (`docs/model.md`).
+//! What became of the keys of the plain locks, told for the model to follow (`docs/design/model.md`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -227,11 +227,11 @@ async fn perform(url: &str, block: &str) {
     }
 }
 
-/// Each statement of `docs/row-locks.md` that is for this store returns what the page says.
+/// Each statement of `docs/guide/row-locks.md` that is for this store returns what the page says.
 pub(crate) async fn the_page_on_row_locks_is_right(database: &impl Database) {
     let url = database.url();
     let (store, _) = url.split_once("://").expect("a scheme");
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/row-locks.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/row-locks.md");
     let page = fs::read_to_string(page).expect("the page");
     let mut performed = 0;
     for block in page.split("```sql\n").skip(1) {

@@ -8,7 +8,7 @@ use crate::common::{
     SOON, connected, contended, eventually, queue_of, reason, refused, sql::Sql, within,
 };
 
-/// What a later build does before it changes the tables, as `docs/backends.md` has it.
+/// What a later build does before it changes the tables, as `docs/design/adding-a-store.md` has it.
 pub(crate) struct Change {
     pub(crate) version: &'static str,
     /// From now on no client of this version can do anything.
