@@ -3,6 +3,24 @@
 
 use crate::common::{cases_for, conformance, network_conformance, redis::Model};
 
+mod own;
+
+macro_rules! tests_of_redis {
+    ($($name:ident $path:literal),* $(,)?) => { $(
+        #[expect(clippy::duplicate_mod, reason = "each module has its own server")]
+        #[path = $path]
+        mod $name;
+    )* };
+}
+tests_of_redis! {
+    assumptions "redis/assumptions.rs",
+    bounded "redis/bounded.rs",
+    emptied "redis/emptied.rs",
+    former "redis/former.rs",
+    observed "redis/observed.rs",
+    servers "redis/servers.rs",
+}
+
 conformance!(Model);
 network_conformance!(Model);
 

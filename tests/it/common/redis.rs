@@ -17,7 +17,7 @@ use tokio::{sync::mpsc, time::timeout};
 use super::{Cost, Harness, Link, SOON, Servers, Sessions, own::Image, single::Single};
 
 /// What stands before the server in a URL.
-const LOGIN: &str = "redis://app:apppw@";
+pub(crate) const LOGIN: &str = "redis://app:apppw@";
 
 pub(crate) const IMAGE: &Image = &Image { like: "redis", port: 6379, around: [LOGIN, ""] };
 
@@ -28,6 +28,9 @@ pub(crate) const PROGRAM: [&str; 4] =
 
 /// User and password of docker/'s operator.
 pub(crate) const OPERATOR: (&str, &str) = ("default", "root");
+
+/// Held by tests of servers that keep nothing: all clients log to one place.
+pub(crate) static FORGETTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// What scripts of the library's begin with.
 const LIBRARY: [&str; 4] = [

@@ -7,15 +7,12 @@ use distlock_testkit::proxy::Mode;
 use redis::cmd;
 use tokio::time::sleep;
 
-use crate::{
-    common::{
-        SOON, Waiter, close, connect, eventually, locked,
-        own::TTL,
-        queue_of,
-        redis::{META, calls, run},
-        release_both, within,
-    },
-    redis::own::Server,
+use super::own::Server;
+use crate::common::{
+    connect, eventually, locked,
+    own::TTL,
+    redis::{META, calls, run},
+    within,
 };
 
 /// It ran with `everysec`, has lost its last second in a crash, and is started with `always`.
@@ -103,37 +100,4 @@ async fn a_dead_holder_is_succeeded_in_spite_of_an_idle_limit() {
     let next = within(ttl * 3, "its turn", waiting.mutex("a").lock()).await.expect("granted");
     assert!(!guard.is_valid(), "two hold it");
     next.unlock().await.expect("released");
-}
-
-/// The rights that the documentation names suffice, and others are not among them.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_documented_rights_suffice() {
-    let docs = include_str!("../../../docs/stores/redis.md");
-    let from = docs.find("~{distlock}:* ~{distlock:/distlock}:*").expect("the rights");
-    let rights = docs[from..].split("```").next().expect("a block").split_whitespace();
-    let server = Server::start().await;
-    let mut user = cmd("ACL");
-    user.arg("SETUSER").arg("least").arg("on").arg(">leastpw").arg(rights.collect::<Vec<_>>());
-    let _: String = server.ask(&user).await;
-    for refused in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"], &["KEYS", "*"], &["GET", "other"]] {
-        let mut dry = cmd("ACL");
-        dry.arg("DRYRUN").arg("least").arg(refused);
-        let reply: String = server.ask(&dry).await;
-        assert!(reply.contains("permission"), "{refused:?}: {reply}");
-    }
-    let url = server.url().replace("app:apppw", "least:leastpw");
-    let [one, other] = [connect(&url, TTL).await, connect(&url, TTL).await];
-    let guard = locked(&one, "a").await;
-    guard.put("/data/a", "b").await.expect("written");
-    assert_eq!(one.mutex("a").queue().await.expect("a reply").len(), 1);
-    assert_eq!(one.locks().await.expect("a reply").len(), 1);
-    assert!(one.durability().await.expect("a reply").exclusive);
-    let waiter = Waiter::of(&other, "a");
-    queue_of(&one, "a", 2).await;
-    release_both(guard, waiter).await;
-    let read = within(SOON, "granted", one.rw_lock("r").read()).await.expect("granted");
-    read.unlock().await.expect("released");
-    close([one, other]).await;
-    let refusals: Vec<redis::Value> = server.ask(cmd("ACL").arg("LOG")).await;
-    assert!(refusals.is_empty(), "{refusals:?}");
 }

@@ -5,14 +5,12 @@ use std::time::Duration;
 use redis::cmd;
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    common::{
-        SOON, close, connect, eventually, locked,
-        own::{self, TTL},
-        redis::{IMAGE, META, OPERATOR, Redis, SESSIONS, USUAL, calls, dial, run, settle},
-        take_turn, within,
-    },
-    redis::own::Server,
+use super::own::Server;
+use crate::common::{
+    SOON, close, connect, eventually, locked,
+    own::TTL,
+    redis::{META, SESSIONS, calls, run},
+    take_turn, within,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -132,8 +130,7 @@ async fn a_backup_keeps_nobody_waiting() {
     };
     let client = server.client().await;
     let before = history().await;
-    let backup = "redis-cli --user default --pass root --no-auth-warning --rdb /tmp/backup.rdb";
-    server.own.run(&["sh", "-c", backup]).await;
+    server.back_up().await;
     assert_ne!(history().await, before, "there was no backup");
     let alone = async || {
         let info: String = server.ask(cmd("INFO").arg("replication")).await;
@@ -228,8 +225,7 @@ async fn a_reader_beside_many_reads_none_of_them() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_queue_is_listed_whole() {
     const PERMITS: u32 = 250;
-    let server = own::Server::beside::<Redis>(IMAGE, &[], &[]).await;
-    settle(&dial(&server.url(), Some(OPERATOR)).await, USUAL).await;
+    let server = Server::start().await;
     let [client, other] = [server.client().await, server.client().await];
     let mut permits = Vec::new();
     for _ in 0..PERMITS {

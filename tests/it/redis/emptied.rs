@@ -7,15 +7,13 @@ use distlock_testkit::proxy::Mode;
 use redis::cmd;
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    common::{
-        SOON, connect, locked,
-        own::TTL,
-        poll, promises,
-        redis::{META, calls},
-        within,
-    },
-    redis::own::{FORGETTING, Server},
+use super::own::Server;
+use crate::common::{
+    SOON, connect, locked,
+    own::TTL,
+    poll, promises,
+    redis::{FORGETTING, META, calls},
+    within,
 };
 
 /// How long a holder's session lives that outlives a server's start.

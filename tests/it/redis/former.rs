@@ -6,9 +6,9 @@ use distlock::Error;
 use redis::cmd;
 use tokio::time::Instant;
 
-use crate::{
-    common::{SOON, close, connect, connected, eventually, locked, own::TTL, reason, within},
-    redis::own::Server,
+use super::own::Server;
+use crate::common::{
+    SOON, close, connect, connected, eventually, locked, own::TTL, reason, within,
 };
 
 const FORMER: &str = "{distlock}:meta";

@@ -7,8 +7,8 @@ use distlock_testkit::telemetry::{Signal, listen};
 use redis::cmd;
 
 use crate::{
-    common::{SOON, locked, within},
-    redis::own::{FORGETTING, Server},
+    common::{SOON, locked, redis::FORGETTING, within},
+    redis::own::Server,
 };
 
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());

@@ -15,6 +15,7 @@ mod observed;
 mod others;
 mod own;
 mod redlock_net;
+mod rights;
 mod script_times;
 mod secured;
 mod servers;

@@ -7,15 +7,13 @@ use distlock_testkit::proxy::{Mode, Proxy};
 use redis::cmd;
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    common::{
-        SOON,
-        brief::{NAME, is_taken_briefly, taken_after},
-        eventually,
-        own::TTL,
-        redis::{META, SESSIONS},
-    },
-    redis::own::Server,
+use super::own::Server;
+use crate::common::{
+    SOON,
+    brief::{NAME, is_taken_briefly, taken_after},
+    eventually,
+    own::TTL,
+    redis::{META, SESSIONS},
 };
 
 /// A server with a lock whose holder has died.

@@ -19,9 +19,6 @@ use crate::common::{
     redis::{IMAGE, OPERATOR, PROGRAM, Redis, USUAL, ask, dial, settle},
 };
 
-/// Held by tests of servers that keep nothing: all clients log to one place.
-pub(crate) static FORGETTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-
 pub(crate) struct Server {
     pub(crate) own: OwnServer,
     disk: Disk,
@@ -134,6 +131,11 @@ impl Server {
         self.kill().await;
         self.own = run(self.address, &self.disk, &[], &self.options).await;
         self.answers().await;
+    }
+
+    /// Copies the data as a replica does.
+    pub(crate) async fn back_up(&self) {
+        self.own.run(&self.program(&["--rdb", "/tmp/backup.rdb"])).await;
     }
 
     async fn kill(&self) {

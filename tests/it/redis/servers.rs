@@ -6,15 +6,13 @@ use distlock::{Client, Error, FailoverBehavior};
 use redis::cmd;
 use tokio::time::sleep;
 
-use crate::{
-    common::{
-        SOON, close, connect, connected, contended, locked, locked_at_last,
-        own::TTL,
-        promises, reason,
-        redis::{META, run},
-        release, release_both, take_turn, throughout, within,
-    },
-    redis::own::Server,
+use super::own::Server;
+use crate::common::{
+    SOON, close, connect, connected, contended, locked, locked_at_last,
+    own::TTL,
+    promises, reason,
+    redis::{META, run},
+    release, release_both, take_turn, throughout, within,
 };
 
 /// What a server has on its disk is there when it is back: nobody loses a lock, or waits for it.
@@ -51,7 +49,7 @@ async fn a_server_that_may_have_forgotten_grants_nothing_for_a_while() {
     let other = connect(&server.url(), TTL / 3).await;
     let error = other.mutex("b").try_lock().await.expect_err("nobody knows");
     assert!(matches!(error, Error::NotYet { .. }), "{error:?}");
-    assert!(reason(&error).contains("for the longest TTL"), "{error:?}");
+    assert!(reason(&error).contains("the longest TTL"), "{error:?}");
     let lock = other.rw_lock("r");
     let reader = tokio::spawn(async move {
         let guard = lock.read().await;

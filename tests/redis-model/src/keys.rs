@@ -43,6 +43,8 @@ pub(crate) struct Key {
 pub(crate) struct Keys {
     all: BTreeMap<Vec<u8>, Key>,
     flushed: BTreeMap<Vec<u8>, Key>,
+    /// A copy of the disk.
+    copied: BTreeMap<Vec<u8>, Key>,
     changed: BTreeSet<Vec<u8>>,
     changes: u64,
 }
@@ -133,6 +135,16 @@ impl Keys {
         self.changes += 1;
         self.all = self.flushed.clone();
         self.changed.clear();
+    }
+
+    /// Copies the disk.
+    pub(crate) fn copy(&mut self) {
+        self.copied = self.flushed.clone();
+    }
+
+    /// The disk holds what was copied.
+    pub(crate) fn restore(&mut self) {
+        self.flushed = self.copied.clone();
     }
 
     /// Neither memory nor disk has anything.

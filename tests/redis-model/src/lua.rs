@@ -45,7 +45,31 @@ pub(crate) struct Scripts {
     state: Rc<RefCell<State>>,
     run: Function,
     /// By the hashes of their texts.
-    known: BTreeMap<String, Function>,
+    known: BTreeMap<String, Script>,
+}
+
+struct Script {
+    run: Function,
+    /// What its first line allows, unless it has none.
+    flags: Option<String>,
+}
+
+impl Script {
+    /// Why the server does not run it now.
+    fn refusal(&self, state: &State) -> Option<Reply> {
+        let flags = self.flags.as_deref()?;
+        if state.is_replica && !flags.contains("no-writes") {
+            let text = "READONLY Can not run script with write flag on readonly replica.";
+            return Some(Reply::error(text));
+        }
+        let is_full = state.is_full() && !flags.contains("allow-oom");
+        is_full.then(|| {
+            Reply::error(
+                "OOM allow-oom flag is not set on the script, can not run it when used memory > \
+                 'maxmemory'",
+            )
+        })
+    }
 }
 
 /// The hash of a script's text, by which it is called.
@@ -84,9 +108,11 @@ impl Scripts {
             Some(end) if text.starts_with(b"#!") => &text[end..],
             _ => text,
         };
+        let first = String::from_utf8_lossy(text).lines().next().unwrap_or_default().to_owned();
+        let flags = first.starts_with("#!").then_some(first);
         match self.lua.load(code).set_name("@user_script").into_function() {
-            Ok(script) => {
-                self.known.insert(hash.clone(), script);
+            Ok(run) => {
+                self.known.insert(hash.clone(), Script { run, flags });
                 Ok(hash)
             }
             Err(error) => {
@@ -103,9 +129,15 @@ impl Scripts {
         let Some(script) = self.known.get(hash) else {
             return Reply::error("NOSCRIPT No matching script. Please use EVAL.");
         };
-        self.state.borrow_mut().in_script = true;
-        let ran = self.run_on(script, keys, arguments);
-        self.state.borrow_mut().in_script = false;
+        {
+            let mut state = self.state.borrow_mut();
+            if let Some(refusal) = script.refusal(&state) {
+                return refusal;
+            }
+            state.may_grow = script.flags.is_some();
+        }
+        let ran = self.run_on(&script.run, keys, arguments);
+        self.state.borrow_mut().may_grow = false;
         match ran {
             Ok(Ok(reply)) => reply,
             Ok(Err((told, place))) => {
@@ -166,6 +198,9 @@ fn call(state: &mut State, words: MultiValue) -> Reply {
     }
     if command.outside {
         return refused("This Redis command is not allowed from script");
+    }
+    if let Some(refusal) = command.refusal(state) {
+        return refusal;
     }
     *state.calls.entry(command.name.to_owned()).or_default() += 1;
     (command.run)(state, 0, &words)

@@ -103,6 +103,45 @@ impl Model {
         state.start();
     }
 
+    /// Writes everything to its disk, and copies that.
+    pub fn copy_disk(&mut self) {
+        self.flush();
+        self.state.borrow_mut().keys.copy();
+    }
+
+    /// The disk holds what was copied when the process ends.
+    pub fn crash_with_copy(&mut self) {
+        self.state.borrow_mut().keys.restore();
+        self.crash();
+    }
+
+    /// Process and disk are lost, and an empty server is started.
+    pub fn wipe(&mut self) {
+        self.state.borrow_mut().keys.wipe();
+        self.crash();
+    }
+
+    /// A setting, as an option of the server's command.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.state.borrow_mut().settings.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// Whether a client has been idle for too long, after this many seconds.
+    #[must_use]
+    pub fn is_idle(&self, connection: u64, seconds: u64) -> bool {
+        let state = self.state.borrow();
+        let limit = state.setting("timeout").parse().unwrap_or(0);
+        let listens = |known: &Connection| known.channels.len() + known.patterns.len() > 0;
+        limit > 0 && seconds > limit && !state.connections.get(&connection).is_some_and(listens)
+    }
+
+    /// A replica that only copies: its arrival begins another history.
+    pub fn back_up(&mut self) {
+        let mut state = self.state.borrow_mut();
+        state.former_history = "0".repeat(40);
+        state.begin_history();
+    }
+
     /// The reply to one request; `None`: what is pushed is the reply.
     pub fn run(&mut self, connection: u64, words: &[Vec<u8>]) -> Option<Reply> {
         let reply = self.reply(connection, words);
@@ -130,7 +169,11 @@ impl Model {
             }
             _ => match commands::find(name) {
                 Some(command) if !command.takes(words.len()) => command.wrong_arity(),
-                Some(command) => (command.run)(&mut self.state.borrow_mut(), connection, words),
+                Some(command) => {
+                    let mut state = self.state.borrow_mut();
+                    let refusal = command.refusal(&state);
+                    refusal.unwrap_or_else(|| (command.run)(&mut state, connection, words))
+                }
                 None => unknown(words),
             },
         }

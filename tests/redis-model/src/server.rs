@@ -3,25 +3,40 @@
 use std::{
     collections::HashMap,
     io::{self, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
-    sync::mpsc::{Receiver, Sender, channel},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use crate::{Model, Requests};
 
+/// How often idle connections are looked for.
+const TICK: Duration = Duration::from_millis(100);
+
+struct Client {
+    stream: TcpStream,
+    requests: Requests,
+    active: Instant,
+}
+
 /// A server that lives as long as the process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Front {
     /// Where it is.
     pub address: SocketAddr,
+    events: Sender<Event>,
 }
+
+type Change = Box<dyn FnOnce(&mut Model) + Send>;
 
 enum Event {
     Came(TcpStream, Sender<u64>),
     Read(u64, Vec<u8>),
     Went(u64),
+    /// The process ends, and another one begins after the change.
+    Ends(Change, Sender<()>),
+    Changes(Change, Sender<()>),
 }
 
 impl Front {
@@ -34,14 +49,32 @@ impl Front {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let (events, come) = channel();
+        let accepted = events.clone();
         thread::Builder::new().name("model".into()).spawn(move || serve(&come))?;
         thread::Builder::new().name("model-accepts".into()).spawn(move || {
             for stream in listener.incoming().flatten() {
-                let events = events.clone();
+                let events = accepted.clone();
                 thread::spawn(move || carry(stream, &events));
             }
         })?;
-        Ok(Self { address })
+        Ok(Self { address, events })
+    }
+
+    /// Changes the server while it runs.
+    pub fn change(&self, change: impl FnOnce(&mut Model) + Send + 'static) {
+        self.order(|done| Event::Changes(Box::new(change), done));
+    }
+
+    /// Closes all connections, and starts the server again: with what the change leaves.
+    pub fn end(&self, change: impl FnOnce(&mut Model) + Send + 'static) {
+        self.order(|done| Event::Ends(Box::new(change), done));
+    }
+
+    fn order(&self, event: impl FnOnce(Sender<()>) -> Event) {
+        let (done, is_done) = channel();
+        // The server's thread ends only by a panic, which the tests then report.
+        let _sent = self.events.send(event(done));
+        let _done = is_done.recv();
     }
 }
 
@@ -67,12 +100,36 @@ fn now() -> i64 {
 /// Replies to all clients, one after the other.
 fn serve(events: &Receiver<Event>) -> Option<()> {
     let mut model = Model::new(now())?;
-    let mut clients: HashMap<u64, (TcpStream, Requests)> = HashMap::new();
-    for event in events {
+    let mut clients: HashMap<u64, Client> = HashMap::new();
+    let mut looked = Instant::now();
+    loop {
+        let event = events.recv_timeout(TICK);
+        if looked.elapsed() >= TICK {
+            end_idle(&model, &clients);
+            looked = Instant::now();
+        }
+        let event = match event {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Some(()),
+        };
         match event {
+            Event::Changes(change, done) => {
+                change(&mut model);
+                let _gone = done.send(());
+            }
+            Event::Ends(change, done) => {
+                model.set_time(now());
+                change(&mut model);
+                for (_, client) in clients.drain() {
+                    let _gone = client.stream.shutdown(Shutdown::Both);
+                }
+                let _gone = done.send(());
+            }
             Event::Came(stream, told) => {
                 let number = model.connect();
-                clients.insert(number, (stream, Requests::default()));
+                let requests = Requests::default();
+                clients.insert(number, Client { stream, requests, active: Instant::now() });
                 // It may have gone already.
                 let _gone = told.send(number);
             }
@@ -81,10 +138,11 @@ fn serve(events: &Receiver<Event>) -> Option<()> {
                 model.disconnect(number);
             }
             Event::Read(number, bytes) => {
-                let Some((_, requests)) = clients.get_mut(&number) else { continue };
-                requests.add(&bytes);
+                let Some(client) = clients.get_mut(&number) else { continue };
+                client.active = Instant::now();
+                client.requests.add(&bytes);
                 let mut replies: HashMap<u64, Vec<u8>> = HashMap::new();
-                while let Some(request) = requests.next_whole() {
+                while let Some(request) = client.requests.next_whole() {
                     model.set_time(now());
                     let reply = model.run(number, &request);
                     let own = replies.entry(number).or_default();
@@ -96,13 +154,21 @@ fn serve(events: &Receiver<Event>) -> Option<()> {
                     }
                 }
                 for (to, bytes) in replies {
-                    if let Some((stream, _)) = clients.get_mut(&to) {
-                        // Its end is told by the one who reads.
-                        let _gone = stream.write_all(&bytes);
+                    if let Some(client) = clients.get_mut(&to) {
+                        // The thread that reads reports its end.
+                        let _gone = client.stream.write_all(&bytes);
                     }
                 }
             }
         }
     }
-    Some(())
+}
+
+/// Closes the connections that the setting `timeout` allows no longer.
+fn end_idle(model: &Model, clients: &HashMap<u64, Client>) {
+    for (number, client) in clients {
+        if model.is_idle(*number, client.active.elapsed().as_secs()) {
+            let _gone = client.stream.shutdown(Shutdown::Both);
+        }
+    }
 }

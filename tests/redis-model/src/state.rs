@@ -39,10 +39,14 @@ pub(crate) struct State {
     pub(crate) history: String,
     /// That of which it was a replica, or zeros.
     pub(crate) former_history: String,
+    /// It copies another server, which never replies.
+    pub(crate) is_replica: bool,
     /// How many processes there have been.
     pub(crate) starts: u64,
-    /// A script runs.
-    pub(crate) in_script: bool,
+    /// How many histories there have been.
+    histories: u64,
+    /// A script runs that may use memory though none is left.
+    pub(crate) may_grow: bool,
 }
 
 impl State {
@@ -69,8 +73,10 @@ impl State {
             run_id: String::new(),
             history: String::new(),
             former_history: "0".repeat(40),
+            is_replica: false,
             starts: 0,
-            in_script: false,
+            histories: 0,
+            may_grow: false,
         };
         state.start();
         state
@@ -82,13 +88,29 @@ impl State {
         let operator = Connection { user: Some("default".into()), ..Connection::default() };
         self.connections.insert(OPERATOR, operator);
         self.started = self.now;
-        let named = |what: &str| {
-            let seed = format!("{what} {}", self.starts);
-            sha1_smol::Sha1::from(seed).digest().to_string()
-        };
-        let (run_id, history) = (named("process"), named("history"));
-        (self.run_id, self.history) = (run_id, history);
+        self.run_id = named("process", self.starts);
+        self.begin_history();
         self.calls.clear();
+    }
+
+    /// What is written from now on is not a part of the former history.
+    pub(crate) fn begin_history(&mut self) {
+        self.histories += 1;
+        self.history = named("history", self.histories);
+    }
+
+    /// It accepts writes again, as the successor of the server that it copied.
+    pub(crate) fn promote(&mut self) {
+        if std::mem::take(&mut self.is_replica) {
+            self.former_history.clone_from(&self.history);
+            self.begin_history();
+        }
+    }
+
+    /// Its memory is used up: every limit below this one counts as reached.
+    pub(crate) fn is_full(&self) -> bool {
+        const SMALL: u64 = 1 << 20;
+        (1..SMALL).contains(&self.setting("maxmemory").parse().unwrap_or(0))
     }
 
     /// In milliseconds, as keys expire.
@@ -137,6 +159,10 @@ impl State {
         }
         heard
     }
+}
+
+fn named(what: &str, number: u64) -> String {
+    sha1_smol::Sha1::from(format!("{what} {number}")).digest().to_string()
 }
 
 /// Whether a name is of a pattern, in which a star stands for any bytes.

@@ -75,7 +75,7 @@ fn replication(state: &State) -> String {
     lines(
         "Replication",
         &[
-            ("role", "master".into()),
+            ("role", if state.is_replica { "slave" } else { "master" }.into()),
             ("connected_slaves", "0".into()),
             ("master_replid", state.history.clone()),
             ("master_replid2", state.former_history.clone()),

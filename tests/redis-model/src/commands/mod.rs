@@ -53,6 +53,7 @@ const COMMANDS: &[Command] = &[
     outside("config", -2, server::config), command("flushall", -1, server::flushall),
     outside("hello", -1, server::hello), command("info", -1, info::info),
     command("ping", -1, server::ping), outside("psubscribe", -2, server::psubscribe),
+    outside("replicaof", 3, server::replicaof),
     command("publish", 3, server::publish), outside("select", 2, server::select),
     outside("subscribe", -2, server::subscribe), command("time", 1, server::time),
     outside("unsubscribe", -1, server::unsubscribe), outside("wait", 3, server::wait),
@@ -68,6 +69,25 @@ impl Command {
     pub(crate) fn takes(&self, words: usize) -> bool {
         let words = words.cast_signed();
         if self.arity < 0 { words >= -self.arity } else { words == self.arity }
+    }
+
+    /// It may need memory.
+    fn grows(&self) -> bool {
+        matches!(self.name, "hincrby" | "hset" | "hsetnx" | "set" | "zadd")
+    }
+
+    fn writes(&self) -> bool {
+        let shrinks = ["del", "flushall", "hdel", "persist", "pexpire", "zrem", "zremrangebyscore"];
+        self.grows() || shrinks.contains(&self.name)
+    }
+
+    /// Why the server does not run it now.
+    pub(crate) fn refusal(&self, state: &State) -> Option<Reply> {
+        if state.is_replica && self.writes() {
+            return Some(Reply::error("READONLY You can't write against a read only replica."));
+        }
+        let is_full = state.is_full() && !state.may_grow && self.grows();
+        is_full.then(|| Reply::error("OOM command not allowed when used memory > 'maxmemory'."))
     }
 
     pub(crate) fn wrong_arity(&self) -> Reply {

@@ -97,6 +97,14 @@ pub(super) fn ping(_: &mut State, _: u64, args: Args<'_>) -> Reply {
     args.get(1).map_or_else(|| Reply::Status("PONG".into()), Reply::text)
 }
 
+pub(super) fn replicaof(state: &mut State, _: u64, args: Args<'_>) -> Reply {
+    match (word(&args[1]).as_str(), word(&args[2]).as_str()) {
+        ("no", "one") => state.promote(),
+        _ => state.is_replica = true,
+    }
+    Reply::ok()
+}
+
 pub(super) fn time(state: &mut State, _: u64, _: Args<'_>) -> Reply {
     let (seconds, micros) = (state.now.div_euclid(1_000_000), state.now.rem_euclid(1_000_000));
     Reply::Array(vec![Reply::text(seconds.to_string()), Reply::text(micros.to_string())])
