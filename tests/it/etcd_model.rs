@@ -1,4 +1,5 @@
-//! The model of an etcd server passes every case, by the real client and adapter, without a server.
+//! The model of an etcd server passes every case with the real client and adapter, without a
+//! server.
 
 use distlock_etcd_model::{Front, Settings};
 
@@ -60,7 +61,7 @@ mod full {
     async fn a_full_etcd_refuses_locks_and_takes_releases() {
         let server = Front::start(Settings::default()).expect("a port");
         let set = async |raw: &mut Client, action| {
-            raw.alarm(action, AlarmType::Nospace, None).await.expect("etcd answers");
+            raw.alarm(action, AlarmType::Nospace, None).await.expect("etcd replies");
         };
         let fill = async |raw: &mut Client| set(raw, AlarmAction::Activate).await;
         let make_room = async |raw: &mut Client| set(raw, AlarmAction::Deactivate).await;

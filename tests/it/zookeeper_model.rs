@@ -7,7 +7,7 @@ crate::common::blocking!(Model);
 conformance!(Model);
 network_conformance!(Model);
 
-/// Emits cases that only ZooKeeper has, in the modules that they have there.
+/// Emits ZooKeeper's own cases, in modules of the same names.
 macro_rules! zookeeper_cases {
     ($($module:ident, $company:ident { $($case:ident),* $(,)? })*) => { $(
         mod $module {

@@ -1,5 +1,5 @@
-//! The model of a server replies as a server does: to random requests that are not the library's,
-//! error texts, codes and revisions included, and to watches.
+//! Sends the same random requests to the model and to a server and compares their replies, error
+//! texts, codes, revisions and watch events. The requests go beyond those of the library.
 
 mod requests;
 mod side;
@@ -15,10 +15,10 @@ use tokio::time::sleep;
 use self::{requests::Dice, side::Side};
 use super::hung::{raw, serves};
 
-/// How many requests one sequence has.
+/// The number of requests in one sequence.
 const REQUESTS: usize = 30;
 
-/// A server and a model that nothing else uses: so their revisions are the same.
+/// A server and a model for this test alone, so their revisions are equal.
 struct Both {
     _server: OwnEtcd,
     server: etcd_client::Client,
@@ -39,7 +39,7 @@ impl Both {
         [Side::open(&self.server).await, Side::open(&self.model).await]
     }
 
-    /// The first difference of a sequence. `twist` changes what the model replies to a request.
+    /// Returns the first difference of a sequence. `twist` changes the model's reply to a request.
     async fn difference(
         &self,
         seed: u64,
@@ -78,7 +78,7 @@ impl Both {
     }
 }
 
-/// How many sequences: 5,100 were run on 2026-11-29.
+/// Returns the number of sequences: 5,100 were run on 2026-11-29.
 fn sequences() -> u64 {
     env::var("DISTLOCK_SEQUENCES").map_or(100, |count| count.parse().expect("a number"))
 }
@@ -88,13 +88,13 @@ async fn model_replies_as_the_server_does() {
     let both = Both::start().await;
     let first = fastrand::u64(..1 << 40);
     for seed in first..first + sequences() {
-        // What they have may not be the same after that.
+        // Stop at the first difference: it may leave the two states different.
         let difference = both.difference(seed, |_, reply| reply).await;
         assert!(difference.is_none(), "{}", difference.unwrap_or_default());
     }
 }
 
-/// A model that is wrong about one kind of reply is found out.
+/// The comparison detects a model that is wrong about one kind of reply.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_reply_of_the_model_is_found() {
     let both = Both::start().await;
@@ -123,7 +123,7 @@ async fn wrong_reply_of_the_model_is_found() {
     }
 }
 
-/// Each lease that ends takes its keys with it at one revision of its own, in their order.
+/// An expired lease deletes all its keys at one revision, in key order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_expire_in_the_model_as_in_the_server() {
     let both = Both::start().await;
@@ -132,7 +132,7 @@ async fn leases_expire_in_the_model_as_in_the_server() {
         both.sides().await.into_iter().zip([both.server.clone(), both.model.clone()])
     {
         side.watch("leased/", WatchOptions::new().with_prefix().with_watch_id(1)).await;
-        // Less than the least is granted that.
+        // A TTL below the minimum is raised to it.
         for (lease, ttl) in [(1, 1), (2, 3)] {
             let options = etcd_client::LeaseGrantOptions::new().with_id(lease);
             let granted = client.lease_grant(ttl, Some(options)).await.expect("granted");
@@ -140,12 +140,12 @@ async fn leases_expire_in_the_model_as_in_the_server() {
             for key in ["z", "a", "m"] {
                 let options = PutOptions::new().with_lease(lease);
                 let key = format!("leased/{key}-{lease}");
-                client.put(key, "", Some(options)).await.expect("etcd answers");
+                client.put(key, "", Some(options)).await.expect("etcd replies");
             }
         }
-        // Without a lease it stays.
-        client.put("leased/a-1", "", None).await.expect("etcd answers");
-        while !client.leases().await.expect("etcd answers").leases().is_empty() {
+        // A put without a lease detaches the key, so it stays.
+        client.put("leased/a-1", "", None).await.expect("etcd replies");
+        while !client.leases().await.expect("etcd replies").leases().is_empty() {
             sleep(Duration::from_millis(50)).await;
         }
         sent.push(side.sent().await);

@@ -1,4 +1,4 @@
-//! Answers that etcd gives too late, too early or not at all.
+//! Replies of etcd that are stale, or lost on the way.
 
 use std::{
     collections::HashSet,
@@ -19,10 +19,10 @@ use crate::common::{
 
 static FORGED: AtomicUsize = AtomicUsize::new(0);
 
-/// Replaces a transaction's good answer by one of long ago, when nobody was in the queue: revision
-/// 1, condition met, one read without keys.
+/// Replaces the reply of a successful transaction with a stale one from an empty queue: revision 1,
+/// condition met, one read without keys.
 fn of_long_ago(packet: &[u8]) -> Option<Vec<u8>> {
-    // The head of an HTTP/2 data frame, then that of a gRPC message.
+    // The header of an HTTP/2 data frame, then that of a gRPC message.
     let (head, message) = (packet.get(..9)?, packet.get(14..)?);
     // The response header, `succeeded: true`, and the first of the responses.
     let header = 2 + usize::from(*message.get(1)?);
@@ -34,18 +34,18 @@ fn of_long_ago(packet: &[u8]) -> Option<Vec<u8>> {
     Some([&[0, 0, 5 + 10, 0, 0], &head[5..], &[0, 0, 0, 0, 10], &stale].concat())
 }
 
-/// An operator may allow less operations in a transaction than etcd does by default.
+/// An operator may lower the number of operations that etcd allows in a transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_that_are_too_many_for_one_transaction_are_taken_one_by_one() {
     let etcd = OwnEtcd::start(&["--max-txn-ops=8"]).await;
     too_many_locks_are_taken_one_by_one(etcd.address).await;
 }
 
-/// On a server that allows eight operations.
+/// Expects a server that allows eight operations in a transaction.
 pub(crate) async fn too_many_locks_are_taken_one_by_one(server: SocketAddr) {
     let url = format!("etcd://{server}");
     let mut connected = None;
-    eventually(SOON * 2, "it is up", async || {
+    eventually(SOON * 2, "etcd is up", async || {
         connected = Client::connect(&url).await.ok();
         connected.is_some()
     })
@@ -53,11 +53,11 @@ pub(crate) async fn too_many_locks_are_taken_one_by_one(server: SocketAddr) {
     let client = connected.expect("just made");
     for count in [2, 9, 32] {
         let names: Vec<_> = (0..count).map(|number| format!("lock-{number:02}")).collect();
-        let all = within(SOON, "they are free", client.lock_all(&names)).await.unwrap();
+        let all = within(SOON, "the locks are free", client.lock_all(&names)).await.unwrap();
         assert_eq!(all.guards().len(), count);
         assert!(client.try_lock_all(&names).await.unwrap().is_none());
         all.unlock().await.unwrap();
-        let all = client.try_lock_all(&names).await.unwrap().expect("they are free");
+        let all = client.try_lock_all(&names).await.unwrap().expect("the locks are free");
         assert!(all.is_valid());
         all.unlock().await.unwrap();
     }
@@ -85,25 +85,28 @@ answer_cases!(Etcd);
 pub(crate) mod cases {
     use super::*;
 
-    /// Members have answered from a state that the request had left behind
-    /// (<https://github.com/etcd-io/etcd/issues/20418>): that nobody was ahead then does not count.
+    /// Members have replied from a state older than the request
+    /// (<https://github.com/etcd-io/etcd/issues/20418>). A reply that shows an empty queue from
+    /// then grants nothing.
     pub(crate) async fn a_stale_answer_is_no_grant<const KIND: usize>(t: &Case<Server<KIND>>) {
         let proxies = t.proxies().await;
         let builder = t.builder_for(&proxies.url()).recheck_interval(Duration::from_millis(200));
         let (client, other) = (t.connect(builder).await, t.client().await);
         let guard = other.mutex("stale").lock().await.unwrap();
         let before = FORGED.load(SeqCst);
-        // The answer to joining, too.
+        // The reply to the join is forged, too.
         proxies.set(&Mode::Forge(of_long_ago));
         let waiter = t.enqueue(&client, "stale").await;
-        eventually(SOON, "it is answered", async || FORGED.load(SeqCst) >= before + 5).await;
+        eventually(SOON, "stale replies are sent", async || FORGED.load(SeqCst) >= before + 5)
+            .await;
         waiter.waits_behind(&guard, Duration::from_millis(500)).await;
         assert_eq!(t.keys().await.len(), 2);
         proxies.set(&Mode::Pass);
         release_both(guard, waiter).await;
     }
 
-    /// While the waiter is away the one ahead goes, and the history with it that would tell of it.
+    /// While the waiter is disconnected, its predecessor releases, and a compaction removes the
+    /// event.
     pub(crate) async fn a_waiter_gets_over_a_compaction<const KIND: usize>(t: &Case<Server<KIND>>) {
         let proxies = t.proxies().await;
         let (client, other) = (t.connect(t.builder_for(&proxies.url())).await, t.client().await);
@@ -119,7 +122,7 @@ pub(crate) mod cases {
         waiter.served().await;
     }
 
-    /// Each lease whose answer was lost has an id of its own, and nobody keeps it alive.
+    /// Each lease whose reply was lost has its own id, and no client renews it.
     pub(crate) async fn leases_whose_answer_is_lost_end_with_their_ttl<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
@@ -140,17 +143,14 @@ pub(crate) mod cases {
         for _ in 0..10 {
             let builder = t.builder_for(&proxies.url()).session_ttl(t.store.min_ttl());
             let connecting = builder.connect_timeout(Duration::from_millis(200)).connect();
-            within(SOON, "it gives up", connecting).await.expect_err("it hears nothing");
+            within(SOON, "connecting times out", connecting).await.expect_err("no reply arrives");
         }
         let left: HashSet<_> = leases().await.difference(&before).copied().collect();
         println!("{} leases", left.len());
-        assert!(
-            left.len() >= 5,
-            "{} leases: their granting was to be lost on the way back",
-            left.len()
-        );
+        assert!(left.len() >= 5, "{} leases: too few grants lost their reply", left.len());
         let limit = t.store.min_ttl() + t.store.grace();
-        eventually(limit, "they are gone", async || leases().await.is_disjoint(&left)).await;
+        eventually(limit, "the leases have expired", async || leases().await.is_disjoint(&left))
+            .await;
         proxies.set(&Mode::Pass);
     }
 }

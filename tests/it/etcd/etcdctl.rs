@@ -1,4 +1,4 @@
-//! `etcdctl`, which has Go's locks and elections, takes its turns in the queues.
+//! `etcdctl`, which has Go's locks and elections, takes its turn in the queues.
 
 use std::{process::Stdio, time::Duration};
 
@@ -9,8 +9,8 @@ use crate::common::{
     Case, Harness, SOON, Sessions, etcd::Etcd, eventually, own_cases, throughout, within,
 };
 
-/// `etcdctl lock`, which is Go's `clientv3/concurrency`: the one on the path, else the one in a
-/// server's container.
+/// Runs `etcdctl`, whose locks are those of Go's `clientv3/concurrency`: from the path, or else in
+/// a server's container.
 async fn etcdctl(t: &Case<Etcd>, arguments: &[&str]) -> Child {
     let on_path = Command::new("etcdctl").arg("version").output().await.is_ok();
     let mut command = if on_path {
@@ -23,10 +23,10 @@ async fn etcdctl(t: &Case<Etcd>, arguments: &[&str]) -> Child {
         command
     };
     command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    command.spawn().expect("etcdctl or docker is there")
+    command.spawn().expect("etcdctl or docker is installed")
 }
 
-/// Its last words, which it has only when it was granted the lock.
+/// Waits for the output of the command that `etcdctl lock` runs once the lock is granted.
 async fn granted(child: Child) {
     let output = within(SOON, "etcdctl ends", child.wait_with_output()).await.expect("its output");
     assert!(output.status.success(), "{output:?}");
@@ -60,7 +60,7 @@ mod cases {
 
     pub(super) async fn distlock_waits_for_etcdctl(t: &Case<Etcd>) {
         let client = t.client().await;
-        // It holds the one lock for as long as it waits for the other.
+        // It holds `shared` while it waits for `until`.
         let until = client.mutex("until").lock().await.unwrap();
         let [shared, other] = ["shared", "until"].map(|name| format!("{}/{name}", t.namespace));
         let child =
@@ -96,8 +96,8 @@ mod cases {
         granted(child).await;
     }
 
-    /// `etcdctl elect`, which is Go's `concurrency.Election`: it stands for election among ours,
-    /// and each sees whom the other has for a leader.
+    /// `etcdctl elect` is Go's `concurrency.Election`: it campaigns among candidates of the
+    /// library, and each side sees the other's leader.
     pub(super) async fn etcdctl_takes_part_in_elections(t: &Case<Etcd>) {
         let client = t.client().await;
         let election = client.election("e");
@@ -105,10 +105,10 @@ mod cases {
         let name = format!("{}/e!election", t.namespace);
         let mut candidate = etcdctl(t, &["elect", &name, "theirs"]).await;
         t.queue_of(2).await;
-        let heard =
+        let read =
             etcdctl(t, &["get", "--prefix", "--print-value-only", &format!("{name}/~")]).await;
-        let heard = within(SOON, "etcdctl reads", heard.wait_with_output()).await.unwrap();
-        assert_eq!(String::from_utf8_lossy(&heard.stdout).trim(), "ours");
+        let read = within(SOON, "etcdctl reads", read.wait_with_output()).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&read.stdout).trim(), "ours");
         let mut leaders = election.observe().unwrap();
         assert_eq!(leaders.next().await.unwrap().value_str(), Some("ours"));
         leadership.resign().await.unwrap();
@@ -117,13 +117,13 @@ mod cases {
         let waiting = client.clone();
         let next =
             t.stands(async move { waiting.election("e").campaign("ours again").await }).await;
-        next.waits_throughout(Duration::from_millis(300), "we wait").await;
-        // In the container it would not hear of the end of `docker exec`.
+        next.waits_throughout(Duration::from_millis(300), "the second candidacy waits").await;
+        // In a container, the end of `docker exec` would not reach etcdctl.
         t.store.end_session_of(leader.key()).await;
         let next = next.granted().await;
         assert_eq!(election.leader().await.unwrap().unwrap().fencing_token(), next.fencing_token());
         next.resign().await.unwrap();
         let _ = candidate.start_kill();
-        eventually(SOON, "nobody is left", async || t.keys().await.is_empty()).await;
+        eventually(SOON, "the queue is empty", async || t.keys().await.is_empty()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What other clients put into the queues: waiters, which count, and junk, which does not.
+//! Keys of other clients in the queues: waiters, which count, and junk, which does not.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ foreign_cases!(Etcd);
 pub(crate) mod cases {
     use super::*;
 
-    /// The token is what a transaction can compare: the create revision of the holder's key.
+    /// A transaction can compare the token: it is the create revision of the holder's key.
     pub(crate) async fn transactions_can_be_fenced_by_key_and_token<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
@@ -60,7 +60,7 @@ pub(crate) mod cases {
         eventually(SOON, "nothing is left", async || t.keys().await.is_empty()).await;
     }
 
-    /// Without a lease a key would stay for ever: it is nobody's place.
+    /// A key without a lease never expires, so it holds no place in the queue.
     pub(crate) async fn keys_without_a_lease_are_passed_over<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
@@ -79,7 +79,7 @@ pub(crate) mod cases {
             .unwrap()
             .unwrap();
         let waiter = Waiter::of(&client, "junk");
-        // And when it comes between a holder and a waiter.
+        // Junk is ignored, too, if it appears between a holder and a waiter.
         t.store.put(format!("{prefix}between"), "", None).await;
         junk.push(format!("{prefix}between").into());
         release_both(guard, waiter).await;
@@ -89,7 +89,8 @@ pub(crate) mod cases {
         }
     }
 
-    /// In a long queue a newcomer is told who came before it by a key that others do not write.
+    /// In a long queue a new waiter reads its predecessor from a tail key, which other clients do
+    /// not write.
     pub(crate) async fn a_foreign_waiter_in_a_long_queue_has_its_turn<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
@@ -109,14 +110,14 @@ pub(crate) mod cases {
         t.store.put(foreign.as_str(), "", Some(lease)).await;
         let last = t.enqueue(&client, "long").await;
         guard.unlock().await.unwrap();
-        within(SOON, "all have their turn", queue.join_all()).await;
+        within(SOON, "all waiters are granted", queue.join_all()).await;
         last.waits_throughout(Duration::from_millis(500), "the last one waits for the foreign one")
             .await;
         t.store.delete_key(&foreign).await;
         last.served().await;
     }
 
-    /// A foreign client may overwrite the key that names the last waiter.
+    /// Another client may overwrite the key that names the last waiter.
     pub(crate) async fn a_tail_that_names_no_key_of_the_queue_is_passed_over<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
@@ -128,12 +129,12 @@ pub(crate) mod cases {
             let guard = client.mutex("tail").lock().await.unwrap();
             t.store.put(format!("{}/tail!/tail", t.namespace), value, None).await;
             let waiter = t.enqueue(&client, "tail").await;
-            waiter.waits_throughout(Duration::from_millis(100), "it waits").await;
+            waiter.waits_throughout(Duration::from_millis(100), "the waiter waits").await;
             release_both(guard, waiter).await;
         }
     }
 
-    /// With a lease it is somebody's place, whatever it is called and however much is in it.
+    /// A key with a lease holds a place, whatever its name and however large its value.
     pub(crate) async fn foreign_waiters_keep_their_places<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
@@ -150,15 +151,15 @@ pub(crate) mod cases {
             t.store.put(key.clone(), vec![b'v'; 1 << 20], Some(lease)).await;
             assert!(client.mutex("foreign").try_lock().await.unwrap().is_none());
             let waiter = Waiter::of(&client, "foreign");
-            waiter.waits_throughout(Duration::from_millis(300), "it has its turn first").await;
+            waiter.waits_throughout(Duration::from_millis(300), "the foreign key is ahead").await;
             raw.delete(key, None).await.unwrap();
             waiter.served().await;
         }
         raw.lease_revoke(lease).await.unwrap();
     }
 
-    /// Ten thousand keys and six megabytes, more than an answer may be long: those without a lease
-    /// are passed over, those with one are waited for.
+    /// Ten thousand keys and six megabytes, more than a reply may have. Keys without a lease are
+    /// ignored, keys with a lease are waited for.
     pub(crate) async fn ten_thousand_keys_are_read_a_few_at_a_time<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
@@ -175,12 +176,14 @@ pub(crate) mod cases {
                 raw.txn(Txn::new().and_then((0..100).map(put).collect::<Vec<_>>())).await.unwrap();
             }
             let free =
-                within(SOON, "an answer", client.mutex(name).try_lock()).await.expect("no error");
+                within(SOON, "a reply", client.mutex(name).try_lock()).await.expect("no error");
             assert_eq!(free.is_some(), name == "junk");
             drop(free);
             let waiter = Waiter::of(&client, name);
             if name == "queue" {
-                waiter.waits_throughout(Duration::from_millis(300), "it has its turn last").await;
+                waiter
+                    .waits_throughout(Duration::from_millis(300), "the foreign keys are ahead")
+                    .await;
                 raw.lease_revoke(lease).await.unwrap();
             }
             waiter.served().await;
@@ -209,12 +212,12 @@ pub(crate) mod cases {
         let process = std::process::id().to_string();
         assert!(
             String::from_utf8(value).unwrap().contains(&process),
-            "by default it is the host and the process"
+            "the default owner is the host and the process"
         );
     }
 
-    /// What a key of another client's is for nobody knows: it is alone where readers share, and has
-    /// a permit where permits are counted.
+    /// The purpose of a foreign key is unknown. It counts as exclusive among readers, and as one
+    /// permit of a semaphore.
     pub(crate) async fn strangers_are_not_shared_with<const KIND: usize>(t: &Case<Server<KIND>>) {
         let lease = t.store.lease().await;
         let keys = ["m!rw", "m!permits"].map(|dir| format!("{}/{dir}/stranger", t.namespace));
@@ -224,7 +227,7 @@ pub(crate) mod cases {
         strangers::are_not_shared_with(t, keys).await;
     }
 
-    /// For all others such a key is nobody's place: its owner is told.
+    /// Other clients ignore a key without a lease, so its owner must lose it.
     pub(crate) async fn a_key_written_over_without_its_lease_is_lost<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
@@ -233,39 +236,38 @@ pub(crate) mod cases {
         let last = t.enqueue(&three, "over").await;
         t.store.put(waiter.key.as_str(), "note", None).await;
         let old = waiter.key.clone();
-        // A write that keeps the lease is nothing to it.
+        // A write that keeps the lease changes nothing.
         let options = PutOptions::new().with_ignore_lease();
         t.store.client().put(guard.key(), "note", Some(options)).await.unwrap();
         last.waits_behind(&guard, Duration::from_millis(700)).await;
         guard.unlock().await.unwrap();
-        let error = waiter.result(SOON).await.expect_err("its place is nobody's");
+        let error = waiter.result(SOON).await.expect_err("its key has no lease");
         assert!(matches!(error, Error::Evicted { .. }), "{error:?}");
         t.store.erase(&old).await;
         let guard = last.granted().await;
-        throughout(Duration::from_millis(700), "it is held", async || guard.is_valid()).await;
+        throughout(Duration::from_millis(700), "the lock is held", async || guard.is_valid()).await;
         t.store.put(guard.key(), "note", None).await;
-        let reason = within(Duration::from_secs(1), "its holder is told", guard.lost()).await;
+        let reason = within(Duration::from_secs(1), "the holder is notified", guard.lost()).await;
         assert_eq!(reason, LostReason::Evicted);
         let key = guard.key().to_owned();
-        guard.unlock().await.expect_err("it was lost");
-        eventually(SOON, "it is deleted all the same", async || !t.keys().await.contains(&key))
-            .await;
-        // Released before anybody has noticed.
+        guard.unlock().await.expect_err("the lock was lost");
+        eventually(SOON, "the key is deleted", async || !t.keys().await.contains(&key)).await;
+        // Released before the client has noticed.
         let guard = one.mutex("over").lock().await.unwrap();
         t.store.put(guard.key(), "note", None).await;
-        let error = guard.unlock().await.expect_err("others have passed it over");
+        let error = guard.unlock().await.expect_err("other clients ignored the key");
         assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     }
 
-    /// The same of a holder's key while it is held, and the event is lost: the name is there, and
-    /// stands at the end of the queue.
+    /// A holder's key is deleted and put again while both events are lost: the name exists, at the
+    /// end of the queue.
     pub(crate) async fn a_holder_whose_key_was_put_again_is_notified<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
         let proxies = t.proxies().await;
         let recheck = Duration::from_secs(2);
         let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
-        // Whether the first request was applied is not known: it may be yet.
+        // The outcome of the first join is unknown: it may still be applied.
         let lock = client.mutex("again");
         proxies.set(&Mode::SwallowReply);
         let guard = lock.lock().await.unwrap();
@@ -273,7 +275,7 @@ pub(crate) mod cases {
         let key = guard.key().to_owned();
         let lease = t.store.session_of(&key).await;
         tokio::time::sleep(Duration::from_secs(1)).await; // its key is watched by then
-        // Either event would make the holder look at its key.
+        // Either event would make the holder read its key.
         let lost = async || {
             eventually(SOON, "the event is lost", async || proxies.passes()).await;
         };
@@ -286,12 +288,12 @@ pub(crate) mod cases {
         assert!(guard.is_valid(), "the holder was notified by an event");
         proxies.set(&Mode::Pass);
         let limit = recheck.mul_f64(1.25) + Duration::from_secs(1);
-        let reason = within(limit, "the holder is told", guard.lost()).await;
+        let reason = within(limit, "the holder is notified", guard.lost()).await;
         assert_eq!(reason, LostReason::Evicted);
     }
 
-    /// The reply to the first request to join is lost, so it may be served at any later time: here
-    /// so long after the release that only a recheck can find the key.
+    /// The reply to the first join is lost, so the join may be served at any later time. Here it is
+    /// served so long after the release that only a recheck finds the key.
     pub(crate) async fn a_join_served_long_after_its_release_is_removed<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
@@ -305,21 +307,21 @@ pub(crate) mod cases {
         let key = guard.key().to_owned();
         let lease = t.store.session_of(&key).await;
         guard.unlock().await.unwrap();
-        // The looks soon after the doubt are over.
+        // The reads that follow soon after an unknown outcome are over.
         tokio::time::sleep(Duration::from_secs(15)).await;
         t.store.put(key.as_str(), "late", Some(lease)).await;
         let limit = recheck.mul_f64(1.25) + Duration::from_secs(1);
         let next = other.mutex("late").lock_timeout(limit).await.unwrap();
         let next = next.expect("the late key does not block the lock for long");
         assert!(!t.keys().await.contains(&key));
-        // The session lives on, and its own later keys are left alone.
+        // The session continues, and its own later keys are kept.
         next.unlock().await.unwrap();
         let again = lock.lock().await.unwrap();
-        throughout(limit, "what is held stays", async || again.is_valid()).await;
+        throughout(limit, "the lock is held", async || again.is_valid()).await;
         again.unlock().await.unwrap();
     }
 
-    /// As if an operator had deleted it, and a request to join had come late after that.
+    /// As if an operator had deleted the key, and a delayed request to join had put it again.
     pub(crate) async fn a_key_put_again_is_another_one<const KIND: usize>(t: &Case<Server<KIND>>) {
         let client = t.client().await;
         let guard = client.mutex("again").lock().await.unwrap();
@@ -329,12 +331,11 @@ pub(crate) mod cases {
         t.store.put(key.as_str(), "late", Some(lease)).await;
         let error = guard.unlock().await.expect_err("its key was deleted");
         assert!(matches!(error, Error::Lost { .. }), "{error:?}");
-        eventually(SOON, "it is deleted all the same", async || !t.keys().await.contains(&key))
-            .await;
+        eventually(SOON, "the key is deleted", async || !t.keys().await.contains(&key)).await;
     }
 
-    /// The same of one that waits for a read-write lock, which looks at the whole queue: the late
-    /// key stands behind one that joined meanwhile, and a token of its own first key would go back.
+    /// A waiter for a read-write lock reads the whole queue. Its late key is behind a client that
+    /// joined after the deletion, so the token of its first key would be too low.
     pub(crate) async fn a_waiter_whose_key_was_put_again_is_not_that_one<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {

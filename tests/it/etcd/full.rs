@@ -1,4 +1,4 @@
-//! A server whose space is used up: it refuses every write but deletes.
+//! A server without space: it refuses every write except deletes.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,29 +10,29 @@ use crate::common::{
     SOON, Waiter, close, connect, contended, eventually, queue_of, reason, take_turn, within,
 };
 
-/// A queue that was long: its tail is there, and its holder joined behind others.
+/// A queue that was long: its tail key exists, and its holder joined behind other waiters.
 struct Long {
     guard: LockGuard,
     next: Waiter,
 }
 
 async fn long_queue(client: &Client, other: &Client) -> Long {
-    let queue = async || client.mutex("long").queue().await.expect("an answer").len();
+    let queue = async || client.mutex("long").queue().await.expect("a reply").len();
     let join = |client: &Client| Waiter::of(client, "long");
     let first = client.mutex("long").lock().await.expect("free");
     let crowd: Vec<_> = (0..60).map(|_| join(client)).collect();
-    eventually(SOON, "all wait", async || queue().await == 61).await;
+    eventually(SOON, "the crowd waits", async || queue().await == 61).await;
     let holder = join(client);
     eventually(SOON, "the next holder waits", async || queue().await == 62).await;
     let next = join(other);
-    eventually(SOON, "the one behind it waits", async || queue().await == 63).await;
+    eventually(SOON, "the successor waits", async || queue().await == 63).await;
     drop(crowd);
-    eventually(SOON, "the others have gone", async || queue().await == 3).await;
+    eventually(SOON, "the other waiters have left", async || queue().await == 3).await;
     first.unlock().await.expect("released");
     Long { guard: holder.granted().await, next }
 }
 
-/// `fill` uses the space up, and `make_room` is the operator's work after that.
+/// `fill` uses up the space, and `make_room` frees it as an operator would.
 pub(crate) async fn refuses_locks_and_takes_releases(
     server: SocketAddr,
     fill: impl AsyncFnOnce(&mut etcd_client::Client),
@@ -46,14 +46,16 @@ pub(crate) async fn refuses_locks_and_takes_releases(
     queue_of(&client, "a", 2).await;
 
     fill(&mut raw).await;
-    let error = within(SOON, "it is refused", client.mutex("b").lock()).await.unwrap_err();
+    let error = within(SOON, "the lock is refused", client.mutex("b").lock()).await.unwrap_err();
     assert!(matches!(error, Error::Backend { .. }), "{error:?}");
     assert!(!error.is_retryable());
     assert!(reason(&error).contains("space"), "{error:?}");
     assert!(guard.is_valid() && long.guard.is_valid());
-    within(SOON, "it is released", long.guard.unlock()).await.expect("a delete needs no room");
+    within(SOON, "the lock is released", long.guard.unlock())
+        .await
+        .expect("a delete needs no space");
     long.next.served().await;
-    guard.unlock().await.expect("a delete needs no room");
+    guard.unlock().await.expect("a delete needs no space");
     waiter.served().await;
     let left = raw.get("/distlock/a/", Some(GetOptions::new().with_prefix())).await.unwrap();
     assert!(left.kvs().is_empty());

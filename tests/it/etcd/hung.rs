@@ -1,4 +1,4 @@
-//! A member whose disk hangs: it still serves what it has, and its watches, and learns nothing.
+//! A member whose disk hangs: it still serves its state and its watches, and applies no new writes.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -14,13 +14,13 @@ use tokio::time::{sleep, timeout};
 
 use crate::common::{SOON, Waiter, eventually, queue_of, take_turn, within};
 
-/// Members of one test's own, on this machine's network.
+/// The members of a cluster of one test, on this machine's network.
 struct Cluster {
     members: Vec<OwnServer>,
     addresses: Vec<SocketAddr>,
 }
 
-/// Starts a member with ports for clients and peers, of a cluster that consists of these.
+/// Starts a member of `cluster` with ports for clients and peers.
 async fn member(name: &str, [client, peer]: [u16; 2], cluster: &str, state: &str) -> OwnServer {
     let [client, peer] = [client, peer].map(|port| format!("http://127.0.0.1:{port}"));
     let arguments = [
@@ -55,11 +55,11 @@ impl Cluster {
         cluster
     }
 
-    /// The places of the leader and of a follower.
+    /// Returns the indices of the leader and of a follower.
     async fn roles(&self) -> (usize, usize) {
         let mut leader = None;
         for (place, address) in self.addresses.iter().enumerate() {
-            let status = raw(*address).await.status().await.expect("it serves");
+            let status = raw(*address).await.status().await.expect("the member serves");
             if status.header().is_some_and(|header| header.member_id() == status.leader()) {
                 leader = Some(place);
             }
@@ -69,21 +69,21 @@ impl Cluster {
     }
 }
 
-/// One more member of a single etcd of the test's own, which does not vote yet.
+/// Adds a learner, which does not vote, to a single etcd.
 async fn learner(voter: SocketAddr) -> (OwnServer, SocketAddr) {
     let [client, peer] = free_ports(2).try_into().expect("two");
     let url = format!("http://127.0.0.1:{peer}");
-    let first = raw(voter).await.cluster_client().member_list().await.expect("it serves");
+    let first = raw(voter).await.cluster_client().member_list().await.expect("the member serves");
     let first = first.members()[0].peer_urls()[0].clone();
     let add = etcd_client::MemberAddOptions::new().with_is_learner();
     let added = raw(voter).await.cluster_client().member_add([url.clone()], Some(add)).await;
-    added.expect("it is added");
+    added.expect("the learner is added");
     let all = format!("m0={first},learner={url}");
     let server = member("learner", [client, peer], &all, "existing").await;
     (server, ([127, 0, 0, 1], client).into())
 }
 
-/// Ports that nothing listens on.
+/// Returns ports without a listener.
 pub(crate) fn free_ports(count: usize) -> Vec<u16> {
     let bind = |_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let listeners: Vec<_> = (0..count).map(bind).collect();
@@ -94,22 +94,22 @@ pub(crate) async fn raw(address: SocketAddr) -> etcd_client::Client {
     etcd_client::Client::connect([format!("http://{address}")], None).await.expect("a client")
 }
 
-/// Waits until a member serves, or a proxy.
+/// Waits until a member or a proxy serves.
 pub(crate) async fn serves(address: SocketAddr) {
     let served = async || raw(address).await.get("any", None).await.is_ok();
     eventually(SOON * 2, "etcd serves", served).await;
 }
 
-/// How often a member has written to its database, which it does 0.1 s after a change.
+/// Returns a member's count of commits to its database. A commit follows a change by 0.1 s.
 async fn commits(member: SocketAddr) -> String {
-    let text = servers::ask(member, METRICS, SOON).await.expect("etcd answers");
+    let text = servers::ask(member, METRICS, SOON).await.expect("etcd replies");
     let count = text.lines().find(|line| line.starts_with(COMMITS)).expect("a counter");
     count.to_owned()
 }
 
 const COMMITS: &str = "etcd_disk_backend_commit_duration_seconds_count ";
 
-/// A client that knows all of these, and has this one.
+/// Returns a client that knows all `proxies` and is connected through the wanted one.
 async fn by_way_of(proxies: &[Proxy], wanted: usize) -> Client {
     let all: Vec<_> = proxies.iter().map(|proxy| proxy.address.to_string()).collect();
     let url = format!("etcd://{}", all.join(","));
@@ -123,7 +123,7 @@ async fn by_way_of(proxies: &[Proxy], wanted: usize) -> Client {
         if proxies[wanted].accepted() > before {
             return client;
         }
-        client.close().await.expect("it closes");
+        client.close().await.expect("the client closes");
     }
 }
 
@@ -132,8 +132,9 @@ async fn waiters_and_holders_leave_a_member_whose_disk_hangs() {
     let cluster = Cluster::start(3).await;
     let (leader, follower) = cluster.roles().await;
     let hang = async || {
-        // While a write to its database hangs, a member serves nothing. Let it be its log.
-        eventually(SOON, "it has nothing to write", async || {
+        // A member serves nothing while a write to its database hangs, so only a write to its log
+        // may.
+        eventually(SOON, "no write is pending", async || {
             let before = commits(cluster.addresses[follower]).await;
             sleep(Duration::from_millis(300)).await;
             commits(cluster.addresses[follower]).await == before
@@ -144,7 +145,7 @@ async fn waiters_and_holders_leave_a_member_whose_disk_hangs() {
     waiters_and_holders_leave(&cluster.addresses, [leader, follower], hang).await;
 }
 
-/// `hang` lets the follower's disk hang, until what it returns is dropped.
+/// `hang` makes the follower's disk hang until the returned value is dropped.
 pub(crate) async fn waiters_and_holders_leave<H>(
     members: &[SocketAddr],
     [leader, follower]: [usize; 2],
@@ -168,11 +169,15 @@ pub(crate) async fn waiters_and_holders_leave<H>(
     eventually(SOON * 2, "the member is behind", async || {
         written += 1;
         let key = format!("written-{written}");
-        well.kv_client().put(key.as_str(), "", None).await.expect("the others are a majority");
+        well.kv_client()
+            .put(key.as_str(), "", None)
+            .await
+            .expect("the other members are a majority");
         sleep(Duration::from_millis(200)).await;
         let options = GetOptions::new().with_serializable();
-        let read = within(SOON, "it serves", behind.kv_client().get(key, Some(options))).await;
-        read.expect("it serves").kvs().is_empty()
+        let read =
+            within(SOON, "the member serves", behind.kv_client().get(key, Some(options))).await;
+        read.expect("the member serves").kvs().is_empty()
     })
     .await;
 
@@ -187,7 +192,7 @@ pub(crate) async fn waiters_and_holders_leave<H>(
     }
 }
 
-/// It serves no transaction, no watch and no keepalive.
+/// A learner serves no transaction, no watch and no keepalive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_learner_is_left_for_a_voting_member() {
     let cluster = Cluster::start(1).await;
@@ -203,11 +208,14 @@ async fn a_learner_is_left_for_a_voting_member() {
     })
     .await;
     let proxy = Proxy::start(voter, None).await;
-    let client = url(&format!("{},{learner}", proxy.address)).connect().await.expect("it connects");
+    let client =
+        url(&format!("{},{learner}", proxy.address)).connect().await.expect("the client connects");
     let guard = client.mutex("a").lock().await.expect("free");
-    // All connections to the voting member end: the learner is tried, and left.
+    // All connections to the voting member end: the client tries the learner and leaves it.
     proxy.hang_up();
-    within(SOON, "the lock is released", guard.unlock()).await.expect("nothing is in doubt");
+    within(SOON, "the lock is released", guard.unlock())
+        .await
+        .expect("the release has a known outcome");
     take_turn(&client, "a").await;
-    client.close().await.expect("the store answers");
+    client.close().await.expect("the store replies");
 }

@@ -1,5 +1,5 @@
-//! Members that are cut off from each other while their clients still reach them. Nothing else runs
-//! meanwhile.
+//! Members that are cut off from each other while their clients still reach them. These tests run
+//! alone.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::common::{
     take_turn, throughout, within,
 };
 
-/// Waits until every member knows the leader again: what others ask of it until then fails.
+/// Waits until every member knows the leader again: requests to it fail until then.
 async fn reunited(t: &Case<Etcd>) {
     for (_, member) in t.store.servers() {
         eventually(SOON * 2, "the member is back", async || t.store.serves(member).await).await;
@@ -25,8 +25,8 @@ own_cases! { Etcd, alone,
 mod cases {
     use super::*;
 
-    /// A client that knows only the member that is cut off: it has to know before the others give
-    /// the lock away.
+    /// A client that knows only the cut-off member must stop before the other members grant the
+    /// lock.
     pub(super) async fn a_holder_on_a_member_that_is_cut_off_knows_before_its_successor(
         t: &Case<Etcd>,
     ) {
@@ -37,7 +37,7 @@ mod cases {
         let (guard, waiter) = t.contended(&holder, &other, "cut").await;
         let cut = Cut::off("etcd1").await;
         let loss = loss(guard);
-        // An election, too, if the leader was cut off.
+        // If the leader was cut off, an election takes time, too.
         let successor = waiter.result(ttl + Duration::from_secs(10)).await.expect("granted");
         precedes_grant(loss).await;
         successor.unlock().await.unwrap();
@@ -46,15 +46,16 @@ mod cases {
         take_turn(&holder, "cut").await;
     }
 
-    /// A client that knows all members leaves the one that is cut off, and keeps its locks.
+    /// A client that knows all members leaves the cut-off one and keeps its locks.
     pub(super) async fn a_lock_outlives_each_member_being_cut_off(t: &Case<Etcd>) {
         let client = t.connect(t.builder().session_ttl(Duration::from_secs(10))).await;
         let guard = client.mutex("kept").lock().await.unwrap();
         for member in ["etcd1", "etcd2", "etcd3"] {
             let cut = Cut::off(member).await;
             throughout(Duration::from_secs(3), "the lock is held", async || guard.is_valid()).await;
-            let busy = within(SOON, "the others answer", client.mutex("kept").try_lock()).await;
-            assert!(busy.expect("they are a majority").is_none());
+            let busy =
+                within(SOON, "the other members reply", client.mutex("kept").try_lock()).await;
+            assert!(busy.expect("the other members are a majority").is_none());
             cut.heal().await;
             reunited(t).await;
         }

@@ -1,4 +1,4 @@
-//! etcd's grpc-proxy between a client and the servers: it replies for them.
+//! etcd's grpc-proxy between a client and the servers: it replies on their behalf.
 
 use std::{
     net::SocketAddr,
@@ -14,7 +14,7 @@ use distlock_testkit::{
 use super::hung::{free_ports, raw, serves};
 use crate::common::{SOON, Waiter, loss, precedes_grant, within};
 
-/// `etcd grpc-proxy` in front of these servers.
+/// Starts `etcd grpc-proxy` in front of `servers`.
 async fn grpc_proxy(servers: &[&Proxy]) -> (OwnServer, SocketAddr) {
     let port = free_ports(1)[0];
     let address: SocketAddr = ([127, 0, 0, 1], port).into();
@@ -33,7 +33,7 @@ async fn grpc_proxy(servers: &[&Proxy]) -> (OwnServer, SocketAddr) {
     (proxy, address)
 }
 
-/// By this a client knows a member's reply from a proxy's.
+/// By this difference the client distinguishes members from proxies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_a_member_replies_with_zero_to_what_is_no_lease() {
     let etcd = OwnEtcd::start(&[]).await;
@@ -48,7 +48,7 @@ async fn only_a_member_replies_with_zero_to_what_is_no_lease() {
         keeper.keep_alive().await.expect("sent");
         let reply = within(SOON, "a reply", replies.message()).await.expect("no error");
         assert_eq!(reply.map(|reply| reply.ttl()), Some(expected), "{address}");
-        // No lease has this id, which the client sends as such a request.
+        // No lease has the id 0, which the client sends for this purpose.
         let refused = leases.keep_alive(0).await.map(drop).expect_err("no lease");
         assert!(matches!(refused, etcd_client::Error::LeaseKeepAliveError(_)), "{refused}");
     }
@@ -59,8 +59,8 @@ async fn lease_of(etcd: SocketAddr, key: &str) -> i64 {
     found.kvs().first().expect("the key").lease()
 }
 
-/// Brings the proxy's stream of keepalives to a standstill: it goes by one of these ways, and other
-/// requests by both.
+/// Stalls the proxy's keepalive stream. The stream uses one of the two ways, other requests use
+/// both.
 async fn stop_renewals(ways: &[Proxy; 2], etcd: SocketAddr, lease: i64) {
     let mut leases = raw(etcd).await.lease_client();
     for way in ways {
@@ -72,16 +72,16 @@ async fn stop_renewals(ways: &[Proxy; 2], etcd: SocketAddr, lease: i64) {
             renewed = std::mem::replace(&mut left, now) < now;
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        // It renews a lease of 15 s every 5 s.
+        // The proxy renews a lease of 15 s every 5 s.
         if !renewed {
             return;
         }
         way.set(Mode::Pass);
     }
-    panic!("the lease is renewed by neither way");
+    panic!("both ways stall, and the lease is still renewed");
 }
 
-/// While its stream of keepalives stands still the proxy replies with what is left of the lease.
+/// While its keepalive stream stalls, the proxy replies with the remaining time of the lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_behind_a_grpc_proxy_knows_before_its_successor() {
     let etcd = OwnEtcd::start(&[]).await;
@@ -97,7 +97,7 @@ async fn a_holder_behind_a_grpc_proxy_knows_before_its_successor() {
     let (holder, other) = (connect(address).await, connect(etcd.address).await);
     let guard = holder.mutex("a").lock().await.expect("free");
     let waiting = Waiter::of(&other, "a");
-    // Renewals go through.
+    // Renewals pass.
     waiting.waits_behind(&guard, ttl).await;
 
     let lease = lease_of(etcd.address, guard.key()).await;

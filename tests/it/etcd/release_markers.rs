@@ -1,4 +1,4 @@
-//! The release marker of a long queue: what it proves, and who writes none.
+//! The release marker of a long queue: what it proves, and which clients write none.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::common::{
     eventually, handover, release_both, within,
 };
 
-/// So many make a long queue.
-const MANY: usize = 60;
+/// A queue of this length is long.
+const LONG_QUEUE: usize = 60;
 
-/// Those who wait for nothing, until they are dropped.
+/// Returns waiters that leave the queue when dropped.
 async fn crowd<const KIND: usize>(
     t: &Case<Server<KIND>>,
     client: &Client,
@@ -23,18 +23,18 @@ async fn crowd<const KIND: usize>(
     ahead: usize,
 ) -> JoinSet<()> {
     let mut crowd = JoinSet::new();
-    for mutex in std::iter::repeat_n(client.mutex(name), MANY) {
+    for mutex in std::iter::repeat_n(client.mutex(name), LONG_QUEUE) {
         crowd.spawn(async move { drop(mutex.lock().await) });
     }
-    t.queue_of(ahead + MANY).await;
+    t.queue_of(ahead + LONG_QUEUE).await;
     crowd
 }
 
 async fn release_marker<const KIND: usize>(t: &Case<Server<KIND>>, name: &str) -> Option<String> {
     let mut raw = t.store.client();
     let key = format!("{}/{name}!/word", t.namespace);
-    let kvs = raw.get(key, None).await.expect("etcd answers").take_kvs();
-    kvs.first().map(|kv| kv.value_str().expect("it is text").to_owned())
+    let kvs = raw.get(key, None).await.expect("etcd replies").take_kvs();
+    kvs.first().map(|kv| kv.value_str().expect("the marker is text").to_owned())
 }
 
 /// Emits the cases, which the model passes, too.
@@ -64,7 +64,7 @@ pub(crate) mod cases {
         let mut waiters = t.enqueue_all(&clients[1..], "marked").await;
         drop(crowd);
         t.queue_of(4).await;
-        // It was alone when it joined.
+        // The holder was alone when it joined.
         first.unlock().await.unwrap();
         assert_eq!(release_marker(t, "marked").await, None);
         let last = waiters.pop().expect("there are three");
@@ -75,7 +75,7 @@ pub(crate) mod cases {
             assert_eq!(release_marker(t, "marked").await, Some(expected));
         }
         last.served().await;
-        assert_eq!(release_marker(t, "marked").await, None, "it goes with the queue");
+        assert_eq!(release_marker(t, "marked").await, None, "the marker is deleted with the queue");
     }
 
     pub(crate) async fn a_waiter_that_gives_up_writes_no_release_marker<const KIND: usize>(
@@ -87,14 +87,15 @@ pub(crate) mod cases {
         let quitter = t.enqueue(&clients[2], "quitter").await;
         let last = t.enqueue(&clients[3], "quitter").await;
         quitter.cancel();
-        t.queue_of(MANY + 2).await;
-        last.waits_throughout(Duration::from_millis(500), "others are in front").await;
+        t.queue_of(LONG_QUEUE + 2).await;
+        last.waits_throughout(Duration::from_millis(500), "other waiters are ahead").await;
         assert_eq!(release_marker(t, "quitter").await, None);
         drop(crowd);
         release_both(holder, last).await;
     }
 
-    /// Others may have come in since its key was deleted, and behind them who knows it as the tail.
+    /// A client may have joined since the key was deleted, and a successor may still know that key
+    /// as the tail.
     pub(crate) async fn an_evicted_holder_writes_no_release_marker<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
@@ -105,24 +106,24 @@ pub(crate) mod cases {
         drop(crowd);
         t.queue_of(2).await;
         let evicted = handover(first, waiter).await;
-        // It is the tail still, and does not know yet that an operator has deleted its key.
+        // The evicted holder is still the tail, and does not know yet that its key was deleted.
         t.store.delete_key(evicted.key()).await;
         let mutex = three.mutex("evicted");
-        let holder = within(SOON, "an answer", mutex.try_lock()).await.unwrap();
-        let holder = holder.expect("nobody is there");
+        let holder = within(SOON, "a reply", mutex.try_lock()).await.unwrap();
+        let holder = holder.expect("the lock is free");
         let proxies = t.proxies().await;
         let far = t.connect(t.builder_for(&proxies.url())).await;
         drop(far.mutex("other").lock().await.unwrap());
-        // The answer to joining, and then the watch, are this long on their way.
+        // Delays the reply to the join, and then the watch.
         proxies.set(&Mode::Delay(Duration::from_millis(200)));
         let last = t.enqueue(&far, "evicted").await;
-        // The marker would be there before the look that follows.
+        // The marker would exist before the next read.
         let _evicted = evicted.unlock().await;
-        last.waits_throughout(Duration::from_secs(2), "another one holds it").await;
+        last.waits_throughout(Duration::from_secs(2), "another client holds the lock").await;
         assert_eq!(release_marker(t, "evicted").await, None);
         proxies.set(&Mode::Pass);
         holder.unlock().await.unwrap();
-        eventually(SOON, "it is let in", async || !last.waits()).await;
+        eventually(SOON, "the waiter is granted", async || !last.waits()).await;
         last.served().await;
     }
 }

@@ -53,8 +53,10 @@ async fn wrong_passwords_are_denied() {
 async fn a_client_without_a_user_is_denied() {
     let error = match with_users(Backend::Etcd).await.connect().await {
         Err(error) => error,
-        // A lease may be had without a user; a lock may not.
-        Ok(client) => within(SOON, "it is refused", client.mutex("a").lock()).await.unwrap_err(),
+        // The server grants a lease without a user, and refuses a lock.
+        Ok(client) => {
+            within(SOON, "the lock is refused", client.mutex("a").lock()).await.unwrap_err()
+        }
     };
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
 }
@@ -67,12 +69,11 @@ async fn users_are_kept_to_their_namespaces() {
         assert!(matches!(error, Error::Denied { .. }), "{error:?}");
         assert!(!error.is_retryable());
     }
-    // It is still a client in good standing.
+    // The client still works.
     client.close().await.unwrap();
 }
 
-/// Tokens end after 5 s: a lock is held through three of them, a waiter waits through them, and
-/// both go on as if nothing had been.
+/// Auth tokens expire after 5 s. A holder and a waiter keep their places through three of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_and_waiters_outlive_their_auth_tokens() {
     let builder = app().await.session_ttl(Duration::from_secs(6));
@@ -94,7 +95,7 @@ async fn locks_and_waiters_outlive_their_auth_tokens() {
     close([client, other]).await;
 }
 
-/// A user of one test's own, whom the operator may do things to.
+/// A user of one test, which the operator may change.
 struct User {
     name: String,
     namespace: String,
@@ -146,8 +147,8 @@ impl User {
     }
 }
 
-/// The operator's doing reaches a holder and its client while both are at work. What the server
-/// still renews is held; what it refuses is told as it is, and not asked for again and again.
+/// The operator changes the password of a client with a lock. The lock is held as long as the
+/// server renews its lease. Refusals are reported as `Denied`, and not retried in a storm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_changed_on_the_way_is_denied_without_a_storm() {
     let user = User::new().await;
@@ -157,7 +158,8 @@ async fn a_password_changed_on_the_way_is_denied_without_a_storm() {
     let guard = client.mutex("a").lock().await.unwrap();
     user.change_password("another").await;
     for _ in 0..3 {
-        let error = within(SOON, "it is refused", client.mutex("b").lock()).await.unwrap_err();
+        let error =
+            within(SOON, "the lock is refused", client.mutex("b").lock()).await.unwrap_err();
         assert!(matches!(error, Error::Denied { .. }), "{error:?}");
         assert!(!error.is_retryable());
     }
@@ -166,14 +168,14 @@ async fn a_password_changed_on_the_way_is_denied_without_a_storm() {
         !guard.is_valid() || user.keys().await == 1
     })
     .await;
-    // Each one brings a password for the server to look at.
+    // The server verifies a password for each connection.
     let connections = proxy.accepted() - before;
     println!("held: {}, {connections} connections in 4 s", guard.is_valid());
     assert!(connections < 24, "{connections} connections in 4 s");
-    // Whatever becomes of it: the key goes with the client's lease.
+    // Whatever happened to the lock, its key is deleted with the client's lease.
     drop(guard);
     user.change_password(User::PASSWORD).await;
-    eventually(SOON, "the key is gone", async || user.keys().await == 0).await;
+    eventually(SOON, "the key is deleted", async || user.keys().await == 0).await;
     user.remove().await;
 }
 
@@ -185,19 +187,19 @@ async fn a_role_taken_away_on_the_way_is_denied_until_it_is_back() {
     let guard = client.mutex("a").lock().await.unwrap();
     let (mut auth, name) = (user.operator.auth_client(), user.name.as_str());
     auth.user_revoke_role(name, name).await.unwrap();
-    let error = within(SOON, "it is refused", client.mutex("b").lock()).await.unwrap_err();
+    let error = within(SOON, "the lock is refused", client.mutex("b").lock()).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-    let error = within(SOON, "it is refused", guard.unlock()).await.unwrap_err();
+    let error = within(SOON, "the release is refused", guard.unlock()).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. } | Error::Lost { .. }), "{error:?}");
     assert_eq!(user.keys().await, 1);
     auth.user_grant_role(name, name).await.unwrap();
-    eventually(SOON, "the release gets through", async || user.keys().await == 0).await;
+    eventually(SOON, "the release arrives", async || user.keys().await == 0).await;
     take_turn(&client, "b").await;
     close([client]).await;
     user.remove().await;
 }
 
-/// Whether they are let in, refused, or find nobody.
+/// The output is checked for clients that connect, are refused, or find no server.
 #[tokio::test]
 async fn nothing_that_is_shown_has_a_secret() {
     let mut shown = Shown::default();

@@ -1,4 +1,4 @@
-//! What clients ask of etcd who take turns.
+//! The requests that clients send to etcd while they take turns.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::common::{
 };
 
 const TURNS: u64 = 60;
-/// So many clients that one of them makes a tail, but for once in 13,000 times.
-const MANY: usize = 300;
+/// With this many clients one creates the tail key, except once in 13,000 runs.
+const CROWD: usize = 300;
 
 /// Emits the cases, which the model passes, too.
 macro_rules! turn_cases {
@@ -34,7 +34,8 @@ turn_cases!(Etcd);
 pub(crate) mod cases {
     use super::*;
 
-    /// Each waits behind the same other one every time, and the server has that watch already.
+    /// Each client waits behind the same predecessor every time, so the server already has its
+    /// watch.
     pub(crate) async fn a_waiter_behind_the_same_predecessor_reuses_its_watch<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
@@ -57,14 +58,15 @@ pub(crate) mod cases {
         let before = t.cost(&[]).await;
         turns().await;
         let spent = t.cost(&[]).await - before;
-        // One to lock, one to unlock, one to look after the event; now and then an order changes.
+        // One request to lock, one to unlock, one to read after the event. The order changes
+        // occasionally.
         let pairs = 3 * TURNS;
         assert!(spent.requests <= pairs * 7 / 2, "{spent:?} for {pairs}");
         assert!(spent.watches <= pairs / 2, "{spent:?} for {pairs}");
         assert!(spent.events.unsigned_abs() <= pairs * 3 / 2, "{spent:?} for {pairs}");
     }
 
-    /// The one behind is told at once, also if it waited for another one before.
+    /// A successor is notified at once, even if it waited for another key before.
     pub(crate) async fn a_watch_of_another_key_is_none_of_this_one<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
@@ -79,34 +81,34 @@ pub(crate) mod cases {
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     }
 
-    /// Each of them counts those who are there before any of the others has joined.
+    /// Each client counts the queue before any of the others has joined.
     pub(crate) async fn a_few_of_many_concurrent_joiners_create_the_tail_key<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
         let holder = t.client().await.mutex("crowd").lock().await.expect("locked");
         let proxies = t.proxies().await;
         let mut clients = Vec::new();
-        while clients.len() < MANY {
+        while clients.len() < CROWD {
             let ten = (0..10).map(async |_| {
                 let client = t.connect(t.builder_for(&proxies.url())).await;
-                // Its first request makes a connection.
+                // The first request opens a connection.
                 drop(client.mutex("warm-up").try_lock().await);
                 client
             });
             clients.extend(join_all(ten).await);
         }
-        // All are on their way before the first one arrives.
+        // All requests are under way before the first one arrives.
         proxies.set(&Mode::Delay(Duration::from_millis(400)));
         let mut waiting = JoinSet::new();
         for client in &clients {
             let mutex = client.mutex("crowd");
             waiting.spawn(async move { drop(mutex.lock().await) });
         }
-        t.queue_of(MANY + 1).await;
+        t.queue_of(CROWD + 1).await;
         let tail = format!("{}/crowd!/tail", t.namespace);
         let mut raw = t.store.client();
-        let tail = raw.get(tail, None).await.expect("etcd answers");
-        assert_eq!(tail.count(), 1, "all of them have read the whole queue");
+        let tail = raw.get(tail, None).await.expect("etcd replies");
+        assert_eq!(tail.count(), 1, "the queue has no tail key");
         drop(waiting);
         proxies.set(&Mode::Pass);
         t.queue_of(1).await;

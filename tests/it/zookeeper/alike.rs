@@ -1,8 +1,9 @@
-//! The model of a server replies as a server does: to random requests that are not the library's,
-//! by two connections that watch what the other one does.
+//! Sends the same random requests to the model and to a server and compares their replies and
+//! events. Two connections watch each other's writes, and the requests go beyond those of the
+//! library.
 //!
-//! The server is one of the test's own: a request that is cut short stops an ensemble of 3.9 for
-//! good, as its leader proposes the error under the number of the last transaction.
+//! The server is the test's own: a truncated request permanently stops an ensemble of version 3.9,
+//! because its leader proposes the error under the zxid of the last transaction.
 
 mod random;
 mod shown;
@@ -18,17 +19,17 @@ use random::{Act, Step};
 use shown::Times;
 use wire::{AUTH, CLOSE_SESSION, Place, Record, SET_WATCHES, SET_WATCHES2, Wire};
 
-/// How many requests one sequence has.
+/// The number of requests in one sequence.
 const REQUESTS: usize = 25;
 
-/// Users that may do all with what a sequence leaves behind.
+/// The users with all rights to the nodes that a sequence leaves.
 const USERS: [&str; 2] = ["a:a", "b:b"];
 
-/// A server or the model, and two clients of it.
+/// A server or the model, with two clients.
 struct Side {
     place: Place,
     clients: [Option<Wire>; 2],
-    /// The last session of each.
+    /// The last session of each client.
     sessions: [i64; 2],
     times: Times,
 }
@@ -39,11 +40,11 @@ impl Side {
         let clients = [place.open().await, place.open().await];
         let sessions = clients.each_ref().map(|client| client.as_ref().map_or(0, |it| it.session));
         let mut side = Self { place, clients, sessions, times: Times::default() };
-        side.ask(0, wire::CREATE, &Record::default().create(root, b"", 0).bytes()).await;
+        side.request(0, wire::CREATE, &Record::default().create(root, b"", 0).bytes()).await;
         side
     }
 
-    /// What both clients see of a request by one of them, in words.
+    /// Executes a step by one client and formats what both clients receive.
     async fn step(&mut self, step: &Step) -> String {
         let by = step.by;
         if self.clients[by].is_none() {
@@ -51,10 +52,10 @@ impl Side {
             self.sessions[by] = self.clients[by].as_ref().map_or(0, |client| client.session);
         }
         let seen = match &step.act {
-            Act::Ask(kind, body) => self.ask(by, *kind, body).await,
+            Act::Request(kind, body) => self.request(by, *kind, body).await,
             Act::Auth(scheme, credentials) => {
                 let body = Record::default().int(0).text(scheme).text(credentials).bytes();
-                self.ask(by, AUTH, &body).await
+                self.request(by, AUTH, &body).await
             }
             Act::SetWatches { newer, since, lists } => {
                 let zxid = self.times.writes.get(*since).copied().unwrap_or(0);
@@ -63,9 +64,9 @@ impl Side {
                     body = body.texts(list);
                 }
                 let kind = if *newer { SET_WATCHES2 } else { SET_WATCHES };
-                self.ask(by, kind, &body.bytes()).await
+                self.request(by, kind, &body.bytes()).await
             }
-            Act::Close => self.ask(by, CLOSE_SESSION, &[]).await,
+            Act::Close => self.request(by, CLOSE_SESSION, &[]).await,
             Act::Reconnect { password, timeout } => {
                 let former = self.clients[by].take();
                 let session = self.sessions[by];
@@ -82,10 +83,10 @@ impl Side {
         format!("{seen} | {other}")
     }
 
-    /// The events that come before a reply, and the reply.
-    async fn ask(&mut self, by: usize, kind: i32, body: &[u8]) -> String {
+    /// Returns the events before a reply, and the reply.
+    async fn request(&mut self, by: usize, kind: i32, body: &[u8]) -> String {
         let Some(client) = &mut self.clients[by] else { return "no session".to_owned() };
-        let (events, reply) = client.ask(kind, body).await;
+        let (events, reply) = client.request(kind, body).await;
         let mut shown = events.iter().map(|event| self.times.event(event)).collect::<Vec<_>>();
         match reply {
             Some(reply) => shown.push(self.times.reply(kind, &reply, self.sessions)),
@@ -101,7 +102,7 @@ impl Side {
         shown.join(", ")
     }
 
-    /// The events that have come for a client. Those of a session's end have no order.
+    /// Returns the events that a client has received. Their order at the end of a session varies.
     async fn flush(&mut self, of: usize, unordered: bool) -> String {
         let Some(client) = &mut self.clients[of] else { return String::new() };
         let events = client.ping().await;
@@ -114,15 +115,15 @@ impl Side {
 
     async fn end(mut self, root: &str) {
         for client in self.clients.iter_mut().flatten() {
-            client.ask(CLOSE_SESSION, &[]).await;
+            client.request(CLOSE_SESSION, &[]).await;
         }
         if let Some(mut client) = self.place.open().await {
             for user in USERS {
                 let body = Record::default().int(0).text("digest").text(user).bytes();
-                client.ask(AUTH, &body).await;
+                client.request(AUTH, &body).await;
             }
             client.delete_all(root).await;
-            client.ask(CLOSE_SESSION, &[]).await;
+            client.request(CLOSE_SESSION, &[]).await;
         }
     }
 }
@@ -138,7 +139,7 @@ impl Both {
         Self { server: OwnZooKeeper::start("").await, model }
     }
 
-    /// The first difference of a sequence. `twist` changes what the model replies.
+    /// Returns the first difference of a sequence. `twist` changes the model's reply.
     async fn difference(
         &self,
         seed: u64,
@@ -168,8 +169,8 @@ impl Both {
         difference
     }
 
-    /// One that is there each time: a container that is empty goes when the server next looks for
-    /// such, which may be in the middle of a sequence.
+    /// Returns a difference that recurs in three runs. The server deletes an empty container at its
+    /// next check, which may fall into one sequence.
     async fn lasting_difference(&self, seed: u64) -> Option<String> {
         let mut difference = None;
         for _ in 0..3 {
@@ -179,7 +180,7 @@ impl Both {
     }
 }
 
-/// How many sequences: 4,000 were run on 2026-11-29.
+/// Returns the number of sequences: 4,000 were run on 2026-11-29.
 fn sequences() -> u64 {
     env::var("DISTLOCK_SEQUENCES").map_or(100, |count| count.parse().expect("a number"))
 }
@@ -196,7 +197,7 @@ async fn model_replies_as_the_server_does() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// A model that is wrong about one thing is found out.
+/// The comparison detects a model that is wrong about one thing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_reply_of_the_model_is_found() {
     let both = Both::connect().await;

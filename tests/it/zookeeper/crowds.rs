@@ -1,4 +1,4 @@
-//! Hundreds of one client in one queue.
+//! Hundreds of waiters of one client in one queue.
 
 use std::{
     collections::HashMap,
@@ -25,14 +25,15 @@ use crate::{
 const READERS: usize = 500;
 const WAITERS: usize = 1300;
 
-/// Bytes of paths that a server can end a session with, by far: it is four times as many.
+/// A safe number of bytes of paths in one session. A server can end a session with four times as
+/// many.
 const SAFE: usize = 512 * 1024;
 
 /// Kinds of requests (`ZooDefs.OpCode`).
 const GET_CHILDREN: [i32; 2] = [8, 12];
 const MULTI_READ: i32 = 22;
 
-/// The kind of a request that is no request for a session.
+/// Returns the kind of a request, except for a connect request.
 fn kind(packet: &Packet<'_>) -> Option<i32> {
     let kind = packet.bytes.get(4..8).filter(|_| packet.number > 0)?;
     Some(i32::from_be_bytes(kind.try_into().ok()?))
@@ -46,16 +47,16 @@ own_cases! { ZooKeeper, beside_others,
 pub(crate) mod cases {
     use super::*;
 
-    /// A list for each of them, of all of them, would take so long that the session is lost.
+    /// One list per reader, each of the whole queue, would take so long that the session expires.
     pub(crate) async fn readers_list_their_queue_together<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
-        let [lists, looks] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
-        let (counted, looked) = (Arc::clone(&lists), Arc::clone(&looks));
+        let [lists, reads] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        let (counted, reads_seen) = (Arc::clone(&lists), Arc::clone(&reads));
         let server = t.store.network().1[0];
         let forger = Forger::start(server, move |packet| match kind(&packet) {
             Some(kind) if GET_CHILDREN.contains(&kind) => _ = counted.fetch_add(1, SeqCst),
-            Some(MULTI_READ) => _ = looked.fetch_add(1, SeqCst),
+            Some(MULTI_READ) => _ = reads_seen.fetch_add(1, SeqCst),
             _ => {}
         })
         .await;
@@ -72,24 +73,27 @@ pub(crate) mod cases {
             reading.spawn(async move { lock.read().await });
         }
         let directory = directory_of(writer.key());
-        eventually(SOON * 2, "they have joined", async || {
+        eventually(SOON * 2, "all readers have joined", async || {
             zookeeper.client().list_children(directory).await.unwrap().len() > READERS
         })
         .await;
-        // Until each has looked at the queue, and at the writer.
-        eventually(SOON * 2, "they wait", async || {
+        // Wait until each reader has read the queue and the writer's node.
+        eventually(SOON * 2, "all readers wait", async || {
             let before = lists.load(SeqCst);
             sleep(Duration::from_millis(500)).await;
             lists.load(SeqCst) == before
         })
         .await;
         let joined = lists.swap(0, SeqCst);
-        looks.store(0, SeqCst);
-        eventually(SOON * 2, "each has rechecked", async || looks.load(SeqCst) > READERS).await;
+        reads.store(0, SeqCst);
+        eventually(SOON * 2, "each reader has rechecked", async || reads.load(SeqCst) > READERS)
+            .await;
         let rechecked = lists.swap(0, SeqCst);
         writer.unlock().await.unwrap();
         let mut guards = Vec::new();
-        while let Some(granted) = within(SOON * 2, "they are in", reading.join_next()).await {
+        while let Some(granted) =
+            within(SOON * 2, "the readers are granted", reading.join_next()).await
+        {
             guards.push(granted.unwrap().unwrap());
         }
         let granted = lists.load(SeqCst);
@@ -97,13 +101,13 @@ pub(crate) mod cases {
         assert!(joined < READERS / 2, "{joined}");
         assert_eq!(rechecked, 0);
         assert!(granted < READERS / 10, "{granted}");
-        assert!(elsewhere.is_valid(), "its other locks are held");
+        assert!(elsewhere.is_valid(), "the client keeps its other lock");
         release(guards).await;
         elsewhere.unlock().await.unwrap();
     }
 
     /// The server writes the paths of all nodes of a session into the transaction that ends it.
-    /// With more than 2 MiB of them no server can read that transaction, and the ensemble stops.
+    /// With more than 2 MiB of paths no server can read that transaction, and the ensemble stops.
     pub(crate) async fn waiters_with_long_paths_need_several_sessions<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -118,22 +122,22 @@ pub(crate) mod cases {
         }
         let directory = directory_of(holder.key());
         let mut children = Vec::new();
-        eventually(SOON * 3, "they have joined", async || {
+        eventually(SOON * 3, "all waiters have joined", async || {
             children = zookeeper.client().list_children(directory).await.unwrap();
             children.len() > WAITERS
         })
         .await;
         let keys: Vec<_> = children.iter().map(|child| format!("{directory}/{child}")).collect();
-        // In one flight.
+        // Pipelined.
         let stats: Vec<_> = keys.iter().map(|key| zookeeper.client().check_stat(key)).collect();
         let mut bytes = HashMap::<_, usize>::new();
         for (key, stat) in keys.iter().zip(stats) {
-            let stat = stat.await.unwrap().expect("it waits");
+            let stat = stat.await.unwrap().expect("the waiter's node exists");
             *bytes.entry(stat.ephemeral_owner).or_default() += key.len();
         }
         assert!(bytes.values().all(|bytes| *bytes <= SAFE), "{bytes:?}");
         waiting.shutdown().await;
-        eventually(SOON * 3, "they have left", async || {
+        eventually(SOON * 3, "all waiters have left", async || {
             zookeeper.client().list_children(directory).await.unwrap().len() == 1
         })
         .await;

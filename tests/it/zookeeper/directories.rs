@@ -1,5 +1,5 @@
-//! The directories of the queues: they are made, removed, and made again, by others too, and not
-//! always with the rights that one would like.
+//! The directories of the queues: clients and operators create and remove them, sometimes with
+//! restrictive rights.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::common::{
     zookeeper::{Setup, ZooKeeper},
 };
 
-/// An operator's `deleteall`.
+/// Deletes a directory as an operator's `deleteall` does.
 pub(crate) async fn delete_all<const KIND: usize>(zookeeper: &Setup<KIND>, directory: &str) {
-    eventually(SOON, "the directory is gone", async || {
+    eventually(SOON, "the directory is deleted", async || {
         if let Ok(children) = zookeeper.client().list_children(directory).await {
             for child in children {
                 let _ = zookeeper.client().delete(&format!("{directory}/{child}"), None).await;
             }
         }
         let _ = zookeeper.client().delete(directory, None).await;
-        zookeeper.client().check_stat(directory).await.expect("an answer").is_none()
+        zookeeper.client().check_stat(directory).await.expect("a reply").is_none()
     })
     .await;
 }
@@ -54,14 +54,14 @@ own_cases! { ZooKeeper, beside_others,
 pub(crate) mod cases {
     use super::*;
 
-    /// The numbers begin again with the directory. What is left of an old guard, which has the
-    /// number that another has now, does not touch the new one.
+    /// The sequence numbers restart with the directory. An old guard does not touch a new node that
+    /// has its number.
     pub(crate) async fn reused_sequence_numbers_are_distinguished<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, [one, two]) = (&t.store, t.clients().await);
         for warm in [false, true] {
-            // A client that knows the directory names its nodes for it.
+            // A client that knows the directory names its nodes after it.
             let count = if warm { 3 } else { 0 };
             for client in [&one, &two] {
                 for _ in 0..count {
@@ -85,8 +85,8 @@ pub(crate) mod cases {
         }
     }
 
-    /// The same with a release whose reply was lost, and that is repeated when the number is
-    /// another's.
+    /// The reply to a release is lost, and the release is repeated when another node has its
+    /// number.
     pub(crate) async fn a_late_release_spares_a_later_node_of_the_same_number<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -97,18 +97,18 @@ pub(crate) mod cases {
         let key = old.key().to_owned();
         proxies.set(&Mode::BlackholeToClient);
         let unlocking = tokio::spawn(old.unlock());
-        eventually(SOON, "it is released", async || !t.keys().await.contains(&key)).await;
+        eventually(SOON, "the lock is released", async || !t.keys().await.contains(&key)).await;
         delete_all(&t.store, directory_of(&key)).await;
         let new = other.mutex("late").lock().await.unwrap();
         assert_eq!(number(new.key()), number(&key));
         assert!(!unlocking.is_finished());
-        // More than a request timeout: it is repeated.
-        throughout(Duration::from_millis(1500), "the new one holds the lock", async || {
+        // Longer than a request timeout, so the release is repeated.
+        throughout(Duration::from_millis(1500), "the new guard holds the lock", async || {
             new.is_valid()
         })
         .await;
         proxies.set(&Mode::Pass);
-        throughout(Duration::from_millis(500), "the new one holds the lock", async || {
+        throughout(Duration::from_millis(500), "the new guard holds the lock", async || {
             new.is_valid()
         })
         .await;
@@ -117,7 +117,7 @@ pub(crate) mod cases {
         release([marker, new]).await;
     }
 
-    /// A client that has known a directory takes the one that has replaced it for what it is.
+    /// A client that knows a directory notices its replacement.
     pub(crate) async fn nodes_are_named_for_the_directory_they_are_in<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -130,13 +130,13 @@ pub(crate) mod cases {
         for _ in 0..20 {
             one.mutex("renewed").lock().await.unwrap().unlock().await.unwrap();
             let guard = one.mutex("renewed").lock().await.unwrap();
-            // A directory may vanish by itself in between.
+            // A directory may be removed in between.
             named += i32::from(is_named(guard.key()).await);
             delete_all(zookeeper, directory_of(guard.key())).await;
             drop(guard);
             let (theirs, waiter) = t.contended(&two, &one, "renewed").await;
-            // Its first node, named for the old one, is no place.
-            eventually(SOON, "it is named for the new one", async || {
+            // Its first node, named after the old directory, holds no place.
+            eventually(SOON, "the node is named after the new directory", async || {
                 let keys = t.keys().await;
                 let mut others = keys.iter().filter(|key| *key != theirs.key());
                 matches!((others.next(), others.next()), (Some(key), None) if is_named(key).await)
@@ -147,7 +147,7 @@ pub(crate) mod cases {
         assert!(named > 10, "{named} of 20 knew the directory");
     }
 
-    /// A node that somebody has made by hand has the next number.
+    /// An operator has created a node with the next number.
     pub(crate) async fn a_number_that_is_taken_is_no_obstacle<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -155,7 +155,7 @@ pub(crate) mod cases {
         let (marker, second) = t.contended(&client, &client, "taken").await;
         let directory = directory_of(&second.key).to_owned();
         let next: u32 = number(&second.key).parse::<u32>().unwrap() + 1;
-        // Making it takes one number more.
+        // Creating it uses one more number.
         let prefix = second.key.strip_suffix(number(&second.key)).unwrap();
         let theirs = format!("{prefix}{:010}", next + 1);
         zookeeper.make(&theirs, b"", CreateMode::Ephemeral).await;
@@ -164,13 +164,16 @@ pub(crate) mod cases {
         assert_eq!(number(&third.key), number(&theirs));
         release_both(marker, second).await;
         third
-            .waits_throughout(Duration::from_millis(200), "who has the same number goes first")
+            .waits_throughout(
+                Duration::from_millis(200),
+                "the foreign node of the same number is ahead",
+            )
             .await;
         zookeeper.delete_key(&theirs).await;
         third.served().await;
     }
 
-    /// An operator lets nobody write to the directory: then it is listed.
+    /// An operator has made the directory read-only, so clients list it.
     pub(crate) async fn a_directory_that_cannot_be_written_to_serves<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -179,13 +182,14 @@ pub(crate) mod cases {
         let guard = one.mutex("unwritten").lock().await.unwrap();
         let waiters = t.enqueue_all([&two, &one, &two], "unwritten").await;
         assert!(two.mutex("unwritten").try_lock().await.unwrap().is_none());
-        throughout(Duration::from_millis(200), "they wait", async || waiters[0].waits()).await;
+        throughout(Duration::from_millis(200), "the waiters wait", async || waiters[0].waits())
+            .await;
         guard.unlock().await.unwrap();
         release(waiters).await;
         assert!(one.mutex("unwritten").try_lock().await.unwrap().is_some());
     }
 
-    /// The node is known to be there, and the list is lost.
+    /// The node is known to exist, and the reply with the list is lost.
     pub(crate) async fn a_join_whose_list_is_lost_leaves_one_node<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -197,12 +201,12 @@ pub(crate) mod cases {
         let name = guard.key().rsplit_once('/').unwrap().1;
         proxies.set(&Mode::DropOne(name.as_bytes().into()));
         let waiter = t.enqueue(&client, "unlisted").await;
-        throughout(Duration::from_millis(1200), "it asks again without another node", async || {
+        throughout(Duration::from_millis(1200), "it retries without another node", async || {
             t.keys().await.len() == 3 && waiter.waits()
         })
         .await;
         release_both(guard, waiter).await;
         proxies.set(&Mode::Pass);
-        within(SOON, "it is released", marker.unlock()).await.unwrap();
+        within(SOON, "the marker is released", marker.unlock()).await.unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! What others put into the queues: other languages' waiters, which count, and junk, which does
-//! not.
+//! Nodes of other clients in the queues: waiters of other libraries, which count, and junk, which
+//! does not.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::common::{
     zookeeper::{Setup, ZooKeeper},
 };
 
-/// Joins a queue as another library's client would, and gives its node.
+/// Joins a queue as another library's client would, and returns its node.
 async fn foreign_waiter<const KIND: usize>(
     t: &Case<Setup<KIND>>,
     name: &str,
@@ -25,10 +25,10 @@ async fn foreign_waiter<const KIND: usize>(
     t.store.stranger(&format!("{directory}/{prefix}"), data).await
 }
 
-/// As Curator's `InterProcessMutex` names its nodes, and as it did before it protected them.
+/// Names of Curator's `InterProcessMutex` nodes, with protection and without, as in old versions.
 const FOREIGN: [&str; 2] = ["_c_0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10-lock-", "lock-"];
 
-/// As kazoo's `Lock` and `WriteLock`, and its `ReadLock`, name theirs.
+/// Names of the nodes of kazoo's `Lock` and `WriteLock`, and of its `ReadLock`.
 const KAZOO: [&str; 2] =
     ["3c5b1f9a0e8d4a7fb2c6d1e09f8a7b6c__lock__", "3c5b1f9a0e8d4a7fb2c6d1e09f8a7b6c__rlock__"];
 
@@ -56,19 +56,19 @@ pub(crate) mod cases {
             let theirs = foreign_waiter(t, "shared", prefix, b"").await;
             assert!(client.mutex("shared").try_lock().await.unwrap().is_none());
             let waiter = t.enqueue(&client, "shared").await;
-            waiter.waits_throughout(Duration::from_millis(300), "it has its turn first").await;
+            waiter.waits_throughout(Duration::from_millis(300), "the foreign node is ahead").await;
             zookeeper.delete_key(&theirs).await;
             waiter.served().await;
         }
     }
 
-    /// Curator takes the lock when its node has the lowest sequence number, and watches the next
-    /// lower one until then.
+    /// Curator acquires the lock when its node has the lowest sequence number. Until then it
+    /// watches the next lower one.
     pub(crate) async fn curator_waits_for_distlock<const KIND: usize>(t: &Case<Setup<KIND>>) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let guard = client.mutex("shared").lock().await.unwrap();
         let number = |key: &str| {
-            key.rsplit_once("lock-").expect("Curator looks for this").1.parse::<i32>().unwrap()
+            key.rsplit_once("lock-").expect("Curator splits names here").1.parse::<i32>().unwrap()
         };
         for prefix in FOREIGN {
             let theirs = foreign_waiter(t, "shared", prefix, b"").await;
@@ -79,15 +79,15 @@ pub(crate) mod cases {
         let (_, _, watcher) = zookeeper.client().get_and_watch_data(guard.key()).await.unwrap();
         let last = t.enqueue(&client, "shared").await;
         guard.unlock().await.unwrap();
-        within(SOON, "they hear that it is their turn", watcher.changed()).await;
-        last.waits_throughout(Duration::from_millis(300), "distlock waits behind them").await;
+        within(SOON, "the foreign waiter is notified", watcher.changed()).await;
+        last.waits_throughout(Duration::from_millis(300), "distlock waits behind Curator").await;
         zookeeper.delete_key(&theirs).await;
         last.served().await;
     }
 
-    /// kazoo takes the lock when no name that ends in one of its patterns and a number has a lower
-    /// number than its own. It compares the ten characters, and watches the highest of the lower
-    /// ones until then. With `extra_lock_patterns=["-lock-"]` ours are among them.
+    /// kazoo acquires the lock when no name with one of its patterns and a number has a lower
+    /// number. It compares the ten digits, and until then watches the highest of the lower names.
+    /// With `extra_lock_patterns=["-lock-"]` it counts our names.
     pub(crate) async fn kazoo_waits_for_distlock<const KIND: usize>(t: &Case<Setup<KIND>>) {
         let (zookeeper, client) = (&t.store, t.client().await);
         let number = |key: &str| {
@@ -105,8 +105,8 @@ pub(crate) mod cases {
         assert!(number(guard.key()) < number(&theirs) && number(&theirs) < number(&last.key));
         let (_, _, watcher) = zookeeper.client().get_and_watch_data(guard.key()).await.unwrap();
         guard.unlock().await.unwrap();
-        within(SOON, "they hear that it is their turn", watcher.changed()).await;
-        last.waits_throughout(Duration::from_millis(300), "distlock waits behind them").await;
+        within(SOON, "the foreign waiter is notified", watcher.changed()).await;
+        last.waits_throughout(Duration::from_millis(300), "distlock waits behind kazoo").await;
         zookeeper.delete_key(&theirs).await;
         last.served().await;
     }
@@ -149,8 +149,7 @@ pub(crate) mod cases {
         }
     }
 
-    /// A waiter may watch a foreign node of any size, and is not woken for good by a change of its
-    /// data.
+    /// A waiter may watch a foreign node of any size, and keeps waiting when its data changes.
     pub(crate) async fn large_and_changing_foreign_nodes_are_waited_for<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -160,7 +159,7 @@ pub(crate) mod cases {
         let waiter = t.enqueue(&client, "large").await;
         for data in ["one", "two", "three"] {
             zookeeper.client().set_data(&theirs, data.as_bytes(), None).await.unwrap();
-            waiter.waits_throughout(Duration::from_millis(100), "it has its turn first").await;
+            waiter.waits_throughout(Duration::from_millis(100), "the foreign node is ahead").await;
         }
         zookeeper.delete_key(&theirs).await;
         waiter.served().await;
@@ -174,23 +173,23 @@ pub(crate) mod cases {
         let guard = client.mutex("owned").lock().await.unwrap();
         let (data, stat) = zookeeper.get(guard.key()).await;
         assert!(String::from_utf8(data).unwrap().contains("worker-7 of gaia"));
-        assert_ne!(stat.ephemeral_owner, 0, "it goes with its session");
+        assert_ne!(stat.ephemeral_owner, 0, "the node is ephemeral");
         assert_eq!(
             stat.czxid,
             i64::try_from(guard.fencing_token().as_u64()).unwrap(),
-            "the token can be looked up"
+            "the token is the node's czxid"
         );
         let unnamed = t.client().await.mutex("unnamed").lock().await.unwrap();
         let (data, _) = zookeeper.get(unnamed.key()).await;
         let process = std::process::id().to_string();
         assert!(
             String::from_utf8(data).unwrap().contains(&process),
-            "by default it is the host and the process"
+            "the default owner is the host and the process"
         );
     }
 
-    /// The directory of a lock may be removed at any time that nobody is in it: between its making
-    /// and its use, too.
+    /// The server may remove an empty directory of a lock at any time, even between its creation
+    /// and its use.
     pub(crate) async fn a_directory_that_vanishes_is_made_again<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -237,8 +236,8 @@ pub(crate) mod cases {
         waiter.served().await;
     }
 
-    /// What a node of another client's is for nobody knows: it is alone where readers share, and
-    /// has a permit where permits are counted.
+    /// The purpose of a foreign node is unknown. It counts as exclusive among readers, and as one
+    /// permit of a semaphore.
     pub(crate) async fn strangers_are_not_shared_with<const KIND: usize>(t: &Case<Setup<KIND>>) {
         let strangers = [
             foreign_waiter(t, "m!rw", FOREIGN[0], b"").await,
@@ -247,8 +246,8 @@ pub(crate) mod cases {
         strangers::are_not_shared_with(t, strangers).await;
     }
 
-    /// An operator writes over a node whose creation was not answered: its owner cannot know it
-    /// again, and all others would stand behind it for as long as the session lives.
+    /// An operator overwrites a node before its owner got the reply to its creation. The owner
+    /// cannot recognize it, and other clients would wait for it until the session ends.
     pub(crate) async fn a_node_written_over_before_its_owner_knows_it_is_removed<
         const KIND: usize,
     >(
@@ -259,7 +258,7 @@ pub(crate) mod cases {
         client.mutex("over").lock().await.unwrap().unlock().await.unwrap();
         proxies.set(&Mode::SwallowReply);
         let waiter = Waiter::of(&client, "over");
-        eventually(SOON, "its node is there", async || t.keys().await.len() == 1).await;
+        eventually(SOON, "its node exists", async || t.keys().await.len() == 1).await;
         proxies.set(&Mode::Refuse);
         let node = t.keys().await.remove(0);
         zookeeper.client().set_data(&node, b"a note", None).await.unwrap();

@@ -1,5 +1,5 @@
-//! A way to a server on which what clients say is changed: so they get to know servers of another
-//! make, or with other settings.
+//! A proxy that changes the packets of clients, which imitates other kinds of servers or other
+//! settings.
 
 use std::{
     io,
@@ -23,34 +23,34 @@ use tokio::{
 pub(crate) struct Packet<'a> {
     /// The number of its connection, from 0.
     pub(crate) connection: usize,
-    /// Its own number on that, from 0.
+    /// The number of the packet on its connection, from 0.
     pub(crate) number: usize,
     pub(crate) bytes: &'a mut Vec<u8>,
 }
 
 impl Packet<'_> {
-    /// Whether a client that has been here before asks for its session.
+    /// Returns `true` for the connect request of a client that reconnects.
     pub(crate) fn is_reconnect(&self) -> bool {
         self.connection > 0 && self.number == 0
     }
 
-    /// Replaces bytes. A request for a session has 4 bytes of version, 8 of the last zxid, 4 of the
+    /// Replaces bytes. A connect request has 4 bytes of version, 8 of the last zxid, 4 of the
     /// timeout, 8 of the session, 20 of the password.
     fn replace(&mut self, from: usize, with: &[u8]) {
         self.bytes[from..from + with.len()].copy_from_slice(with);
     }
 
-    /// Asks for another session timeout.
+    /// Requests another session timeout.
     pub(crate) fn set_timeout(&mut self, milliseconds: i32) {
         self.replace(12, &milliseconds.to_be_bytes());
     }
 
-    /// Asks for a new session instead of the old one.
+    /// Requests a new session instead of the old one.
     pub(crate) fn forget_session(&mut self) {
         self.replace(16, &0_i64.to_be_bytes());
     }
 
-    /// Shows credentials of a kind that no server knows.
+    /// Replaces the scheme of credentials by an unknown one.
     pub(crate) fn garble_credentials(&mut self) {
         let scheme = b"digest";
         if let Some(at) = self.bytes.windows(scheme.len()).position(|bytes| bytes == scheme) {
@@ -80,7 +80,7 @@ impl Forger {
         Self { address, connections, accepting }
     }
 
-    /// How many there have been.
+    /// Returns the number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(SeqCst)
     }

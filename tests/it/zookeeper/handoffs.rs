@@ -1,4 +1,4 @@
-//! What a lock costs, and who is granted it from whom.
+//! The costs of locks, and the order of grants.
 
 use std::time::{Duration, Instant};
 
@@ -25,13 +25,13 @@ own_cases! { ZooKeeper, alone,
 pub(crate) mod cases {
     use super::*;
 
-    /// A connection is lost when many are about to join: those in doubt find their nodes, at one
-    /// search for many.
+    /// A connection is lost while many waiters join. The waiters with unknown outcomes find their
+    /// nodes, with one search for many of them.
     pub(crate) async fn hundreds_in_doubt_find_their_places<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
-        // Fewer than a session sends at once: the others would be sent when the first are given up,
-        // and by then the connection may be given up, too.
+        // Fewer than a session sends at once. Further requests would be sent when the first ones
+        // time out, and the connection may be closed by then.
         const EACH: usize = 120;
         const WAITERS: usize = 2 * EACH;
         let proxies = t.proxies().await;
@@ -53,16 +53,16 @@ pub(crate) mod cases {
         proxies.hang_up();
         proxies.set(&Mode::Pass);
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(t.keys().await.len(), WAITERS + 3, "each is there once");
+        assert_eq!(t.keys().await.len(), WAITERS + 3, "each waiter has one node");
         let replies = packets() - before;
         println!("{replies} replies to find {WAITERS} nodes");
         assert!(replies < WAITERS * 8, "{replies} replies");
         release_both(guard, first).await;
-        within(SOON * 2, "each has its turn", waiters.join_all()).await;
+        within(SOON * 2, "each waiter is granted", waiters.join_all()).await;
         marker.unlock().await.unwrap();
     }
 
-    /// One round trip to lock and one to unlock, told by a slow network.
+    /// Measures one round trip to lock and one to unlock on a slow network.
     pub(crate) async fn an_uncontended_lock_takes_a_round_trip_and_so_does_its_release<
         const KIND: usize,
     >(
@@ -75,8 +75,7 @@ pub(crate) mod cases {
         mutex.lock().await.unwrap().unlock().await.unwrap();
         proxies.set(&Mode::Delay(WAY));
         let mut best = [Duration::MAX; 2];
-        // The servers remove a directory that they find empty, which costs the next lock a round
-        // trip.
+        // The servers remove an empty directory, which costs the next lock a round trip.
         for _ in 0..5 {
             let start = Instant::now();
             let guard = mutex.lock().await.unwrap();
@@ -90,13 +89,13 @@ pub(crate) mod cases {
         proxies.set(&Mode::Pass);
     }
 
-    /// Two processes take turns: each joins, watches, looks once when it is woken, and leaves.
+    /// Clients take turns: each joins, watches, reads once after its event, and leaves.
     pub(crate) async fn a_handoff_between_processes_costs_the_same_however_long_the_queue<
         const KIND: usize,
     >(
         t: &Case<Setup<KIND>>,
     ) {
-        const HANDOFFS: u64 = 24;
+        const HANDOVERS: u64 = 24;
         let clients = t.clients::<4>().await;
         let mut sessions = Vec::new();
         for (number, client) in clients.iter().enumerate() {
@@ -109,34 +108,36 @@ pub(crate) mod cases {
             let guard = clients[0].mutex("handoff").lock().await.unwrap();
             let before = t.cost(&sessions).await;
             let mut turns = JoinSet::new();
-            for turn in 1..=HANDOFFS {
+            for turn in 1..=HANDOVERS {
                 let mutex = clients[usize::try_from(turn).unwrap() % 4].mutex("handoff");
                 turns.spawn(async move { mutex.lock().await.unwrap().unlock().await.unwrap() });
                 t.queue_of(usize::try_from(turn).unwrap() + 1).await;
             }
             guard.unlock().await.unwrap();
-            within(SOON, "each has its turn", turns.join_all()).await;
+            within(SOON, "each waiter is granted", turns.join_all()).await;
             let spent = t.cost(&sessions).await - before;
-            println!("{spent:?} for {HANDOFFS} handoffs");
-            assert!(spent.events <= HANDOFFS.cast_signed() + 2, "{spent:?}: one is told of each");
-            // The watch is a request; the first one of each client may have to list. Usually it is
-            // 114; one request more for each would be 138.
-            if spent.requests <= HANDOFFS * 4 + 28 {
+            println!("{spent:?} for {HANDOVERS} handovers");
+            assert!(
+                spent.events <= HANDOVERS.cast_signed() + 2,
+                "{spent:?}: one event per handover"
+            );
+            // A watch is a request, and the first one of each client may have to list. Usually the
+            // total is 114; one more request per handover would make 138.
+            if spent.requests <= HANDOVERS * 4 + 28 {
                 break;
             }
-            // The more keepalives, pings and looks after own keys fall into it, the longer a busy
-            // machine takes.
+            // A slow run includes more keepalives, pings and rechecks of own keys.
             attempts += 1;
             assert!(attempts < 5, "{spent:?}");
         }
     }
 
-    /// Curator's waiters have names of another kind: they stand in the way of those who look for a
-    /// number, wherever they come.
+    /// Curator's waiters have names of another kind, which a search by number has to skip anywhere
+    /// in the queue.
     pub(crate) async fn curator_in_between_has_its_turn<const KIND: usize>(t: &Case<Setup<KIND>>) {
         let (zookeeper, [one, two]) = (&t.store, t.clients().await);
         for leaves_early in [false, true] {
-            // So that all know the directory.
+            // Both clients get to know the directory.
             let guard = one.mutex("mixed").lock().await.unwrap();
             t.enqueue(&two, "mixed").await.cancel();
             t.queue_of(1).await;
@@ -145,43 +146,43 @@ pub(crate) mod cases {
             let theirs = zookeeper.stranger(&prefix, b"").await;
             let behind = t.enqueue(&two, "mixed").await;
             let last = t.enqueue(&one, "mixed").await;
-            let nobody = async || behind.waits() && last.waits();
+            let all_wait = async || behind.waits() && last.waits();
             if leaves_early {
                 zookeeper.delete_key(&theirs).await;
-                throughout(Duration::from_millis(300), "there is a holder", nobody).await;
+                throughout(Duration::from_millis(300), "the lock is held", all_wait).await;
                 guard.unlock().await.unwrap();
             } else {
                 guard.unlock().await.unwrap();
-                throughout(Duration::from_millis(300), "Curator's has its turn", nobody).await;
+                throughout(Duration::from_millis(300), "Curator's node is ahead", all_wait).await;
                 zookeeper.delete_key(&theirs).await;
             }
             release([behind, last]).await;
         }
     }
 
-    /// A write to a node looks to its watcher like a release.
+    /// To a watcher, a write to a node looks like a release.
     pub(crate) async fn a_strangers_write_grants_nothing<const KIND: usize>(t: &Case<Setup<KIND>>) {
         let (zookeeper, [one, two]) = (&t.store, t.clients().await);
-        // Far away: what it is told it looks at late.
+        // A slow network delays its reads after events.
         let proxies = t.proxies().await;
         let three = t.connect(t.builder_for(&proxies.url())).await;
         proxies.set(&Mode::Delay(Duration::from_millis(50)));
         for round in 0..3 {
-            // A directory that was removed meanwhile would cost a client that knew it a second
-            // attempt.
+            // A client that knows a directory needs a second attempt if it was removed in the
+            // meantime.
             let name = &format!("written-{round}");
             let (guard, second) = t.contended(&one, &two, name).await;
             let third = t.enqueue(&three, name).await;
             for key in [guard.key(), &second.key, &third.key] {
                 zookeeper.client().set_data(key, b"a note", None).await.unwrap();
             }
-            let nobody = async || guard.is_valid() && second.waits() && third.waits();
-            throughout(Duration::from_millis(500), "there is a holder", nobody).await;
-            // The second one leaves as the third one looks.
+            let all_wait = async || guard.is_valid() && second.waits() && third.waits();
+            throughout(Duration::from_millis(500), "the lock is held", all_wait).await;
+            // The second waiter leaves while the third one reads the queue.
             let key = second.key.clone();
             zookeeper.client().set_data(&key, b"another", None).await.unwrap();
             second.cancel();
-            eventually(SOON, "it is gone", async || !t.keys().await.contains(&key)).await;
+            eventually(SOON, "the node is deleted", async || !t.keys().await.contains(&key)).await;
             third.waits_behind(&guard, Duration::from_millis(200)).await;
             release_both(guard, third).await;
         }

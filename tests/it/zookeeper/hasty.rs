@@ -1,4 +1,4 @@
-//! A way to a server that answers what came with the request for a session before that request, as
+//! A proxy that delivers the replies to early requests before the reply to the connect request, as
 //! servers that run on Netty may.
 
 use std::{
@@ -41,17 +41,17 @@ async fn serve(mut client: TcpStream, server: SocketAddr) -> io::Result<()> {
     let mut server = TcpStream::connect(server).await?;
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
         (client.split(), server.split());
-    let asked = AtomicUsize::new(0);
+    let requests_seen = AtomicUsize::new(0);
     let requests = async {
         loop {
             pass(&mut from_client, &mut to_server).await?;
-            asked.fetch_add(1, SeqCst);
+            requests_seen.fetch_add(1, SeqCst);
         }
     };
     let replies = async {
         let session = packet(&mut from_server).await?;
-        // By now the client has sent all that it sends without a session.
-        if asked.load(SeqCst) > 1 {
+        // By now the client has sent everything that it sends without a session.
+        if requests_seen.load(SeqCst) > 1 {
             pass(&mut from_server, &mut to_client).await?;
         }
         to_client.write_all(&session).await?;
@@ -72,7 +72,7 @@ async fn pass(
     to.write_all(&packet(from).await?).await
 }
 
-/// The next packet, with its length.
+/// Returns the next packet, with its length.
 async fn packet(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     let length = from.read_u32().await?;
     let mut bytes = length.to_be_bytes().to_vec();

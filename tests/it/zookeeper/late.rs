@@ -1,4 +1,4 @@
-//! Requests that a server gets when their client has long given them up.
+//! Requests that reach a server long after their client has given up on them.
 
 use std::{
     net::SocketAddr,
@@ -41,8 +41,8 @@ pub(crate) mod cases {
     use super::*;
 
     /// The reply to the first request to create a node is lost. That request reaches the server
-    /// again long after the lock was released, together with a request to connect. A network that
-    /// comes back delivers both, and makes a former connection the session's once more.
+    /// again long after the release, together with a connect request. A recovering network can
+    /// deliver both, which moves the session to the former connection.
     pub(crate) async fn a_node_created_after_its_release_is_removed<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -55,16 +55,16 @@ pub(crate) mod cases {
         late.create(session).await;
         let next = other.mutex("late").lock_timeout(RECHECK.mul_f64(1.25) + SOON).await.unwrap();
         let next = next.expect("the late node does not block the lock for long");
-        // The session lives on, and its own later nodes are left alone.
+        // The session continues, and its own later nodes are kept.
         next.unlock().await.unwrap();
         let again = lock.lock().await.unwrap();
         assert_eq!(t.store.session_of(again.key()).await, session);
-        throughout(RECHECK * 2, "what is held stays", async || again.is_valid()).await;
+        throughout(RECHECK * 2, "the lock is held", async || again.is_valid()).await;
         again.unlock().await.unwrap();
         late.end().await;
     }
 
-    /// The same while the lock is held by another node, which has the same ticket.
+    /// The lock is still held, by another node with the same ticket.
     pub(crate) async fn a_node_created_after_its_downgrade_is_removed<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -99,7 +99,7 @@ struct Late {
 impl Late {
     async fn start<const KIND: usize>(t: &Case<Setup<KIND>>, queue: &str) -> Self {
         let zookeeper = t.store.client().clone();
-        // Kept by a node that is nobody's: the server removes an empty one.
+        // A persistent directory: the server would remove an empty container.
         let directory = format!("{}/{queue}", t.namespace);
         let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
         zookeeper.mkdir(&directory, &persistent).await.expect("a directory");
@@ -118,12 +118,13 @@ impl Late {
         Self { client, proxy, server, directory, zookeeper, sent, _forger: forger }
     }
 
-    /// The request reaches the server once more.
+    /// Delivers the request to the server once more.
     async fn create(&self, session: i64) {
-        // The looks soon after the doubt are over.
+        // The reads that follow soon after an unknown outcome are over.
         tokio::time::sleep(Duration::from_secs(15)).await;
         let request = self.sent.lock().expect("no panic")[0].clone();
-        // The client may be on its way back from the last time, and come in between.
+        // The client may be reconnecting after the last attempt, and take the session back in
+        // between.
         eventually(SOON, "the server creates the node", async || {
             let Ok(mut connection) = take_over(self.server, session).await else { return false };
             let reply = exchange(&mut connection, &request).await;
@@ -133,6 +134,6 @@ impl Late {
     }
 
     async fn end(self) {
-        self.zookeeper.delete(&self.directory, None).await.expect("it is empty");
+        self.zookeeper.delete(&self.directory, None).await.expect("the directory is empty");
     }
 }

@@ -1,5 +1,5 @@
-//! Marks: the name of the last holder to leave, in its lock's directory. A name may be given again
-//! unexpectedly.
+//! Release markers: the name of the last holder that left, stored in its lock's directory. The
+//! server may unexpectedly assign a name again.
 
 use std::time::Duration;
 
@@ -21,16 +21,16 @@ own_cases! { ZooKeeper, beside_others,
 pub(crate) mod cases {
     use super::*;
 
-    /// The directory is removed and made again, and its numbers begin again. A client that knows
-    /// the former one names its node for that, with the number of its last holder, and puts that
-    /// holder's mark into the new one. When it gives that node up, it looks like the release of a
-    /// holder.
+    /// The directory is removed and created again, and its numbers restart. A client that knows the
+    /// former directory names its node after it, with the number of its last holder. It also writes
+    /// that holder's marker into the new directory. When the client abandons that node, the
+    /// deletion looks like the release of a holder.
     pub(crate) async fn a_mark_of_a_former_directory_grants_nothing<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, proxies) = (&t.store, t.proxies().await);
         let [one, two, three] = t.clients().await;
-        // It bears a silence of a quarter of this.
+        // The client tolerates silence for a quarter of this TTL.
         let late = t.builder_for(&proxies.url()).session_ttl(Duration::from_secs(20));
         let late = t.connect(late).await;
         let mut held = one.mutex("former").lock().await.unwrap();
@@ -54,22 +54,26 @@ pub(crate) mod cases {
         }
         proxies.set(&Mode::BlackholeToClient);
         let stale = t.enqueue(&late, "former").await;
-        assert_eq!(stale.key, former, "it has the name of the former holder");
+        assert_eq!(stale.key, former, "the node has the name of the former holder");
         let waiter = t.enqueue(&three, "former").await;
         let again = t.enqueue(&late, "former").await;
         let name = former.rsplit_once('/').unwrap().1;
-        assert_eq!(zookeeper.get(&directory).await.0, name.as_bytes(), "it has brought the mark");
+        assert_eq!(
+            zookeeper.get(&directory).await.0,
+            name.as_bytes(),
+            "the former marker is stored"
+        );
         proxies.set(&Mode::Pass);
-        eventually(SOON, "it gives the name up", async || {
+        eventually(SOON, "the client abandons the name", async || {
             !t.keys().await.iter().any(|key| [&stale.key, &again.key].contains(&key))
         })
         .await;
-        throughout(Duration::from_secs(1), "the holder alone holds the lock", async || {
+        throughout(Duration::from_secs(1), "only the holder is granted", async || {
             holder.is_valid() && waiter.waits() && stale.waits() && again.waits()
         })
         .await;
         release_both(holder, waiter).await;
-        // In whichever order they have joined again.
+        // The two waiters may have joined again in either order.
         tokio::join!(stale.served(), again.served());
     }
 }

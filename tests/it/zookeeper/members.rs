@@ -1,5 +1,5 @@
-//! Servers that are cut off from each other while their clients still reach them. Nothing else runs
-//! meanwhile.
+//! Servers that are cut off from each other while their clients still reach them. These tests run
+//! alone.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use crate::common::{
     zookeeper::{ZooKeeper, mode_of},
 };
 
-/// A follower that is cut off from the leader goes on answering pings, and reads, for as long as
-/// its syncLimit allows: here for ten ticks, while the leader ends the session after two.
+/// A follower that is cut off from the leader keeps answering pings and reads for its syncLimit.
+/// That is ten ticks here, while the leader expires the session after two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_on_a_follower_that_is_cut_off_knows_before_its_successor() {
     alone::<ZooKeeper>(async |t| {
@@ -33,12 +33,12 @@ async fn a_holder_on_a_follower_that_is_cut_off_knows_before_its_successor() {
         let loss = loss(guard);
         let successor = waiter.result(ttl + Duration::from_secs(10)).await.expect("granted");
         let loss = precedes_grant(loss).await;
-        assert_eq!(mode_of(server).await, "follower", "it was to think that all is well");
+        assert_eq!(mode_of(server).await, "follower", "the follower noticed the cut");
         println!("after {:?} of {ttl:?}", loss.at - start);
-        assert!(loss.at - start > ttl / 4, "given up too early");
+        assert!(loss.at - start > ttl / 4, "lost too early");
         successor.unlock().await.unwrap();
         cut.heal().await;
-        eventually(SOON * 4, "it serves again", async || {
+        eventually(SOON * 4, "the server serves again", async || {
             holder.mutex("cut").try_lock().await.is_ok()
         })
         .await;

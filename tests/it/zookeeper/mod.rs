@@ -1,4 +1,4 @@
-//! ZooKeeper passes every case, and some of its own. Needs the servers of `docker/up`.
+//! ZooKeeper passes every case, and some of its own. The tests need the servers of `docker/up`.
 
 mod alike;
 pub(crate) mod crowds;

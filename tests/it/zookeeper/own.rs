@@ -1,4 +1,4 @@
-//! A single server of one test's own, with settings that the others do not have.
+//! A server of one test, with settings that the shared servers do not have.
 
 use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -12,13 +12,13 @@ use crate::common::{
     zookeeper::{Setup, mode_of},
 };
 
-/// Where the transactions are that a server has seen since it was started with an empty disk.
+/// The log of the transactions since a server started with an empty disk.
 const LOG: &str = "/datalog/version-2/log.1";
 
-/// After this begin the transactions in a log (`FileHeader`).
+/// The length of a log's header (`FileHeader`), after which its transactions begin.
 const HEADER: usize = 16;
 
-/// Enforces quotas.
+/// The option that enforces quotas.
 pub(crate) const ENFORCE_QUOTAS: &str = "-Dzookeeper.enforceQuota=true";
 
 pub(crate) struct OwnZooKeeper {
@@ -32,7 +32,7 @@ enum Place {
 }
 
 impl OwnZooKeeper {
-    /// One of the same kind as the servers of a case. The model knows [`ENFORCE_QUOTAS`] alone.
+    /// Starts a server of the kind that the case has. The model supports [`ENFORCE_QUOTAS`] alone.
     pub(crate) async fn like<const KIND: usize>(_: &Case<Setup<KIND>>, options: &str) -> Self {
         if !Setup::<KIND>::is_model() {
             return Self::start(options).await;
@@ -44,7 +44,7 @@ impl OwnZooKeeper {
         Self { address: front.address, place: Place::Model(front) }
     }
 
-    /// With these Java options.
+    /// Starts a server with these Java options.
     pub(crate) async fn start(options: &str) -> Self {
         let java = format!(
             "--env=JVMFLAGS=-Xmx256m -XX:+UseSerialGC -Dzookeeper.forceSync=no \
@@ -63,7 +63,7 @@ impl OwnZooKeeper {
     }
 
     pub(crate) async fn raw(&self) -> zk::Client {
-        zk::Client::connect(&self.address.to_string()).await.expect("it is ready")
+        zk::Client::connect(&self.address.to_string()).await.expect("the server is ready")
     }
 
     pub(crate) async fn client(&self, namespace: &str) -> Client {
@@ -85,17 +85,17 @@ impl OwnZooKeeper {
         let container = server.container().to_owned();
         let file = Temporary(std::env::temp_dir().join(format!("log-{container}")));
         let (there, here) = (format!("{container}:{LOG}"), file.0.to_str().expect("a path"));
-        docker(&["cp", &there, here]).await.expect("there is a log");
-        let mut log = fs::read(here).expect("it was copied");
+        docker(&["cp", &there, here]).await.expect("the server has a log");
+        let mut log = fs::read(here).expect("the log was copied");
         set_count(&mut log, path, created);
-        fs::write(here, log).expect("it can be written");
-        docker(&["cp", here, &there]).await.expect("it is put back");
+        fs::write(here, log).expect("the file is writable");
+        docker(&["cp", here, &there]).await.expect("the log is replaced");
         server.restart().await;
         self.address = ready(server).await;
     }
 }
 
-/// Waits until it serves; where it does, as that may change.
+/// Waits until the server serves, and returns its address, which a restart may change.
 async fn ready(server: &OwnServer) -> SocketAddr {
     let address = server.address(2181).await;
     eventually(SOON * 3, "the server is ready", async || mode_of(address).await == "standalone")
@@ -103,7 +103,7 @@ async fn ready(server: &OwnServer) -> SocketAddr {
     address
 }
 
-/// A file that is gone in the end.
+/// A file that is deleted on drop.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
@@ -112,7 +112,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Sets the number of nodes ever created in the directory, in the transaction that created this one
+/// Sets the number of nodes ever created in the directory, in the transaction that created `path`
 /// (`CreateTxn.parentCVersion`).
 fn set_count(log: &mut [u8], path: &str, count: i32) {
     let mut at = HEADER;
@@ -128,7 +128,7 @@ fn set_count(log: &mut [u8], path: &str, count: i32) {
         if let Some(found) = found {
             let data = begin + found + wanted.len();
             let size = u32::from_be_bytes(log[data..data + 4].try_into().expect("4 bytes"));
-            // One entry of rights for `world:anyone`, and that it is not ephemeral.
+            // One ACL entry for `world:anyone`, and the ephemeral flag.
             let rights = 4 + 4 + (4 + "world".len()) + (4 + "anyone".len()) + 1;
             let from = data + 4 + usize::try_from(size).expect("a length") + rights;
             log[from..from + 4].copy_from_slice(&count.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Processes that are stopped for about as long as their sessions live.
+//! Processes that are paused for about as long as their sessions' TTL.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use crate::common::{
     zookeeper::{ZooKeeper, mode_of},
 };
 
-/// Side by side, and a part of a tick apart: it depends on the servers' ticks when a session ends.
+/// The number of processes, spread over one tick: a session's expiry depends on the servers' ticks.
 const PROCESSES: u32 = 8;
 
 const TICK: Duration = Duration::from_secs(1);
 
-/// An idle process is stopped for T and half a tick, and locks as it wakes. The leader passes the
-/// write of a session that it is about to end: a follower tells it only later that the session was
-/// heard of. The process hears nothing more of that end, and must not hold the lock when its node
-/// is gone.
+/// An idle process is paused for a TTL and half a tick, and locks when it resumes. The leader
+/// accepts a write of a session that it is about to expire, because a follower reports the
+/// session's activity late. The process is not notified of that expiry, and must not hold the lock
+/// once its node is deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_slept_proves_nothing_for_a_while() {
     alone::<ZooKeeper>(async |t| {
@@ -41,8 +41,8 @@ async fn a_session_that_slept_proves_nothing_for_a_while() {
                 let job =
                     Job { sleeps: true, ..Job::new(t, &format!("slept-{round}-{number}"), ttl) };
                 let proxies = Proxies::start(Backend::ZooKeeper, &followers).await;
-                let apart = TICK * number / PROCESSES;
-                processes.spawn(sleep_and_lock(job, apart, proxies, watcher.clone()));
+                let offset = TICK * number / PROCESSES;
+                processes.spawn(sleep_and_lock(job, offset, proxies, watcher.clone()));
             }
             overlaps.extend(
                 processes.join_all().await.into_iter().filter(|overlap| !overlap.is_zero()),
@@ -50,19 +50,20 @@ async fn a_session_that_slept_proves_nothing_for_a_while() {
         }
         assert!(
             overlaps.is_empty(),
-            "guards were valid for {overlaps:?} when their nodes were gone"
+            "guards were valid for {overlaps:?} after their nodes were deleted"
         );
     })
     .await;
 }
 
-/// For how long the guard was valid after its node was gone.
-async fn sleep_and_lock(job: Job, apart: Duration, proxies: Proxies, watcher: Client) -> Duration {
+/// Returns how long the guard was valid after its node was deleted.
+async fn sleep_and_lock(job: Job, offset: Duration, proxies: Proxies, watcher: Client) -> Duration {
     let mut process = Process::start(&proxies.url(), &job);
     process.idle().await;
-    // There is an answer to a ping under way when it stops: with something to read it does not
-    // notice, when it wakes, how long it has heard nothing. It pings at least every eighth of T.
-    sleep(job.ttl / 5 + apart).await;
+    // The reply to a ping is under way when the process stops. With a packet to read it does not
+    // notice, when it resumes, how long the server was silent. It pings at least every eighth of
+    // the TTL.
+    sleep(job.ttl / 5 + offset).await;
     proxies.set(&Mode::BlackholeToClient);
     sleep(job.ttl.mul_f64(0.11)).await;
     process.stop().await;
@@ -72,8 +73,8 @@ async fn sleep_and_lock(job: Job, apart: Duration, proxies: Proxies, watcher: Cl
     proxies.set(&Mode::BlackholeToClient);
     let deleted = tokio::spawn(async move { deletion(&watcher, &key).await });
     let valid = process.last_valid().await;
-    // With its process its session ends, now or soon.
+    // Killing the process ends its session soon.
     drop(process);
-    let deleted = deleted.await.expect("it does not panic").expect("the leader answers");
+    let deleted = deleted.await.expect("the task does not panic").expect("the leader replies");
     Duration::from_micros(valid.saturating_sub(deleted))
 }

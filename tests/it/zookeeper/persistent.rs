@@ -1,6 +1,5 @@
-//! Nodes that are named as waiters' are and belong to no session: an operator's, what a backup
-//! restored, kazoo's with `ephemeral=False`. Nobody would ever take them away, so they hold no
-//! place.
+//! Persistent nodes with the names of waiters: created by an operator, restored from a backup, or
+//! by kazoo with `ephemeral=False`. No session's end removes them, so they hold no place.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::common::{
     zookeeper::{Setup, ZooKeeper},
 };
 
-/// Names that stand ahead of all that join later: Curator's, kazoo's, ours, and ours with a label.
+/// Names ahead of all later ones: Curator's, kazoo's, distlock's, and distlock's with a label.
 const NAMES: [&str; 6] = [
     "lock-0000000000",
     "_c_0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10-lock-0000000000",
@@ -35,8 +34,8 @@ impl<'a, const KIND: usize> Junk<'a, KIND> {
         let mut junk = Self { zookeeper, directory, nodes: Vec::new() };
         let keeper = format!("{}/keeps the directory", junk.directory);
         let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
-        // The server removes a container that is empty at any moment, the one of the test's last
-        // round among them.
+        // The server may remove an empty container at any moment, including the one of an earlier
+        // round.
         let make = async || {
             zookeeper.client().mkdir(&junk.directory, &container).await?;
             zookeeper.client().create(&keeper, b"", &persistent).await
@@ -57,10 +56,10 @@ impl<'a, const KIND: usize> Junk<'a, KIND> {
         self.nodes.push(path);
     }
 
-    /// All of it is still there.
+    /// Deletes the junk, all of which must still exist.
     async fn delete(self) {
         for node in self.nodes {
-            self.zookeeper.client().delete(&node, None).await.expect("it is not ours to delete");
+            self.zookeeper.client().delete(&node, None).await.expect("junk is not ours to delete");
         }
     }
 }
@@ -84,13 +83,13 @@ pub(crate) mod cases {
         let mut junk = Junk::new(t, "m", &NAMES).await;
         junk.add("lock-0000000001", CreateMode::Container).await;
         let mutex = one.mutex("m");
-        let guard = within(SOON, "nobody holds it", mutex.try_lock())
+        let guard = within(SOON, "the lock is free", mutex.try_lock())
             .await
             .unwrap()
-            .expect("nobody holds it");
+            .expect("the lock is free");
         guard.unlock().await.unwrap();
-        let guard = within(SOON, "nobody holds it", mutex.lock()).await.unwrap();
-        assert!(two.mutex("m").try_lock().await.unwrap().is_none(), "somebody does");
+        let guard = within(SOON, "the lock is free", mutex.lock()).await.unwrap();
+        assert!(two.mutex("m").try_lock().await.unwrap().is_none(), "the lock is held");
         let waiters = [t.enqueue(&two, "m").await, t.enqueue(&one, "m").await];
         let queue = mutex.queue().await.unwrap();
         assert!(queue.iter().map(|entry| entry.key()).eq([
@@ -98,7 +97,7 @@ pub(crate) mod cases {
             &waiters[0].key,
             &waiters[1].key
         ]));
-        throughout(Duration::from_millis(300), "they wait", async || {
+        throughout(Duration::from_millis(300), "the waiters wait", async || {
             waiters.iter().all(|one| one.waits())
         })
         .await;
@@ -107,7 +106,7 @@ pub(crate) mod cases {
         junk.delete().await;
     }
 
-    /// The number before one's own, under the name that ours would have there.
+    /// Junk has the number just below the waiter's, under the name that a predecessor would have.
     pub(crate) async fn a_persistent_node_in_the_place_just_ahead_is_passed_over<
         const KIND: usize,
     >(
@@ -120,7 +119,7 @@ pub(crate) mod cases {
         let guard = mutex.lock().await.unwrap();
         let (prefix, number) = guard.key().split_at(guard.key().len() - 10);
         let next: u32 = number.parse().unwrap();
-        // Making it takes a number.
+        // Creating the node uses one number.
         junk.add(
             &format!("{}{:010}", prefix.rsplit_once('/').unwrap().1, next + 1),
             CreateMode::Persistent,
@@ -128,7 +127,7 @@ pub(crate) mod cases {
         .await;
         let waiter = t.enqueue(&client, "m").await;
         assert!(waiter.key.ends_with(&format!("-lock-{:010}", next + 2)), "{}", waiter.key);
-        waiter.waits_throughout(Duration::from_millis(300), "it waits").await;
+        waiter.waits_throughout(Duration::from_millis(300), "the waiter waits").await;
         release_both(guard, waiter).await;
         junk.delete().await;
     }
@@ -142,7 +141,7 @@ pub(crate) mod cases {
         let waiters =
             [t.enqueue(&two, "m").await, t.enqueue(&one, "m").await, t.enqueue(&two, "m").await];
         junk.delete().await;
-        throughout(Duration::from_millis(500), "they wait", async || {
+        throughout(Duration::from_millis(500), "the waiters wait", async || {
             guard.is_valid() && waiters.iter().all(|one| one.waits())
         })
         .await;
@@ -150,7 +149,7 @@ pub(crate) mod cases {
         release(waiters).await;
     }
 
-    /// What is known of a name is not known of the next node that has it.
+    /// A later node of the same name is not taken for junk.
     pub(crate) async fn a_waiter_under_the_name_of_junk_is_waited_for<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -160,11 +159,13 @@ pub(crate) mod cases {
             let guard = locked(&client, "m").await;
             let before = t.enqueue(&client, "m").await;
             release_both(guard, before).await;
-            let node = junk.nodes.pop().expect("the one named like a waiter's");
+            let node = junk.nodes.pop().expect("the node named like a waiter's");
             t.store.delete_key(&node).await;
             junk.add(name, CreateMode::Ephemeral).await;
             let waiter = t.enqueue(&client, "m").await;
-            waiter.waits_throughout(Duration::from_millis(300), "it has its turn first").await;
+            waiter
+                .waits_throughout(Duration::from_millis(300), "the foreign waiter is ahead")
+                .await;
             assert!(client.mutex("m").try_lock().await.unwrap().is_none());
             junk.delete().await;
             waiter.served().await;
@@ -179,19 +180,19 @@ pub(crate) mod cases {
         for name in ["m!rw", "m!permits", "m!gate"] {
             junk.push(Junk::new(t, name, &NAMES).await);
         }
-        // The second time it knows the directories.
+        // In the second round the client knows the directories.
         for _ in 0..2 {
             let (lock, semaphore) = (client.rw_lock("m"), client.semaphore("m", 1));
-            let reader = lock.try_read().await.unwrap().expect("nobody writes");
-            assert!(lock.try_write().await.unwrap().is_none(), "somebody reads");
+            let reader = lock.try_read().await.unwrap().expect("there is no writer");
+            assert!(lock.try_write().await.unwrap().is_none(), "there is a reader");
             reader.unlock().await.unwrap();
-            lock.try_write().await.unwrap().expect("nobody is in").unlock().await.unwrap();
-            within(SOON, "nobody writes", lock.read()).await.unwrap().unlock().await.unwrap();
-            within(SOON, "nobody is in", lock.write()).await.unwrap().unlock().await.unwrap();
-            let permit = semaphore.try_acquire().await.unwrap().expect("nobody has one");
-            assert!(semaphore.try_acquire().await.unwrap().is_none(), "somebody has it");
+            lock.try_write().await.unwrap().expect("the lock is free").unlock().await.unwrap();
+            within(SOON, "there is no writer", lock.read()).await.unwrap().unlock().await.unwrap();
+            within(SOON, "the lock is free", lock.write()).await.unwrap().unlock().await.unwrap();
+            let permit = semaphore.try_acquire().await.unwrap().expect("the permit is free");
+            assert!(semaphore.try_acquire().await.unwrap().is_none(), "the permit is taken");
             permit.release().await.unwrap();
-            within(SOON, "nobody has one", semaphore.acquire())
+            within(SOON, "the permit is free", semaphore.acquire())
                 .await
                 .unwrap()
                 .release()
@@ -203,7 +204,7 @@ pub(crate) mod cases {
         }
     }
 
-    /// Under the name that a client of ours has which joins its first lock.
+    /// Junk has the name of a node that one of our clients creates for its first lock.
     pub(crate) async fn a_writer_does_not_wait_for_junk_that_looks_like_one_of_ours<
         const KIND: usize,
     >(
@@ -213,14 +214,14 @@ pub(crate) mod cases {
         let name = "0f0e8a5e8b8d4a9e-w-lock-0000000000";
         let mut junk = Junk::new(t, "m!rw", &[name]).await;
         let lock = client.rw_lock("m");
-        within(SOON, "nobody is in", lock.write()).await.unwrap().unlock().await.unwrap();
-        within(SOON, "nobody writes", lock.read()).await.unwrap().unlock().await.unwrap();
-        // It has been seen to be junk. Now it is not.
-        let node = junk.nodes.pop().expect("the one named like a waiter's");
+        within(SOON, "the lock is free", lock.write()).await.unwrap().unlock().await.unwrap();
+        within(SOON, "there is no writer", lock.read()).await.unwrap().unlock().await.unwrap();
+        // The client knows the node as junk. Now an ephemeral node has its name.
+        let node = junk.nodes.pop().expect("the node named like a waiter's");
         t.store.delete_key(&node).await;
         junk.add(name, CreateMode::Ephemeral).await;
-        assert!(lock.try_read().await.unwrap().is_none(), "somebody writes");
-        assert!(lock.try_write().await.unwrap().is_none(), "somebody writes");
+        assert!(lock.try_read().await.unwrap().is_none(), "there is a writer");
+        assert!(lock.try_write().await.unwrap().is_none(), "there is a writer");
         junk.delete().await;
     }
 }

@@ -19,8 +19,8 @@ own_cases! { ZooKeeper, beside_others,
 pub(crate) mod cases {
     use super::*;
 
-    /// Other data of the application's takes all that its quota allows. From then on each change of
-    /// a node's length is refused, but no deletion is.
+    /// Other data of the application uses up its quota. From then on the server refuses every
+    /// change of a node's length, except deletions.
     pub(crate) async fn a_used_up_quota_prevents_no_release<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -33,17 +33,17 @@ pub(crate) mod cases {
             server.client("/app/locks").await,
             server.client("/app/locks").await,
         ];
-        let there_are = async |count: usize| {
+        let wait_for_nodes = async |count: usize| {
             let counted = async || raw.list_children("/app/locks/q").await.unwrap().len() == count;
-            eventually(SOON, "they are there", counted).await;
+            eventually(SOON, "the nodes exist", counted).await;
         };
-        // A holder that found others when it joined leaves a mark.
+        // A holder that joined behind others leaves a release marker.
         let (first, second) = contended(&one, &two, "q").await;
-        there_are(2).await;
+        wait_for_nodes(2).await;
         let second = handover(first, second).await;
-        // It knows of no mark, and passes none on.
+        // The second holder knows no marker, so it writes none.
         let third = Waiter::of(&three, "q");
-        there_are(2).await;
+        wait_for_nodes(2).await;
         assert!(raw.get_data("/app/locks/q").await.unwrap().0.is_empty());
         raw.mkdir("/zookeeper/quota/app", &lasting).await.unwrap();
         let limit = b"count=-1,bytes=-1=;byteHardLimit=100;countHardLimit=-1";
@@ -53,8 +53,8 @@ pub(crate) mod cases {
         let refused = raw.set_data("/app/locks/q", b"x", None).await;
         assert_eq!(refused, Err(zookeeper_client::Error::QuotaExceeded));
 
-        within(Duration::from_secs(5), "it lets go", second.unlock()).await.unwrap();
+        within(Duration::from_secs(5), "the lock is released", second.unlock()).await.unwrap();
         let third = third.granted().await;
-        within(Duration::from_secs(5), "it lets go", third.unlock()).await.unwrap();
+        within(Duration::from_secs(5), "the lock is released", third.unlock()).await.unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! Rights that are withdrawn while they are in use.
+//! Rights that are revoked while they are in use.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -24,7 +24,7 @@ own_cases! { ZooKeeper, beside_others,
 pub(crate) mod cases {
     use super::*;
 
-    /// An operator locks everybody out of a lock's directory, and lets them in again.
+    /// An operator revokes all rights to a lock's directory, and grants them again.
     pub(crate) async fn a_client_without_rights_is_denied_and_retries_slowly<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -40,9 +40,9 @@ pub(crate) mod cases {
         let waiter = t.enqueue(&other, "shut").await;
         let sessions =
             [zookeeper.session_of(guard.key()).await, zookeeper.session_of(&waiter.key).await];
-        // Its key is there before it has looked at the directory.
+        // The waiter's node exists before the client has read the directory.
         let waits = async || zookeeper.watches(guard.key(), sessions[1]).await;
-        eventually(SOON, "it watches the holder's node", waits).await;
+        eventually(SOON, "the waiter watches the holder's node", waits).await;
         let directory = guard.key().rsplit_once('/').unwrap().0.to_owned();
         let shut = [Acl::new(Permission::ADMIN, AuthId::anyone())];
         zookeeper.client().set_acl(&directory, &shut, None).await.unwrap();
@@ -54,21 +54,20 @@ pub(crate) mod cases {
             let error = outcome.unwrap_err();
             assert!(matches!(error, Error::Denied { .. }), "{error:?}");
         }
-        assert!(guard.is_valid() && elsewhere.is_valid(), "they are denied what is theirs already");
-        let error = within(SOON, "it gives up", guard.unlock()).await.unwrap_err();
+        assert!(guard.is_valid() && elsewhere.is_valid(), "held locks are lost");
+        let error = within(SOON, "the release fails", guard.unlock()).await.unwrap_err();
         assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-        // One that waits already has no need of the directory.
+        // A waiter that watches already does not need the directory.
         let as_before = async || elsewhere.is_valid() && waiter.waits();
         throughout(Duration::from_secs(3), "the other lock is held", as_before).await;
         let spent = t.cost(&sessions).await - before;
-        // A key is to be deleted, again and again, but at most about once in half a second in the
-        // end.
+        // The client retries a deletion, in the end at most about every half second.
         assert!(spent.requests < 60, "{spent:?}");
 
         let open = [Acl::new(Permission::ALL, AuthId::anyone())];
         zookeeper.client().set_acl(&directory, &open, None).await.unwrap();
         waiter.served().await;
-        eventually(SOON, "what could not be deleted is", async || {
+        eventually(SOON, "the pending node is deleted", async || {
             t.keys().await == [elsewhere.key()]
         })
         .await;
@@ -76,7 +75,7 @@ pub(crate) mod cases {
         elsewhere.unlock().await.unwrap();
     }
 
-    /// The client comes back, and its password is not taken any more.
+    /// The client reconnects, and its password is refused.
     pub(crate) async fn a_client_whose_credentials_are_refused_is_denied<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -97,21 +96,22 @@ pub(crate) mod cases {
         let client = builder(&format!("zk://{}", proxy.address)).connect().await.unwrap();
         let guard = client.mutex("held").lock().await.unwrap();
         let (theirs, waiter) = contended(&other, &client, "awaited").await;
-        waiter.waits_throughout(Duration::from_millis(300), "it waits").await;
+        waiter.waits_throughout(Duration::from_millis(300), "the waiter waits").await;
         assert!(other.mutex("held").try_lock().await.unwrap().is_none());
 
         proxy.hang_up();
-        let reason = within(SOON, "the holder is told", guard.lost()).await;
+        let reason = within(SOON, "the holder is notified", guard.lost()).await;
         assert!(
             matches!(reason, LostReason::SessionExpired | LostReason::DeadlinePassed),
             "{reason}"
         );
         let error = waiter.result(SOON).await.unwrap_err();
         assert!(matches!(error, Error::SessionLost { .. }), "{error:?}");
-        let error = within(SOON, "it is refused", client.mutex("new").lock()).await.unwrap_err();
+        let error =
+            within(SOON, "the lock is refused", client.mutex("new").lock()).await.unwrap_err();
         assert!(matches!(error, Error::Denied { .. }), "{error:?}");
         assert!(!error.is_retryable());
-        // What nobody asks for is not tried.
+        // Without a request the client does not reconnect.
         let connections = forger.connections();
         let _ = locked(&other, "held").await.unlock().await;
         assert!(!guard.is_valid());
@@ -122,7 +122,7 @@ pub(crate) mod cases {
         let _ = client.close().await;
     }
 
-    /// Each time: what one server in five does is not left to luck.
+    /// Every reply is early, which happens on one server in five by chance.
     pub(crate) async fn a_server_that_answers_credentials_first_is_used<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -131,7 +131,7 @@ pub(crate) mod cases {
     }
 }
 
-/// Such a server ends a session whose first request comes without credentials.
+/// The server ends a session whose first request has no credentials.
 #[tokio::test]
 async fn a_server_that_insists_on_credentials_is_used() {
     let enforced = "-Dzookeeper.enforce.auth.enabled=true -Dzookeeper.enforce.auth.schemes=digest";
@@ -139,7 +139,7 @@ async fn a_server_that_insists_on_credentials_is_used() {
     knows_its_user(server.address).await;
 }
 
-/// One user connects and holds a lock, which another cannot ask for.
+/// One user connects and holds a lock, which another user is denied.
 async fn knows_its_user(server: SocketAddr) {
     let namespace = format!("/t-{:016x}", fastrand::u64(..));
     let builder = Client::builder(format!("zk://{server}")).namespace(namespace);

@@ -18,7 +18,7 @@ cases_of! { ZooKeeper, Backend::ZooKeeper,
     secured::garbled_certificates_are_refused_by_name,
 }
 
-/// ZooKeeper takes any user; what counts is who made the nodes.
+/// ZooKeeper accepts any user; only the creator of the nodes has rights to them.
 #[tokio::test]
 async fn locks_belong_to_the_user_who_made_them() {
     let builder = with_users(Backend::ZooKeeper).await;
@@ -34,9 +34,9 @@ async fn locks_belong_to_the_user_who_made_them() {
     for stranger in strangers {
         let stranger = connected(stranger).await;
         for outcome in [
-            within(SOON, "it is refused", stranger.mutex("a").lock()).await.map(Some),
-            within(SOON, "it is refused", stranger.mutex("a").try_lock()).await,
-            within(SOON, "it is refused", stranger.mutex("new").lock()).await.map(Some),
+            within(SOON, "the lock is refused", stranger.mutex("a").lock()).await.map(Some),
+            within(SOON, "the attempt is refused", stranger.mutex("a").try_lock()).await,
+            within(SOON, "the lock is refused", stranger.mutex("new").lock()).await.map(Some),
         ] {
             let error = outcome.unwrap_err();
             assert!(matches!(error, Error::Denied { .. }), "{error:?}");
@@ -50,7 +50,7 @@ async fn locks_belong_to_the_user_who_made_them() {
     close([client, colleague]).await;
 }
 
-/// Whether they are let in, refused, or find nobody.
+/// The output is checked for clients that connect, are refused, or find no server.
 #[tokio::test]
 async fn nothing_that_is_shown_has_a_secret() {
     let mut shown = Shown::default();

@@ -1,4 +1,4 @@
-//! What may become of a session: it is moved, exchanged for another, granted for another time.
+//! Changes of a session: it is moved, replaced by another, or granted another timeout.
 
 use std::{
     net::SocketAddr,
@@ -29,15 +29,15 @@ use crate::{
     },
 };
 
-/// A client of a server that takes what it says for something else, by way of a proxy.
-struct Misheard {
+/// A client of a server that receives changed requests, through a proxy.
+struct Forged {
     server: SocketAddr,
     proxy: Proxy,
     forger: Forger,
     client: Client,
 }
 
-impl Misheard {
+impl Forged {
     async fn connect<const KIND: usize>(
         t: &Case<Setup<KIND>>,
         ttl: Duration,
@@ -52,41 +52,42 @@ impl Misheard {
         Self { server, proxy, forger, client }
     }
 
-    /// Whether the server knows that this session watches a node.
+    /// Returns `true` if the server has a watch of this session on a node.
     async fn watches(&self, node: &str, session: i64) -> bool {
         watches(self.server, node, session).await
     }
 
-    /// The client's connection is lost; returns when it has another.
+    /// Closes the client's connection and waits until it has another.
     async fn reconnect(&self) {
         let before = self.forger.connections();
         self.proxy.hang_up();
-        eventually(SOON, "it connects again", async || self.forger.connections() > before).await;
+        eventually(SOON, "the client reconnects", async || self.forger.connections() > before)
+            .await;
     }
 }
 
-/// Lets a client that connects again begin another session.
+/// Makes a client that reconnects start a new session.
 fn forget_session(mut packet: Packet<'_>) {
     if packet.is_reconnect() {
         packet.forget_session();
     }
 }
 
-/// Takes a session over. Its client, which is on its way back from the last time, may be in
-/// between: a follower answers the last one alone of those that ask for a session at the same
-/// moment (`pendingRevalidations` in ZooKeeper's `Learner.java`).
+/// Takes a session over. Its client may be reconnecting after the last attempt and interfere: of
+/// simultaneous connect requests a follower replies to the last one alone (`pendingRevalidations`
+/// in ZooKeeper's `Learner.java`).
 async fn taken(server: SocketAddr, session: i64) -> TcpStream {
     let mut stream = None;
     eventually(SOON, "the session is taken over", async || {
-        let answered = timeout(Duration::from_secs(1), take_over(server, session)).await;
-        stream = answered.ok().and_then(Result::ok);
+        let reply = timeout(Duration::from_secs(1), take_over(server, session)).await;
+        stream = reply.ok().and_then(Result::ok);
         stream.is_some()
     })
     .await;
     stream.expect("just seen")
 }
 
-/// What a session watches, by the servers' own record.
+/// Returns the paths that a session watches, as the servers report them.
 async fn watched<const KIND: usize>(t: &Case<Setup<KIND>>, session: i64) -> Vec<String> {
     let mut paths = Vec::new();
     for server in t.store.distinct() {
@@ -99,7 +100,7 @@ async fn watched<const KIND: usize>(t: &Case<Setup<KIND>>, session: i64) -> Vec<
     paths
 }
 
-/// The nodes in a directory: one request, however many they are.
+/// Returns the nodes in a directory with one request.
 #[allow(clippy::panic)] // a test fails by panicking
 async fn children<const KIND: usize>(zookeeper: &Setup<KIND>, dir: &str) -> Vec<String> {
     match zookeeper.client().list_children(dir).await {
@@ -124,57 +125,59 @@ own_cases! { ZooKeeper, beside_others,
 pub(crate) mod cases {
     use super::*;
 
-    /// ZooKeeper refuses a session that it does not know; other servers have given a new one
-    /// instead (<https://github.com/ClickHouse/ClickHouse/issues/116690>), and the crate takes it
-    /// without a word. The old one's nodes go when its time is up, whatever is done in the name of
-    /// the new one.
+    /// ZooKeeper refuses a session that it does not know. Other servers have granted a new one
+    /// instead (<https://github.com/ClickHouse/ClickHouse/issues/116690>), which the crate accepts
+    /// silently. The nodes of the old session are deleted when it expires, whatever the client does
+    /// in the new one.
     pub(crate) async fn a_holder_that_is_given_another_session_knows_before_its_successor<
         const KIND: usize,
     >(
         t: &Case<Setup<KIND>>,
     ) {
         let ttl = t.store.min_ttl() * 2;
-        let misheard = Misheard::connect(t, ttl, forget_session).await;
+        let forged = Forged::connect(t, ttl, forget_session).await;
         let other = t.client().await;
-        let (guard, waiter) = t.contended(&misheard.client, &other, "exchanged").await;
-        misheard.reconnect().await;
+        let (guard, waiter) = t.contended(&forged.client, &other, "exchanged").await;
+        forged.reconnect().await;
         let loss = loss(guard);
         let successor = waiter.result(ttl + t.store.grace() + SOON).await.expect("granted");
         let loss = precedes_grant(loss).await;
         assert_eq!(loss.reason, LostReason::SessionExpired);
         successor.unlock().await.unwrap();
-        misheard.client.mutex("exchanged").lock().await.unwrap().unlock().await.unwrap();
+        forged.client.mutex("exchanged").lock().await.unwrap().unlock().await.unwrap();
     }
 
-    /// The same, and the first to be done in the new session's name is to stand in a queue.
+    /// The first request in the new session is to join a queue.
     pub(crate) async fn a_waiter_that_is_given_another_session_stands_in_one_place<
         const KIND: usize,
     >(
         t: &Case<Setup<KIND>>,
     ) {
         let ttl = t.store.min_ttl() * 3;
-        let misheard = Misheard::connect(t, ttl, forget_session).await;
+        let forged = Forged::connect(t, ttl, forget_session).await;
         let other = t.client().await;
-        let (guard, waiter) = t.contended(&other, &misheard.client, "exchanged").await;
+        let (guard, waiter) = t.contended(&other, &forged.client, "exchanged").await;
         let session = t.store.session_of(&waiter.key).await;
-        // One that has no answer yet may still join in another session.
-        eventually(SOON, "it watches the one ahead", async || {
-            misheard.watches(guard.key(), session).await
+        // A waiter without a reply may still join in another session.
+        eventually(SOON, "the waiter watches its predecessor", async || {
+            forged.watches(guard.key(), session).await
         })
         .await;
-        misheard.reconnect().await;
+        forged.reconnect().await;
         let second =
-            within(SOON, "it is granted", misheard.client.mutex("second").lock()).await.unwrap();
+            within(SOON, "the second lock is granted", forged.client.mutex("second").lock())
+                .await
+                .unwrap();
         assert_ne!(t.store.session_of(second.key()).await, session);
-        let error = waiter.result(SOON).await.expect_err("its session is over");
+        let error = waiter.result(SOON).await.expect_err("its session is lost");
         assert!(matches!(error, Error::SessionLost { .. }), "{error:?}");
         assert!(second.is_valid() && guard.is_valid());
         t.keys_within(ttl + t.store.grace(), 2).await;
         release([guard, second]).await;
     }
 
-    /// The servers may be told to grant more while sessions are there. Those that come back then
-    /// have longer to live than they were promised.
+    /// An operator may raise the servers' timeout limits while sessions exist. Sessions that
+    /// reconnect then last longer than first granted.
     pub(crate) async fn a_session_that_is_granted_for_longer_is_given_up_as_before<
         const KIND: usize,
     >(
@@ -182,30 +185,30 @@ pub(crate) mod cases {
     ) {
         let (ttl, longer) = (t.store.min_ttl(), t.store.min_ttl() * 3);
         let milliseconds = i32::try_from(longer.as_millis()).unwrap();
-        let misheard = Misheard::connect(t, ttl, move |mut packet| {
+        let forged = Forged::connect(t, ttl, move |mut packet| {
             if packet.is_reconnect() {
                 packet.set_timeout(milliseconds);
             }
         })
         .await;
         let other = t.client().await;
-        let (guard, waiter) = t.contended(&misheard.client, &other, "longer").await;
-        misheard.reconnect().await;
+        let (guard, waiter) = t.contended(&forged.client, &other, "longer").await;
+        forged.reconnect().await;
         throughout(ttl * 2, "the lock is held", async || guard.is_valid()).await;
-        misheard.proxy.set(Mode::Blackhole);
+        forged.proxy.set(Mode::Blackhole);
         let (cut, loss) = (Instant::now(), loss(guard));
         let successor = waiter.result(longer + SOON).await.expect("granted");
         let loss = precedes_grant(loss).await;
-        assert!(cut.elapsed() > ttl + t.store.grace(), "it was granted for longer");
+        assert!(cut.elapsed() > ttl + t.store.grace(), "the session was granted for longer");
         let took = loss.at.duration_since(cut);
         assert!(took < ttl, "{took:?}");
         assert_eq!(loss.reason, LostReason::DeadlinePassed);
         successor.unlock().await.unwrap();
-        misheard.proxy.set(Mode::Pass);
+        forged.proxy.set(Mode::Pass);
     }
 
-    /// Somebody who has the session's id and password uses it elsewhere. The client comes back each
-    /// time, and nothing is lost.
+    /// A third party with the session's id and password uses it elsewhere. The client reconnects
+    /// every time, and loses nothing.
     pub(crate) async fn a_session_that_is_taken_over_comes_back<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -215,19 +218,19 @@ pub(crate) mod cases {
         let waiter = t.enqueue(&other, "moved").await;
         let servers = t.store.network().1;
         for round in 0..12 {
-            // At the server that it is connected to and at others; kept, or left at once.
+            // At the client's own server and at others, and kept or dropped at once.
             let thief = taken(servers[round % servers.len()], session).await;
             let second = locked(&client, "other").await;
             assert_eq!(t.store.session_of(second.key()).await, session);
-            within(SOON, "it goes on", second.unlock()).await.unwrap();
+            within(SOON, "the client works", second.unlock()).await.unwrap();
             assert!(guard.is_valid() && waiter.waits());
             drop(thief);
         }
         release_both(guard, waiter).await;
     }
 
-    /// A write is under way when the session is taken over: it comes too late, and its repetition
-    /// must not be a second one.
+    /// A write is under way when the session is taken over. It arrives too late, and its repetition
+    /// must not apply twice.
     pub(crate) async fn writes_that_come_after_their_session_has_moved_are_made_once<
         const KIND: usize,
     >(
@@ -240,10 +243,10 @@ pub(crate) mod cases {
         let marker = client.mutex("marker").lock().await.unwrap();
         let session = t.store.session_of(marker.key()).await;
         for thief in [servers[1], servers[2], servers[0]] {
-            // The node of a new waiter.
+            // The write creates a waiter's node.
             proxy.set(Mode::BlackholeToServer);
             let joining = Waiter::of(&client, "moved");
-            joining.waits_throughout(Duration::from_millis(200), "it is under way").await;
+            joining.waits_throughout(Duration::from_millis(200), "the join is under way").await;
             let theirs = taken(thief, session).await;
             proxy.set(Mode::Pass);
             let guard = joining.granted().await;
@@ -251,17 +254,17 @@ pub(crate) mod cases {
             keys.retain(|key| key != marker.key());
             assert_eq!(keys, [guard.key()]);
             drop(theirs);
-            // The end of a holder's.
+            // The write deletes a holder's node.
             let waiter = t.enqueue(&other, "moved").await;
             proxy.set(Mode::BlackholeToServer);
             let leaving = tokio::spawn(guard.unlock());
-            throughout(Duration::from_millis(200), "it is under way", async || {
+            throughout(Duration::from_millis(200), "the release is under way", async || {
                 !leaving.is_finished()
             })
             .await;
             let theirs = taken(thief, session).await;
             proxy.set(Mode::Pass);
-            within(SOON, "it is released", leaving).await.unwrap().unwrap();
+            within(SOON, "the lock is released", leaving).await.unwrap().unwrap();
             let successor = waiter.granted().await;
             throughout(Duration::from_millis(300), "the successor holds the lock", async || {
                 successor.is_valid()
@@ -275,8 +278,8 @@ pub(crate) mod cases {
         marker.unlock().await.unwrap();
     }
 
-    /// A server may list the node of a session that has ended a while ago: it is somebody else's
-    /// now, for those who wait and for the one who held it.
+    /// A server may list the node of a session that ended a while ago. Waiters and its former
+    /// holder must treat it as a foreign one.
     pub(crate) async fn a_node_of_an_old_session_is_not_taken_for_its_own<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -284,22 +287,24 @@ pub(crate) mod cases {
         let guard = client.mutex("old").lock().await.unwrap();
         let (session, key) = (t.store.session_of(guard.key()).await, guard.key().to_owned());
         t.store.end_session_of(&key).await;
-        // As if it had not gone: under its name, in another session.
+        // A node with the old name, in another session, imitates the old node.
         zookeeper.make_directory(directory_of(&key)).await;
         zookeeper.make(&key, b"", CreateMode::Ephemeral).await;
-        within(SOON, "the holder is told", guard.lost()).await;
+        within(SOON, "the holder is notified", guard.lost()).await;
         assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
         let waiter = t.enqueue(&client, "old").await;
         assert_ne!(t.store.session_of(&waiter.key).await, session);
-        waiter.waits_throughout(Duration::from_millis(500), "it waits for the old one").await;
+        waiter
+            .waits_throughout(Duration::from_millis(500), "the waiter waits for the old node")
+            .await;
         assert!(client.mutex("old").try_lock().await.unwrap().is_none());
-        assert!(t.keys().await.contains(&key), "it was not theirs to delete");
+        assert!(t.keys().await.contains(&key), "a foreign node was deleted");
         zookeeper.delete_key(&key).await;
         waiter.served().await;
     }
 
-    /// Holders watch their own keys. Those of one session are more than it could restore: some do
-    /// without, and another look tells what becomes of their keys.
+    /// Holders watch their own keys. Those of one session exceed what it could restore, so some
+    /// have no watch, and a periodic read covers their keys.
     pub(crate) async fn hundreds_of_readers_outlive_their_connection<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -307,7 +312,7 @@ pub(crate) mod cases {
         let proxies = t.proxies().await;
         let client = t.connect(t.builder_for(&proxies.url())).await;
         let lock = client.rw_lock("r".repeat(250));
-        // Behind a writer they watch one path, so that all of them fit into one session.
+        // Behind a writer all readers watch one path, so they fit into one session.
         let writer = t.client().await.rw_lock("r".repeat(250)).write().await.unwrap();
         let (zookeeper, dir) = (&t.store, directory_of(writer.key()).to_owned());
         let mut reading = JoinSet::new();
@@ -317,15 +322,15 @@ pub(crate) mod cases {
                 reading.spawn(async move { lock.read().await.unwrap() });
             }
             let joined = async || children(zookeeper, &dir).await.len() > reading.len();
-            eventually(SOON, "they stand in the queue", joined).await;
+            eventually(SOON, "the readers are in the queue", joined).await;
         }
         writer.unlock().await.unwrap();
-        let mut guards = within(SOON * 2, "all of them read", reading.join_all()).await;
+        let mut guards = within(SOON * 2, "all readers are granted", reading.join_all()).await;
         let session = t.store.session_of(guards[0].key()).await;
-        // Each that is to be watched is once their number does not grow any more.
+        // All watches are set once their number stops growing.
         let (mut most, mut since) = (0, Instant::now());
         let mut bytes = 0;
-        eventually(SOON * 2, "their own keys are watched", async || {
+        eventually(SOON * 2, "holders watch their own keys", async || {
             sleep(Duration::from_millis(200)).await;
             let paths = watched(t, session).await;
             bytes = paths.iter().map(String::len).sum();
@@ -338,34 +343,37 @@ pub(crate) mod cases {
         println!("{most} of {READERS} are watched, {bytes} bytes");
         let before = proxies.accepted();
         proxies.hang_up();
-        eventually(SOON, "it connects again", async || proxies.accepted() > before).await;
-        // Long enough for the deadline to pass without another proof.
+        eventually(SOON, "the client reconnects", async || proxies.accepted() > before).await;
+        // Long enough for the deadline to pass without a renewal.
         let time = client.session_ttl().mul_f64(0.7);
         throughout(time, "all locks are held", async || {
             guards.iter().all(|guard| guard.is_valid())
         })
         .await;
         assert_eq!(t.store.session_of(guards[0].key()).await, session);
-        assert!(bytes < 128 * 1024, "more than the crate restores in one request");
-        // What is not watched is looked at each second.
+        assert!(bytes < 128 * 1024, "more bytes than the crate restores in one request");
+        // Keys without a watch are read every second.
         let paths = watched(t, session).await;
-        let blind =
+        let unwatched =
             guards.iter().position(|guard| !paths.iter().any(|path| path == guard.key())).unwrap();
-        let blind = guards.swap_remove(blind);
+        let unwatched = guards.swap_remove(unwatched);
         let deleted = Instant::now();
-        t.store.delete_key(blind.key()).await;
-        assert_eq!(within(SOON, "it is told", blind.lost()).await, LostReason::Evicted);
+        t.store.delete_key(unwatched.key()).await;
+        assert_eq!(
+            within(SOON, "the holder is notified", unwatched.lost()).await,
+            LostReason::Evicted
+        );
         println!("notified after {:?}", deleted.elapsed());
         assert!(deleted.elapsed() < Duration::from_secs(3), "{:?}", deleted.elapsed());
         assert!(guards.iter().all(|guard| guard.is_valid()));
         drop(guards);
-        eventually(SOON * 2, "all of them are released", async || {
+        eventually(SOON * 2, "all readers are released", async || {
             children(zookeeper, &dir).await.is_empty()
         })
         .await;
     }
 
-    /// All that wait for one key watch one path, however many they are.
+    /// All waiters for one key watch one path, whatever their number.
     pub(crate) async fn hundreds_of_readers_behind_one_writer_share_its_watch<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
@@ -382,28 +390,30 @@ pub(crate) mod cases {
                 reading.spawn(async move { lock.read().await });
             }
             let joined = async || children(zookeeper, dir).await.len() > reading.len();
-            eventually(SOON, "they stand in the queue", joined).await;
+            eventually(SOON, "the readers are in the queue", joined).await;
         }
         let keys = children(zookeeper, dir).await;
         let first = keys.iter().find(|key| *key != writer.key()).unwrap();
         let session = t.store.session_of(first).await;
-        // On a busy machine the last of them may still be looking at the queue.
-        eventually(SOON, "they wait", async || {
+        // On a busy machine the last readers may still be reading the queue.
+        eventually(SOON, "the readers wait", async || {
             let before = t.cost(&[session]).await;
             sleep(Duration::from_secs(3)).await;
             let spent = t.cost(&[session]).await - before;
-            // Its keepalives and pings.
+            // The session's keepalives and pings.
             spent.requests <= 6 && spent.events == 0
         })
         .await;
         assert_eq!(watched(t, session).await, [writer.key()]);
         reading.shutdown().await;
-        eventually(SOON * 2, "they have left", async || children(zookeeper, dir).await.len() == 1)
-            .await;
+        eventually(SOON * 2, "the readers have left", async || {
+            children(zookeeper, dir).await.len() == 1
+        })
+        .await;
         writer.unlock().await.unwrap();
     }
 
-    /// One session cannot restore so many watches when its connection was lost: they are spread
+    /// One session cannot restore this many watches after a lost connection, so they are spread
     /// over several.
     pub(crate) async fn thousands_of_waiters_outlive_their_connections<const KIND: usize>(
         t: &Case<Setup<KIND>>,
@@ -411,20 +421,20 @@ pub(crate) mod cases {
         const WAITERS: usize = 2500;
         let proxies = t.proxies().await;
         let (client, other) = (t.connect(t.builder_for(&proxies.url())).await, t.client().await);
-        // Each in a queue of its own, for those of one session follow each other without a watch.
+        // Each waiter has its own queue, because waiters of one session in one queue need no watch.
         let name = |number: usize| format!("crowd-{number}");
         let mut holders = JoinSet::new();
         for number in 0..WAITERS {
             let mutex = other.mutex(name(number));
             holders.spawn(async move { mutex.lock().await.unwrap() });
         }
-        let guards = within(SOON, "all are held", holders.join_all()).await;
+        let guards = within(SOON, "all locks are held", holders.join_all()).await;
         let mut waiters = JoinSet::new();
         for number in 0..WAITERS {
             let mutex = client.mutex(name(number));
             waiters.spawn(async move { mutex.lock().await?.unlock().await });
         }
-        eventually(SOON * 3, "all of them watch", async || {
+        eventually(SOON * 3, "all waiters watch", async || {
             let mut watches = 0;
             for server in t.store.distinct() {
                 let answer = four_letters(*server, "wchs").await;
@@ -441,12 +451,12 @@ pub(crate) mod cases {
         for guard in guards {
             leaving.spawn(async move { guard.unlock().await.unwrap() });
         }
-        within(SOON, "all are released", leaving.join_all()).await;
+        within(SOON, "all locks are released", leaving.join_all()).await;
         let all = async {
             while let Some(served) = waiters.join_next().await {
                 served.unwrap().unwrap();
             }
         };
-        within(SOON * 4, "each has its turn", all).await;
+        within(SOON * 4, "each waiter is granted", all).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What strangers do to the nodes of waiters proves nothing of who holds the lock.
+//! Writes of other clients to waiters' nodes, which must not look like grants.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -11,20 +11,20 @@ use crate::common::{
     zookeeper::{Setup, ZooKeeper},
 };
 
-/// How many locks each of these is tried on, side by side.
+/// The number of locks per case, all at once.
 const LOCKS: usize = 50;
 
-/// How far the waiter behind is away.
+/// The delay of the last waiter's network.
 const WAYS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(5), Duration::from_millis(50)];
 
-/// The waiter in the middle, to which somebody writes, and how it goes then.
+/// The waiter in the middle, to which another client writes, and how it leaves then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Middle {
-    /// Another client's; one transaction writes to it and deletes it.
+    /// A foreign waiter; one transaction writes to it and deletes it.
     Transaction,
-    /// Another client's; it is written to and deleted by two requests in one flight.
+    /// A foreign waiter; two pipelined requests write to it and delete it.
     Pipelined,
-    /// Ours; its client is closed.
+    /// A waiter of ours; its client is closed.
     Closed,
 }
 
@@ -40,7 +40,7 @@ async fn a_written_middle_goes<const KIND: usize>(
     let name = |number: usize| format!("{middle:?}-{}-{number}", way.as_millis()).to_lowercase();
     let (mut guards, mut middles) = (Vec::new(), Vec::new());
     for number in 0..LOCKS {
-        let guard = one.mutex(name(number)).lock().await.expect("answered");
+        let guard = one.mutex(name(number)).lock().await.expect("a reply");
         let (directory, _) = guard.key().rsplit_once('/').expect("a path");
         if middle != Middle::Closed {
             let prefix = format!("{directory}/_c_0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10-lock-");
@@ -57,34 +57,34 @@ async fn a_written_middle_goes<const KIND: usize>(
     }
     let waiters: Vec<_> = (0..LOCKS).map(|number| Waiter::of(&three, &name(number))).collect();
     t.queue_of(LOCKS * 3).await;
-    // They have their watches.
+    // Wait until their watches are set.
     sleep(Duration::from_millis(300)).await;
     proxies.set(&Mode::Delay(way));
     for key in &middles {
         match middle {
             Middle::Transaction => {
                 let mut both = raw.new_multi_writer();
-                both.add_set_data(key, b"__REVOKE__", None).expect("answered");
-                both.add_delete(key, None).expect("answered");
-                both.commit().await.expect("answered");
+                both.add_set_data(key, b"__REVOKE__", None).expect("a reply");
+                both.add_delete(key, None).expect("a reply");
+                both.commit().await.expect("a reply");
             }
             Middle::Pipelined => {
                 let (set, deleted) =
                     (raw.set_data(key, b"__REVOKE__", None), raw.delete(key, None));
-                set.await.expect("answered");
-                deleted.await.expect("answered");
+                set.await.expect("a reply");
+                deleted.await.expect("a reply");
             }
-            Middle::Closed => drop(raw.set_data(key, b"__REVOKE__", None).await.expect("answered")),
+            Middle::Closed => drop(raw.set_data(key, b"__REVOKE__", None).await.expect("a reply")),
         }
     }
     if middle == Middle::Closed {
-        two.close().await.expect("answered");
+        two.close().await.expect("a reply");
     }
     for second in seconds {
         second.result(SOON).await.expect_err("its client is closed");
     }
-    let gone = async || t.keys().await.len() == LOCKS * 2;
-    eventually(SOON, "those in the middle are gone", gone).await;
+    let deleted = async || t.keys().await.len() == LOCKS * 2;
+    eventually(SOON, "the middle nodes are deleted", deleted).await;
     throughout(Duration::from_millis(300) + way * 6, "each lock has one holder", async || {
         guards.iter().all(LockGuard::is_valid) && waiters.iter().all(Waiter::waits)
     })

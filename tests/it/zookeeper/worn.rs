@@ -1,5 +1,5 @@
-//! A directory in which 2^31 nodes were created: from then on the server hands out one number again
-//! and again.
+//! A directory in which 2^31 nodes were created: from then on the server assigns the same number to
+//! every node.
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ async fn worn_out<const KIND: usize>(t: &Case<Setup<KIND>>) -> OwnZooKeeper {
     let mut server = OwnZooKeeper::like(t, "").await;
     let raw = server.raw().await;
     let lasting = CreateMode::Persistent.with_acls(Acls::anyone_all());
-    raw.mkdir(DIRECTORY, &lasting).await.expect("made");
+    raw.mkdir(DIRECTORY, &lasting).await.expect("created");
     let note = format!("{DIRECTORY}/note");
-    raw.create(&note, b"", &lasting).await.expect("made");
+    raw.create(&note, b"", &lasting).await.expect("created");
     drop(raw);
     server.wear_out(&note, i32::MAX).await;
     server
@@ -47,8 +47,8 @@ pub(crate) mod cases {
             keys.retain(|key| key != "note");
             keys
         };
-        let there_are = async |count: usize| {
-            eventually(SOON, "they are there", async || keys().await.len() == count).await;
+        let wait_for_nodes = async |count: usize| {
+            eventually(SOON, "the nodes exist", async || keys().await.len() == count).await;
         };
         let (one, two) = (server.client("/locks").await, server.client("/locks").await);
         for client in [&one, &two] {
@@ -57,21 +57,21 @@ pub(crate) mod cases {
         let first = one.mutex("worn").lock().await.unwrap();
         assert!(first.key().ends_with("-lock-2147483647"), "{}", first.key());
         let second = Waiter::of(&two, "worn");
-        there_are(2).await;
+        wait_for_nodes(2).await;
         let first_key = first.key().to_owned();
         let second = handover(first, second).await;
         let third = Waiter::of(&one, "worn");
-        there_are(2).await;
+        wait_for_nodes(2).await;
         let fourth = Waiter::of(&two, "worn");
-        there_are(3).await;
+        wait_for_nodes(3).await;
         let first_name = first_key.rsplit_once('/').unwrap().1;
-        assert!(!keys().await.iter().any(|key| key == first_name), "a name came again");
-        // A waiter that gives up is no holder that lets go.
+        assert!(!keys().await.iter().any(|key| key == first_name), "a name was reused");
+        // A waiter that gives up must not look like a holder that releases.
         third.cancel();
-        there_are(2).await;
+        wait_for_nodes(2).await;
         fourth.waits_behind(&second, Duration::from_secs(1)).await;
         release_both(second, fourth).await;
-        there_are(0).await;
+        wait_for_nodes(0).await;
     }
 
     /// Nodes with labels have numbers, too.
@@ -85,7 +85,7 @@ pub(crate) mod cases {
         let raw = server.raw().await;
         for others in 1..4 {
             waiting.push(Waiter::of(&client, "worn"));
-            eventually(SOON, "it has joined", async || {
+            eventually(SOON, "the waiter has joined", async || {
                 // The note, and the holder.
                 raw.list_children(DIRECTORY).await.unwrap().len() == others + 2
             })

@@ -6,7 +6,7 @@ use etcd_client::{
 };
 use fastrand::Rng;
 
-/// What is requested of a server.
+/// A request to a server.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
     Get(String, GetOptions),
@@ -42,12 +42,12 @@ impl Request {
     }
 }
 
-/// Where requests come from.
+/// A source of random requests.
 pub(super) struct Dice {
     pub(super) rng: Rng,
-    /// What all keys of the sequence begin with.
+    /// The prefix of all keys of the sequence.
     pub(super) run: String,
-    /// The newest one that is known.
+    /// The newest known revision.
     pub(super) revision: i64,
 }
 
@@ -72,7 +72,7 @@ impl Dice {
         }
     }
 
-    /// The end of a range of keys; it may lie before their start.
+    /// The end of a range of keys. It may be less than their start.
     fn end(&mut self) -> String {
         self.below(&["a", "b", "c", "d", "e"])
     }
@@ -81,7 +81,7 @@ impl Dice {
         self.rng.i64(1..5)
     }
 
-    /// A revision that may be compacted, or yet to come.
+    /// Returns a revision, possibly compacted or in the future.
     fn some_revision(&mut self) -> i64 {
         self.revision + self.rng.i64(-12..3)
     }
@@ -170,11 +170,11 @@ impl Dice {
         }
     }
 
-    /// `depth`: how deep transactions may lie within.
+    /// `depth` is the number of levels that transactions may nest.
     fn txn(&mut self, depth: u8) -> Txn {
         let compares: Vec<_> = (0..self.rng.u8(..3)).map(|_| self.compare()).collect();
         let mut branch = || {
-            // Seldom more than may be.
+            // Rarely exceed the server's limit of operations.
             let most = if self.seldom(12) { 6 } else { 3 };
             (0..self.rng.u8(..=most)).map(|_| self.operation(depth)).collect::<Vec<_>>()
         };
@@ -231,5 +231,5 @@ impl Dice {
     }
 }
 
-/// None of them ends within a sequence.
+/// No lease expires within a sequence.
 const TTLS: [i64; 5] = [500, 1000, 9_000_000_000, 9_000_000_001, i64::MAX];

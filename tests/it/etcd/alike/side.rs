@@ -1,4 +1,4 @@
-//! One of the two that are compared, and what it replies.
+//! One side of the comparison, the server or the model, and its replies.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,27 +15,27 @@ use tokio::time::timeout;
 
 use super::requests::Request;
 
-/// The watch that each stream has: without any, no progress is sent.
+/// The permanent watch of each stream: a stream without watches gets no progress replies.
 const OWN_WATCH: i64 = 1000;
-/// How long a reply on progress may take. The server brings watches in step every 100 ms.
-const PATIENCE: Duration = Duration::from_millis(150);
+/// How long a progress reply may take. The server syncs lagging watches every 100 ms.
+const PROGRESS_TIMEOUT: Duration = Duration::from_millis(150);
 
 pub(super) struct Side {
     client: Client,
     watches: WatchRequestSender,
     responses: WatchResponseStream,
-    /// What each watch was sent.
+    /// The events of each watch.
     sent: BTreeMap<i64, Vec<String>>,
-    /// The ids that are taken.
+    /// The watch ids in use.
     taken: BTreeSet<i64>,
-    /// How many watches are yet to be begun or canceled.
+    /// The number of watches that are still to be created or canceled.
     unanswered: usize,
-    /// The newest one that is known.
+    /// The newest known revision.
     pub(super) revision: i64,
 }
 
 async fn newest(client: &Client) -> i64 {
-    let read = client.kv_client().get("any", None).await.expect("etcd answers");
+    let read = client.kv_client().get("any", None).await.expect("etcd replies");
     read.header().expect("a header").revision()
 }
 
@@ -51,7 +51,7 @@ impl Side {
         side
     }
 
-    /// A reply in words: without what two servers never have in common.
+    /// Formats a reply without the ids and the term, which differ between servers.
     fn show<T: Debug>(
         &mut self,
         reply: Result<T, Error>,
@@ -112,7 +112,7 @@ impl Side {
                     let (left, granted) = (reply.0.ttl, reply.0.granted_ttl);
                     assert!(left == -1 || (granted - 60..=granted).contains(&left), "{reply:?}");
                     reply.0.ttl = left.min(0);
-                    // The server has them in no order.
+                    // The server returns them in arbitrary order.
                     reply.0.keys.sort();
                 }
                 self.show(reply, |reply| &mut reply.0.header)
@@ -133,7 +133,7 @@ impl Side {
         }
     }
 
-    /// The second reply of a stream, as the client keeps the first one.
+    /// Returns the second reply of a stream, because the client consumes the first.
     async fn keep_alive(&mut self, id: i64) -> String {
         let (mut keeper, mut replies) = match self.client.lease_keep_alive(id).await {
             Ok(opened) => opened,
@@ -144,7 +144,7 @@ impl Side {
         self.show(reply, |reply| &mut reply.0.header)
     }
 
-    /// Begins to watch, and waits until all that has happened is sent.
+    /// Starts a watch and waits until all past events are sent.
     pub(super) async fn watch(&mut self, key: &str, options: WatchOptions) {
         self.watches.watch(key, Some(options)).await.expect("sent");
         self.unanswered += 1;
@@ -156,7 +156,7 @@ impl Side {
         self.unanswered += usize::from(self.taken.remove(&id));
     }
 
-    /// Waits until the server says that all watches are in step with it.
+    /// Waits until the server reports that all watches are synced.
     async fn settle(&mut self) {
         let (mut in_step, mut is_requested) = (false, false);
         for _ in 0..100 {
@@ -165,12 +165,12 @@ impl Side {
                 is_requested = true;
             }
             let next = self.responses.message();
-            let Ok(response) = timeout(PATIENCE, next).await else {
-                // There is no reply if one was not in step.
+            let Ok(response) = timeout(PROGRESS_TIMEOUT, next).await else {
+                // The server sends no reply while a watch lags.
                 is_requested = false;
                 continue;
             };
-            let response = response.expect("no error").expect("it goes on");
+            let response = response.expect("no error").expect("the stream continues");
             let revision = response.header().map_or(0, ResponseHeader::revision);
             if response.watch_id() == -1 && !response.created() {
                 in_step |= revision >= self.revision;
@@ -181,7 +181,7 @@ impl Side {
                 return;
             }
         }
-        panic!("watches are never in step: {} unanswered", self.unanswered);
+        panic!("watches never sync: {} unanswered", self.unanswered);
     }
 
     async fn note(&mut self, response: WatchResponse) {
@@ -199,7 +199,7 @@ impl Side {
         }
         of.extend(response.events().iter().map(|event| format!("{revision}: {:?}", event.0)));
         if response.compact_revision() != 0 {
-            // It is never in step again.
+            // A compacted watch never syncs again.
             self.cancel(id).await;
         } else if response.created() || response.canceled() {
             self.unanswered -= 1;
@@ -209,20 +209,20 @@ impl Side {
         }
     }
 
-    /// All that its watches were sent.
+    /// Returns all events that the watches were sent.
     pub(super) async fn sent(&mut self) -> String {
         self.revision = newest(&self.client).await;
         self.settle().await;
         format!("{:#?}", self.sent)
     }
 
-    /// Leaves nothing behind.
+    /// Removes the leases and keys of the sequence.
     pub(super) async fn clear(&mut self, run: &str) {
         for lease in 1..5 {
-            // It may not be there.
-            let _gone = self.client.lease_revoke(lease).await;
+            // The lease may not exist.
+            let _result = self.client.lease_revoke(lease).await;
         }
         let options = DeleteOptions::new().with_prefix();
-        self.client.delete(run, Some(options)).await.expect("etcd answers");
+        self.client.delete(run, Some(options)).await.expect("etcd replies");
     }
 }

@@ -9,7 +9,7 @@ use super::{
     wire::{Record, UNKNOWN},
 };
 
-/// What one of two clients does.
+/// An action of one of the two clients.
 pub(super) struct Step {
     pub(super) by: usize,
     pub(super) act: Act,
@@ -19,14 +19,14 @@ pub(super) struct Step {
 
 pub(super) enum Act {
     /// A request of this kind.
-    Ask(i32, Vec<u8>),
-    /// Shows credentials.
+    Request(i32, Vec<u8>),
+    /// Sends credentials.
     Auth(&'static str, &'static str),
-    /// Watches again what was watched before, as of one of the sequence's transactions.
+    /// Restores former watches, as of one of the sequence's transactions.
     SetWatches { newer: bool, since: usize, lists: [Vec<String>; 5] },
     /// Ends the session.
     Close,
-    /// Comes back by another connection.
+    /// Resumes the session on another connection.
     Reconnect { password: bool, timeout: i32 },
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Step {
 
 type Acls = &'static [(i32, &'static str, &'static str)];
 
-/// Rights: of each node that they are given to, one of the users may do all.
+/// Rights. One of the users has all rights to each node.
 const ACLS: [Acls; 6] = [
     &[(31, "auth", "")],
     &[(1, "world", "anyone"), (31, "digest", A)],
@@ -48,11 +48,11 @@ const ACLS: [Acls; 6] = [
     &[(31, "world", "anyone"), (31, "digest", A)],
 ];
 
-/// Those that are refused.
+/// Rights that a server refuses.
 const BAD_ACLS: [Acls; 4] =
     [&[], &[(31, "riddle", "a")], &[(31, "digest", "a:b:c")], &[(31, "world", "someone")]];
 
-/// The two users, as their nodes have them.
+/// The two users in the form that nodes store.
 const A: &str = "a:mDmPUap4qvYwm+PZOtJ/scGyHLY=";
 const B: &str = "b:+F8zPn3x1CLx3qpYHEaRwIheWcc=";
 
@@ -86,7 +86,7 @@ fn acls(dice: &mut Rng) -> Acls {
     }
 }
 
-/// A request that writes: its kind and body, and what it is in words.
+/// Returns the kind, the body and a description of a write request.
 fn write(dice: &mut Rng, root: &str, kinds: &[i32]) -> (i32, Record, String) {
     let (kind, path) = (one_of(dice, kinds), path(dice, root));
     let body = Record::default().text(&path);
@@ -119,7 +119,7 @@ fn write(dice: &mut Rng, root: &str, kinds: &[i32]) -> (i32, Record, String) {
     (kind, body, format!("{kind} {path:?} {words}"))
 }
 
-/// Several in one.
+/// Returns a transaction of several writes.
 fn multi(dice: &mut Rng, root: &str) -> (Record, String) {
     let (mut body, mut words) = (Record::default(), String::new());
     for _ in 0..dice.u8(..4) {
@@ -144,7 +144,7 @@ fn multi_read(dice: &mut Rng, root: &str) -> (Record, String) {
 fn read(dice: &mut Rng, root: &str) -> (i32, Record, String) {
     let kinds = [3, 3, 4, 4, 6, 8, 12, 12, 9, 103, 104, 106, 17, 18];
     let (kind, path) = (one_of(dice, &kinds), path(dice, root));
-    // All that there is on the server is of no interest.
+    // Never count all nodes of the server.
     let path = if kind == 104 && path.len() < root.len() { root.to_owned() } else { path };
     let body = Record::default().text(&path);
     let more = match kind {
@@ -161,14 +161,14 @@ fn read(dice: &mut Rng, root: &str) -> (i32, Record, String) {
     (kind, body, format!("{kind} {path:?} {more}"))
 }
 
-/// The next step of a sequence below this node.
+/// Returns the next step of a sequence below the node `root`.
 pub(super) fn step(dice: &mut Rng, root: &str) -> Step {
     let by = dice.usize(..2);
     let (act, words) = match dice.u8(..100) {
         0..=1 => (Act::Close, "ends its session".to_owned()),
         2..=4 => {
             let (password, timeout) = (dice.u8(..5) > 0, one_of(dice, &[1, 15_000, 1_000_000]));
-            let words = format!("comes back for {timeout}, with its password: {password}");
+            let words = format!("reconnects with timeout {timeout}, right password: {password}");
             (Act::Reconnect { password, timeout }, words)
         }
         5..=8 => {
@@ -176,7 +176,7 @@ pub(super) fn step(dice: &mut Rng, root: &str) -> Step {
                 0 => ("riddle", "a"),
                 _ => ("digest", one_of(dice, &USERS)),
             };
-            (Act::Auth(scheme, user), format!("is {scheme} {user}"))
+            (Act::Auth(scheme, user), format!("authenticates as {scheme} {user}"))
         }
         9..=12 => {
             let (newer, since) = (dice.bool(), dice.usize(..10));
@@ -184,30 +184,30 @@ pub(super) fn step(dice: &mut Rng, root: &str) -> Step {
             let words = format!("watches {lists:?} since {since}, all: {newer}");
             (Act::SetWatches { newer, since, lists }, words)
         }
-        13 => (Act::Ask(UNKNOWN, Vec::new()), "asks for what is unknown".to_owned()),
+        13 => (Act::Request(UNKNOWN, Vec::new()), "sends an unknown request".to_owned()),
         14..=17 => {
             let (body, words) = multi_read(dice, root);
-            (Act::Ask(22, body.bytes()), words)
+            (Act::Request(22, body.bytes()), words)
         }
         18..=32 => {
             let (body, words) = multi(dice, root);
-            (Act::Ask(14, body.bytes()), words)
+            (Act::Request(14, body.bytes()), words)
         }
         33..=65 => {
             let (kind, body, words) = read(dice, root);
-            (Act::Ask(kind, body.bytes()), words)
+            (Act::Request(kind, body.bytes()), words)
         }
         _ => {
             let kinds = [1, 1, 15, 15, 15, 15, 19, 19, 21, 2, 2, 2, 2, 5, 5, 5, 7];
             let (kind, body, words) = write(dice, root, &kinds);
-            (Act::Ask(kind, body.bytes()), words)
+            (Act::Request(kind, body.bytes()), words)
         }
     };
     match act {
-        // Seldom the end is missing.
-        Act::Ask(kind, mut body) if body.len() > 3 && dice.u8(..40) == 0 => {
+        // Rarely truncate the request.
+        Act::Request(kind, mut body) if body.len() > 3 && dice.u8(..40) == 0 => {
             body.truncate(body.len() - 3);
-            Step { by, act: Act::Ask(kind, body), words: words + ", cut short" }
+            Step { by, act: Act::Request(kind, body), words: words + ", truncated" }
         }
         act => Step { by, act, words },
     }

@@ -1,15 +1,15 @@
-//! Replies and events in words, without what two servers cannot have in common: numbers of
-//! transactions, times and sessions.
+//! Replies and events in words, without the values that differ between servers: transaction
+//! numbers, times and sessions.
 
 use super::wire::CLOSE_SESSION;
 
-/// A reply of which nothing was decoded by the server, which therefore begins no transaction.
+/// The error of a request that the server could not decode, which starts no transaction.
 const MARSHALLING_ERROR: i32 = -5;
 
 /// Requests that are transactions, even if they are refused.
 const WRITES: [i32; 9] = [1, 2, 5, 7, 14, 15, 19, 21, CLOSE_SESSION];
 
-/// What a packet consists of.
+/// The rest of a packet, read field by field.
 pub(super) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -44,7 +44,7 @@ impl<'a> Fields<'a> {
         (0..count).map(|_| self.text()).collect()
     }
 
-    /// Without an order.
+    /// Returns a list, sorted because its order varies.
     fn list(&mut self) -> String {
         let mut texts = self.texts();
         texts.sort();
@@ -58,7 +58,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// When the transactions of a sequence were made, by their numbers.
+/// The transaction numbers of a sequence, in order.
 #[derive(Default)]
 pub(super) struct Times {
     pub(super) writes: Vec<i64>,
@@ -66,7 +66,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// A transaction, by the number of the request that has made it.
+    /// Formats a transaction as the index of the request that made it.
     fn zxid(&self, zxid: i64) -> String {
         if zxid <= 0 {
             return zxid.to_string();
@@ -89,7 +89,7 @@ impl Times {
             other => other.to_string(),
         };
         let (state, path) = (fields.int(), fields.text());
-        // The reply that names the transaction comes later.
+        // The reply with the transaction's number arrives later.
         let zxid = if zxid < 0 { zxid.to_string() } else { format!("new: {}", zxid > self.last) };
         format!("event {xid} {error} {what} {state} {path} zxid {zxid}")
     }

@@ -21,10 +21,10 @@ pub(super) const SET_WATCHES: i32 = 101;
 pub(super) const SET_WATCHES2: i32 = 105;
 pub(super) const CLOSE_SESSION: i32 = -11;
 
-/// How long sessions may be silent, in milliseconds.
+/// The session timeout in milliseconds.
 const TIMEOUT: i32 = 15_000;
 
-/// A record that is being written.
+/// A record under construction.
 #[derive(Clone, Default)]
 pub(super) struct Record(Vec<u8>);
 
@@ -50,7 +50,7 @@ impl Record {
 
     pub(super) fn buffer(mut self, bytes: Option<&[u8]>) -> Self {
         let Some(bytes) = bytes else { return self.int(-1) };
-        self = self.int(i32::try_from(bytes.len()).expect("a short one"));
+        self = self.int(i32::try_from(bytes.len()).expect("a short buffer"));
         self.0.extend(bytes);
         self
     }
@@ -60,13 +60,13 @@ impl Record {
         texts.iter().fold(list, |list, text| list.text(text))
     }
 
-    /// Rights: what is permitted, to whom.
+    /// Appends rights: permissions, scheme and id.
     pub(super) fn acls(self, acls: &[(i32, &str, &str)]) -> Self {
         let list = self.int(i32::try_from(acls.len()).expect("a few"));
         acls.iter().fold(list, |list, (rights, scheme, id)| list.int(*rights).text(scheme).text(id))
     }
 
-    /// A node that anyone may do all with.
+    /// A node with all rights for everyone.
     pub(super) fn create(self, path: &str, data: &[u8], flags: i32) -> Self {
         self.text(path).buffer(Some(data)).acls(&[(31, "world", "anyone")]).int(flags)
     }
@@ -81,7 +81,7 @@ impl Record {
     }
 }
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Copy)]
 pub(super) struct Place(pub(super) SocketAddr);
 
@@ -90,7 +90,7 @@ impl Place {
         self.connect(0, &[0; 16], TIMEOUT).await.1
     }
 
-    /// Comes back to a session, with the right password or a wrong one.
+    /// Resumes a session, with the right password or a wrong one.
     pub(super) async fn reopen(
         self,
         session: i64,
@@ -103,7 +103,7 @@ impl Place {
     }
 
     async fn connect(self, session: i64, password: &[u8], timeout: i32) -> (String, Option<Wire>) {
-        let stream = TcpStream::connect(self.0).await.expect("it is up");
+        let stream = TcpStream::connect(self.0).await.expect("the server is up");
         stream.set_nodelay(true).expect("a socket");
         let mut wire = Wire { stream, session: 0, xid: 0 };
         let request = Record::default().int(0).long(0).int(timeout).long(session);
@@ -127,11 +127,11 @@ pub(super) struct Wire {
 impl Wire {
     async fn send(&mut self, packet: &[u8]) {
         let length = u32::try_from(packet.len()).expect("a short packet");
-        // Whether it has arrived is seen by the reply.
+        // The reply shows whether the packet has arrived.
         let _sent = self.stream.write_all(&[&length.to_be_bytes(), packet].concat()).await;
     }
 
-    /// The next packet; `None` once the server has hung up.
+    /// Returns the next packet, or `None` once the server has hung up.
     async fn packet(&mut self) -> Option<Vec<u8>> {
         let read = async {
             let length = self.stream.read_u32().await.ok()?;
@@ -147,8 +147,12 @@ impl Wire {
         timeout(wait, async { while self.packet().await.is_some() {} }).await.is_ok()
     }
 
-    /// Sends a request; gives the events that come before the reply, and the reply.
-    pub(super) async fn ask(&mut self, kind: i32, body: &[u8]) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
+    /// Sends a request and returns the events before the reply, and the reply.
+    pub(super) async fn request(
+        &mut self,
+        kind: i32,
+        body: &[u8],
+    ) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
         self.xid += 1;
         let xid = match kind {
             PING => -2,
@@ -167,21 +171,21 @@ impl Wire {
         (events, None)
     }
 
-    /// The events that have come.
+    /// Returns the events that have arrived.
     pub(super) async fn ping(&mut self) -> Vec<Vec<u8>> {
-        self.ask(PING, &[]).await.0
+        self.request(PING, &[]).await.0
     }
 
-    /// Deletes a node and all below it, whatever rights they have.
+    /// Deletes a node and all nodes below it, whatever their rights.
     pub(super) async fn delete_all(&mut self, root: &str) {
         let mut paths = vec![root.to_owned()];
         let mut at = 0;
         while at < paths.len() {
             let path = paths[at].clone();
             let open = Record::default().text(&path).acls(&[(31, "world", "anyone")]).int(-1);
-            self.ask(SET_ACL, &open.bytes()).await;
+            self.request(SET_ACL, &open.bytes()).await;
             let list = Record::default().text(&path).flag(false).bytes();
-            if let (_, Some(reply)) = self.ask(GET_CHILDREN, &list).await
+            if let (_, Some(reply)) = self.request(GET_CHILDREN, &list).await
                 && reply.len() > 16
             {
                 let children = super::shown::Fields::new(&reply[16..]).texts();
@@ -190,7 +194,7 @@ impl Wire {
             at += 1;
         }
         for path in paths.iter().rev() {
-            self.ask(DELETE, &Record::default().text(path).int(-1).bytes()).await;
+            self.request(DELETE, &Record::default().text(path).int(-1).bytes()).await;
         }
     }
 }
