@@ -1,4 +1,4 @@
-//! A cluster of Redis passes every case. Needs the servers of `docker/up redis-cluster`.
+//! A cluster of Redis passes every case. The tests need the servers of `docker/up redis-cluster`.
 
 use crate::common::{conformance, network_conformance, redis::Cluster};
 

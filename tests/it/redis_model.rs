@@ -1,5 +1,5 @@
-//! The model of a Redis server passes every case: the library's own scripts on a real Lua, without
-//! a server.
+//! The model of a Redis server passes every case, with the library's own scripts on a real Lua,
+//! without a server.
 
 use crate::common::{cases_for, conformance, network_conformance, redis::Model};
 

@@ -1,5 +1,5 @@
-//! Redis with sentinels, and with two replicas that are waited for, passes every case. Needs the
-//! servers of `docker/up redis-sentinel`.
+//! Redis with sentinels and two confirming replicas passes every case. The tests need the servers
+//! of `docker/up redis-sentinel`.
 
 use crate::common::{conformance, network_conformance, redis::Sentinel};
 

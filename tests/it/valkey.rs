@@ -1,4 +1,4 @@
-//! Valkey passes every case. Needs the server of `docker/up`.
+//! Valkey passes every case. The tests need the server of `docker/up`.
 
 use crate::common::{cases_for, conformance, network_conformance, redis::Valkey};
 

@@ -1,5 +1,5 @@
-//! The model of a server replies as a server does: to random requests that are not the library's,
-//! error texts and Lua's numbers included.
+//! Sends the same random requests to the model and to a server and compares their replies, error
+//! texts and Lua's numbers. The requests go beyond those of the library.
 
 use std::env;
 
@@ -10,10 +10,10 @@ use redis::{RedisResult, Value, aio::MultiplexedConnection, cmd};
 use crate::common::redis::{OPERATOR, dial};
 use distlock_testkit::servers::redis_url;
 
-/// How many requests one sequence has.
+/// The number of requests in one sequence.
 const REQUESTS: usize = 25;
 
-/// A command, and what its arguments are: a key, one whose members have one score, a field, a
+/// Commands and the kinds of their arguments: a key, a key whose members have one score, a field, a
 /// value, a score, an end of a range by score or by bytes, a number, a time, or an option.
 const COMMANDS: &[(&str, &str)] = &[
     ("SET", "kv"),
@@ -58,8 +58,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("NONSENSE", "kv"),
 ];
 
-/// What scripts do with what they call, and with numbers.
-const LINES: &[&str] = &[
+/// Scripts that process their arguments, replies and numbers.
+const SCRIPTS: &[&str] = &[
     "return redis.call(unpack(ARGV))",
     "return redis.pcall(unpack(ARGV))",
     "local reply = redis.pcall(unpack(ARGV)) return { type(reply), reply }",
@@ -103,7 +103,7 @@ fn argument(dice: &mut Rng, kind: char, run: &str) -> Vec<String> {
         'b' => one_of(dice, &bytes),
         'n' => one_of(dice, &["0", "1", "-1", "2", "-2", "10", "x", "1.5", "5"]),
         'o' => one_of(dice, &["NX", "XX", "GT", "LT", "CH", "PX", "wrong"]),
-        // Long, as the two do not expire at one moment.
+        // Long times, because the two do not expire keys at the same moment.
         't' => one_of(dice, &["100000", "0", "-1", "x", "1.5"]),
         'w' => "WITHSCORES",
         'l' => return vec!["LIMIT".into(), dice.u8(..3).to_string(), dice.i8(-1..3).to_string()],
@@ -112,7 +112,7 @@ fn argument(dice: &mut Rng, kind: char, run: &str) -> Vec<String> {
     vec![word.to_owned()]
 }
 
-/// A request; seldom with an argument too many or too few.
+/// Returns a request, rarely with one argument too many or too few.
 fn request(dice: &mut Rng, run: &str) -> Vec<String> {
     let (name, kinds) = COMMANDS[dice.usize(..COMMANDS.len())];
     let mut words = vec![name.to_owned()];
@@ -127,26 +127,26 @@ fn request(dice: &mut Rng, run: &str) -> Vec<String> {
     if dice.u8(..3) > 0 {
         return words;
     }
-    let lines = one_of(dice, LINES);
+    let lines = one_of(dice, SCRIPTS);
     let key = format!("{run}-{}", dice.u8(..4));
     let mut script = vec!["EVAL".to_owned(), lines.to_owned(), "1".to_owned(), key];
     script.extend(words);
     script
 }
 
-/// A reply in words; errors without the lines of a script that they name.
+/// Formats a reply. The line numbers of scripts are removed from errors.
 async fn reply(to: &MultiplexedConnection, words: &[String]) -> String {
     let mut command = cmd(&words[0]);
     command.arg(&words[1..]);
     let reply: RedisResult<Value> = command.query_async(&mut to.clone()).await;
-    let told = match reply {
+    let text = match reply {
         Ok(value) => format!("{value:?}"),
         Err(error) => format!("{:?} {:?}", error.code(), error.detail()),
     };
-    let mut parts = told.split("user_script:");
+    let mut parts = text.split("user_script:");
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |told, part| {
-        told + "user_script:" + part.trim_start_matches(|digit: char| digit.is_ascii_digit())
+    parts.fold(first, |text, part| {
+        text + "user_script:" + part.trim_start_matches(|digit: char| digit.is_ascii_digit())
     })
 }
 
@@ -166,7 +166,7 @@ impl Both {
         }
     }
 
-    /// The first difference of a sequence. `twist` changes what the model replies to a request.
+    /// Returns the first difference of a sequence. `twist` changes the model's reply to a request.
     async fn difference(
         &self,
         seed: u64,
@@ -174,7 +174,7 @@ impl Both {
     ) -> Option<String> {
         let mut dice = Rng::with_seed(seed);
         let run = format!("alike-{:x}-{seed}", fastrand::u32(..));
-        let (mut difference, mut asked) = (None, Vec::new());
+        let (mut difference, mut requested) = (None, Vec::new());
         for _ in 0..REQUESTS {
             let words = request(&mut dice, &run);
             let from_server = reply(&self.server, &words).await;
@@ -182,11 +182,11 @@ impl Both {
             if from_server != from_model {
                 difference = Some(format!(
                     "seed {seed}: {words:?}\n  server {from_server}\n  model  {from_model}\n  \
-                     after {asked:?}"
+                     after {requested:?}"
                 ));
                 break;
             }
-            asked.push(words.join(" "));
+            requested.push(words.join(" "));
         }
         let keys = ["0", "1", "2", "3", "even"].map(|key| format!("{run}-{key}"));
         reply(&self.server, &[&["DEL".to_owned()], &keys[..]].concat()).await;
@@ -194,7 +194,7 @@ impl Both {
     }
 }
 
-/// How many sequences: 10,000 were run on 2026-11-29.
+/// Returns the number of sequences: 10,000 were run on 2026-11-29.
 fn sequences() -> u64 {
     env::var("DISTLOCK_SEQUENCES").map_or(300, |count| count.parse().expect("a number"))
 }
@@ -211,7 +211,7 @@ async fn model_replies_as_the_server_does() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// A model that is wrong about one command is found out.
+/// The comparison detects a model that is wrong about one command.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_reply_of_the_model_is_found() {
     let both = Both::connect().await;

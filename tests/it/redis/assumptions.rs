@@ -1,4 +1,4 @@
-//! What the adapter once took for granted, varied.
+//! Variations of settings and states that the adapter must not rely on.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::common::{
     within,
 };
 
-/// It ran with `everysec`, has lost its last second in a crash, and is started with `always`.
+/// The server ran with `everysec`, lost its last second in a crash, and restarts with `always`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_before_a_restart_decide_what_is_lost() {
     let long = TTL * 3;
@@ -31,11 +31,11 @@ async fn settings_before_a_restart_decide_what_is_lost() {
     assert!(guard.is_valid(), "the crash took too long");
     assert!(matches!(tried, Err(Error::NotYet { .. })), "{tried:?}");
     let next = within(long * 3, "granted", other.mutex("a").lock()).await.expect("granted");
-    assert!(!guard.is_valid(), "two hold it");
+    assert!(!guard.is_valid(), "two clients hold the lock");
     next.unlock().await.expect("released");
 }
 
-/// The last number is days old, and a server goes on that lacks the newest one.
+/// The last token is days old, and the server continues without the newest one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_jump_from_the_clock_after_an_idle_day() {
     let mut server = Server::with(&["--appendfsync", "everysec"]).await;
@@ -44,10 +44,10 @@ async fn tokens_jump_from_the_clock_after_an_idle_day() {
     let token = newest.fencing_token().as_u64();
     newest.unlock().await.expect("released");
     client.close().await.expect("closed");
-    // As a copy has it that lacks that grant.
+    // The state of a copy that lacks that grant.
     let old = token - 3 * 24 * 60 * 60 * 1000;
     let _: u8 = server.ask(cmd("HSET").arg(META).arg("last").arg(old)).await;
-    // It is on the disk by then.
+    // By then the write is on disk.
     sleep(Duration::from_millis(1500)).await;
     server.die().await;
     let other = connect(&server.url(), TTL).await;
@@ -57,8 +57,8 @@ async fn tokens_jump_from_the_clock_after_an_idle_day() {
     next.unlock().await.expect("released");
 }
 
-/// Many clients live, and one more comes. Neither its first lock nor its first renewals, which look
-/// whether the clock was set back, read all of them.
+/// One client joins many live ones. Neither its first lock nor its first renewals, which check
+/// whether the clock was set back, read all sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_reads_all_other_sessions() {
     const SESSIONS: u64 = 300;
@@ -81,7 +81,7 @@ async fn no_request_reads_all_other_sessions() {
         calls(&stats, "hincrby")
     };
     let renewed = renewals().await;
-    eventually(TTL, "it is renewed", async || renewals().await > renewed + 1).await;
+    eventually(TTL, "the session is renewed", async || renewals().await > renewed + 1).await;
     let reads = read().await - before;
     assert!(reads < SESSIONS / 2, "{reads} reads for one lock");
     guard.unlock().await.expect("released");
@@ -97,7 +97,8 @@ async fn a_dead_holder_is_succeeded_in_spite_of_an_idle_limit() {
     let waiting = connect(&server.url(), ttl).await;
     let guard = locked(&holder, "a").await;
     way.set(Mode::Blackhole);
-    let next = within(ttl * 3, "its turn", waiting.mutex("a").lock()).await.expect("granted");
-    assert!(!guard.is_valid(), "two hold it");
+    let next =
+        within(ttl * 3, "the waiter is granted", waiting.mutex("a").lock()).await.expect("granted");
+    assert!(!guard.is_valid(), "two clients hold the lock");
     next.unlock().await.expect("released");
 }

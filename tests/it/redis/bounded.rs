@@ -1,4 +1,5 @@
-//! How much one script does, what it leaves behind, and how long clients wait for each other.
+//! The bounds of one script's work, the data it leaves, and the waits that clients cause each
+//! other.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::common::{
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A session that is not renewed, and so many locks of its: `many-1` and on.
+/// Creates a session that is not renewed, with the locks `many-1` to `many-{locks}`.
 async fn dead_session(server: &Server, ttl: Duration, locks: usize) {
     let lines = "begin('de', tonumber(ARGV[3]))
         for number = 1, tonumber(ARGV[4]) do
@@ -30,13 +31,13 @@ async fn dead_session(server: &Server, ttl: Duration, locks: usize) {
     let _: u8 = run(&operator, lines, &arguments.each_ref().map(String::as_str)).await;
 }
 
-/// How much there is of what a dead session has left.
+/// Counts the remaining entries of the dead session.
 async fn left(server: &Server) -> usize {
     let lines = "return #starting(QUEUE, '~de ') + (call('ZSCORE', SESSIONS, 'de') and 1 or 0)";
     run(&server.operator().await, lines, &[]).await
 }
 
-/// A client had few locks: a dead one had 2,000, all of which go, some with each script.
+/// The live client has few locks and the dead one 2,000, which each script removes in part.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_client_with_many_locks_is_removed_in_parts() {
     let server = Server::start().await;
@@ -44,15 +45,15 @@ async fn a_dead_client_with_many_locks_is_removed_in_parts() {
     dead_session(&server, TTL, 2_000).await;
     let began = Instant::now();
     let last = client.mutex("many-2000");
-    let guard = within(TTL * 4, "its turn", last.lock()).await.expect("granted");
-    assert!(began.elapsed() > TTL, "a live session was ended");
+    let guard = within(TTL * 4, "the waiter is granted", last.lock()).await.expect("granted");
+    assert!(began.elapsed() > TTL, "the session was removed before its TTL");
     guard.unlock().await.expect("released");
-    eventually(SOON, "all of it goes", async || left(&server).await == 0).await;
-    assert!(client.locks().await.expect("an answer").is_empty());
+    eventually(SOON, "all entries are removed", async || left(&server).await == 0).await;
+    assert!(client.locks().await.expect("a reply").is_empty());
     client.close().await.expect("closed");
 }
 
-/// The holder's session has ended, among many that seem over and may not be.
+/// The holder's session has expired, among many that look expired and may not be.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_holder_is_succeeded_whichever_others_seem_over() {
     let server = Server::start().await;
@@ -66,12 +67,12 @@ async fn a_dead_holder_is_succeeded_whichever_others_seem_over() {
     let _: u8 = run(&server.operator().await, lines, &[]).await;
     dead_session(&server, TTL, 1).await;
     let mutex = client.mutex("many-1");
-    let guard = within(TTL * 4, "its turn", mutex.lock()).await.expect("granted");
+    let guard = within(TTL * 4, "the waiter is granted", mutex.lock()).await.expect("granted");
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");
 }
 
-/// All of the session's locks are free when it has closed, and all that it shows comes in pages.
+/// Closing a client frees all its locks, and listing them takes several pages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_with_many_locks_lists_and_closes_them() {
     const LOCKS: usize = 450;
@@ -81,14 +82,14 @@ async fn a_client_with_many_locks_lists_and_closes_them() {
     for number in 0..LOCKS {
         guards.push(locked(&client, &format!("many-{number}")).await);
     }
-    assert_eq!(other.locks().await.expect("an answer").len(), LOCKS);
+    assert_eq!(other.locks().await.expect("a reply").len(), LOCKS);
     client.close().await.expect("closed");
-    assert!(other.locks().await.expect("an answer").is_empty());
+    assert!(other.locks().await.expect("a reply").is_empty());
     take_turn(&other, "many-449").await;
     other.close().await.expect("closed");
 }
 
-/// Nothing has a time to live while somebody lives, and all but data has one afterwards.
+/// No key has a TTL while a session exists. Afterwards all keys except data have one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_nobody_uses_expires() {
     let server = Server::start().await;
@@ -112,14 +113,14 @@ async fn what_nobody_uses_expires() {
     assert_eq!(server.ask::<i64>(cmd("PTTL").arg(SESSIONS)).await, -1);
     take_turn(&client, "a").await;
     client.close().await.expect("closed");
-    // As a full server with `volatile-ttl` may do.
+    // A full server with `volatile-ttl` may delete the key.
     let _: u64 = server.ask(cmd("DEL").arg(META)).await;
     let client = server.client().await;
     assert_eq!(server.ask::<i64>(cmd("PTTL").arg(SESSIONS)).await, -1);
     client.close().await.expect("closed");
 }
 
-/// A replica that only copies, as `redis-cli --rdb` does, gives the server's history another name.
+/// A replica that only copies, as `redis-cli --rdb` does, changes the id of the server's history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_keeps_nobody_waiting() {
     let server = Server::with(&["--appendfsync", "everysec"]).await;
@@ -139,13 +140,14 @@ async fn a_backup_keeps_nobody_waiting() {
     eventually(SOON, "the copy is done", alone).await;
     let other = server.client().await;
     for client in [&client, &other] {
-        let guard = client.mutex("a").try_lock().await.expect("an answer").expect("free");
+        let guard = client.mutex("a").try_lock().await.expect("a reply").expect("free");
         guard.unlock().await.expect("released");
     }
     close([client, other]).await;
 }
 
-/// All clients have the same TTL: one had an hour, and has closed when the server crashes.
+/// The live client has a short TTL. The one with a TTL of an hour is closed before the server
+/// crashes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_closed_client_with_a_long_ttl_keeps_nobody_waiting() {
     let server = Server::with(&["--appendfsync", "everysec"]).await;
@@ -153,7 +155,7 @@ async fn a_closed_client_with_a_long_ttl_keeps_nobody_waiting() {
     take_turn(&long, "a").await;
     long.close().await.expect("closed");
     let client = server.client().await;
-    // All of it is on the disk by then.
+    // By then all writes are on disk.
     sleep(Duration::from_millis(1500)).await;
     server.restart().await;
     let guard = within(TTL * 4, "granted", client.mutex("a").lock()).await.expect("granted");
@@ -161,12 +163,12 @@ async fn a_closed_client_with_a_long_ttl_keeps_nobody_waiting() {
     client.close().await.expect("closed");
 }
 
-/// The script of a lock that is free, and that of its release, are five calls each.
+/// The scripts of a free lock and of its release make five calls each.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_uncontended_lock_is_ten_calls() {
     let server = Server::start().await;
     let client = server.client().await;
-    // The session's owner is on the server, and the server knows both scripts.
+    // By then the server has the session's owner and both scripts.
     take_turn(&client, "a").await;
     let counted = async || -> u64 {
         let stats: String = server.ask(cmd("INFO").arg("commandstats")).await;
@@ -174,7 +176,7 @@ async fn an_uncontended_lock_is_ten_calls() {
         let all = all.map(|line| line.split(':').next().expect("a name"));
         let inside = ["evalsha", "eval", "info", "config", "auth", "hello", "client", "ping"];
         let inner = all.filter(|name| !inside.contains(&name.split('|').next().expect("a word")));
-        // A keepalive is of another connection, and alone draws a beat.
+        // Only a keepalive, on another connection, draws a beat.
         inner.map(|name| calls(&stats, name)).sum()
     };
     let beats = async || -> u64 {
@@ -191,10 +193,10 @@ async fn an_uncontended_lock_is_ten_calls() {
             return;
         }
     }
-    panic!("each time there was a keepalive");
+    panic!("every attempt overlapped a keepalive");
 }
 
-/// Many readers are in: one more looks for a writer, and not at all of them.
+/// A reader that joins many others looks for a writer, without reading all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_beside_many_reads_none_of_them() {
     const READERS: usize = 300;
@@ -210,7 +212,7 @@ async fn a_reader_beside_many_reads_none_of_them() {
     };
     let before = reads().await;
     let reader = within(SOON, "granted", other.rw_lock("a").read()).await.expect("granted");
-    let tried = other.rw_lock("a").try_read().await.expect("an answer").expect("readers are in");
+    let tried = other.rw_lock("a").try_read().await.expect("a reply").expect("readers are in");
     let spent = reads().await - before;
     assert!(spent < 100, "{spent} reads for two readers");
     for reader in [reader, tried] {
@@ -221,7 +223,8 @@ async fn a_reader_beside_many_reads_none_of_them() {
     other.close().await.expect("closed");
 }
 
-/// A queue is listed in parts, with what was left for all of it behind the last one.
+/// A queue is listed in parts, and the notes of the whole queue, such as its permits, follow the
+/// last part.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_queue_is_listed_whole() {
     const PERMITS: u32 = 250;
@@ -234,17 +237,17 @@ async fn a_long_queue_is_listed_whole() {
     }
     let semaphore = other.semaphore("a", PERMITS);
     let mut tokens = Vec::new();
-    eventually(SOON, "the last one has left the queue of those who wait", async || {
-        let queue = semaphore.queue().await.expect("an answer");
+    eventually(SOON, "the last permit is granted", async || {
+        let queue = semaphore.queue().await.expect("a reply");
         tokens = queue.iter().map(|entry| entry.fencing_token()).collect();
         tokens.len() == permits.len()
     })
     .await;
     assert!(tokens.into_iter().eq(permits.iter().map(|permit| permit.fencing_token())));
-    assert!(semaphore.try_acquire().await.expect("an answer").is_none());
+    assert!(semaphore.try_acquire().await.expect("a reply").is_none());
     semaphore.set_permits(PERMITS + 1).await.expect("set");
-    let one_more = semaphore.try_acquire().await.expect("an answer").expect("there is one");
-    assert!(semaphore.try_acquire().await.expect("an answer").is_none());
+    let one_more = semaphore.try_acquire().await.expect("a reply").expect("a permit is free");
+    assert!(semaphore.try_acquire().await.expect("a reply").is_none());
     one_more.release().await.expect("released");
     client.close().await.expect("closed");
     drop(permits);

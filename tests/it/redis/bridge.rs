@@ -1,4 +1,4 @@
-//! Mutexes that exclude other libraries' locks, too.
+//! Mutexes that exclude the locks of other libraries, too.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use crate::{
 
 const MINUTE: Option<u64> = Some(60_000);
 
-/// A case with each layout.
+/// Runs a case with each layout.
 async fn both(case: impl AsyncFn(&Case<Redis>, &Others)) {
     beside_others::<Redis>(async |t: &Case<Redis>| {
         for layout in LAYOUTS {
@@ -78,7 +78,7 @@ mod cases {
             assert!(!others.take(name, "other", MINUTE).await, "{name}");
             let left = others.left(name).await;
             let ttl = client.session_ttl().as_millis().try_into().expect("a number");
-            // It outlives the guard, whose time began earlier.
+            // The key outlives the guard, whose validity began earlier.
             let valid: i64 = guard.remaining().as_millis().try_into().expect("a number");
             assert!((valid..=ttl).contains(&left), "{left} of {ttl}, and {valid}");
             guard.unlock().await.expect("released");
@@ -98,9 +98,9 @@ mod cases {
         let client = others.client(t).await;
         assert!(others.take("a", "other", MINUTE).await);
         let waiter = t.enqueue(&client, "a").await;
-        waiter.waits_throughout(Duration::from_millis(500), "it waits").await;
+        waiter.waits_throughout(Duration::from_millis(500), "the waiter waits").await;
         assert!(others.release("a", "other").await);
-        // Redisson's key would be looked at in a minute: it is told.
+        // Redisson's key would be read again in a minute, so only a notification is this early.
         let guard = waiter.granted().await;
         assert!(!others.take("a", "other", MINUTE).await);
         guard.unlock().await.expect("released");
@@ -111,7 +111,7 @@ mod cases {
         let client = others.client(t).await;
         assert!(others.take("a", "other", None).await);
         let waiter = t.enqueue(&client, "a").await;
-        waiter.waits_throughout(Duration::from_millis(500), "it waits").await;
+        waiter.waits_throughout(Duration::from_millis(500), "the waiter waits").await;
         assert_eq!(others.left("a").await, -1);
         assert!(others.release("a", "other").await);
         waiter.served().await;
@@ -124,7 +124,7 @@ mod cases {
         assert!(others.take("a", "other", Some(1_500)).await);
         let guard = locked(&client, "a").await;
         let waited = began.elapsed();
-        // The rest is for a busy machine.
+        // The margin is for a busy machine.
         let bounds = Duration::from_millis(1_450)..Duration::from_millis(2_500);
         assert!(bounds.contains(&waited), "{waited:?}");
         guard.unlock().await.expect("released");
@@ -136,27 +136,27 @@ mod cases {
         let builder = t.builder_for(&format!("{}{}", link.url(), others.query()));
         let client = t.connect(builder.session_ttl(ttl)).await;
         let guard = client.mutex("a").lock().await.expect("granted");
-        // Kept for longer than one TTL.
-        throughout(ttl * 2, "it is held", async || {
+        // Held for longer than one TTL.
+        throughout(ttl * 2, "the lock is held", async || {
             guard.is_valid() && !others.take("a", "other", MINUTE).await
         })
         .await;
         link.cut_off(&guard);
         let cut = Instant::now();
         let mut valid = true;
-        eventually(SOON, "others have it", async || {
+        eventually(SOON, "another library has the lock", async || {
             valid = guard.is_valid();
             others.take("a", "other", MINUTE).await
         })
         .await;
-        assert!(!valid, "it was valid a moment before others had it");
+        assert!(!valid, "the guard was valid just before the other grant");
         let waited = cut.elapsed();
         assert!(waited > ttl / 2 && waited < ttl + Duration::from_secs(1), "{waited:?}");
         link.set_reachable(true);
         drop(guard);
         let next = others.client(t).await;
         let waiter = t.enqueue(&next, "a").await;
-        waiter.waits_throughout(ttl, "the dead one's end frees nothing").await;
+        waiter.waits_throughout(ttl, "the end of the dead session frees nothing").await;
         assert!(others.release("a", "other").await);
         waiter.served().await;
     }
@@ -188,10 +188,10 @@ mod cases {
                 }
             };
             tokio::select! {
-                () = competing => unreachable!("it goes on"),
+                () = competing => unreachable!("the competitor never ends"),
                 () = turns => {}
             }
-            eventually(SOON, "others have let go", async || {
+            eventually(SOON, "the other library has released", async || {
                 others.is_free("a").await || others.release("a", "other").await
             })
             .await;
@@ -203,12 +203,12 @@ mod cases {
         let mutex = client.mutex("a");
         for ttl in [MINUTE, None] {
             assert!(others.take("a", "other", ttl).await);
-            assert!(mutex.try_lock().await.expect("an answer").is_none());
+            assert!(mutex.try_lock().await.expect("a reply").is_none());
             assert_eq!(t.keys().await, [""; 0]);
             let brief = mutex.lock_timeout(Duration::from_millis(100)).await;
-            assert!(brief.expect("an answer").is_none());
+            assert!(brief.expect("a reply").is_none());
             assert!(others.release("a", "other").await);
-            let guard = mutex.try_lock().await.expect("an answer").expect("free");
+            let guard = mutex.try_lock().await.expect("a reply").expect("free");
             assert!(!others.take("a", "other", ttl).await);
             guard.unlock().await.expect("released");
         }
@@ -218,20 +218,25 @@ mod cases {
         let client = others.client(t).await;
         let names = ["a", "b", "c"];
         assert!(others.take("b", "other", MINUTE).await);
-        assert!(client.try_lock_all(names).await.expect("an answer").is_none());
+        assert!(client.try_lock_all(names).await.expect("a reply").is_none());
         for free in ["a", "c"] {
-            eventually(SOON, "it is given back", async || others.is_free(free).await).await;
+            eventually(SOON, "the lock is released again", async || others.is_free(free).await)
+                .await;
         }
         let all = client.clone();
         let waiter = tokio::spawn(async move { all.lock_all(names).await });
-        eventually(SOON, "it waits for b", async || !others.is_free("a").await).await;
+        eventually(SOON, "the client has a and waits for b", async || !others.is_free("a").await)
+            .await;
         assert!(others.release("b", "other").await);
-        let all = within(SOON, "its turn", waiter).await.expect("no panic").expect("granted");
+        let all = within(SOON, "all locks are granted", waiter)
+            .await
+            .expect("no panic")
+            .expect("granted");
         for name in names {
             assert!(!others.take(name, "other", MINUTE).await);
         }
         all.unlock().await.expect("released");
-        // And at once.
+        // All of them are free now.
         let all = client.lock_all(names).await.expect("granted");
         for name in names {
             assert!(!others.take(name, "other", MINUTE).await);
@@ -247,11 +252,11 @@ mod cases {
         let [guard, other] = [client.mutex("a").lock().await, client.mutex("b").lock().await]
             .map(|guard| guard.expect("granted"));
         how().await;
-        let reason = within(client.session_ttl(), "it is told", guard.lost()).await;
+        let reason = within(client.session_ttl(), "the holder is notified", guard.lost()).await;
         assert_eq!(reason, LostReason::Evicted);
         assert!(!guard.is_valid() && guard.unlock().await.is_err());
-        // The session lives on, and so do its other locks.
-        throughout(client.session_ttl(), "it is held", async || other.is_valid()).await;
+        // The session and its other locks continue.
+        throughout(client.session_ttl(), "the other lock is held", async || other.is_valid()).await;
         other.unlock().await.expect("released");
     }
 
@@ -262,7 +267,7 @@ mod cases {
 
     pub(super) async fn a_lock_whose_key_is_anothers_is_lost(t: &Case, others: &Others) {
         lost(t, others, async || others.seize("a").await).await;
-        assert!(others.release("a", "thief").await, "it is the other's still");
+        assert!(others.release("a", "thief").await, "the key is still the thief's");
     }
 
     pub(super) async fn a_holder_that_was_not_notified_yet_writes_nothing(
@@ -273,7 +278,7 @@ mod cases {
         let (guard, key) = (client.mutex("a").lock().await.expect("granted"), t.data_key("a"));
         guard.put(&key, "1").await.expect("written");
         others.seize("a").await;
-        let refused = guard.put(&key, "2").await.expect_err("it is another's");
+        let refused = guard.put(&key, "2").await.expect_err("the key is the thief's");
         assert!(matches!(refused, Error::Lost { .. }), "{refused:?}");
         assert_eq!(t.store.data(&key).await.as_deref(), Some(&b"1"[..]));
         drop(guard);
@@ -287,7 +292,7 @@ mod cases {
         others.seize("a").await;
         // Long before the next keepalive.
         guard.unlock().await.expect("the place in the queue is released");
-        assert!(others.release("a", "thief").await, "it is the other's still");
+        assert!(others.release("a", "thief").await, "the key is still the thief's");
     }
 
     pub(super) async fn what_a_dead_session_had_is_free(t: &Case<dyn Sessions>, others: &Others) {
@@ -307,22 +312,22 @@ mod cases {
         let _: u8 = others.ask("SADD", "a", &["x"]).await;
         let mutex = client.mutex("a");
         for refused in [mutex.lock().await.map(drop), mutex.try_lock().await.map(drop)] {
-            let error = refused.expect_err("it is a set");
+            let error = refused.expect_err("the key is a set");
             assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
             let text = reason(&error);
             assert!(text.contains("is a set") && text.contains(&others.key("a")), "{text}");
         }
         assert_eq!(t.keys().await, [""; 0]);
         others.delete("a").await;
-        // One that becomes so while somebody waits.
+        // The key changes its type while a client waits.
         assert!(others.take("a", "other", MINUTE).await);
         let waiter = t.enqueue(&client, "a").await;
         let _: u8 = others.ask("SADD", "set", &["x"]).await;
         let _: String = others.ask("RENAME", "set", &[&others.key("a")]).await;
         others.wake("a").await;
-        let error = waiter.result(SOON).await.expect_err("it is a set");
+        let error = waiter.result(SOON).await.expect_err("the key is a set");
         assert!(matches!(error, Error::Backend { .. }), "{error:?}");
-        eventually(SOON, "it has left", async || t.keys().await.is_empty()).await;
+        eventually(SOON, "the waiter has left", async || t.keys().await.is_empty()).await;
         others.delete("a").await;
     }
 
@@ -334,10 +339,10 @@ mod cases {
         let sessions = costs::sessions(t, &waiters).await;
         let sessions = sessions.into_iter().map(|session| format!("\"{session:x}\""));
         sleep(Duration::from_millis(200)).await;
-        let heard = monitor(Duration::from_secs(2), &others.key("a")).await;
-        let by = |session: String| heard.iter().filter(|line| line.contains(&session)).count();
+        let scripts = monitor(Duration::from_secs(2), &others.key("a")).await;
+        let by = |session: String| scripts.iter().filter(|line| line.contains(&session)).count();
         let counts: Vec<_> = sessions.map(by).collect();
-        // Of Redisson's the first one is told, and does not look, either.
+        // With Redisson's layout the first waiter is notified, so it does not query either.
         assert_eq!(counts[0] > 0, others.layout == "plain", "{counts:?}");
         assert_eq!(counts[1..], [0, 0]);
         assert!(others.release("a", "other").await);
@@ -348,12 +353,12 @@ mod cases {
         let client = others.client(t).await;
         let guard = client.mutex("a").lock().await.expect("granted");
         let mut waiters = t.enqueue_all([&client; 4], "a").await;
-        // One in the middle gives up.
+        // A waiter in the middle gives up.
         waiters.remove(1).cancel();
         guard.unlock().await.expect("released");
         for waiter in waiters {
             let guard = waiter.granted().await;
-            assert!(!others.take("a", "other", MINUTE).await, "nobody has it");
+            assert!(!others.take("a", "other", MINUTE).await, "the lock is free");
             guard.unlock().await.expect("released");
         }
         assert!(others.is_free("a").await);
@@ -362,42 +367,42 @@ mod cases {
     pub(super) async fn others_are_seen_in_the_queue(t: &Case, others: &Others) {
         let client = others.client(t).await;
         let mutex = client.mutex("a");
-        assert!(mutex.holder().await.expect("told").is_none());
+        assert!(mutex.holder().await.expect("a reply").is_none());
         assert!(others.take("a", "other", MINUTE).await);
         let waiter = t.enqueue(&client, "a").await;
-        let queue = mutex.queue().await.expect("told");
+        let queue = mutex.queue().await.expect("a reply");
         let owners: Vec<_> = queue.iter().map(|entry| entry.owner().to_owned()).collect();
         assert_eq!(owners.len(), 2, "{owners:?}");
         assert!(owners[0].starts_with("other"), "{owners:?}");
         assert!(queue[0].is_holder() && !queue[1].is_holder() && queue[1].is_own());
-        // An operator has it put away.
-        assert!(client.evict(queue[0].key()).await.expect("an answer"));
+        // An operator evicts the foreign holder.
+        assert!(client.evict(queue[0].key()).await.expect("a reply"));
         let guard = waiter.granted().await;
-        let queue = mutex.queue().await.expect("told");
+        let queue = mutex.queue().await.expect("a reply");
         assert_eq!((queue.len(), queue[0].key()), (1, guard.key()));
         guard.unlock().await.expect("released");
     }
 }
 
-/// The scripts that are run with this key, for so long.
+/// Returns the scripts that run with this key within the given time.
 async fn monitor(time: Duration, key: &str) -> Vec<String> {
     let url = redis_url();
     let address = url.rsplit('@').next().expect("a server");
     let mut stream = BufReader::new(TcpStream::connect(address).await.expect("connected"));
     let hello = format!("AUTH {} {}\r\nMONITOR\r\n", OPERATOR.0, OPERATOR.1);
     stream.write_all(hello.as_bytes()).await.expect("sent");
-    let mut heard = Vec::new();
+    let mut scripts = Vec::new();
     let listening = async {
         let mut line = String::new();
-        while stream.read_line(&mut line).await.expect("heard") > 0 {
+        while stream.read_line(&mut line).await.expect("received") > 0 {
             if line.contains("\"EVALSHA\"") && line.contains(key) {
-                heard.push(line.clone());
+                scripts.push(line.clone());
             }
             line.clear();
         }
     };
     let _ = tokio::time::timeout(time, listening).await;
-    heard
+    scripts
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -411,14 +416,14 @@ async fn what_others_do_not_know_is_refused_before_anything_is_sent() {
         client.election("a").campaign("x").await.map(drop),
     ];
     for refused in refused {
-        let error = refused.expect_err("others have none");
+        let error = refused.expect_err("the bridge does not support it");
         assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
     }
     let all = Client::builder("redis://192.0.2.1?bridge=plain").connect_lazy().expect("checked");
     for name in ["{distlock:/distlock}:queue", "{distlock}:x"] {
-        let error = all.mutex(name).lock().await.expect_err("it is our own");
+        let error = all.mutex(name).lock().await.expect_err("the key is our own");
         assert!(matches!(error, Error::InvalidArgument { argument: "name", .. }), "{error:?}");
-        let error = all.lock_all(["a", name]).await.expect_err("it is our own");
+        let error = all.lock_all(["a", name]).await.expect_err("the key is our own");
         assert!(matches!(error, Error::InvalidArgument { argument: "name", .. }), "{error:?}");
     }
 }
@@ -427,7 +432,7 @@ async fn what_others_do_not_know_is_refused_before_anything_is_sent() {
 async fn durability_names_what_others_cannot_promise() {
     beside_others::<Redis>(async |t: &Case<Redis>| {
         let durability = Others::new("redisson").await.client(t).await.durability().await;
-        let durability = durability.expect("told");
+        let durability = durability.expect("a reply");
         assert!(!durability.exclusive);
         let named = durability.reasons.iter().filter(|text| text.starts_with("bridge=redisson"));
         assert_eq!(named.count(), 2, "{:?}", durability.reasons);
@@ -435,7 +440,7 @@ async fn durability_names_what_others_cannot_promise() {
     .await;
 }
 
-/// A user who may not touch the others' keys is told, and leaves nothing behind.
+/// A user without rights to the foreign keys is denied, and leaves nothing behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_without_rights_is_denied() {
     beside_others::<Redis>(async |t: &Case<Redis>| {
@@ -471,12 +476,12 @@ async fn a_server_that_others_keys_are_not_safe_on_is_refused() {
     drop(server);
     let server = Server::with(&["--maxmemory-policy", "volatile-ttl"]).await;
     let connecting = Client::connect(format!("{}?bridge=plain", server.url()));
-    let error = within(SOON, "it is told", connecting).await.expect_err("refused");
+    let error = within(SOON, "the policy is reported", connecting).await.expect_err("refused");
     assert!(reason(&error).contains("volatile-ttl"), "{error:?}");
     drop(server.client().await);
 }
 
-/// With the rule off, others' locks and ours overlap: the checks of this file can fail.
+/// Without a bridge, foreign locks and ours overlap, which shows that the other tests can fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_bridge_others_are_not_excluded() {
     beside_others::<Redis>(async |t: &Case<Redis>| {
@@ -490,7 +495,7 @@ async fn without_a_bridge_others_are_not_excluded() {
     .await;
 }
 
-/// What sessions on a server with a clock of its own do not hear of: it is set.
+/// The server's clock may be set unnoticed; an early expiry has the same effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_whose_key_has_expired_by_the_servers_clock_is_lost() {
     let server = Server::start().await;
@@ -498,7 +503,7 @@ async fn a_lock_whose_key_has_expired_by_the_servers_clock_is_lost() {
     let client = builder.session_ttl(TTL).connect().await.expect("connected");
     let guard = client.mutex("a").lock().await.expect("granted");
     let _: u8 = server.ask(cmd("PEXPIRE").arg("bridge:a").arg(1)).await;
-    let reason = within(TTL, "it is told", guard.lost()).await;
+    let reason = within(TTL, "the holder is notified", guard.lost()).await;
     assert_eq!(reason, LostReason::Evicted);
     drop(guard);
     client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");

@@ -1,5 +1,4 @@
-//! With a bridge to others' locks, of whom there are none, mutexes pass the cases that every store
-//! passes.
+//! With a bridge and no foreign locks, mutexes pass the cases of every store.
 
 use crate::common::{mutex_cases, mutex_network_cases, redis::Bridged};
 

@@ -1,4 +1,4 @@
-//! Servers that have lost everything, or what was confirmed last.
+//! Servers that lost all data, or the writes confirmed last.
 
 use std::time::Duration;
 
@@ -16,10 +16,11 @@ use crate::common::{
     within,
 };
 
-/// How long a holder's session lives that outlives a server's start.
+/// The TTL of a holder's session that outlives a server's restart.
 const LONG: Duration = Duration::from_secs(8);
 
-/// Nobody who asks for the lock is granted it while the guard believes; tells when it is granted.
+/// Asserts that no client is granted the lock while the guard is valid, and returns the time of the
+/// next grant.
 async fn granted_after(guard: &distlock::LockGuard, others: &[Client]) -> Instant {
     let mut tries = 0;
     let mut granted = None;
@@ -27,7 +28,7 @@ async fn granted_after(guard: &distlock::LockGuard, others: &[Client]) -> Instan
         for other in others {
             let tried = other.mutex("a").try_lock().await;
             if let Ok(Some(next)) = tried {
-                assert!(!guard.is_valid(), "two hold it, after {tries} tries");
+                assert!(!guard.is_valid(), "two clients hold the lock, after {tries} tries");
                 assert!(next.fencing_token() > guard.fencing_token());
                 granted = Some(Instant::now());
                 next.unlock().await.expect("released");
@@ -41,12 +42,11 @@ async fn granted_after(guard: &distlock::LockGuard, others: &[Client]) -> Instan
         false
     })
     .await;
-    assert!(free, "nobody is granted it any more");
+    assert!(free, "the lock is never granted");
     granted.expect("just granted")
 }
 
-/// The disk of the server is lost with it, and one of before is cut off: it believes in its lock
-/// for as long as it was to live.
+/// The server loses its disk while a holder is cut off, which trusts its lock until its deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wiped_server_grants_nothing_while_one_of_before_believes() {
     let mut server = Server::start().await;
@@ -58,7 +58,8 @@ async fn a_wiped_server_grants_nothing_while_one_of_before_believes() {
     granted_after(&guard, &others).await;
 }
 
-/// Those who come first want less time than the holder had; the one who comes later wants as much.
+/// The first client has a shorter TTL than a lost holder may have had; a later client has a longer
+/// one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_later_client_with_a_longer_ttl_waits_for_that() {
     let mut server = Server::start().await;
@@ -70,7 +71,7 @@ async fn a_later_client_with_a_longer_ttl_waits_for_that() {
     first.unlock().await.expect("released");
     assert!(after < LONG / 2, "after {after:?}");
     let long = connect(&server.url(), LONG).await;
-    let error = short.mutex("b").try_lock().await.expect_err("nobody knows");
+    let error = short.mutex("b").try_lock().await.expect_err("the lost state is unknown");
     assert!(matches!(error, Error::NotYet { .. }), "{error:?}");
     let next = within(LONG * 2, "granted", long.mutex("b").lock()).await.expect("granted");
     let after = wiped.elapsed();
@@ -78,18 +79,18 @@ async fn a_later_client_with_a_longer_ttl_waits_for_that() {
     next.unlock().await.expect("released");
 }
 
-/// One that has been running for longer than anybody was to live has forgotten nobody who lives.
+/// A server that has been up for longer than any TTL cannot have forgotten a live session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_empty_server_that_runs_for_long_grants_at_once() {
     let server = Server::just_begun(&[]).await;
     sleep(Duration::from_secs(3)).await;
     let client = connect(&server.url(), Duration::from_secs(1)).await;
-    let guard = client.mutex("a").try_lock().await.expect("an answer").expect("free");
+    let guard = client.mutex("a").try_lock().await.expect("a reply").expect("free");
     guard.unlock().await.expect("released");
 }
 
-/// Numbers may be far ahead of the clock, which an emptied server begins by. Those that a client
-/// has seen are not given again.
+/// Tokens may be far ahead of the clock, from which an emptied server starts. Tokens that a client
+/// has seen are not reused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_rise_when_all_is_lost_that_was_ahead_of_the_clock() {
     const AHEAD: u64 = 1_000_000_000_000;
@@ -100,13 +101,13 @@ async fn tokens_rise_when_all_is_lost_that_was_ahead_of_the_clock() {
     let token = guard.fencing_token();
     assert!(token.as_u64() > AHEAD);
     let _: String = server.ask(&cmd("FLUSHALL")).await;
-    within(SOON, "it is told", guard.lost()).await;
+    within(SOON, "the holder is notified", guard.lost()).await;
     let next = locked(&client, "a").await;
     assert!(next.fencing_token() > token, "{:?} after {token:?}", next.fencing_token());
     next.unlock().await.expect("released");
 }
 
-/// It was a replica, which had perhaps not even begun to follow.
+/// The server was a replica, possibly before its first synchronization.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_empty_server_that_was_promoted_grants_nothing_for_a_while() {
     let server = Server::just_begun(&[]).await;
@@ -121,12 +122,12 @@ async fn an_empty_server_that_was_promoted_grants_nothing_for_a_while() {
     guard.unlock().await.expect("released");
 }
 
-/// `appendfsync everysec` loses the last second or two in a crash of the machine, and with it that
-/// the lock was granted. For how long its holder was to live is on the disk before that begins.
+/// `appendfsync everysec` loses the last second or two in a crash of the machine, including grants.
+/// The TTL of a holder is on disk before its session begins.
 ///
-/// What a killed process has written is in the page cache, and not lost. So the disk is set to a
-/// copy from when the server had said that this is on it, and before the lock was granted; that it
-/// was asked to say so is counted.
+/// A killed process loses nothing that is in the page cache. So the test restores a copy of the
+/// disk, made after the server confirmed the TTL and before the grant. It also counts the requests
+/// for that confirmation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn how_long_a_holder_was_to_live_is_not_lost_in_a_crash() {
     let mut server = Server::with(&["--appendfsync", "everysec"]).await;
@@ -134,14 +135,14 @@ async fn how_long_a_holder_was_to_live_is_not_lost_in_a_crash() {
     assert_eq!(promises(&short).await, (true, FailoverBehavior::MayLoseGrants));
     let before = waits(&server).await;
     let (client, way) = server.by_proxy(LONG).await;
-    assert!(waits(&server).await > before, "it did not wait for the disk");
+    assert!(waits(&server).await > before, "the client did not wait for the disk");
     server.copy_disk().await;
     let guard = locked(&client, "a").await;
     way.set(Mode::Blackhole);
     server.crash().await;
     let others = [connect(&server.url(), TTL / 3).await];
     granted_after(&guard, &others).await;
-    // The next one need not wait for what is known to be there.
+    // A later client does not wait for a TTL that is already on disk.
     let before = waits(&server).await;
     for _ in 0..2 {
         connect(&server.url(), TTL / 3).await.close().await.expect("closed");
@@ -149,13 +150,13 @@ async fn how_long_a_holder_was_to_live_is_not_lost_in_a_crash() {
     assert!(waits(&server).await <= before + 1);
 }
 
-/// How often somebody has waited for the disk.
+/// Returns the number of waits for the disk.
 async fn waits(server: &Server) -> u64 {
     let stats: String = server.ask(cmd("INFO").arg("commandstats")).await;
     calls(&stats, "waitaof")
 }
 
-/// Without a file nothing is promised, and it says so.
+/// A server without a persistent file guarantees nothing, and `durability` reports that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_keeps_nothing_promises_nothing() {
     let _no_other = FORGETTING.lock().await;
@@ -163,7 +164,7 @@ async fn a_server_that_keeps_nothing_promises_nothing() {
         let server = Server::with(options).await;
         let client = connect(&server.url(), TTL).await;
         assert_eq!(promises(&client).await, (false, FailoverBehavior::MayLoseGrants));
-        let reasons = client.durability().await.expect("an answer").reasons.concat();
+        let reasons = client.durability().await.expect("a reply").reasons.concat();
         assert!(reasons.contains("a crash may undo"), "{reasons}");
         client.close().await.expect("closed");
     }

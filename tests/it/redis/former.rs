@@ -1,4 +1,4 @@
-//! Keys of version 1, which an earlier build has left or still uses.
+//! Keys of version 1, left or still used by an earlier build.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use crate::common::{
 const FORMER: &str = "{distlock}:meta";
 const DATA: &str = "{distlock:/distlock}:data";
 
-/// Microseconds since 1970 by the server's clock.
-async fn shows(server: &Server) -> u64 {
+/// Returns the server's time in microseconds since 1970.
+async fn now_micros(server: &Server) -> u64 {
     let [seconds, micros]: [u64; 2] = server.ask(&cmd("TIME")).await;
     seconds * 1_000_000 + micros
 }
 
-/// What version 1 writes as a session with this TTL begins, or renews itself.
-async fn begins(server: &Server, session: &str, ttl: Duration) {
+/// Writes what version 1 writes when a session with this TTL begins or is renewed.
+async fn write_session(server: &Server, session: &str, ttl: Duration) {
     let micros = u64::try_from(ttl.as_micros()).expect("a short time");
-    let ends = shows(server).await + micros;
+    let ends = now_micros(server).await + micros;
     let life = format!("{micros} 1 1");
     let mut meta = cmd("HSET");
     meta.arg(FORMER).arg("version").arg(1).arg("longest").arg(86_400_000_000_u64);
@@ -40,55 +40,56 @@ async fn version(server: &Server) -> Option<String> {
     server.ask(cmd("HGET").arg(FORMER).arg("version")).await
 }
 
-/// All scripts of version 1 begin with a look at this field, and refuse another version.
+/// All scripts of version 1 check this field first, and refuse another version.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_of_version_1_is_refused_from_then_on() {
     let server = Server::start().await;
     server.client().await.close().await.expect("closed");
-    assert_eq!(version(&server).await.as_deref(), Some("2"), "none was there");
+    assert_eq!(version(&server).await.as_deref(), Some("2"), "no version was stored");
     let _: u64 = server.ask(cmd("HSET").arg(FORMER).arg("version").arg(1)).await;
     let client = server.client().await;
-    assert_eq!(version(&server).await.as_deref(), Some("2"), "its sessions had ended");
-    let guard = client.mutex("a").try_lock().await.expect("an answer").expect("free at once");
+    assert_eq!(version(&server).await.as_deref(), Some("2"), "the version 1 sessions had ended");
+    let guard = client.mutex("a").try_lock().await.expect("a reply").expect("free at once");
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");
     let _: u64 = server.ask(cmd("HSET").arg(FORMER).arg("version").arg(3)).await;
-    let error = server.builder().connect().await.expect_err("it does not know that");
+    let error = server.builder().connect().await.expect_err("version 3 is unknown");
     assert!(!error.is_retryable() && reason(&error).contains("version 3"), "{error:?}");
 }
 
-/// Neither client would see the other's locks.
+/// Clients of the two versions would not see each other's locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_session_begins_while_one_of_version_1_lives() {
     let server = Server::start().await;
-    begins(&server, "1f", Duration::from_secs(600)).await;
-    let error = server.builder().connect().await.expect_err("it would not see the other's locks");
+    write_session(&server, "1f", Duration::from_secs(600)).await;
+    let error = server.builder().connect().await.expect_err("a version 1 session exists");
     assert!(matches!(error, Error::NotYet { .. }) && error.is_retryable(), "{error:?}");
     assert!(reason(&error).contains("a client of an earlier distlock"), "{error:?}");
-    assert_eq!(version(&server).await.as_deref(), Some("1"), "it goes on as before");
-    // It has closed.
+    assert_eq!(version(&server).await.as_deref(), Some("1"), "the version is unchanged");
+    // The client of version 1 closes.
     for (command, key) in [("ZREM", "{distlock}:sessions"), ("HDEL", "{distlock}:lives")] {
         let _: u64 = server.ask(cmd(command).arg(key).arg("1f")).await;
     }
     let client = server.client().await;
-    let guard = client.mutex("a").try_lock().await.expect("an answer").expect("free at once");
+    let guard = client.mutex("a").try_lock().await.expect("a reply").expect("free at once");
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");
 }
 
-/// It was killed, or is cut off and believes in its lock, and its session seems over.
+/// The client of version 1 was killed, or is cut off and trusts its lock, and its session looks
+/// expired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_of_a_dead_client_of_version_1_are_kept_for_its_ttl() {
     let ttl = TTL * 3;
     let server = Server::start().await;
-    begins(&server, "1f", ttl).await;
-    let over = shows(&server).await - 1;
+    write_session(&server, "1f", ttl).await;
+    let over = now_micros(&server).await - 1;
     let _: u64 = server.ask(cmd("ZADD").arg("{distlock}:sessions").arg(over).arg("1f")).await;
     let seen = Instant::now();
-    let beside = async |namespace: &str| connected(server.builder().namespace(namespace)).await;
-    let [first, second] = [beside("/a").await, beside("/b").await];
+    let connect_in = async |namespace: &str| connected(server.builder().namespace(namespace)).await;
+    let [first, second] = [connect_in("/a").await, connect_in("/b").await];
     for client in [&first, &second] {
-        let error = client.mutex("a").try_lock().await.expect_err("nobody knows");
+        let error = client.mutex("a").try_lock().await.expect_err("a version 1 holder may live");
         assert!(matches!(error, Error::NotYet { .. }), "{error:?}");
     }
     for client in [&first, &second] {
@@ -100,7 +101,7 @@ async fn locks_of_a_dead_client_of_version_1_are_kept_for_its_ttl() {
     close([first, second]).await;
 }
 
-/// Data goes over once, and tokens go on.
+/// Data is migrated once, and tokens continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn data_and_tokens_of_version_1_are_taken_over() {
     const AHEAD: u64 = 1_000_000_000_000;
@@ -129,15 +130,15 @@ async fn data_and_tokens_of_version_1_are_taken_over() {
     guard.put("/data/0", "new").await.expect("written");
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");
-    // The namespace was not used for long, and one key of its data was deleted.
+    // The namespace has expired, and one key of its data was deleted.
     let _: u64 = server.ask(cmd("DEL").arg("{distlock:/distlock}:meta")).await;
     let _: u64 = server.ask(cmd("HDEL").arg(DATA).arg("/data/1")).await;
     let client = connect(&server.url(), TTL).await;
     let left: usize = server.ask(cmd("HLEN").arg(DATA)).await;
-    assert_eq!(left, KEYS - 1, "what was deleted is back");
+    assert_eq!(left, KEYS - 1, "a deleted key is back");
     let value: String = server.ask(cmd("HGET").arg(DATA).arg("/data/0")).await;
     assert_eq!(value, "new");
     client.close().await.expect("closed");
-    eventually(SOON, "its marks stay", async || version(&server).await.as_deref() == Some("2"))
+    eventually(SOON, "the version stays", async || version(&server).await.as_deref() == Some("2"))
         .await;
 }

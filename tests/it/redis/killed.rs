@@ -1,5 +1,5 @@
-//! A server that is killed again and again while locks are held and waited for. What it has
-//! confirmed is on its disk.
+//! A server is killed repeatedly while locks are held and waited for. Its confirmed writes are on
+//! disk.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use crate::{
     redis::own::Server,
 };
 
-/// What all contenders know of a lock.
+/// The state that all contenders of a lock share.
 #[derive(Default)]
 struct Seen {
     /// The token of the newest grant.
@@ -26,7 +26,7 @@ struct Seen {
     over: AtomicBool,
 }
 
-/// Holds the lock for a while, again and again.
+/// Repeatedly holds the lock for a while.
 async fn contend(client: Client, seen: Arc<Seen>) {
     while !seen.over.load(SeqCst) {
         let guard = match client.mutex("contended").lock().await {
@@ -42,14 +42,17 @@ async fn contend(client: Client, seen: Arc<Seen>) {
         seen.grants.fetch_add(1, SeqCst);
         for _ in 0..10 {
             sleep(Duration::from_millis(fastrand::u64(..20))).await;
-            // In this order: who is valid afterwards was so when the other one was granted it.
+            // The order matters: a guard that is valid after the load was valid at the newer grant.
             let newest = seen.newest.load(SeqCst);
-            assert!(newest == token || !guard.is_valid(), "two hold it: {token} and {newest}");
+            assert!(
+                newest == token || !guard.is_valid(),
+                "two clients hold the lock: {token} and {newest}"
+            );
         }
         let released = guard.unlock().await;
-        let is_told =
+        let is_expected =
             matches!(released, Ok(()) | Err(Error::Lost { .. } | Error::ReleaseUnconfirmed { .. }));
-        assert!(is_told, "{released:?}");
+        assert!(is_expected, "{released:?}");
     }
 }
 
@@ -73,23 +76,23 @@ async fn killed_servers_never_make_two_holders() {
     let [holder, other] = [server.client().await, server.client().await];
     let (mut kept, mut tokens) = (0, Vec::new());
     for _ in 0..KILLS {
-        within(SOON * 2, "it goes on", grown(5)).await;
+        within(SOON * 2, "grants continue", grown(5)).await;
         let guard = locked(&holder, "held").await;
         tokens.push(guard.fencing_token());
         let waiter = Waiter::of(&other, "held");
         server.die().await;
-        // It is held still, or its holder is told: by then one of both is so.
+        // By now either the lock is still held or its holder was notified.
         sleep(TTL).await;
         if guard.is_valid() {
             kept += 1;
             let early = !waiter.waits();
-            // Nobody else has it: who was told meanwhile has come to an error.
+            // The holder kept the lock, so a waiter that ended early got an error.
             if guard.unlock().await.is_ok() && early {
-                waiter.result(SOON).await.expect_err("two hold it");
+                waiter.result(SOON).await.expect_err("two clients hold the lock");
                 continue;
             }
         } else {
-            within(SOON, "it is told", guard.lost()).await;
+            within(SOON, "the holder is notified", guard.lost()).await;
         }
         let waited = waiter.result(SOON).await;
         let next = match waited {
@@ -101,8 +104,8 @@ async fn killed_servers_never_make_two_holders() {
         next.unlock().await.expect("released");
     }
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
-    within(SOON * 2, "it goes on", grown(5)).await;
+    within(SOON * 2, "grants continue", grown(5)).await;
     seen.over.store(true, SeqCst);
-    within(SOON * 6, "all end", contenders.join_all()).await;
+    within(SOON * 6, "all contenders end", contenders.join_all()).await;
     println!("{kept} of {KILLS} locks were kept, {:?} granted", seen.grants);
 }

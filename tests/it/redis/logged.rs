@@ -1,4 +1,4 @@
-//! A store that promises less than locks need is reported in the log, once by each client.
+//! A store without the guarantees that locks need is reported in the log, once by each client.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,12 +13,12 @@ use crate::{
 
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// What was logged since the last call.
+/// Returns the warnings logged since the last call.
 fn warnings() -> Vec<String> {
     std::mem::take(&mut *WARNINGS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Opens two sessions, one after the other was lost.
+/// Opens two sessions, the second after the first was lost.
 async fn two_sessions(server: &Server) -> Client {
     let client = server.client().await;
     let guard = locked(&client, "a").await;
@@ -26,7 +26,8 @@ async fn two_sessions(server: &Server) -> Client {
     let reason = within(SOON, "the holder is notified", guard.lost()).await;
     assert!(matches!(reason, LostReason::SessionExpired | LostReason::Evicted), "{reason}");
     drop(guard);
-    let guard = within(SOON * 2, "it is free", client.mutex("a").lock()).await.expect("granted");
+    let guard =
+        within(SOON * 2, "the lock is free", client.mutex("a").lock()).await.expect("granted");
     guard.unlock().await.expect("released");
     client
 }
@@ -47,12 +48,12 @@ async fn a_promise_that_is_too_little_is_logged_once_by_each_client() {
     let [keeping, forgetting] =
         [Server::start().await, Server::with(&["--appendonly", "no"]).await];
     let client = two_sessions(&keeping).await;
-    assert!(client.durability().await.expect("an answer").exclusive);
+    assert!(client.durability().await.expect("a reply").exclusive);
     client.close().await.expect("closed");
     assert_eq!(warnings(), [""; 0]);
     for _ in 0..2 {
         let client = two_sessions(&forgetting).await;
-        assert!(!client.durability().await.expect("an answer").exclusive);
+        assert!(!client.durability().await.expect("a reply").exclusive);
         assert_eq!(warnings().len(), 1);
         client.close().await.expect("closed");
         assert_eq!(warnings(), [""; 0]);

@@ -1,4 +1,4 @@
-//! Redis passes every case, and some of its own. Needs the server of `docker/up`.
+//! Redis passes every case, and some of its own. The tests need the server of `docker/up`.
 
 mod alike;
 mod assumptions;

@@ -1,19 +1,18 @@
-//! Other libraries' locks, by the commands that those send: redis-py's and redsync's, and
-//! Redisson's.
+//! Locks of other libraries, by the commands that they send: redis-py and redsync, and Redisson.
 
 use distlock_testkit::servers::redis_url;
 use redis::{FromRedisValue, Script, aio::MultiplexedConnection, cmd};
 
 use crate::common::{Case, redis::dial};
 
-/// As redis-py's `Lock` releases, and redsync.
+/// The script by which redis-py's `Lock` and redsync release.
 const RELEASE: &str = "
     local token = redis.call('get', KEYS[1])
     if not token or token ~= ARGV[1] then return 0 end
     redis.call('del', KEYS[1])
     return 1";
 
-/// As Redisson takes a lock: nothing, or for how long somebody else has it.
+/// The script by which Redisson acquires a lock; otherwise it returns the TTL of the other holder.
 const REDISSON_TAKE: &str = "
     if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
         redis.call('hincrby', KEYS[1], ARGV[2], 1)
@@ -31,7 +30,7 @@ const REDISSON_RELEASE: &str = "
 
 pub(crate) const LAYOUTS: [&str; 2] = ["plain", "redisson"];
 
-/// A program that locks as others do, beside clients of ours that bridge to it.
+/// A program that locks as another library does, for clients that bridge to it.
 pub(crate) struct Others {
     pub(crate) layout: &'static str,
     prefix: String,
@@ -44,7 +43,7 @@ impl Others {
         Self { layout, prefix, connection: dial(&redis_url(), None).await }
     }
 
-    /// What makes a URL one of a client that bridges to these.
+    /// Returns the URL query of a client that bridges to this program.
     pub(crate) fn query(&self) -> String {
         format!("?bridge={}&bridge_prefix={}", self.layout, self.prefix)
     }
@@ -61,21 +60,22 @@ impl Others {
         t.connect(self.builder(t).session_ttl(t.store.min_ttl())).await
     }
 
-    /// The key of a lock.
+    /// Returns the key of a lock.
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// Takes a lock as `who`, for so many milliseconds or without an end.
-    pub(crate) async fn take(&self, name: &str, who: &str, ttl: Option<u64>) -> bool {
+    /// Acquires a lock as `owner`, for `ttl` milliseconds or without expiry. Returns `true` if it
+    /// was free.
+    pub(crate) async fn take(&self, name: &str, owner: &str, ttl: Option<u64>) -> bool {
         let (key, mut connection) = (self.key(name), self.connection.clone());
         if self.layout == "plain" {
             let mut set = cmd("SET");
-            set.arg(key).arg(who).arg("NX");
+            set.arg(key).arg(owner).arg("NX");
             if let Some(ttl) = ttl {
                 set.arg("PX").arg(ttl);
             }
-            let taken: Option<String> = set.query_async(&mut connection).await.expect("told");
+            let taken: Option<String> = set.query_async(&mut connection).await.expect("a reply");
             return taken.is_some();
         }
         let ttl = ttl.map(|ttl| ttl.to_string()).unwrap_or_default();
@@ -84,27 +84,31 @@ impl Others {
         let left: i64 = call
             .key(key)
             .arg(ttl)
-            .arg(format!("{who}:1"))
+            .arg(format!("{owner}:1"))
             .invoke_async(&mut connection)
             .await
-            .expect("told");
+            .expect("a reply");
         left == -3
     }
 
-    /// Gives it back; tells whether it was `who`'s.
-    pub(crate) async fn release(&self, name: &str, who: &str) -> bool {
-        let (script, who) = match self.layout {
-            "plain" => (RELEASE, who.to_owned()),
-            _ => (REDISSON_RELEASE, format!("{who}:1")),
+    /// Releases a lock and returns `true` if `owner` held it.
+    pub(crate) async fn release(&self, name: &str, owner: &str) -> bool {
+        let (script, owner) = match self.layout {
+            "plain" => (RELEASE, owner.to_owned()),
+            _ => (REDISSON_RELEASE, format!("{owner}:1")),
         };
         let (script, mut connection) = (Script::new(script), self.connection.clone());
         let mut call = script.prepare_invoke();
-        let released: u8 =
-            call.key(self.key(name)).arg(who).invoke_async(&mut connection).await.expect("told");
+        let released: u8 = call
+            .key(self.key(name))
+            .arg(owner)
+            .invoke_async(&mut connection)
+            .await
+            .expect("a reply");
         released == 1
     }
 
-    /// What a command tells whose first argument is a lock's key.
+    /// Returns the reply to a command whose first argument is a lock's key.
     pub(crate) async fn ask<T: FromRedisValue>(
         &self,
         command: &str,
@@ -113,31 +117,31 @@ impl Others {
     ) -> T {
         let mut call = cmd(command);
         call.arg(self.key(name)).arg(arguments);
-        call.query_async(&mut self.connection.clone()).await.expect("told")
+        call.query_async(&mut self.connection.clone()).await.expect("a reply")
     }
 
-    /// Those who wait by Redisson look again.
+    /// Notifies Redisson's waiters, which query again.
     pub(crate) async fn wake(&self, name: &str) {
         let mut publish = cmd("PUBLISH");
         publish.arg(format!("redisson_lock__channel:{{{}}}", self.key(name))).arg("0");
-        let _: u8 = publish.query_async(&mut self.connection.clone()).await.expect("told");
+        let _: u8 = publish.query_async(&mut self.connection.clone()).await.expect("a reply");
     }
 
     pub(crate) async fn is_free(&self, name: &str) -> bool {
         self.ask::<u8>("EXISTS", name, &[]).await == 0
     }
 
-    /// How many milliseconds it is taken for yet.
+    /// Returns the key's remaining TTL in milliseconds.
     pub(crate) async fn left(&self, name: &str) -> i64 {
         self.ask("PTTL", name, &[]).await
     }
 
-    /// Deletes it, no matter who has it.
+    /// Deletes the key, even if the lock is held.
     pub(crate) async fn delete(&self, name: &str) {
         assert_eq!(self.ask::<u8>("DEL", name, &[]).await, 1, "{name} is free");
     }
 
-    /// Somebody else has it now, no matter who had it.
+    /// Gives the lock to another holder, even if it is held.
     pub(crate) async fn seize(&self, name: &str) {
         self.delete(name).await;
         assert!(self.take(name, "thief", Some(60_000)).await);

@@ -1,4 +1,4 @@
-//! A server of a test's own.
+//! A server of one test.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -19,6 +19,12 @@ use crate::common::{
     redis::{IMAGE, OPERATOR, PROGRAM, Redis, USUAL, ask, dial, settle},
 };
 
+<<<<<<< HEAD
+=======
+/// Held by tests of servers without persistence, because all clients log to one place.
+pub(crate) static FORGETTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+>>>>>>> db5531a (tests: reword comments and messages of the Redis and Redlock tests)
 pub(crate) struct Server {
     pub(crate) own: OwnServer,
     disk: Disk,
@@ -41,7 +47,7 @@ impl Drop for Disk {
     }
 }
 
-/// Runs a server, perhaps by a shell that does something before.
+/// Runs a server, optionally through a shell that executes a command first.
 async fn run(address: SocketAddr, disk: &Disk, before: &[&str], options: &[String]) -> OwnServer {
     let publish = format!("--publish={address}:6379");
     let volume = format!("--volume={}:/data", disk.0);
@@ -55,16 +61,16 @@ async fn run(address: SocketAddr, disk: &Disk, before: &[&str], options: &[Strin
 }
 
 impl Server {
-    /// With options that the other one does not have.
+    /// Starts a server with options that the shared server does not have.
     pub(crate) async fn with(options: &[&str]) -> Self {
         let server = Self::just_begun(options).await;
         settle(&server.operator().await, USUAL).await;
         server
     }
 
-    /// The same, and nobody has used it yet.
+    /// Starts a server that no client has used yet.
     pub(crate) async fn just_begun(options: &[&str]) -> Self {
-        // The other one is up.
+        // The shared server is up.
         drop(Redis::start().await);
         let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr();
         let address = free.expect("an address");
@@ -82,7 +88,7 @@ impl Server {
 
     async fn answers(&self) {
         let ping = self.program(&["ping"]);
-        eventually(SOON * 3, "it lets clients in", async || {
+        eventually(SOON * 3, "the server replies", async || {
             self.own.run(&ping).await.contains("PONG")
         })
         .await;
@@ -92,13 +98,13 @@ impl Server {
         [&PROGRAM[..], arguments].concat()
     }
 
-    /// What the server confirmed is on its disk.
+    /// Restarts the server, which keeps its confirmed writes.
     pub(crate) async fn restart(&self) {
         self.own.restart().await;
         self.answers().await;
     }
 
-    /// SIGKILL, and its disk is lost.
+    /// Kills the server with SIGKILL and discards its disk.
     pub(crate) async fn wipe(&mut self) {
         self.kill().await;
         let lost = std::mem::replace(&mut self.disk, Disk::new());
@@ -107,17 +113,17 @@ impl Server {
         self.answers().await;
     }
 
-    /// With other options than before, when it is started the next time.
+    /// Sets the options for the next start.
     pub(crate) fn start_with(&mut self, options: &[&str]) {
         self.options = options.iter().map(|&option| option.to_owned()).collect();
     }
 
-    /// Remembers what is on its disk.
+    /// Copies the server's disk.
     pub(crate) async fn copy_disk(&self) {
         self.own.run(&["cp", "-r", "/data/appendonlydir", "/data/copy"]).await;
     }
 
-    /// SIGKILL, and of its disk there is what was copied.
+    /// Kills the server with SIGKILL and restores the copy of its disk.
     pub(crate) async fn crash(&mut self) {
         self.kill().await;
         let before = "rm -rf /data/appendonlydir && cp -r /data/copy /data/appendonlydir && \
@@ -126,7 +132,7 @@ impl Server {
         self.answers().await;
     }
 
-    /// SIGKILL, and it is started again at once with its disk as it was left.
+    /// Kills the server with SIGKILL and starts it again with its disk.
     pub(crate) async fn die(&mut self) {
         self.kill().await;
         self.own = run(self.address, &self.disk, &[], &self.options).await;
@@ -141,7 +147,7 @@ impl Server {
     async fn kill(&self) {
         self.own.kill().await;
         let free = async || TcpListener::bind(self.address).is_ok();
-        eventually(SOON, "its address is free", free).await;
+        eventually(SOON, "the server's address is free", free).await;
     }
 
     pub(crate) fn url(&self) -> String {
@@ -156,7 +162,7 @@ impl Server {
         connected(self.builder()).await
     }
 
-    /// A client that can be cut off by its proxy.
+    /// Returns a client and the proxy that can cut it off.
     pub(crate) async fn by_proxy(&self, ttl: Duration) -> (Client, Proxy) {
         let proxy = Proxy::start(self.address, Some(Framing::Resp)).await;
         let url = self.url().replace(&self.address.to_string(), &proxy.address.to_string());
@@ -167,7 +173,7 @@ impl Server {
         dial(&self.url(), Some(OPERATOR)).await
     }
 
-    /// What a command of the operator's tells.
+    /// Returns the reply to an operator's command.
     pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> T {
         ask(&self.operator().await, command).await
     }

@@ -1,4 +1,4 @@
-//! Beside RedLock.net, by its commands on one server: see
+//! RedLock.net, by its commands on one server, and distlock exclude each other: see
 //! <https://github.com/samcook/RedLock.net>.
 
 use redis::cmd;
@@ -8,7 +8,7 @@ use crate::{
     redis::own::Server,
 };
 
-/// Of its `DefaultRedisKeyFormat`, `redlock:{0}`.
+/// The prefix of its `DefaultRedisKeyFormat`, `redlock:{0}`.
 const PREFIX: &str = "redlock:";
 
 const UNLOCK: &str = "
@@ -27,7 +27,7 @@ const EXTEND: &str = "
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neither_holds_a_lock_beside_the_other() {
     let server = Server::start().await;
-    // The usual user may not touch their keys.
+    // The usual user has no rights to RedLock.net's keys.
     let ((user, password), address) = (OPERATOR, server.address);
     let url = format!("redis://{user}:{password}@{address}?bridge=plain&bridge_prefix={PREFIX}");
     let client = connect(&url, TTL).await;
@@ -43,12 +43,12 @@ async fn neither_holds_a_lock_beside_the_other() {
     for _ in 0..3 {
         let guard = client.mutex("a").lock().await.expect("granted");
         assert!(!take().await);
-        assert_eq!(script(EXTEND, &["theirs", "60000"]).await, -1, "it is ours");
-        assert_eq!(script(UNLOCK, &["theirs"]).await, 0, "it is ours");
+        assert_eq!(script(EXTEND, &["theirs", "60000"]).await, -1, "the lock is ours");
+        assert_eq!(script(UNLOCK, &["theirs"]).await, 0, "the lock is ours");
         assert!(guard.is_valid());
         guard.unlock().await.expect("released");
         assert!(take().await);
-        assert!(client.mutex("a").try_lock().await.expect("an answer").is_none());
+        assert!(client.mutex("a").try_lock().await.expect("a reply").is_none());
         assert_eq!(script(EXTEND, &["theirs", "60000"]).await, 1);
         assert_eq!(script(UNLOCK, &["theirs"]).await, 1);
     }

@@ -7,7 +7,7 @@ use crate::common::{
     SOON, Waiter, close, connect, locked, own::TTL, queue_of, release_both, within,
 };
 
-/// The rights that the documentation names suffice, and others are not among them.
+/// The documented rights suffice, and exclude other commands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_documented_rights_suffice() {
     let docs = include_str!("../../../docs/stores/redis.md");

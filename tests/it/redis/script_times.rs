@@ -1,5 +1,5 @@
-//! How long one script runs, by the server's count: in the median for no longer than 50 locks and
-//! unlocks do, however much there is. While it runs, the server does nothing else.
+//! The run time of one script by the server's count: the median is at most that of 50 locks and
+//! unlocks, whatever the amount of data. While a script runs, the server does nothing else.
 
 use std::{env, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::common::{
 
 const LOCKS: f64 = 50.0;
 
-/// A server with the clock of the machine, and an operator who reads how long scripts have run.
+/// Starts a server with the machine's clock, and an operator's connection that reads script times.
 async fn start() -> (Server, MultiplexedConnection) {
     let server = Server::beside::<Redis>(IMAGE, &[], &[]).await;
     let operator = dial(&server.url(), Some(OPERATOR)).await;
@@ -24,7 +24,7 @@ async fn start() -> (Server, MultiplexedConnection) {
     (server, operator)
 }
 
-/// The median of how many microseconds each script has run since the last call.
+/// Returns the median run time of the scripts since the last call, in microseconds.
 async fn median(operator: &MultiplexedConnection) -> f64 {
     let stats: String = ask(operator, cmd("INFO").arg("latencystats")).await;
     let _: () = ask(operator, cmd("CONFIG").arg("RESETSTAT")).await;
@@ -33,7 +33,7 @@ async fn median(operator: &MultiplexedConnection) -> f64 {
     median.parse().expect("a number")
 }
 
-/// How many scripts have run since the last call of `median`.
+/// Returns the number of scripts since the last call of `median`.
 async fn scripts(operator: &MultiplexedConnection) -> u64 {
     let stats: String = ask(operator, cmd("INFO").arg("commandstats")).await;
     let scripts = stats.lines().find_map(|line| line.split_once("_evalsha:calls="));
@@ -41,8 +41,8 @@ async fn scripts(operator: &MultiplexedConnection) -> u64 {
     calls.parse().expect("a number")
 }
 
-/// Runs `fill` in the server, so many times with another number, lets a client work, and waits
-/// until there are so many members left.
+/// Runs `fill` in the server `rounds` times with another number, executes `work`, and waits until
+/// `left` members of queues remain.
 async fn bounded(fill: &str, rounds: usize, left: usize, work: impl AsyncFn(&Client)) {
     let (server, operator) = start().await;
     let client = server.client().await;
@@ -52,18 +52,18 @@ async fn bounded(fill: &str, rounds: usize, left: usize, work: impl AsyncFn(&Cli
         let _: u8 = run(&operator, &lines, &[&number.to_string()]).await;
     }
     work(&client).await;
-    are_left(&operator, left).await;
-    // Most of them do as much as one may.
+    wait_until_left(&operator, left).await;
+    // Most of the scripts do as much as one may.
     is_bounded(median(&operator).await, unit);
     client.close().await.expect("closed");
 }
 
-/// How many microseconds a lock and its unlock take the server.
+/// Returns the server's time for a lock and its unlock in microseconds.
 async fn unit(operator: &MultiplexedConnection, client: &Client) -> f64 {
     for _ in 0..100 {
         take_turn(client, "unit").await;
     }
-    // Half of them are locks, and half of them unlocks.
+    // Half of the scripts are locks, the other half unlocks.
     median(operator).await * 2.0
 }
 
@@ -72,9 +72,9 @@ fn is_bounded(longest: f64, unit: f64) {
     assert!(longest <= unit * LOCKS, "{longest} us, and {unit} us for one lock");
 }
 
-/// Waits until so many members of queues are left.
-async fn are_left(operator: &MultiplexedConnection, left: usize) {
-    eventually(SOON * 6, "all is done", async || {
+/// Waits until `left` members of queues remain.
+async fn wait_until_left(operator: &MultiplexedConnection, left: usize) {
+    eventually(SOON * 6, "the queues shrink", async || {
         ask::<usize>(operator, cmd("ZCARD").arg(QUEUE)).await == left
     })
     .await;
@@ -82,7 +82,7 @@ async fn are_left(operator: &MultiplexedConnection, left: usize) {
 
 async fn nothing(_: &Client) {}
 
-/// Of one session, which lives for so many microseconds.
+/// Returns Lua that creates 10,000 locks of one session with a TTL of `ttl` microseconds.
 fn ten_thousand_locks(ttl: u64) -> String {
     format!(
         "begin('de', {ttl})
@@ -115,8 +115,8 @@ async fn ten_thousand_waiters() {
         end";
     bounded(fill, 1, 30_000, async |client| {
         let taken = client.mutex("a").lock_timeout(Duration::from_millis(100)).await;
-        assert!(taken.expect("an answer").is_none());
-        assert_eq!(client.mutex("a").queue().await.expect("an answer").len(), 10_000);
+        assert!(taken.expect("a reply").is_none());
+        assert_eq!(client.mutex("a").queue().await.expect("a reply").len(), 10_000);
     })
     .await;
 }
@@ -153,14 +153,14 @@ async fn ten_thousand_joins_during_a_quarantine() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn list_of_ten_thousand_locks() {
     bounded(&ten_thousand_locks(3_600_000_000), 1, 20_000, async |client| {
-        assert_eq!(client.locks().await.expect("an answer").len(), 10_000);
+        assert_eq!(client.locks().await.expect("a reply").len(), 10_000);
         let guard = locked(client, "b").await;
         guard.unlock().await.expect("released");
     })
     .await;
 }
 
-/// Each of 2,000 sessions that wait for one entry is notified of its end.
+/// A release notifies each of the 2,000 sessions that wait for the entry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn release_before_two_thousand_waiters() {
     let watches =
@@ -178,12 +178,12 @@ async fn release_before_two_thousand_waiters() {
     let _: u8 = run(&operator, watches, &[]).await;
     median(&operator).await;
     guard.unlock().await.expect("released");
-    are_left(&operator, 0).await;
+    wait_until_left(&operator, 0).await;
     is_bounded(median(&operator).await, unit);
     client.close().await.expect("closed");
 }
 
-/// They are as many as one request takes.
+/// One request takes at most this many locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thirty_two_locks_in_one_request() {
     let (server, operator) = start().await;
@@ -202,7 +202,7 @@ async fn thirty_two_locks_in_one_request() {
     client.close().await.expect("closed");
 }
 
-/// A read lock takes the server no longer beside 2,000 readers than three do beside none.
+/// A read lock among 2,000 readers takes the server at most as long as three without other readers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reader_beside_two_thousand() {
     const TURNS: usize = 50;
@@ -225,14 +225,14 @@ async fn reader_beside_two_thousand() {
         end
         call('HSET', META, 'last', text(last)) return 1";
     let _: u8 = run(&operator, fill, &[]).await;
-    let beside = turns().await;
-    println!("{alone} us beside none, {beside} us beside 2,000");
-    assert!(beside <= alone * 3.0, "{alone} us beside none, {beside} us beside 2,000");
+    let among = turns().await;
+    println!("{alone} us alone, {among} us among 2,000");
+    assert!(among <= alone * 3.0, "{alone} us alone, {among} us among 2,000");
     client.close().await.expect("closed");
 }
 
-/// A script for a permit takes the server no longer beside 10,000 of 100 clients than 50 locks do,
-/// and there is one for each thousand each time that they are counted.
+/// A script for a permit among 10,000 permits of 100 clients takes the server at most as long as 50
+/// locks. Counting the permits takes one script for each thousand.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permit_beside_ten_thousand() {
     let (server, operator) = start().await;
@@ -250,18 +250,18 @@ async fn permit_beside_ten_thousand() {
     let semaphore = client.semaphore("a", 10_001);
     for wait in [Duration::ZERO, SOON] {
         let _: () = ask(&operator, cmd("CONFIG").arg("RESETSTAT")).await;
-        let permit = semaphore.acquire_timeout(wait).await.expect("an answer").expect("a permit");
+        let permit = semaphore.acquire_timeout(wait).await.expect("a reply").expect("a permit");
         let requests = scripts(&operator).await;
         assert!(requests <= 40, "{requests} requests");
         is_bounded(median(&operator).await, unit);
         let waiting = semaphore.acquire_timeout(Duration::from_millis(200)).await;
-        assert!(waiting.expect("an answer").is_none(), "there are no more");
+        assert!(waiting.expect("a reply").is_none(), "no permit is left");
         permit.release().await.expect("released");
     }
     client.close().await.expect("closed");
 }
 
-/// How long the server has worked, on all that it does, in seconds.
+/// Returns the server's CPU time for all its work, in seconds.
 async fn worked(operator: &MultiplexedConnection) -> f64 {
     let cpu: String = ask(operator, cmd("INFO").arg("cpu")).await;
     let of = |name: &str| -> f64 {
@@ -271,16 +271,16 @@ async fn worked(operator: &MultiplexedConnection) -> f64 {
     of("used_cpu_user:") + of("used_cpu_sys:")
 }
 
-/// A fleet that comes back takes the server no more than twice as long as so many clients of which
-/// each is alone.
+/// A fleet that connects at once takes the server at most twice as long per client as clients that
+/// connect alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fleet_that_connects_at_once() {
-    // Each has two connections, and a process may often have no more than 1,024.
+    // Each client has two connections, and a process may often have only 1,024.
     let fleet: usize = env::var("DISTLOCK_FLEET").map_or(400, |size| size.parse().expect("a size"));
     const ALONE: usize = 50;
     let run = ["--ulimit=nofile=20000:20000"];
     let server = Server::beside::<Redis>(IMAGE, &run, &["--maxclients", "10000"]).await;
-    // What passes on a published port has room for fewer connections.
+    // A published port supports fewer connections.
     let url = format!(
         "{}{}:6379?allow_plaintext_credentials=true",
         IMAGE.around[0],
@@ -288,12 +288,12 @@ async fn a_fleet_that_connects_at_once() {
     );
     let operator = dial(&server.url(), Some(OPERATOR)).await;
     settle(&operator, USUAL).await;
-    // A new server waits for as long as an unknown session may have lived.
+    // Skip the wait of a new server for unknown sessions.
     let _: u8 = ask(&operator, cmd("HDEL").arg(META).arg("doubted")).await;
     let builder = || {
-        let patient =
+        let builder =
             Client::builder(url.as_str()).connect_timeout(SOON * 6).request_timeout(SOON * 6);
-        patient.session_ttl(Duration::from_secs(600))
+        builder.session_ttl(Duration::from_secs(600))
     };
     let first_lock = async |name: String| -> (Client, LockGuard) {
         let client = builder().connect().await.expect("connected");

@@ -27,19 +27,19 @@ async fn what_cannot_be_checked_is_refused_before_anything_is_sent() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn denied_logins_are_reported_without_credentials() {
     drop(Redis::start().await);
-    let nobody = redis_url().replace("app:apppw@", "");
+    let without_login = redis_url().replace("app:apppw@", "");
     for builder in [
         Client::builder(redis_url()).credentials("app", "wrong-s3cret"),
         Client::builder(redis_url()).credentials("stranger", "wrong-s3cret"),
-        Client::builder(nobody),
-        // There are 16.
+        Client::builder(without_login),
+        // The server has 16 databases.
         Client::builder(format!("{}/99", redis_url())),
     ] {
         is_denied(builder).await;
     }
 }
 
-/// What is in one database is nothing to another one.
+/// Databases are independent of each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_are_stores_of_their_own() {
     drop(Redis::start().await);
@@ -48,7 +48,7 @@ async fn databases_are_stores_of_their_own() {
     for database in ["", "/1", "/15"] {
         let url = format!("{}{database}", redis_url());
         let client = connected(Client::builder(url).namespace(&namespace)).await;
-        guards.push(client.mutex("a").try_lock().await.expect("an answer").expect("free"));
+        guards.push(client.mutex("a").try_lock().await.expect("a reply").expect("free"));
         clients.push(client);
     }
     release(guards).await;

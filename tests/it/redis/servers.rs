@@ -1,4 +1,4 @@
-//! What may become of the server, and which ones are refused.
+//! Restarts and changes of the server, and servers that are refused.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::common::{
     release, release_both, take_turn, throughout, within,
 };
 
-/// What a server has on its disk is there when it is back: nobody loses a lock, or waits for it.
+/// A server with all its data on disk keeps its locks over a restart, and grants at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_back_grants_at_once() {
     let server = Server::start().await;
@@ -25,13 +25,13 @@ async fn a_server_that_is_back_grants_at_once() {
     server.restart().await;
     let other = server.client().await;
     take_turn(&other, "b").await;
-    assert!(other.mutex("a").try_lock().await.expect("an answer").is_none());
+    assert!(other.mutex("a").try_lock().await.expect("a reply").is_none());
     assert!(guard.is_valid() && waiter.waits());
     release_both(guard, waiter).await;
     close([client, other]).await;
 }
 
-/// One that may have lost what it confirmed last grants nothing for the longest TTL.
+/// A server that may have lost its last confirmed writes grants nothing for the longest TTL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_may_have_forgotten_grants_nothing_for_a_while() {
     // The holder outlives the restart, however busy the machine is.
@@ -41,13 +41,13 @@ async fn a_server_that_may_have_forgotten_grants_nothing_for_a_while() {
     assert_eq!(promises(&client).await.1, FailoverBehavior::MayLoseGrants);
     let guard = client.mutex("a").lock().await.expect("granted");
     let token = guard.fencing_token();
-    // It is on the disk by then.
+    // By then the write is on disk.
     sleep(Duration::from_millis(1500)).await;
     server.restart().await;
     let back = tokio::time::Instant::now();
-    // Its tries wait for its own TTL at most.
+    // Its attempts wait at most for its own TTL.
     let other = connect(&server.url(), TTL / 3).await;
-    let error = other.mutex("b").try_lock().await.expect_err("nobody knows");
+    let error = other.mutex("b").try_lock().await.expect_err("the lost state is unknown");
     assert!(matches!(error, Error::NotYet { .. }), "{error:?}");
     assert!(reason(&error).contains("the longest TTL"), "{error:?}");
     let lock = other.rw_lock("r");
@@ -55,12 +55,12 @@ async fn a_server_that_may_have_forgotten_grants_nothing_for_a_while() {
         let guard = lock.read().await;
         (tokio::time::Instant::now(), guard)
     });
-    let free = other.mutex("b").lock_timeout(LONG * 3).await.expect("an answer").expect("granted");
+    let free = other.mutex("b").lock_timeout(LONG * 3).await.expect("a reply").expect("granted");
     assert!(back.elapsed() > LONG * 8 / 10, "after {:?}", back.elapsed());
     let (read, reader) = within(SOON, "a reader is granted", reader).await.expect("no panic");
     assert!(read - back > LONG * 8 / 10, "a reader after {:?}", read - back);
     reader.expect("granted").unlock().await.expect("released");
-    assert!(guard.is_valid(), "it was known");
+    assert!(guard.is_valid(), "the lock was kept");
     release([free, guard]).await;
     let next = client.mutex("a").lock().await.expect("granted");
     assert!(next.fencing_token() > token);
@@ -82,7 +82,7 @@ async fn scripts_that_the_server_has_forgotten_are_sent_again() {
     client.close().await.expect("closed");
 }
 
-/// An emptied server is another store: holders are told, and tokens rise all the same.
+/// An emptied server is another store: holders are notified, and tokens still rise.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holders_are_notified_that_everything_was_deleted() {
     let server = Server::start().await;
@@ -90,8 +90,8 @@ async fn holders_are_notified_that_everything_was_deleted() {
     let guard = client.mutex("a").lock().await.expect("granted");
     let token = guard.fencing_token();
     let _: String = server.ask(&cmd("FLUSHALL")).await;
-    // By the next keepalive, at a third of the TTL.
-    within(TTL / 2, "it is told", guard.lost()).await;
+    // The next keepalive, at a third of the TTL, notices.
+    within(TTL / 2, "the holder is notified", guard.lost()).await;
     assert!(!guard.is_valid());
     let next = locked(&client, "a").await;
     assert!(next.fencing_token() > token, "{:?}", next.fencing_token());
@@ -99,7 +99,7 @@ async fn holders_are_notified_that_everything_was_deleted() {
     next.unlock().await.expect("released");
     client.close().await.expect("closed");
     let _: String = server.ask(&cmd("FLUSHALL")).await;
-    // It has seen no token: what it is given comes from the clock.
+    // A new client has seen no token, so its token comes from the clock.
     let stranger = server.client().await;
     let later = locked(&stranger, "a").await;
     assert!(later.fencing_token() > token, "{:?}", later.fencing_token());
@@ -107,7 +107,7 @@ async fn holders_are_notified_that_everything_was_deleted() {
     stranger.close().await.expect("closed");
 }
 
-/// It looks like one that has lost the last write of the session.
+/// The server looks as if it had lost the session's last write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holders_are_notified_of_lost_confirmed_writes() {
     let server = Server::start().await;
@@ -120,8 +120,9 @@ async fn holders_are_notified_of_lost_confirmed_writes() {
         return 1";
     let operator = server.operator().await;
     let _: u64 = run(&operator, lines, &[session.expect("a session")]).await;
-    within(TTL / 2, "it is told", guard.lost()).await;
-    let next = within(TTL * 2, "it goes on", client.mutex("b").lock()).await.expect("granted");
+    within(TTL / 2, "the holder is notified", guard.lost()).await;
+    let next =
+        within(TTL * 2, "the client continues", client.mutex("b").lock()).await.expect("granted");
     next.unlock().await.expect("released");
     client.close().await.expect("closed");
 }
@@ -133,8 +134,8 @@ async fn a_server_that_evicts_any_key_is_refused_by_name() {
     assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
     assert!(reason(&error).contains("maxmemory-policy = allkeys-lru"), "{error:?}");
     let allowed = Client::connect(format!("{}?allow_eviction=true", server.url()));
-    let client = within(SOON, "it connects", allowed).await.expect("connected");
-    assert!(!client.durability().await.expect("told").exclusive);
+    let client = within(SOON, "the client connects", allowed).await.expect("connected");
+    assert!(!client.durability().await.expect("a reply").exclusive);
     client.close().await.expect("closed");
 }
 
@@ -143,18 +144,18 @@ async fn a_replica_is_refused_by_name() {
     let server = Server::start().await;
     let client = server.client().await;
     let _: String = server.ask(cmd("REPLICAOF").arg("192.0.2.1").arg(6379)).await;
-    let patience = server.builder().connect_timeout(Duration::from_secs(1));
-    let error = patience.connect().await.expect_err("refused");
+    let builder = server.builder().connect_timeout(Duration::from_secs(1));
+    let error = builder.connect().await.expect_err("refused");
     assert!(reason(&error).contains("is a replica"), "{error:?}");
     let error = client.mutex("a").try_lock().await.expect_err("nothing can be written");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     let _: String = server.ask(cmd("REPLICAOF").arg("NO").arg("ONE")).await;
-    let guard = within(TTL * 4, "it goes on", locked_at_last(&client.mutex("a"))).await;
+    let guard = within(TTL * 4, "the client continues", locked_at_last(&client.mutex("a"))).await;
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");
 }
 
-/// What it frees is let through.
+/// A full server accepts writes that free memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_server_keeps_and_releases_what_is_held() {
     let server = Server::start().await;
@@ -164,11 +165,11 @@ async fn a_full_server_keeps_and_releases_what_is_held() {
         let _: String = server.ask(cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes)).await;
     };
     limit(1).await;
-    let error = client.mutex("b").try_lock().await.expect_err("it is full");
+    let error = client.mutex("b").try_lock().await.expect_err("the server is full");
     assert!(reason(&error).contains("OOM"), "{error:?}");
-    let error = server.builder().connect().await.expect_err("it is full");
+    let error = server.builder().connect().await.expect_err("the server is full");
     assert!(matches!(error, Error::Backend { .. }) && reason(&error).contains("OOM"), "{error:?}");
-    throughout(TTL * 2, "it is held", async || guard.is_valid()).await;
+    throughout(TTL * 2, "the lock is held", async || guard.is_valid()).await;
     guard.unlock().await.expect("released");
     limit(0).await;
     take_turn(&client, "b").await;
@@ -184,29 +185,30 @@ async fn another_version_is_refused_by_name() {
         let _: u32 = server.ask(cmd("HSET").arg(META).arg("version").arg(version)).await;
     };
     change(3).await;
-    let error = server.builder().connect().await.expect_err("it does not know that");
+    let error = server.builder().connect().await.expect_err("version 3 is unknown");
     assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
     assert!(reason(&error).contains("version 3"), "{error:?}");
-    let error = client.mutex("b").try_lock().await.expect_err("it does not know that");
+    let error = client.mutex("b").try_lock().await.expect_err("version 3 is unknown");
     assert!(reason(&error).contains("version 3"), "{error:?}");
-    within(TTL, "the holder is told", guard.lost()).await;
+    within(TTL, "the holder is notified", guard.lost()).await;
     change(2).await;
     let other = server.client().await;
-    let next = within(TTL * 4, "its turn", other.mutex("a").lock()).await.expect("granted");
+    let next =
+        within(TTL * 4, "the lock is granted", other.mutex("a").lock()).await.expect("granted");
     next.unlock().await.expect("released");
     other.close().await.expect("closed");
     drop(guard);
 }
 
-/// An operator deletes somebody's key by way of a client.
+/// An operator evicts a holder through a client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_is_evicted() {
     let server = Server::start().await;
     let [client, operator] = [server.client().await, server.client().await];
     let guard = client.mutex("a").lock().await.expect("granted");
-    assert!(operator.evict(guard.key()).await.expect("an answer"));
-    within(SOON, "it is told", guard.lost()).await;
+    assert!(operator.evict(guard.key()).await.expect("a reply"));
+    within(SOON, "the holder is notified", guard.lost()).await;
     take_turn(&operator, "a").await;
-    assert!(!operator.evict(guard.key()).await.expect("an answer"));
+    assert!(!operator.evict(guard.key()).await.expect("a reply"));
     close([client, operator]).await;
 }

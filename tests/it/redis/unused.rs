@@ -1,4 +1,4 @@
-//! What is left of a namespace that nobody uses.
+//! The keys of an unused namespace.
 
 use distlock::{Client, FencingToken};
 use distlock_testkit::docker::set_clock;
@@ -17,14 +17,14 @@ use crate::{
 const DAY: i64 = 86_400;
 const HOUR: i64 = 3_600;
 
-/// A key of the program's, which has a longer time to live than what is left of a namespace.
+/// A key of the application, with a longer TTL than the keys of an unused namespace.
 fn key_of_the_program(number: u32) -> Cmd {
     let mut set = cmd("SET");
     set.arg(format!("program:{number}")).arg("x".repeat(20_000)).arg("EX").arg(10 * DAY);
     set
 }
 
-/// How many keys the server has evicted.
+/// Returns the number of keys that the server has evicted.
 async fn evicted(server: &Server) -> u64 {
     let stats: String = server.ask(cmd("INFO").arg("stats")).await;
     let evicted = stats.lines().find_map(|line| line.strip_prefix("evicted_keys:"));
@@ -35,7 +35,7 @@ async fn exists(server: &Server, key: &str) -> bool {
     server.ask(cmd("EXISTS").arg(key)).await
 }
 
-/// It evicts keys that have a time to live: no lock has one.
+/// The server evicts keys with a TTL, which no lock has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_server_evicts_no_lock() {
     let server = Server::start().await;
@@ -70,9 +70,9 @@ async fn a_full_server_evicts_no_lock() {
             assert_eq!(server.ask::<i64>(cmd("PTTL").arg(key)).await, -1, "{policy}: {key}");
         }
         assert!(guard.is_valid(), "{policy}");
-        assert!(other.mutex("a").try_lock().await.expect("an answer").is_none(), "{policy}");
+        assert!(other.mutex("a").try_lock().await.expect("a reply").is_none(), "{policy}");
         take_turn(&other, "b").await;
-        // Whatever is left of it.
+        // Some keys of the unused namespace may have been evicted.
         let back = connected(server.builder().namespace("/unused")).await;
         take_turn(&back, "a").await;
         back.close().await.expect("closed");
@@ -82,7 +82,7 @@ async fn a_full_server_evicts_no_lock() {
     close([client, other]).await;
 }
 
-/// The first one who comes back takes this token.
+/// Sets the server's clock and returns the token of the first client after it.
 async fn next_token(server: &Server, clock: i64) -> FencingToken {
     server.own.run(&["sh", "-c", &set_clock(clock)]).await;
     let client: Client = server.client().await;
@@ -93,8 +93,8 @@ async fn next_token(server: &Server, clock: i64) -> FencingToken {
     token
 }
 
-/// The clock is set back by an hour while there is nobody, first with the counter that was left,
-/// and then with none.
+/// The clock is set back by an hour while the namespace is unused, first with its counter, and then
+/// without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_of_a_namespace_that_comes_back_rise() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! What contention costs the nodes, by their own count.
+//! The cost of contention by the nodes' own count.
 
 use futures_util::future::join_all;
 use redis::cmd;
@@ -12,7 +12,7 @@ use crate::{
     redlock::nodes::Nodes,
 };
 
-/// How many scripts all nodes have run.
+/// Returns the number of scripts that all nodes have run.
 async fn scripts(nodes: &Nodes) -> u64 {
     let counting = nodes.addresses.iter().map(async |node| {
         let stats: String = ask(&dial(*node).await, cmd("INFO").arg("commandstats")).await;
@@ -21,7 +21,7 @@ async fn scripts(nodes: &Nodes) -> u64 {
     join_all(counting).await.into_iter().sum()
 }
 
-/// Four clients take turns at one lock: a node runs three scripts for each of them.
+/// Four clients take turns with one lock: a node runs three scripts for each grant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_contended_grant_is_three_scripts_a_node() {
     const CLIENTS: usize = 4;
@@ -42,7 +42,7 @@ async fn a_contended_grant_is_three_scripts_a_node() {
     close(clients).await;
 }
 
-/// Each token is above the one before it, by one unless a node answers late.
+/// Each token exceeds the previous one, by exactly one unless a node replies late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_rise_though_counters_are_ahead_of_clocks() {
     let nodes = Nodes::start().await;

@@ -1,4 +1,5 @@
-//! Redlock passes every case of what it offers, and its own. Needs the servers of `docker/up`.
+//! Redlock passes every case of its features, and its own. The tests need the servers of
+//! `docker/up`.
 
 mod costs;
 mod nodes;
@@ -11,24 +12,24 @@ use crate::common::{cases_for, plain_mutex_cases, plain_mutex_network_cases, red
 mod conformance {
     use super::*;
 
-    // Cases of a mutex that stay out, and why:
+    // Cases of a mutex that are excluded, and why:
     //
-    // exclusion  waiters_are_granted_in_order, ..._though_holders_are_lost: there is no order
-    // trying     try_lock_does_not_pass_waiters: there is no order
+    // exclusion  waiters_are_granted_in_order, ..._though_holders_are_lost: Redlock has no order
+    // trying     try_lock_does_not_pass_waiters: Redlock has no order
     // unpolled   abandoned_futures_..., tries_end_in_time_...: need all primitives
-    //            a_session_is_replaced_...: no node knows of a session that could be ended
-    // losing     ..._of_an_ended_session_..., a_lost_session_is_replaced: the same
-    //            holder_of_a_deleted_key_...: the next renewal shows it, after a third of the TTL;
-    //            nodes are not asked to notify of keys
-    //            an_evicted_waiter_..., a_crashed_waiter_...: who waits has no key
-    //            an_operator_evicts_...: there is no eviction
-    // service    a_client_that_shuts_down_...: there are no requests to let go
-    // closing    the_last_clone_ends_the_session: no node knows of sessions
-    //            a_ttl_beyond_bounds_...: for a TTL of a day, servers count after a day
-    // network    a_join_whose_reply_is_late_...: who waits has no key
-    //            what_happens_before_the_watch_..., late_answers_...: nodes have 200 ms to answer
-    // costs      a_release_wakes_one_waiter, idle_waiters_cost_nothing: who waits asks
-    //            held_locks_share_one_keepalive: 256 share one script, so that none takes long
+    //            a_session_is_replaced_...: nodes store no sessions
+    // losing     ..._of_an_ended_session_..., a_lost_session_is_replaced: nodes store no sessions
+    //            holder_of_a_deleted_key_...: the next renewal detects it, after a third of the
+    //            TTL; the nodes' keys are not watched
+    //            an_evicted_waiter_..., a_crashed_waiter_...: waiters have no key
+    //            an_operator_evicts_...: Redlock has no eviction
+    // service    a_client_that_shuts_down_...: Redlock has no release requests
+    // closing    the_last_clone_ends_the_session: nodes store no sessions
+    //            a_ttl_beyond_bounds_...: with a TTL of a day, nodes count after a day
+    // network    a_join_whose_reply_is_late_...: waiters have no key
+    //            what_happens_before_the_watch_..., late_answers_...: nodes have 200 ms to reply
+    // costs      a_release_wakes_one_waiter, idle_waiters_cost_nothing: waiters poll
+    //            held_locks_share_one_keepalive: at most 256 in one script, to keep it short
     plain_mutex_cases! { cases_for { Redlock, beside_others, } }
     plain_mutex_network_cases! { cases_for { Redlock, beside_others, } }
     cases_for! { Redlock, beside_others,

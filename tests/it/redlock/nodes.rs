@@ -1,4 +1,4 @@
-//! Five nodes of one test's own, which keep nothing when they are started again.
+//! Five nodes of one test, without persistence.
 
 use std::{
     net::SocketAddr,
@@ -29,24 +29,24 @@ pub(crate) struct Nodes {
     longest: Duration,
 }
 
-/// A port that nobody has now.
+/// Returns a free port.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").port()
 }
 
 impl Nodes {
-    /// As soon as all of them count.
+    /// Starts the nodes and waits until all of them count.
     pub(crate) async fn start() -> Self {
         Self::start_for(TTL).await
     }
 
-    /// The same for clients whose longest TTL is that.
+    /// Starts nodes for clients with TTLs up to `longest`.
     pub(crate) async fn start_for(longest: Duration) -> Self {
         let ports = [(); 5].map(|()| free_port());
         let starting = ports.iter().map(|port| async move {
             let publish = format!("--publish=127.0.0.1:{port}:6379");
-            // It starts itself again from where it takes its program to be.
+            // When it restarts itself, the server expects its program in the working directory.
             let mut run = vec![publish.as_str(), "--env=SERVER=valkey", "--workdir=/usr/bin"];
             run.extend(CLOCK_OF_REDIS);
             let arguments = ["--appendonly", "no", "--enable-debug-command", "yes"];
@@ -56,7 +56,7 @@ impl Nodes {
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let addresses = ports.into_iter().map(address).collect();
         let nodes = Self { own, addresses, longest };
-        eventually(SOON * 3 + longest, "all of them count", async || {
+        eventually(SOON * 3 + longest, "all nodes count", async || {
             let connecting = nodes.builder().connect().await;
             let Ok(client) = connecting else { return false };
             let durability = client.durability().await;
@@ -84,12 +84,12 @@ impl Nodes {
         self.builder().connect().await.expect("connected")
     }
 
-    /// One that comes by ways that can be cut.
+    /// Returns a client, and the proxies that can cut it off.
     pub(crate) async fn client_by(&self) -> (Client, Proxies) {
         self.client_as(|_| (), |builder| builder).await
     }
 
-    /// The same, for which something is changed before it connects.
+    /// Returns a client like `client_by`, after changing its proxies and builder.
     pub(crate) async fn client_as(
         &self,
         cut: impl FnOnce(&Proxies),
@@ -102,16 +102,16 @@ impl Nodes {
         (adjust(builder).connect().await.expect("connected"), proxies)
     }
 
-    /// Kills nodes and starts them again at once, with nothing.
+    /// Kills nodes and restarts them at once, without data.
     pub(crate) async fn wipe(&self, nodes: &[usize]) {
         let crashing = nodes.iter().map(|node| async {
             let mut operator = dial(self.addresses[*node]).await;
             let mut crash = cmd("DEBUG");
             crash.arg("CRASH-AND-RECOVER").arg(0);
             let crashed: redis::RedisResult<()> = crash.query_async(&mut operator).await;
-            let error = crashed.expect_err("it does not answer");
+            let error = crashed.expect_err("the node crashes");
             assert!(error.code().is_none(), "{error}");
-            eventually(SOON, "it is back", async || {
+            eventually(SOON, "the node is back", async || {
                 try_to_dial(self.addresses[*node]).await.is_ok()
             })
             .await;
@@ -126,12 +126,12 @@ impl Nodes {
             let (shows, _): (i64, i64) = ask(&operator, &cmd("TIME")).await;
             let truth = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
             let ahead = shows - truth.as_secs().cast_signed();
-            assert!((ahead - seconds).abs() <= 2, "it is {ahead} s ahead");
+            assert!((ahead - seconds).abs() <= 2, "the clock is {ahead} s ahead");
         });
         join_all(setting).await;
     }
 
-    /// How many nodes have the lock of this name, no matter whose.
+    /// Returns the number of nodes with a lock of this name, whatever its holder.
     pub(crate) async fn having(&self, name: &str) -> usize {
         let mut having = 0;
         for address in &self.addresses {
@@ -143,8 +143,8 @@ impl Nodes {
     }
 }
 
-/// Tries again and again, for so long, to get a lock that is held; who gets it does so after the
-/// holder has lost it, and with a higher token. Gives the guard.
+/// Tries repeatedly, for at most `time`, to acquire a held lock, and returns the guard. A grant
+/// must follow the holder's loss, with a higher token.
 pub(crate) async fn contend(
     other: &Client,
     name: &str,
@@ -154,11 +154,11 @@ pub(crate) async fn contend(
     let (began, token) = (Instant::now(), held.fencing_token());
     let mut last = String::new();
     while began.elapsed() < time {
-        // Nobody need answer.
+        // The nodes may be unreachable.
         let tried = other.mutex(name).try_lock().await;
         last = format!("{tried:?}");
         if let Ok(Some(guard)) = tried {
-            assert!(!held.is_valid(), "two hold it, after {:?}", began.elapsed());
+            assert!(!held.is_valid(), "two clients hold the lock, after {:?}", began.elapsed());
             assert!(guard.fencing_token() > token, "{guard:?} is not after {held:?}");
             return Some(guard);
         }

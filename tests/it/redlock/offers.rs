@@ -1,11 +1,11 @@
-//! What Redlock offers, and what it refuses before anything is sent.
+//! The features of Redlock, and what it refuses before any I/O.
 
 use std::{fmt::Debug, time::Duration};
 
 use distlock::{Client, Error, StoreKind};
 use tokio::time::timeout;
 
-/// No server is there: what is refused here was not sent.
+/// Addresses without a server: a refusal involves no I/O.
 const NOWHERE: &str = "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3";
 
 fn refused<T: Debug>(outcome: Result<T, Error>) {
@@ -18,8 +18,8 @@ fn refused<T: Debug>(outcome: Result<T, Error>) {
 
 #[tokio::test]
 async fn all_but_the_mutex_is_refused_before_anything_is_sent() {
-    let client = Client::builder(NOWHERE).connect_lazy().expect("it is well-formed");
-    let asking = async {
+    let client = Client::builder(NOWHERE).connect_lazy().expect("the URL is well-formed");
+    let calls = async {
         let (rw, semaphore) = (client.rw_lock("a"), client.semaphore("a", 2));
         refused(rw.read().await.map(drop));
         refused(rw.try_write().await.map(drop));
@@ -45,7 +45,7 @@ async fn all_but_the_mutex_is_refused_before_anything_is_sent() {
         let period = Duration::from_secs(60);
         refused(mutex.run_once_per(period, async |_guard| ()).await);
     };
-    timeout(Duration::from_secs(2), asking).await.expect("nothing was waited for");
+    timeout(Duration::from_secs(2), calls).await.expect("every call returns at once");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! Each rule of the algorithm, against what it is there for: nodes that forget, networks that part,
-//! answers that are lost, clocks that are set.
+//! Each rule of the algorithm against its purpose: wiped nodes, network partitions, lost replies,
+//! clock changes.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::{
 
 const HOUR: i64 = 3600;
 
-/// Nodes, a client that comes by ways that can be cut, and another one.
+/// Returns nodes, a client with its proxies, and another client.
 async fn two_clients() -> (Nodes, Client, Proxies, Client) {
     let nodes = Nodes::start().await;
     let (holder, proxies) = nodes.client_by().await;
@@ -34,16 +34,16 @@ fn set(proxies: &[Proxy], mode: &Mode) {
     proxies.iter().for_each(|proxy| proxy.set(mode.clone()));
 }
 
-/// The next holder's turn, after one that has let go.
+/// Releases a lock and grants it to another client.
 async fn succeeded(other: &Client, name: &str, held: LockGuard) {
     let token = held.fencing_token();
-    held.unlock().await.expect("it was held all the time");
+    held.unlock().await.expect("the lock is held");
     let next = locked(other, name).await;
     assert!(next.fencing_token() > token);
     next.unlock().await.expect("released");
 }
 
-/// One of two nodes has forgotten the lock; later another one.
+/// First one node has lost the lock, then two others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_minority_that_is_wiped_costs_no_lock() {
     for wiped in [&[1][..], &[0, 3]] {
@@ -53,14 +53,15 @@ async fn a_minority_that_is_wiped_costs_no_lock() {
         nodes.wipe(wiped).await;
         let taken = contend(&other, "a", &guard, TTL * 3).await;
         assert!(taken.is_none() && guard.is_valid(), "{wiped:?}");
-        // What they had is there again, once they count.
-        eventually(TTL * 2, "all have the lock", async || nodes.having("a").await == 5).await;
+        // The holder restores the lock once the nodes count.
+        eventually(TTL * 2, "all nodes have the lock", async || nodes.having("a").await == 5).await;
         succeeded(&other, "a", guard).await;
         close([holder, other]).await;
     }
 }
 
-/// The holder cannot know, as it is cut off. Nobody else may take what those nodes have forgotten.
+/// The holder is cut off and cannot know. No other client may be granted the lock that those nodes
+/// have lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_is_wiped_grants_nothing_for_a_ttl() {
     let (nodes, holder, proxies, other) = two_clients().await;
@@ -75,8 +76,8 @@ async fn a_majority_that_is_wiped_grants_nothing_for_a_ttl() {
     close([other, newcomer]).await;
 }
 
-/// A lock that is held on three nodes, of which two are wiped: the nodes that have it are fewer
-/// than those that have not, and yet nobody gets it.
+/// A lock is held on three nodes, of which two are wiped. Fewer nodes have the lock than lack it,
+/// yet no other client is granted it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bare_majority_that_loses_a_node_is_lost_before_it_is_taken() {
     let (nodes, holder, proxies, other) = two_clients().await;
@@ -84,48 +85,46 @@ async fn a_bare_majority_that_loses_a_node_is_lost_before_it_is_taken() {
     let guard = locked(&holder, "a").await;
     assert_eq!(nodes.having("a").await, 3);
     nodes.wipe(&[0, 1]).await;
-    let taken = contend(&other, "a", &guard, TTL * 4).await.expect("it comes free");
+    let taken = contend(&other, "a", &guard, TTL * 4).await.expect("the lock becomes free");
     taken.unlock().await.expect("released");
     drop(guard);
     close([holder, other]).await;
 }
 
-/// `SET` was applied on two nodes that did not say so.
+/// `SET` was applied on two nodes, or three, whose replies are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_written_unheard_is_given_back() {
     let (nodes, holder, proxies, other) = two_clients().await;
     for swallowing in [2, 3] {
         set(&proxies.all[..swallowing], &Mode::SwallowReply);
-        let tried = within(TTL, "an answer", holder.mutex("a").try_lock()).await;
+        let tried = within(TTL, "a reply", holder.mutex("a").try_lock()).await;
         if swallowing == 2 {
-            let guard = tried.expect("a majority has answered").expect("it is free");
+            let guard = tried.expect("a majority has replied").expect("the lock is free");
             let taken = contend(&other, "a", &guard, TTL / 2).await;
             assert!(taken.is_none() && guard.is_valid());
             guard.unlock().await.expect("released");
         } else {
             drop(tried);
         }
-        // Long before it would end by itself.
-        eventually(TTL / 2, "no node has it", async || nodes.having("a").await == 0).await;
+        // Long before the key would expire.
+        eventually(TTL / 2, "no node has the lock", async || nodes.having("a").await == 0).await;
     }
     close([holder, other]).await;
 }
 
-/// What a clock that was set back keeps for an hour, what an operator has put there for ever, and
-/// what a client that is gone had asked of one node alone; it is asked first where several want
-/// the lock.
+/// One node has a foreign key: kept for an hour by a clock that was set back, put there without
+/// expiry by an operator, or left by a dead client. Contending clients query this node first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_left_on_one_node_blocks_no_client() {
     let nodes = Nodes::start_for(TTL * 5).await;
-    // So that a client may keep a lock for that long, however busy the machine is; the nodes must
-    // have run as long.
+    // A client may keep a lock for that long on a busy machine. The nodes must have run as long.
     let slow = async || connected(nodes.builder().session_ttl(TTL * 5)).await;
     let (holder, other, slow) = (slow().await, slow().await, slow().await);
     let kept = slow.mutex("kept");
-    let mut slow_one = None;
-    eventually(TTL * 10, "the nodes count", async || {
-        slow_one = kept.try_lock().await.ok().flatten();
-        slow_one.is_some()
+    let mut slow_guard = None;
+    eventually(TTL * 10, "all nodes count", async || {
+        slow_guard = kept.try_lock().await.ok().flatten();
+        slow_guard.is_some()
     })
     .await;
     for (number, more) in [&["PX", "3600000"][..], &[], &["PX", "10000"]].into_iter().enumerate() {
@@ -133,19 +132,19 @@ async fn a_key_left_on_one_node_blocks_no_client() {
         let guard = locked(&holder, &name).await;
         let first = dial(nodes.addresses[0]).await;
         let mut set = cmd("SET");
-        set.arg(format!("{{/distlock/{name}}}")).arg("nobody's").arg(more);
+        set.arg(format!("{{/distlock/{name}}}")).arg("foreign").arg(more);
         ask::<String>(&first, &set).await;
         let waiting = other.mutex(&name);
         // Before the first node would be free again.
         let waiting = tokio::spawn(async move { waiting.lock_timeout(TTL * 4).await });
-        // It has asked that node by then, again and again.
+        // By then the waiter has queried that node repeatedly.
         sleep(TTL).await;
         assert!(guard.is_valid() && !waiting.is_finished());
         guard.unlock().await.expect("released");
-        let next = waiting.await.expect("no panic").expect("an answer");
+        let next = waiting.await.expect("no panic").expect("a reply");
         next.expect("four nodes are free").unlock().await.expect("released");
     }
-    slow_one.expect("held").unlock().await.expect("released");
+    slow_guard.expect("held").unlock().await.expect("released");
     close([holder, other, slow]).await;
 }
 
@@ -156,7 +155,7 @@ async fn a_minority_grants_nothing_and_holds_nothing() {
     set(&proxies.all[2..], &Mode::Blackhole);
     let tried = holder.mutex("b").lock_timeout(TTL / 2).await;
     assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
-    let taken = contend(&other, "a", &guard, TTL * 4).await.expect("it comes free");
+    let taken = contend(&other, "a", &guard, TTL * 4).await.expect("the lock becomes free");
     taken.unlock().await.expect("released");
     drop(guard);
     close([other]).await;
@@ -169,7 +168,7 @@ async fn a_majority_keeps_what_it_has() {
     let (other, others) = nodes.client_by().await;
     let guard = locked(&holder, "a").await;
     for node in 0..5 {
-        // The holder sees two nodes less, and the other one these alone.
+        // The holder cannot reach two nodes, and the other client can reach only these.
         let parted = if node < 2 { &proxies } else { &others };
         parted.all[node].set(Mode::Blackhole);
     }
@@ -187,14 +186,14 @@ async fn renewals_of_a_majority_count_and_others_do_not() {
     set(&proxies.all[..2], &Mode::BlackholeToClient);
     assert!(contend(&other, "a", &guard, TTL * 3).await.is_none() && guard.is_valid());
     proxies.all[2].set(Mode::BlackholeToClient);
-    let reason = within(TTL, "its loss is told", guard.lost()).await;
+    let reason = within(TTL, "the holder is notified", guard.lost()).await;
     assert!(matches!(reason, LostReason::DeadlinePassed), "{reason:?}");
     drop(guard);
     proxies.set(&Mode::Pass);
     close([holder, other]).await;
 }
 
-/// A client that takes one lock after the other, for longer than a TTL, and keeps some of them.
+/// A client acquires one lock after the other, for longer than a TTL, and keeps some of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_that_are_taken_put_off_no_renewal() {
     let nodes = Nodes::start().await;
@@ -211,7 +210,7 @@ async fn locks_that_are_taken_put_off_no_renewal() {
     close([client]).await;
 }
 
-/// The clocks of the nodes that it is held on are set, so that its keys end there.
+/// Sets the clocks of nodes with the holder's lock, so that its keys expire there.
 async fn a_clock_is_set(by: i64, numbers: &[usize]) {
     let (nodes, holder, proxies, other) = two_clients().await;
     set(&proxies.all[3..], &Mode::Refuse);
@@ -223,7 +222,7 @@ async fn a_clock_is_set(by: i64, numbers: &[usize]) {
         contend(&newcomer, "a", &guard, TTL / 2),
     );
     drop((taken, guard));
-    // In the end all of them count again.
+    // In the end all nodes count again.
     proxies.set(&Mode::Pass);
     take_turn(&other, "b").await;
     close([holder, other, newcomer]).await;
@@ -240,13 +239,13 @@ async fn clocks_that_are_set_back_make_no_second_holder() {
     a_clock_is_set(-HOUR, &[0, 1]).await;
 }
 
-/// The nodes with the clocks that are ahead gave the first token, and are not there for the second.
+/// The nodes with clocks ahead grant the first token, and are unreachable for the second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_rise_whichever_nodes_give_them() {
     let nodes = Nodes::start().await;
     nodes.set_clock(&[0, 1], HOUR).await;
     let holder = nodes.client().await;
-    // The others have to be watched for a while, as their clocks differ.
+    // The other nodes are observed for a while, because their clocks differ.
     sleep(TTL + Duration::from_millis(500)).await;
     let mut last = None;
     for part in [0..3, 2..5, 0..3, 2..5] {
@@ -263,7 +262,8 @@ async fn tokens_rise_whichever_nodes_give_them() {
     close([holder]).await;
 }
 
-/// What a majority of the nodes has for somebody else is lost; other locks of the session are not.
+/// A lock is lost if a majority of the nodes has it for another client. Other locks of the session
+/// are kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_lock_is_lost_and_others_go_on() {
     let nodes = Nodes::start().await;
@@ -272,22 +272,22 @@ async fn one_lock_is_lost_and_others_go_on() {
     let (lock, _) = parts(lost.key());
     for address in &nodes.addresses[1..4] {
         let node = dial(*address).await;
-        let _: () = ask(&node, cmd("SET").arg(&lock).arg("somebody else's")).await;
+        let _: () = ask(&node, cmd("SET").arg(&lock).arg("another client's")).await;
     }
-    let reason = within(TTL, "its loss is told", lost.lost()).await;
+    let reason = within(TTL, "the holder is notified", lost.lost()).await;
     assert_eq!(reason, LostReason::Evicted);
-    throughout(TTL * 2, "the other one is held", async || kept.is_valid()).await;
+    throughout(TTL * 2, "the other lock is held", async || kept.is_valid()).await;
     assert!(lost.unlock().await.is_err());
     kept.unlock().await.expect("released");
     for address in &nodes.addresses[1..4] {
         let node = dial(*address).await;
         let value: String = ask(&node, cmd("GET").arg(&lock)).await;
-        assert_eq!(value, "somebody else's", "nobody gives that back for others");
+        assert_eq!(value, "another client's", "a foreign key was deleted");
     }
     close([holder]).await;
 }
 
-/// Nodes that were not there when it was taken get it later.
+/// Nodes that were unreachable at the grant receive the lock later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bare_majority_becomes_all() {
     let nodes = Nodes::start().await;
@@ -296,31 +296,31 @@ async fn a_bare_majority_becomes_all() {
     let guard = locked(&holder, "a").await;
     assert_eq!(nodes.having("a").await, 3);
     proxies.set(&Mode::Pass);
-    eventually(TTL * 2, "all have it", async || nodes.having("a").await == 5).await;
+    eventually(TTL * 2, "all nodes have the lock", async || nodes.having("a").await == 5).await;
     guard.unlock().await.expect("released");
-    eventually(TTL / 2, "none has it", async || nodes.having("a").await == 0).await;
+    eventually(TTL / 2, "no node has the lock", async || nodes.having("a").await == 0).await;
     close([holder]).await;
 }
 
-/// The nodes have lost how long the holder's lock was to live, and the newcomer's TTL is shorter.
+/// The nodes have lost the TTL of the holder, and the new client's TTL is shorter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_ttl_after_all_nodes_restart_overtakes_no_holder() {
     let long = TTL * 3;
     let nodes = Nodes::start_for(long).await;
     let (holder, proxies) = nodes.client_as(|_| (), |builder| builder.session_ttl(long)).await;
     let guard = locked(&holder, "a").await;
-    // A renewal would let the nodes know of its TTL again.
+    // A renewal would restore its TTL on the nodes.
     proxies.set(&Mode::Blackhole);
     nodes.wipe(&[0, 1, 2, 3, 4]).await;
     let newcomer = nodes.builder().session_ttl(TTL / 2).connect_lazy().expect("well-formed");
     let taken = contend(&newcomer, "a", &guard, long * 2).await;
-    taken.expect("it comes free").unlock().await.expect("released");
+    taken.expect("the lock becomes free").unlock().await.expect("released");
     drop(guard);
     proxies.set(&Mode::Pass);
     close([holder, newcomer]).await;
 }
 
-/// Whose TTL is longer than the others expect would be overtaken when nodes are started again.
+/// A holder with a longer TTL than others expect could be overtaken after a restart of the nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_disagree_on_the_longest_ttl_are_refused() {
     let nodes = Nodes::start_for(TTL * 2).await;
@@ -334,14 +334,14 @@ async fn clients_that_disagree_on_the_longest_ttl_are_refused() {
     close([long]).await;
 }
 
-/// No node has a file. The one whose clock is ahead is there for the first token, all are started
-/// again in turn, and a client that has never met it asks for the last one.
+/// The nodes have no persistence. A node with its clock ahead takes part in the first grant, then
+/// all nodes are restarted in turn. A client that never reaches that node requests the last token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_rise_after_rolling_restarts_with_one_clock_ahead() {
     let nodes = Nodes::start().await;
     nodes.set_clock(&[0], 60).await;
     let (watching, client) = (nodes.client().await, nodes.client().await);
-    // All of them count by then, as their clocks were watched.
+    // By then all nodes count, because their clocks were observed.
     sleep(TTL * 2).await;
     let first = locked(&client, "a").await;
     let token = first.fencing_token();
@@ -359,7 +359,7 @@ async fn tokens_rise_after_rolling_restarts_with_one_clock_ahead() {
     close([client, watching, newcomer]).await;
 }
 
-/// A node falls silent while many ask for one lock, again and again.
+/// A node falls silent while many clients try repeatedly for one lock.
 #[test]
 fn tries_leave_no_tasks_while_a_node_is_silent() {
     let runtime = || {
@@ -369,8 +369,8 @@ fn tries_leave_no_tasks_while_a_node_is_silent() {
     let library = runtime();
     runtime().block_on(async {
         let nodes = Nodes::start().await;
-        let of_the_test = |builder: Builder| builder.runtime(library.handle().clone());
-        let (client, proxies) = nodes.client_as(|_| (), of_the_test).await;
+        let on_library_runtime = |builder: Builder| builder.runtime(library.handle().clone());
+        let (client, proxies) = nodes.client_as(|_| (), on_library_runtime).await;
         let tasks = || library.metrics().num_alive_tasks();
         let before = tasks();
         let contending: Vec<_> = (0..32)
@@ -394,7 +394,7 @@ fn tries_leave_no_tasks_while_a_node_is_silent() {
             drop(contender.await);
         }
         println!("{before} tasks before, {} after", tasks());
-        // One may be left for each lock that is given back at last, and one for the node.
+        // One task may remain for each late release, and one for the node.
         eventually(TTL / 2, "the tries have left no tasks", async || tasks() <= before + 3).await;
         close([client]).await;
     });

@@ -1,4 +1,4 @@
-//! Nodes that are met by TLS.
+//! Nodes reached over TLS.
 
 use std::{fs, time::Duration};
 
@@ -17,18 +17,18 @@ use crate::common::{
     refused, within,
 };
 
-/// Nodes that have just been started count after it.
+/// New nodes count after this time.
 const TTL: Duration = Duration::from_secs(1);
 
 struct Secured {
     own: Vec<OwnServer>,
-    /// By TLS.
+    /// The TLS addresses.
     hosts: String,
 }
 
 impl Secured {
     async fn start() -> Self {
-        let folder = fs::canonicalize(certificates_folder()).expect("docker/up makes it");
+        let folder = fs::canonicalize(certificates_folder()).expect("docker/up creates it");
         let certificates = format!("--volume={}:/certs:ro", folder.display());
         let run = [
             "--publish=127.0.0.1::6379",
@@ -49,7 +49,7 @@ impl Secured {
         format!("{scheme}://app:apppw@{}?longest_ttl={}s{more}", self.hosts, TTL.as_secs())
     }
 
-    /// How many of them have a lock, by their other port.
+    /// Returns the number of nodes that have a lock, by their plaintext port.
     async fn having(&self, key: &str) -> usize {
         let mut having = 0;
         for server in &self.own {
@@ -61,7 +61,7 @@ impl Secured {
 }
 
 async fn connect(builder: distlock::Builder) -> Client {
-    // The nodes may still be on their way up.
+    // The nodes may still be starting.
     let connecting = async {
         loop {
             match builder.clone().connect().await {
@@ -70,7 +70,7 @@ async fn connect(builder: distlock::Builder) -> Client {
             }
         }
     };
-    within(SOON, "it connects", connecting).await
+    within(SOON, "the client connects", connecting).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,9 +90,9 @@ async fn a_lock_is_held_by_tls() {
         let guard = locked(&client, "a").await;
         assert!(nodes.having(guard.key()).await >= 2);
         let other = connect(Client::builder(&by_url).session_ttl(TTL)).await;
-        assert!(other.mutex("a").try_lock().await.expect("an answer").is_none());
-        within(SOON, "it is kept", tokio::time::sleep(TTL * 2)).await;
-        guard.unlock().await.expect("it was held all the time");
+        assert!(other.mutex("a").try_lock().await.expect("a reply").is_none());
+        within(SOON, "the lock is kept", tokio::time::sleep(TTL * 2)).await;
+        guard.unlock().await.expect("the lock is held");
         close([client, other]).await;
     }
 }
@@ -102,11 +102,11 @@ async fn certificate_errors_name_the_cause() {
     let nodes = Secured::start().await;
     let [ca, ..] = certificates();
     let url = nodes.url("redlocks", "");
-    // They are up.
+    // Wait until the nodes are up.
     let builder = |url: &str, tls| Client::builder(url).session_ttl(TTL).tls(tls);
     drop(connect(builder(&url, Tls::new().ca_certificate(&ca))).await);
     a_wrong_certificate_is_named(&Client::builder(&url).session_ttl(TTL)).await;
-    // What speaks no TLS is not sent a password.
+    // A server without TLS is not sent a password.
     let mut plain = Vec::new();
     for server in &nodes.own {
         plain.push(server.address(6379).await.to_string());
@@ -120,10 +120,10 @@ async fn certificate_errors_name_the_cause() {
 async fn what_cannot_be_checked_is_refused_before_anything_is_sent() {
     let nodes = "192.0.2.1,192.0.2.2,192.0.2.3";
     for (url, wrong) in [
-        // There is no CA.
+        // No CA is configured.
         (format!("redlocks://app:s3cret@{nodes}"), "tls"),
         (format!("redlocks://{nodes}?ca_file=/nowhere/ca.pem"), "tls"),
-        // Anybody could read it.
+        // The password would be readable.
         (format!("redlock://app:s3cret@{nodes}"), "credentials"),
     ] {
         is_misconfigured(Client::builder(url), wrong).await;
