@@ -1,5 +1,5 @@
-//! MySQL by way of a pool of sqlx passes every case; `mysql/pool/` has some of its own. Needs the
-//! server of `docker/up mysql`.
+//! MySQL with a pool of sqlx passes every case; `mysql/pool/` has some of its own. The tests need
+//! the server of `docker/up mysql`.
 
 use crate::common::{conformance, mysql::SqlxPool, network_conformance};
 

@@ -1,4 +1,4 @@
-//! PostgreSQL behind pgbouncer in transaction mode passes every case. Needs the servers of
+//! PostgreSQL behind pgbouncer in transaction mode passes every case. The tests need the servers of
 //! `docker/up pgbouncer`.
 
 use crate::common::{conformance, network_conformance, postgres::Pgbouncer};

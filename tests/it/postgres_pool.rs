@@ -1,5 +1,5 @@
-//! PostgreSQL by way of a pool of sqlx passes every case; `postgres/pool/` has some of its own.
-//! Needs the server of `docker/up postgres`.
+//! PostgreSQL with a pool of sqlx passes every case; `postgres/pool/` has some of its own. The
+//! tests need the server of `docker/up postgres`.
 
 use crate::common::{conformance, network_conformance, postgres::SqlxPool};
 

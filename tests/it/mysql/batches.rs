@@ -1,4 +1,4 @@
-//! Calls of one client that wait at the same time travel together.
+//! Waiting calls of one client share requests.
 
 use tokio::task::JoinSet;
 
@@ -13,7 +13,7 @@ use crate::{
     mysql::tables::Own,
 };
 
-/// How many statements were asked for in this database.
+/// Returns the number of statements executed in this database.
 async fn statements(database: &Own) -> i64 {
     let sql = "SELECT COALESCE(SUM(count_star), 0) \
                FROM performance_schema.events_statements_summary_by_digest \
@@ -32,7 +32,7 @@ async fn calls_that_wait_share_a_request() {
     locked(&client, "b").await.unlock().await.expect("released");
     let one = statements(&database).await - before;
     let mut spent = Vec::new();
-    // A lock that is held for a while is looked after, and not released together with others.
+    // A lock that is held for a while is watched, and not released together with others.
     for _ in 0..5 {
         let before = statements(&database).await;
         let mut tasks = JoinSet::new();
@@ -42,7 +42,7 @@ async fn calls_that_wait_share_a_request() {
                 mutex.lock().await.expect("granted").unlock().await.expect("released");
             });
         }
-        within(SOON, "all have had their turn", tasks.join_all()).await;
+        within(SOON, "all locks are released", tasks.join_all()).await;
         spent.push(statements(&database).await - before);
     }
     let least = spent.iter().copied().min().expect("some");

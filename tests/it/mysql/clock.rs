@@ -1,4 +1,4 @@
-//! The server's clock, which somebody sets.
+//! Changes of the server's clock.
 
 use distlock_testkit::{docker::SETTABLE_CLOCK, framing::Framing};
 

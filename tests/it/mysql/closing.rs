@@ -13,7 +13,7 @@ use crate::{
     mysql::tables::Own,
 };
 
-/// Such a row is passed over, and asked for again.
+/// A row in use is skipped, and retried.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_is_closed_when_none_of_its_entries_are_left() {
     let database = Own::new().await;
@@ -24,12 +24,15 @@ async fn client_is_closed_when_none_of_its_entries_are_left() {
     ask(&mut own, "SELECT 1 FROM distlock_alone WHERE queue = '/distlock/a' FOR UPDATE").await;
     let closing = tokio::spawn(async move { holder.close().await });
     let ended = "SELECT 1 FROM distlock_sessions WHERE expires = 0";
-    eventually(SOON, "its session ends", async || database.ask(ended).await.len() == 1).await;
-    Waiter::of(&other, "b").served().await;
-    throughout(Duration::from_millis(500), "it is not closed yet", async || !closing.is_finished())
+    eventually(SOON, "the holder's session ends", async || database.ask(ended).await.len() == 1)
         .await;
+    Waiter::of(&other, "b").served().await;
+    throughout(Duration::from_millis(500), "the client is not closed yet", async || {
+        !closing.is_finished()
+    })
+    .await;
     ask(&mut own, "ROLLBACK").await;
-    within(SOON, "the holder closes", closing).await.expect("it ends").expect("closed");
+    within(SOON, "the holder closes", closing).await.expect("the task ends").expect("closed");
     assert_eq!(database.ask("SELECT 1 FROM distlock_sessions").await.len(), 1);
     drop(held);
     Waiter::of(&other, "a").served().await;

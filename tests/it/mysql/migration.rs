@@ -1,4 +1,4 @@
-//! Tables of version 1, which are taken over while clients of that version hold and wait.
+//! Tables of version 1, which are upgraded while clients of that version hold and wait.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::{
     mysql::tables::Own,
 };
 
-/// What a client of version 1 made first.
+/// The tables that a client of version 1 created.
 const VERSION_1: &str = include_str!("version1.sql");
 
-/// How long its sessions live.
+/// The TTL of its sessions.
 const TTL: Duration = Duration::from_secs(3);
 
-/// A holder and a waiter of version 1, in a queue that has given many numbers before.
+/// A holder and a waiter of version 1, next to a queue that has assigned many numbers.
 fn held_and_awaited() -> String {
     format!(
         "UPDATE distlock_schema SET longest = 3000000; \
@@ -38,8 +38,8 @@ fn held_and_awaited() -> String {
     )
 }
 
-/// What a client of version 1 sends: to renew its session, to begin another one, to join, to leave,
-/// to look where it stands, to write, and to remove dead sessions.
+/// The requests of a client of version 1: renew its session, begin another session, join, leave,
+/// read the queue, write, and remove expired sessions.
 fn requests() -> [String; 7] {
     [
         format!(
@@ -67,7 +67,7 @@ fn requests() -> [String; 7] {
     ]
 }
 
-/// The condition that a guard of version 1 gives to a transaction of the user's.
+/// The check of a version 1 guard within a user's transaction.
 fn check() -> String {
     format!(
         "SELECT 1 FROM distlock_sessions AS s STRAIGHT_JOIN distlock_entries AS e \
@@ -76,7 +76,7 @@ fn check() -> String {
     )
 }
 
-/// A database with those tables, and a connection of a user's.
+/// Returns a database with tables of version 1, and a connection of a user.
 async fn of_version_1() -> (Own, Conn) {
     let database = Own::new().await;
     let mut former = dial(database.url(), None).await;
@@ -86,13 +86,13 @@ async fn of_version_1() -> (Own, Conn) {
     (database, former)
 }
 
-/// How many rows a request has found or changed; none if it was refused.
+/// Returns the number of rows that a request found or changed, or 0 if it was refused.
 async fn effect(former: &mut Conn, request: &str) -> u64 {
     let rows: Result<Vec<Row>, _> = former.query(request).await;
     rows.map_or(0, |rows| rows.len() as u64 + former.affected_rows())
 }
 
-/// Holders of the former version give up within their TTL. Until then nobody is granted anything.
+/// Holders of version 1 stop within their TTL. Until then no lock is granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_of_version_1_are_taken_from_its_clients() {
     let (database, mut former) = of_version_1().await;
@@ -102,8 +102,8 @@ async fn tables_of_version_1_are_taken_from_its_clients() {
     for request in requests() {
         assert_eq!(effect(&mut former, &request).await, 0, "{request}");
     }
-    assert_eq!(effect(&mut former, &check()).await, 0, "no transaction of its writes");
-    let guard = within(SOON + TTL, "it is granted", client.mutex("a").lock()).await;
+    assert_eq!(effect(&mut former, &check()).await, 0, "a version 1 check still passes");
+    let guard = within(SOON + TTL, "the lock is granted", client.mutex("a").lock()).await;
     let guard = guard.expect("granted");
     assert!(begun.elapsed() >= TTL, "a holder of version 1 may hold it: {:?}", begun.elapsed());
     assert!(guard.fencing_token().as_u64() > 41, "{guard:?}");
@@ -117,12 +117,12 @@ async fn tables_of_version_1_are_taken_from_its_clients() {
     database.end().await;
 }
 
-/// Each finds what the others have changed meanwhile.
+/// Each client finds the changes of the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_of_version_1_are_taken_by_clients_that_start_at_once() {
     let (database, _former) = of_version_1().await;
     let clients = join_all((0..6).map(|_| database.client())).await;
-    let guard = within(SOON + TTL, "it is granted", clients[0].mutex("a").lock()).await;
+    let guard = within(SOON + TTL, "the lock is granted", clients[0].mutex("a").lock()).await;
     assert!(guard.expect("granted").fencing_token().as_u64() > 41);
     close(clients).await;
     database.end().await;
@@ -134,7 +134,7 @@ async fn tables_of_version_1_wait_for_transactions_that_have_checked() {
     let (database, mut former) = of_version_1().await;
     ask(&mut former, "BEGIN").await;
     assert_eq!(ask(&mut former, &check()).await, ["1"]);
-    let error = database.connect().await.expect_err("it is checked");
+    let error = database.connect().await.expect_err("a transaction holds a check");
     assert!(error.is_retryable(), "{error:?}");
     let version = "SELECT version FROM distlock_schema";
     assert_eq!(database.ask(version).await, ["1"]);
@@ -144,7 +144,7 @@ async fn tables_of_version_1_wait_for_transactions_that_have_checked() {
     database.end().await;
 }
 
-/// It was stopped between two of its steps, each of which is done once.
+/// An earlier upgrade stopped between two of its steps, each of which is done once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_that_were_taken_half_way_are_taken() {
     for step in [
@@ -154,7 +154,7 @@ async fn tables_that_were_taken_half_way_are_taken() {
         let (database, mut former) = of_version_1().await;
         ask(&mut former, step).await;
         let client = database.client().await;
-        let guard = within(SOON + TTL, "it is granted", client.mutex("a").lock()).await;
+        let guard = within(SOON + TTL, "the lock is granted", client.mutex("a").lock()).await;
         guard.expect("granted").unlock().await.expect("released");
         assert_eq!(database.ask("SELECT version FROM distlock_schema").await, ["2"]);
         close([client]).await;
@@ -162,7 +162,7 @@ async fn tables_that_were_taken_half_way_are_taken() {
     }
 }
 
-/// Only who may alter them can take them over.
+/// Only a user with the right to alter the tables can upgrade them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_of_version_1_of_an_operator_are_named() {
     let (database, _) = of_version_1().await;
@@ -176,7 +176,7 @@ async fn tables_of_version_1_of_an_operator_are_named() {
         ),
     )
     .await;
-    let error = database.connect().await.expect_err("it may not change them");
+    let error = database.connect().await.expect_err("the user may not alter tables");
     assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
     assert!(reason(&error).contains("version 1"), "{}", reason(&error));
     ask(&mut operator, &format!("GRANT ALL ON {name}.* TO app@'%'")).await;

@@ -1,4 +1,4 @@
-//! MySQL passes every case, and some of its own. Needs the server of `docker/up`.
+//! MySQL passes every case, and some of its own. The tests need the server of `docker/up`.
 
 mod batches;
 mod clock;

@@ -19,7 +19,7 @@ cases_of! { Mysql, &mysql_url(),
     encrypted::denied_logins_are_reported_without_credentials,
 }
 
-/// A server of its own, which has the plugins.
+/// A server of the test with the plugins.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn passwords_are_proved_as_the_server_wants() {
     let plugins = ["--plugin-load-add=auth_ed25519", "--plugin-load-add=auth_parsec"];
@@ -27,14 +27,14 @@ async fn passwords_are_proved_as_the_server_wants() {
     let client = |user: &str, password: &str| {
         Client::builder(url.replace("root:root", &format!("{user}:{password}")))
     };
-    for way in ["ed25519", "parsec", "mysql_native_password"] {
+    for plugin in ["ed25519", "parsec", "mysql_native_password"] {
         let sql = format!(
-            "CREATE USER {way} IDENTIFIED VIA {way} USING PASSWORD('apppw'); \
-             GRANT ALL ON distlock.* TO {way}"
+            "CREATE USER {plugin} IDENTIFIED VIA {plugin} USING PASSWORD('apppw'); \
+             GRANT ALL ON distlock.* TO {plugin}"
         );
         server.own.run(&[&PROGRAM[..], &[&sql]].concat()).await;
-        close([connected(client(way, "apppw")).await]).await;
-        let error = refused(client(way, "wrong")).await;
-        assert!(matches!(error, Error::Denied { .. }), "{way}: {error:?}");
+        close([connected(client(plugin, "apppw")).await]).await;
+        let error = refused(client(plugin, "wrong")).await;
+        assert!(matches!(error, Error::Denied { .. }), "{plugin}: {error:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Settings of the server and what stands in front of it, each of which a test varies.
+//! Settings of the server and of proxies in front of it, which the tests vary.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::{
     mysql::tables::Own,
 };
 
-/// Starts a server of a test's own, and returns it with its URL.
+/// Starts a server of the test and returns it with its URL.
 pub(crate) async fn own(run: &[&str], arguments: &[&str]) -> (Server, String) {
     let server = Server::beside::<Mysql>(IMAGE, &[&[DATABASE], run].concat(), arguments).await;
     let url = server.url();
@@ -34,10 +34,10 @@ async fn client(url: &str) -> Client {
 }
 
 async fn exclusive(client: &Client) -> bool {
-    client.durability().await.expect("an answer").exclusive
+    client.durability().await.expect("a reply").exclusive
 }
 
-/// By `completion_type = CHAIN` each commit opens another transaction, in which a keepalive would
+/// With `completion_type = CHAIN` each commit opens another transaction, in which a keepalive would
 /// stay uncommitted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keepalives_are_committed_whatever_the_completion_type() {
@@ -48,7 +48,7 @@ async fn keepalives_are_committed_whatever_the_completion_type() {
     let expires = "SELECT expires FROM distlock_sessions JOIN distlock_alone ON id = session";
     let first = ask(&mut other, expires).await;
     assert_eq!(first.len(), 1);
-    eventually(SOON, "others see a keepalive", async || {
+    eventually(SOON, "another connection sees a keepalive", async || {
         // A reader's own transaction ends with each statement.
         ask(&mut dial(&url, None).await, expires).await != first
     })
@@ -57,7 +57,7 @@ async fn keepalives_are_committed_whatever_the_completion_type() {
     client.close().await.expect("closed");
 }
 
-/// It cuts off what tells which server it is, and what a list has.
+/// The limit would truncate lists, and the query that identifies the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_stays_the_same_whatever_the_select_limit() {
     let (_own, url) = own(&[], &[]).await;
@@ -69,8 +69,13 @@ async fn server_stays_the_same_whatever_the_select_limit() {
     ask(&mut operator, "SET GLOBAL sql_select_limit = 1").await;
     let after = client(&url).await;
     assert_eq!(ask(&mut operator, known).await, first);
-    let granted = within(SOON, "an answer", after.mutex("c").try_lock()).await;
-    granted.expect("the server is known").expect("it is free").unlock().await.expect("released");
+    let granted = within(SOON, "a reply", after.mutex("c").try_lock()).await;
+    granted
+        .expect("the server is known")
+        .expect("the lock is free")
+        .unlock()
+        .await
+        .expect("released");
     assert_eq!(after.locks().await.expect("a list").len(), 2);
     ask(&mut operator, "SET GLOBAL read_only = 1").await;
     let error = refused(Client::builder(&url).connect_timeout(Duration::from_secs(2))).await;
@@ -98,14 +103,14 @@ async fn durability_follows_the_flushing_of_both_logs() {
     client.close().await.expect("closed");
 }
 
-/// Starts the server again and again, as long as there is no `/data/down`.
+/// Restarts the server repeatedly, as long as `/data/down` does not exist.
 const AGAIN: &str =
     "while :; do /entrypoint \"$@\"; while [ -e /data/down ]; do sleep 0.1; done; done";
 
-/// The server is killed, and its binary log loses what a loss of power may take.
+/// The server is killed, and its binary log loses what a power loss may take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn token_that_a_crash_repeats_was_not_promised() {
-    // It flushes nothing by itself in the meantime.
+    // The server flushes nothing by itself during the test.
     let arguments = ["--log-bin=log", "--innodb-flush-log-at-timeout=2700"];
     let arguments = [&["-c", AGAIN, "bash"][..], &arguments].concat();
     let (server, url) = own(&["--entrypoint=bash"], &arguments).await;
@@ -124,19 +129,19 @@ async fn token_that_a_crash_repeats_was_not_promised() {
     shell(&format!("truncate --size={size} {log}; rm /data/down")).await;
     server.serves().await;
     let second = client(&url).await;
-    let next = within(SOON, "an answer", second.mutex("a").try_lock()).await.expect("an answer");
+    let next = within(SOON, "a reply", second.mutex("a").try_lock()).await.expect("a reply");
     let tokens = (guard.fencing_token(), next.as_ref().map(|next| next.fencing_token()));
     println!("promised: {promised}; tokens: {tokens:?}");
     assert!(!promised || tokens.1.is_none(), "a second holder, with {tokens:?}");
     assert!(!promised, "a crash may undo what was confirmed");
 }
 
-/// Passes all on. At a word it resets the server's side between two requests, as a pooler does that
-/// gives a connection to others (`COM_RESET_CONNECTION`).
+/// Forwards all traffic. On a signal it resets the server's side between two requests, as a pooler
+/// does before it assigns a connection to another client (`COM_RESET_CONNECTION`).
 async fn pooler(server: &str) -> (String, mpsc::Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
-    let (word, mut words) = mpsc::channel::<()>(1);
+    let (reset, mut resets) = mpsc::channel::<()>(1);
     let server = endpoints(server).await[0];
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
@@ -156,34 +161,34 @@ async fn pooler(server: &str) -> (String, mpsc::Sender<()>) {
                         }
                         _ => break,
                     },
-                    Some(()) = words.recv() => {
+                    Some(()) = resets.recv() => {
                         server.write_all(&[1, 0, 0, 0, 0x1f]).await.expect("sent");
-                        let size = server.read(&mut replies).await.expect("an answer");
+                        let size = server.read(&mut replies).await.expect("a reply");
                         assert_eq!(replies[4..size].first(), Some(&0), "OK");
                     }
                 }
             }
         }
     });
-    (address, word)
+    (address, reset)
 }
 
-/// Its settings are gone by then: a request may be done in another isolation.
+/// The reset drops the session's settings, so a request may run with another isolation level.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pooler_that_resets_connections_is_refused_by_name() {
     let database = Own::new().await;
     let (before, rest) = database.url().rsplit_once('@').expect("a user");
     let (server, after) = rest.split_once('/').expect("a database");
-    let (address, word) = pooler(server).await;
+    let (address, reset) = pooler(server).await;
     let client = client(&format!("{before}@{address}/{after}")).await;
     let mutex = client.mutex("a");
     mutex.lock().await.expect("granted").unlock().await.expect("released");
-    word.send(()).await.expect("it listens");
-    // The next request is written after the word was taken.
-    word.reserve().await.expect("it was taken");
-    let error = within(SOON, "an answer", mutex.try_lock()).await.expect_err("it is noticed");
+    reset.send(()).await.expect("the pooler runs");
+    // The next request is written after the reset was received.
+    reset.reserve().await.expect("the reset is received");
+    let error = within(SOON, "a reply", mutex.try_lock()).await.expect_err("the reset is noticed");
     assert!(reason(&error).contains("pooler"), "{error:?}");
-    let error = within(SOON, "an answer", mutex.try_lock()).await.expect_err("it is known");
+    let error = within(SOON, "a reply", mutex.try_lock()).await.expect_err("the pooler is known");
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
     database.end().await;
 }

@@ -1,4 +1,4 @@
-//! Snapshots that have nothing to do with a lock, and keep what has left its queue.
+//! Snapshots of unrelated transactions, which preserve the entries that have left a queue.
 
 use futures_util::future::join_all;
 
@@ -13,7 +13,7 @@ use crate::{
     mysql::tables::Own,
 };
 
-/// How many pages of `distlock_entries` this reads, by the server's own count.
+/// Returns the number of pages of `distlock_entries` that a query reads, by the server's own count.
 async fn pages(database: &Own, query: &str) -> usize {
     let json = database.ask(&format!("ANALYZE FORMAT=JSON {query}")).await.remove(0);
     let number = |text: &str| -> usize {
@@ -23,7 +23,7 @@ async fn pages(database: &Own, query: &str) -> usize {
     json.split("\"pages_accessed\": ").skip(1).map(number).sum()
 }
 
-/// Two clients hand a lock over again and again. What has left is not passed by each search.
+/// Two clients repeatedly hand a lock over. Searches do not scan the deleted entries.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn searches_stay_short_while_a_snapshot_is_open() {
     let database = Own::new().await;

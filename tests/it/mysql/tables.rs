@@ -1,4 +1,4 @@
-//! The tables, and the databases that they are in.
+//! The tables and their databases.
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ static DIALECT: Dialect = Dialect {
 impl Database for Own {
     async fn new() -> Self {
         let shared = mysql_url();
-        // The server is there.
+        // The server is up.
         drop(Mysql::start().await);
         let mut operator = dial(&shared, Some(OPERATOR)).await;
         let name = format!("t_{:016x}", fastrand::u64(..));
@@ -114,7 +114,7 @@ impl Database for Own {
     async fn end(mut self) {
         let name = self.name;
         let revoke = format!("REVOKE ALL ON {name}.* FROM app@'%'");
-        // A test may have done so.
+        // A test may have revoked the rights already.
         let _ = self.operator.query_drop(revoke).await;
         ask(&mut self.operator, &format!("DROP DATABASE {name}")).await;
     }
@@ -131,7 +131,7 @@ impl Tables for Own {
 }
 
 impl Own {
-    /// A connection of an operator's.
+    /// Returns an operator's connection.
     pub(crate) async fn dial(&self) -> Conn {
         dial(&self.url, Some(OPERATOR)).await
     }
@@ -149,7 +149,7 @@ database_cases! { Own,
     crowded_sessions::locks_of_a_closed_client_are_free_however_many,
 }
 
-/// What is printed for operators is what a client makes.
+/// The SQL printed for operators creates the same tables as a client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_that_an_operator_has_made_will_do() {
     let mut database = Own::new().await;
@@ -160,7 +160,7 @@ async fn tables_that_an_operator_has_made_will_do() {
         &format!("REVOKE ALL ON {name}.* FROM app@'%'; GRANT CREATE ON {name}.* TO app@'%'"),
     )
     .await;
-    let error = database.connect().await.expect_err("it may not use them");
+    let error = database.connect().await.expect_err("the user has no rights");
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
     for table in ["sessions", "alone", "queues", "entries", "data", "schema"] {
         let grant =
@@ -184,7 +184,7 @@ async fn a_url_without_a_database_is_refused_before_anything_is_sent() {
     assert!(matches!(error, Error::InvalidArgument { argument: "url", .. }), "{error:?}");
 }
 
-/// A server of its own: whether it can be written to is the same for all who use it.
+/// The server is the test's own, because `read_only` applies to all its users.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_becomes_read_only_is_refused_by_name() {
     let (server, as_root) = own(&[], &["--innodb-flush-log-at-trx-commit=0"]).await;
@@ -195,22 +195,22 @@ async fn a_server_that_becomes_read_only_is_refused_by_name() {
     let client = connected(builder.request_timeout(Duration::from_secs(1))).await;
     let guard = client.mutex("a").lock().await.expect("granted");
     operate("SET GLOBAL read_only = ON").await;
-    let tried = within(SOON, "an answer", client.mutex("b").try_lock()).await;
+    let tried = within(SOON, "a reply", client.mutex("b").try_lock()).await;
     let error = tried.expect_err("nothing can be written");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     let error = refused(Client::builder(&url).connect_timeout(Duration::from_secs(2))).await;
     assert!(reason(&error).contains("read_only"), "{}", reason(&error));
     operate("SET GLOBAL read_only = OFF").await;
-    eventually(SOON, "it can be written to again", async || {
+    eventually(SOON, "the server is writable again", async || {
         client.mutex("b").try_lock().await.is_ok_and(|guard| guard.is_some())
     })
     .await;
-    assert!(guard.is_valid(), "its session outlived that");
+    assert!(guard.is_valid(), "the session was kept");
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");
 }
 
-/// Somebody else's transaction is in the way of the second write, for longer than it waits.
+/// Another transaction blocks the second write for longer than the request waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_what_is_refused_half_way_nothing_is_done() {
     let database = Own::new().await;
@@ -219,13 +219,13 @@ async fn of_what_is_refused_half_way_nothing_is_done() {
     guard.put("/data/second", "before").await.expect("written");
     let mut other = database.dial().await;
     let mut transaction = other.start_transaction(TxOpts::default()).await.expect("begun");
-    // By its primary key: nothing around it is locked.
+    // A lookup by primary key locks no neighbouring rows.
     let lock = "SELECT 1 FROM distlock_data WHERE dir = '/data' AND name = 'second' FOR UPDATE";
     transaction.query_drop(lock).await.expect("locked");
     let writes = [Write::put("/data/first", "after"), Write::put("/data/second", "after")];
-    let written = within(SOON * 2, "an answer", guard.write(&writes)).await;
+    let written = within(SOON * 2, "a reply", guard.write(&writes)).await;
     assert!(matches!(written, Err(Error::Unavailable { .. })), "{written:?}");
-    // Whatever was left of it would be done by the next request.
+    // The next request would commit any leftover writes.
     for name in ["b", "c"] {
         take_turn(&client, name).await;
     }

@@ -1,4 +1,4 @@
-//! Rows of queues that are not used, and what it takes to remove them.
+//! Rows of unused queues, and the cost of removing them.
 
 use crate::{
     common::{
@@ -11,10 +11,10 @@ use crate::{
     mysql::tables::Own,
 };
 
-/// For several requests, of which each removes a thousand.
+/// This takes several requests, each of which removes a thousand rows.
 const IDLE: usize = 6_000;
 
-/// A database with the tables, and so many queues that were last used two days ago.
+/// Returns a database with the tables and `IDLE` queues that were last used two days ago.
 async fn with_idle_queues() -> Own {
     let database = Own::new().await;
     close([database.client().await]).await;
@@ -31,40 +31,40 @@ async fn idle(database: &Own) -> usize {
     database.ask(count).await[0].parse().expect("a number")
 }
 
-/// Rows that stay are not locked: the lock memory of two clients that met a million of them brought
-/// a server down.
+/// Rows that stay are not locked: the lock memory of two clients that met a million of them once
+/// brought a server down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tidying_locks_what_it_removes_and_little_else() {
     let database = with_idle_queues().await;
     let log = "CREATE TABLE locked (id BIGINT AUTO_INCREMENT PRIMARY KEY, locks BIGINT, \
                number BIGINT)";
     database.ask(log).await;
-    // Of every hundredth row, the last one of each request among them: to ask for each takes longer
-    // than a request may, on a busy machine.
+    // Logs every hundredth row, including the last one of each request. Logging every row would
+    // exceed a request timeout on a busy machine.
     let log = "CREATE TRIGGER logs BEFORE DELETE ON distlock_queues FOR EACH ROW \
                IF OLD.number MOD 100 = 0 THEN INSERT INTO locked (locks, number) \
                SELECT trx_rows_locked, OLD.number FROM information_schema.innodb_trx \
                WHERE trx_mysql_thread_id = CONNECTION_ID(); END IF";
     database.ask(log).await;
     let client = database.client().await;
-    // To count the rows again and again takes the server longer than to remove them.
+    // Polling the floor is cheaper for the server than counting the rows.
     let floor = "SELECT floor FROM distlock_schema";
     let last = [IDLE.to_string()];
-    eventually(SOON, "all are removed", async || database.ask(floor).await == last).await;
+    eventually(SOON, "all idle rows are removed", async || database.ask(floor).await == last).await;
     assert_eq!(idle(&database).await, 0);
     let most = database.ask("SELECT MAX(locks) FROM locked").await;
     let most: usize = most[0].parse().expect("a number");
     println!("{most} locks for 1000 rows");
-    // The row and its place in two indexes; what is deleted is marked in each.
+    // The row and its entries in two indexes, each with a delete mark.
     assert!(most < 8 * 1000, "{most} locks");
-    // Those that were idle for the longest time go first, whose numbers none has again.
+    // The rows that were idle longest are removed first, and their tokens are not reused.
     let late = "SELECT id FROM locked WHERE (id - 1) DIV 10 <> (number - 1) DIV 1000";
     assert!(database.ask(late).await.is_empty());
     client.close().await.expect("closed");
     database.end().await;
 }
 
-/// Of the rows of entries that were alone, those stay that somebody needs.
+/// Rows of single entries are removed unless they are in use.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_that_were_used_once_cost_no_row() {
     let database = Own::new().await;
@@ -83,7 +83,7 @@ async fn names_that_were_used_once_cost_no_row() {
     let client = database.client().await;
     let rows = "SELECT queue FROM distlock_alone ORDER BY queue";
     let left = ["/distlock/held", "/distlock/of%20late", "/old/7"];
-    eventually(SOON, "the others are removed", async || database.ask(rows).await == left).await;
+    eventually(SOON, "the idle rows are removed", async || database.ask(rows).await == left).await;
     assert!(guard.is_valid());
     let next = client.mutex("new").lock().await.expect("granted");
     assert!(next.fencing_token().as_u64() > 6000, "{next:?}");
@@ -96,17 +96,17 @@ async fn names_that_were_used_once_cost_no_row() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_tidy_one_at_a_time() {
     let database = with_idle_queues().await;
-    // Another client tidies, and takes its time.
+    // Another client tidies for a long time.
     let mut other = database.dial().await;
     let take = "SELECT GET_LOCK(CONCAT('distlock ', SHA1(DATABASE())), 0) = 1";
     assert_eq!(ask(&mut other, take).await, ["1"]);
     let first = database.client().await;
-    // A client's requests are done in their order.
+    // A client's requests are executed in order.
     take_turn(&first, "a").await;
     assert_eq!(idle(&database).await, IDLE);
     drop(other);
-    // Its connection has ended by then, and each client lets the next one tidy.
-    eventually(SOON, "others tidy", async || {
+    // The other connection has ended by then, and each client lets the next one tidy.
+    eventually(SOON, "the idle rows are removed", async || {
         close([database.client().await]).await;
         idle(&database).await <= IDLE - 2000
     })

@@ -1,4 +1,4 @@
-//! What users do in transactions of their own.
+//! Users' own transactions.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
 
 transaction_cases! { Mysql, Own }
 
-/// A transaction that has checked that the lock is held, and is open.
+/// Returns an open transaction that has checked the lock.
 async fn checked(database: &Own, guard: &LockGuard) -> Conn {
     let mut own = dial(database.url(), None).await;
     ask(&mut own, "BEGIN").await;
@@ -27,9 +27,9 @@ async fn checked(database: &Own, guard: &LockGuard) -> Conn {
     own
 }
 
-/// What the server has been asked in this database, and what of that it has refused after a second,
-/// as it was to wait for a lock. (What it refuses at once were deadlocks.)
-async fn asked_and_refused(database: &Own) -> [Vec<String>; 2] {
+/// Returns the statements executed in this database, and the statements that waited for a lock for
+/// about a second and failed. Statements that fail at once are deadlocks.
+async fn executed_and_refused(database: &Own) -> [Vec<String>; 2] {
     let mut operator = dial(database.url(), Some(OPERATOR)).await;
     let sql = "SELECT LEFT(DIGEST_TEXT, 100) \
                FROM performance_schema.events_statements_summary_by_digest \
@@ -38,21 +38,20 @@ async fn asked_and_refused(database: &Own) -> [Vec<String>; 2] {
     [ask(&mut operator, sql).await, ask(&mut operator, &refused).await]
 }
 
-/// It takes longer than a session lives that is not renewed. Callers that need the lock that it
-/// keeps wait, and no others do.
+/// The transaction stays open for longer than the TTL. Only callers that need its lock wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_check_keeps_no_other_call_waiting() {
     const TTL: Duration = Duration::from_secs(4);
     let database = Own::new().await;
     let client = connected(Client::builder(database.url()).session_ttl(TTL)).await;
-    let impatient = Client::builder(database.url()).request_timeout(Duration::from_millis(500));
-    let others = [connected(impatient).await, database.client().await];
+    let short_timeout = Client::builder(database.url()).request_timeout(Duration::from_millis(500));
+    let others = [connected(short_timeout).await, database.client().await];
     let held = [locked(&client, "a").await, locked(&client, "b").await];
     let mut own = checked(&database, &held[0]).await;
     let [one, other] = [0, 1].map(|at| Waiter::of(&others[at], "a"));
     let served = async || {
         for (client, name) in [(&client, "c"), (&others[0], "d"), (&others[1], "e")] {
-            within(TTL / 2, "it is served", take_turn(client, name)).await;
+            within(TTL / 2, "other calls are served", take_turn(client, name)).await;
         }
     };
     throughout(TTL * 2, "the locks are held", async || {
@@ -67,10 +66,10 @@ async fn open_check_keeps_no_other_call_waiting() {
         !unlocking.is_finished() && one.waits()
     })
     .await;
-    let [asked, refused] = asked_and_refused(&database).await;
-    assert!(!asked.is_empty() && refused.is_empty(), "{refused:?} of {asked:?}");
+    let [executed, refused] = executed_and_refused(&database).await;
+    assert!(!executed.is_empty() && refused.is_empty(), "{refused:?} of {executed:?}");
     ask(&mut own, "COMMIT").await;
-    within(SOON, "it is released", unlocking).await.expect("no panic").expect("released");
+    within(SOON, "the lock is released", unlocking).await.expect("no panic").expect("released");
     let turn = async |waiter: Waiter<LockGuard>| waiter.granted().await.unlock().await;
     let (one, other) = tokio::join!(turn(one), turn(other));
     one.and(other).expect("released");
@@ -80,7 +79,7 @@ async fn open_check_keeps_no_other_call_waiting() {
     database.end().await;
 }
 
-/// Once somebody waits, others join the queue whatever the holder has checked.
+/// Once a client waits, others join the queue despite the holder's check.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_check_keeps_later_waiters_from_nothing() {
     let database = Own::new().await;
@@ -102,7 +101,7 @@ async fn open_check_keeps_later_waiters_from_nothing() {
     database.end().await;
 }
 
-/// What a driver makes of an update that finds its row is the same, as the version is raised.
+/// A driver's count of found rows equals that of changed rows if the version is raised.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn found_rows_are_changed_rows_where_the_version_is_raised() {
     let database = Own::new().await;

@@ -1,5 +1,4 @@
-//! Calls of one client that wait at the same time travel together; what they come to is each one's
-//! own.
+//! Waiting calls of one client share requests, and each call gets its own result.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ use crate::{
     postgres::tables::Own,
 };
 
-/// How many requests there were to join or to leave, in this database.
+/// Returns the number of requests to join or to leave in this database.
 async fn requests(database: &Own) -> i64 {
     let calls = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
                  WHERE toplevel AND dbid = (SELECT oid FROM pg_database \
@@ -39,7 +38,7 @@ async fn calls_that_wait_share_a_request() {
     database.ask("CREATE EXTENSION pg_stat_statements").await;
     let client = database.client().await;
     let mut spent = Vec::new();
-    // A lock that is held for a while is looked after, and not released together with others.
+    // A lock that is held for a while is watched, and not released together with others.
     for _ in 0..5 {
         let before = requests(&database).await;
         let mut tasks = JoinSet::new();
@@ -49,12 +48,12 @@ async fn calls_that_wait_share_a_request() {
                 mutex.lock().await.expect("granted").unlock().await.expect("released");
             });
         }
-        within(SOON, "all have had their turn", tasks.join_all()).await;
+        within(SOON, "all locks are released", tasks.join_all()).await;
         spent.push(requests(&database).await - before);
     }
     let least = spent.iter().copied().min();
     assert!(least <= Some(MANY as i64), "{spent:?} for {MANY} locks and as many unlocks");
-    // One that is by itself has a request of its own.
+    // A single call has its own request.
     let before = requests(&database).await;
     locked(&client, "b").await.unlock().await.expect("released");
     assert_eq!(requests(&database).await - before, 2);
@@ -78,8 +77,8 @@ async fn nobody_is_let_in_to_a_holder() {
     database.end().await;
 }
 
-/// Of two requests that insert the rows of the same queues, in the order in which they were asked
-/// for, each would wait for the other.
+/// Two requests that insert the rows of the same queues in different orders would wait for each
+/// other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batches_of_two_clients_never_wait_for_each_other() {
     let database = Own::new().await;
@@ -92,7 +91,7 @@ async fn batches_of_two_clients_never_wait_for_each_other() {
             for name in names {
                 let mutex = client.mutex(name);
                 tasks.spawn(async move {
-                    if let Some(guard) = mutex.try_lock().await.expect("an answer") {
+                    if let Some(guard) = mutex.try_lock().await.expect("a reply") {
                         guard.unlock().await.expect("released");
                     }
                 });
@@ -102,7 +101,7 @@ async fn batches_of_two_clients_never_wait_for_each_other() {
         let both = async {
             tokio::join!(lock(&clients[0], one), lock(&clients[1], other));
         };
-        within(SOON, "both are done", both).await;
+        within(SOON, "both batches are done", both).await;
     }
     database.ask("SELECT pg_stat_force_next_flush()").await;
     let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
@@ -111,8 +110,8 @@ async fn batches_of_two_clients_never_wait_for_each_other() {
     database.end().await;
 }
 
-/// It is released as soon as the transaction is over. Neither the other calls nor the renewal of
-/// the session wait for that.
+/// The checked lock is released when the transaction ends. Neither other calls nor the session's
+/// renewal wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_check_delays_its_own_release_alone() {
     let database = Own::new().await;
@@ -120,7 +119,7 @@ async fn open_check_delays_its_own_release_alone() {
     let client = Client::builder(database.url()).session_ttl(ttl).connect().await;
     let client = client.expect("connected");
     let kept = locked(&client, "kept").await;
-    // A hold of that length is looked after: its entry is not in the queue's row any more.
+    // A long hold is watched: its entry has left the queue's row.
     for held in [Duration::ZERO, Duration::from_secs(1)] {
         delays_its_own_release_alone(&database, &client, held, ttl).await;
     }
@@ -144,19 +143,19 @@ async fn delays_its_own_release_alone(
     assert_eq!(ask(&own, &check).await, ["1"]);
     let began = Instant::now();
     let release = tokio::spawn(async move {
-        // Within the client's patience, or later in the background.
+        // Within the request timeout, or later in the background.
         drop(checked.unlock().await);
     });
     let mut times = Vec::new();
     while began.elapsed() < ttl * 2 {
         let names = (0..8).map(|number| format!("other-{number}"));
-        let asked = Instant::now();
+        let call_began = Instant::now();
         let guards = lock_at_once(client, names).await;
         unlock_at_once(guards).await;
-        times.push(asked.elapsed());
+        times.push(call_began.elapsed());
     }
     times.sort_unstable();
-    // Of other locks. If they waited for the transaction, each would take as long as a request may.
+    // These are other locks. If they waited for the transaction, each would take a request timeout.
     let most = times[times.len() * 9 / 10];
     assert!(most < Duration::from_millis(400), "{held:?}: {times:?}");
     ask(&own, "COMMIT").await;

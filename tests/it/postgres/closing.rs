@@ -13,8 +13,8 @@ use crate::{
     postgres::tables::Own,
 };
 
-/// The waiter moves the holder's entry to the table of entries, behind the back of the request that
-/// has chosen there what it deletes.
+/// The waiter moves the holder's entry to the table of entries after the request has chosen what to
+/// delete there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn entry_that_is_moved_meanwhile_goes_with_its_session() {
     let database = Own::new().await;
@@ -32,9 +32,10 @@ async fn entry_that_is_moved_meanwhile_goes_with_its_session() {
     eventually(SOON, "the request waits", async || database.ask(waits).await.len() == 1).await;
     let second = Waiter::of(&others[1], "b");
     let moved = "SELECT 1 FROM distlock.entries WHERE queue = '/distlock/b' AND moved";
-    eventually(SOON, "its entry is moved", async || database.ask(moved).await.len() == 1).await;
+    eventually(SOON, "the holder's entry is moved", async || database.ask(moved).await.len() == 1)
+        .await;
     ask(&own, "COMMIT").await;
-    within(SOON, "the holder closes", closing).await.expect("it ends").expect("closed");
+    within(SOON, "the holder closes", closing).await.expect("the task ends").expect("closed");
     let sessions = "SELECT 1 FROM distlock.sessions";
     assert_eq!(database.ask(sessions).await.len(), others.len());
     drop(held);

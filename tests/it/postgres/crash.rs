@@ -1,4 +1,4 @@
-//! The server crashes: what was not flushed is gone.
+//! Crashes of the server, which lose what was not flushed.
 
 use std::time::Duration;
 
@@ -12,15 +12,14 @@ use crate::common::{
     queue_of, within,
 };
 
-/// Long enough: no session is removed, and none is renewed in a moment.
+/// A TTL so long that no session is removed or renewed during a test.
 pub(super) const LONG: Duration = Duration::from_secs(40);
 
-/// A session has not expired by then. An attempt to connect while the server starts may hang, for
-/// which a client has six tenths of its TTL.
+/// Shorter than the session's TTL. A client that connects while the server starts may hang for six
+/// tenths of its TTL.
 pub(super) const REPEATED: Duration = Duration::from_secs(30);
 
-/// A server that starts again whenever it stops, and writes its log to the disk when somebody waits
-/// for that, or after 10 s.
+/// A server that restarts whenever it stops, and flushes its log only on request or after 10 s.
 pub(super) async fn lazy() -> Server {
     let run = "while true; do /entrypoint -cwal_writer_delay=10s; done";
     Server::beside::<Postgres>(IMAGE, &["--entrypoint=sh", "--init"], &["-c", run]).await
@@ -30,37 +29,39 @@ async fn client(server: &Server) -> Client {
     connected(Client::builder(server.url()).session_ttl(LONG)).await
 }
 
-/// As without power: what is in the server's memory alone is lost.
+/// Crashes the server as a power loss does: only flushed data survives.
 pub(super) async fn crash(server: &Server) {
     let begun = "SELECT pg_postmaster_start_time()";
     let before = ask(&dial(&server.url(), Some(OPERATOR)).await, begun).await;
     let kill = "kill -QUIT \"$(head -n 1 /data/pg/postmaster.pid)\"";
     server.own.run(&["sh", "-c", kill]).await;
-    eventually(SOON * 2, "it is started again", async || {
+    eventually(SOON * 2, "the server has restarted", async || {
         let url = server.url();
-        // Its port takes connections before it lets anybody in.
+        // The port accepts connections before the server does.
         let dialled =
             tokio::spawn(async move { ask(&dial(&url, Some(OPERATOR)).await, begun).await });
-        dialled.await.is_ok_and(|told| told != before)
+        dialled.await.is_ok_and(|started| started != before)
     })
     .await;
 }
 
-/// One of its processes crashes: the server ends the others, and recovers from its log.
+/// Kills one of the server's processes: the server ends the others, and recovers from its log.
 pub(super) async fn crash_process(server: &Server) {
     let operator = dial(&server.url(), Some(OPERATOR)).await;
     let process = ask(&operator, "SELECT pg_backend_pid()").await;
     let [process] = process.try_into().expect("one row");
     server.own.run(&["kill", "-KILL", &process]).await;
-    eventually(SOON, "it has crashed", async || operator.simple_query("SELECT 1").await.is_err())
-        .await;
+    eventually(SOON, "the server has crashed", async || {
+        operator.simple_query("SELECT 1").await.is_err()
+    })
+    .await;
     drop(operator_of(server).await);
 }
 
-/// A connection of the operator's, as soon as the server lets it in.
+/// Returns an operator's connection as soon as the server accepts it.
 pub(super) async fn operator_of(server: &Server) -> tokio_postgres::Client {
     let mut operator = None;
-    eventually(SOON * 2, "it lets the operator in", async || {
+    eventually(SOON * 2, "the server accepts the operator", async || {
         let url = server.url();
         operator = tokio::spawn(async move { dial(&url, Some(OPERATOR)).await }).await.ok();
         operator.is_some()
@@ -69,8 +70,8 @@ pub(super) async fn operator_of(server: &Server) -> tokio_postgres::Client {
     operator.expect("just connected")
 }
 
-/// The release is a part of the grant: without it the former holder would come back in front of the
-/// one that holds the lock.
+/// The release is flushed with the grant. Otherwise a crash could put the former holder back ahead
+/// of the current one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handover_is_on_the_disk_when_the_next_one_is_granted() {
     let server = lazy().await;
@@ -83,7 +84,7 @@ async fn handover_is_on_the_disk_when_the_next_one_is_granted() {
     let key = guard.key().to_owned();
     guard.unlock().await.expect("released");
     let next = waiter.result(SOON).await.expect("granted");
-    // Its client does not end its session, nor release anything again.
+    // The former holder's client neither ends its session nor repeats a release.
     way.set(Mode::Refuse);
     let proceeds = next.fencing_token();
     crash(&server).await;
@@ -91,13 +92,12 @@ async fn handover_is_on_the_disk_when_the_next_one_is_granted() {
     let first = "SELECT min(number) FROM distlock.members WHERE queue = '/distlock/a'";
     assert_eq!(ask(&operator, first).await, [proceeds.to_string()], "{key} is back");
     assert!(next.is_valid());
-    within(SOON, "it is released", next.unlock()).await.expect("released");
+    within(SOON, "the lock is released", next.unlock()).await.expect("released");
     drop(two.close().await);
     drop(one);
 }
 
-/// A release that nobody waits for is not flushed. The client that made it makes it again as soon
-/// as it is connected.
+/// A release without a waiter is not flushed. The client repeats it as soon as it reconnects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn release_that_a_crash_takes_back_is_repeated() {
     let server = lazy().await;
@@ -107,18 +107,18 @@ async fn release_that_a_crash_takes_back_is_repeated() {
         let token = guard.fencing_token();
         guard.unlock().await.expect("released");
         crash(&server).await;
-        let next = within(REPEATED, "it is free again", two.mutex("a").lock()).await;
+        let next = within(REPEATED, "the lock is free again", two.mutex("a").lock()).await;
         let next = next.expect("granted");
         assert!(next.fencing_token() > token, "{next:?} after {token}");
-        within(SOON, "it is released", next.unlock()).await.expect("released");
+        within(SOON, "the lock is released", next.unlock()).await.expect("released");
     }
     for client in [one, two] {
         drop(client.close().await);
     }
 }
 
-/// Locks that are granted together are on the disk when they are granted; what is released together
-/// waits for nothing.
+/// Locks that are granted together are on disk before the grants. Releases together wait for no
+/// flush.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_granted_together_are_on_the_disk() {
     let server = lazy().await;
@@ -134,25 +134,25 @@ async fn locks_granted_together_are_on_the_disk() {
         let tasks: Vec<_> = (0..32).map(lock).collect();
         let mut guards = Vec::new();
         for task in tasks {
-            guards.push(within(SOON, "it is granted", task).await.expect("no panic"));
+            guards.push(within(SOON, "the lock is granted", task).await.expect("no panic"));
         }
         guards
     };
     let mut flushed = true;
-    // The server writes its log now and then whatever happens.
+    // The server occasionally flushes its log by itself.
     for _ in 0..3 {
         let guards = all().await;
         let before = ask(&operator, "SELECT pg_current_wal_insert_lsn()").await.remove(0);
         let tasks: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.unlock())).collect();
         for task in tasks {
-            within(SOON, "it is released", task).await.expect("no panic").expect("released");
+            within(SOON, "the lock is released", task).await.expect("no panic").expect("released");
         }
         let is_flushed = format!("SELECT pg_current_wal_flush_lsn() > '{before}'");
         flushed &= ask(&operator, &is_flushed).await == ["t"];
     }
     assert!(!flushed, "releases are flushed");
     let guards = all().await;
-    // Its client does nothing again.
+    // The client is cut off, so it repeats nothing.
     way.set(Mode::Refuse);
     crash(&server).await;
     let operator = dial(&server.url(), Some(OPERATOR)).await;
@@ -160,6 +160,6 @@ async fn locks_granted_together_are_on_the_disk() {
     let mut tokens: Vec<_> = guards.iter().map(|guard| guard.fencing_token()).collect();
     tokens.sort_unstable();
     let tokens: Vec<_> = tokens.iter().map(ToString::to_string).collect();
-    assert_eq!(ask(&operator, stored).await, tokens, "some are gone");
+    assert_eq!(ask(&operator, stored).await, tokens, "some grants are lost");
     drop(guards);
 }

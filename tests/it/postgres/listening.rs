@@ -1,5 +1,5 @@
-//! The server wakes all sessions that listen in a database whenever it notifies one of them. So a
-//! session without watches does not listen.
+//! A notification of PostgreSQL wakes every listening session of the database, so a session without
+//! watches does not listen.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ use crate::{
     postgres::tables::Own,
 };
 
-/// Who waits for a row.
+/// The processes that wait for a row lock.
 const WAITS: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
                      AND datname = current_database()";
 
-/// How many sessions have begun to listen, or ceased to, so many times at least.
+/// Returns the number of sessions that have begun or ceased to listen at least `times` times.
 async fn sessions(database: &Own, what: &str, times: u32) -> usize {
     let calls = format!(
         "SELECT sum(calls) FROM pg_stat_statements WHERE query LIKE '{what} distlock%' \
@@ -37,7 +37,7 @@ async fn sessions(database: &Own, what: &str, times: u32) -> usize {
 async fn only_sessions_that_watch_listen() {
     let database = Own::new().await;
     database.ask("CREATE EXTENSION pg_stat_statements").await;
-    // Its looks do not come here: it is the server that notifies.
+    // The recheck interval is too long to matter here, so grants come from notifications.
     let connect = || {
         let builder = Client::builder(database.url()).recheck_interval(Duration::from_secs(60));
         async { builder.connect().await.expect("connected") }
@@ -50,7 +50,7 @@ async fn only_sessions_that_watch_listen() {
     for round in 1..=2 {
         let (guard, waiter) = contended(&holder, &waiting, "a").await;
         queue_of(&idle, "a", 2).await;
-        // The holder looks after its own key, and the waiter after the holder's.
+        // The holder watches its own key, and the waiter the holder's.
         let listen = async || sessions(&database, "LISTEN", round).await == 2;
         eventually(SOON, "both listen", listen).await;
         sleep(Duration::from_millis(200)).await;
@@ -62,8 +62,8 @@ async fn only_sessions_that_watch_listen() {
     database.end().await;
 }
 
-/// Watches begin and end at all times, and those that come to an end with a word of the server's
-/// are not looked after otherwise.
+/// Watches begin and end all the time, and a watch that ends with a notification has no other
+/// check.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_word_is_lost_as_listening_begins_and_ends() {
     let database = Own::new().await;
@@ -72,7 +72,7 @@ async fn no_word_is_lost_as_listening_begins_and_ends() {
         async { builder.connect().await.expect("connected") }
     };
     let [one, two] = [connect().await, connect().await];
-    // About when a session ceases to listen.
+    // Around the time when a session ceases to listen.
     for pause in [0, 1, 3, 1990, 1995, 2000, 2003, 2010] {
         let (guard, waiter) = contended(&one, &two, "a").await;
         sleep(Duration::from_millis(fastrand::u64(..20))).await;
@@ -83,8 +83,8 @@ async fn no_word_is_lost_as_listening_begins_and_ends() {
     database.end().await;
 }
 
-/// A deletion that is under way has looked for watches already. So a session that begins to watch
-/// the queue waits for its end.
+/// A deletion in progress has already read the watches. So a session that begins to watch the queue
+/// waits for its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_begins_to_watch_a_queue_waits_for_entries_that_are_being_deleted() {
     let database = Own::new().await;
@@ -98,7 +98,7 @@ async fn who_begins_to_watch_a_queue_waits_for_entries_that_are_being_deleted() 
     queue_of(&one, "a", 2).await;
     // From now on each entry is watched.
     let mut first = one.mutex("a").watch_queue().expect("a name");
-    within(SOON, "it looks", first.next()).await.expect("a view");
+    within(SOON, "the first view arrives", first.next()).await.expect("a view");
     let operator = dial(database.url(), None).await;
     let delete = "BEGIN; DELETE FROM distlock.entries WHERE number = \
                   (SELECT max(number) FROM distlock.entries)";
@@ -111,27 +111,28 @@ async fn who_begins_to_watch_a_queue_waits_for_entries_that_are_being_deleted() 
             }
         }
     });
-    eventually(SOON, "it waits", async || !database.ask(WAITS).await.is_empty()).await;
+    eventually(SOON, "the second watch waits", async || !database.ask(WAITS).await.is_empty())
+        .await;
     operator.batch_execute("COMMIT").await.expect("committed");
-    within(SOON, "it sees who is left", seen).await.expect("no panic");
+    within(SOON, "the holder alone is left", seen).await.expect("no panic");
     drop(first);
     guard.unlock().await.expect("released");
-    waiter.result(SOON).await.expect_err("it was evicted");
+    waiter.result(SOON).await.expect_err("the waiter was evicted");
     close([holder, waiting, one, two]).await;
     database.end().await;
 }
 
-/// Runs the statement while somebody begins to watch the queue, who locks its row, and waits for
-/// entries then. It comes to them in the same order, so neither waits for the other.
+/// Runs the statement while a new queue watch locks the queue's row, and then the entries. Both use
+/// the same order, so there is no deadlock.
 async fn locks_the_queue_before_the_entry(database: &Own, statement: String) {
     let [watcher, other] = [dial(database.url(), None).await, dial(database.url(), None).await];
     let lock = "BEGIN; SELECT FROM distlock.queues FOR NO KEY UPDATE";
     watcher.batch_execute(lock).await.expect("locked");
     let ran = tokio::spawn(async move { other.batch_execute(&statement).await });
-    eventually(SOON, "it waits", async || !database.ask(WAITS).await.is_empty()).await;
+    eventually(SOON, "the statement waits", async || !database.ask(WAITS).await.is_empty()).await;
     let entries = "SELECT FROM distlock.entries FOR KEY SHARE NOWAIT; COMMIT";
     watcher.batch_execute(entries).await.expect("no entry is locked");
-    within(SOON, "it goes on", ran).await.expect("no panic").expect("done");
+    within(SOON, "the statement continues", ran).await.expect("no panic").expect("done");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -149,8 +150,8 @@ async fn a_release_in_a_transaction_locks_the_queue_before_the_entry() {
     database.end().await;
 }
 
-/// As above, by the end of a session and by what the library does itself, in which somebody who
-/// waits for the other would wait for the server's `deadlock_timeout`.
+/// Covers the end of a session and the library's own statements, in which a deadlock would last for
+/// the server's `deadlock_timeout`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_deletes_a_moved_entry_locks_the_queue_first() {
     for deletion in [

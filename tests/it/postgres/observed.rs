@@ -1,4 +1,4 @@
-//! What one process has seen of a dead holder, another one goes by.
+//! Observations of a dead holder by one process count for another process.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::{
 };
 
 /// A server with a lock whose holder has died.
-struct Left {
+struct Abandoned {
     server: Server,
     guard: LockGuard,
     _way: Proxy,
 }
 
-impl Left {
+impl Abandoned {
     async fn new() -> Self {
         let server = Server::beside::<Postgres>(IMAGE, &[], &[]).await;
         let way = Proxy::start(server.address, None).await;
@@ -41,40 +41,40 @@ impl Left {
         taken_after(start, || self.server.builder(), &self.guard).await
     }
 
-    /// There is evidence enough now, if it counts.
+    /// Collects enough evidence that the holder is dead.
     async fn observed(&self) {
-        assert!(!self.is_taken_briefly().await, "its holder may live");
+        assert!(!self.is_taken_briefly().await, "the holder may live");
         sleep(TTL * 3 / 2).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_that_live_briefly_are_granted_a_dead_holders_lock() {
-    let left = Left::new().await;
-    let took = left.taken_after(Instant::now()).await;
+    let abandoned = Abandoned::new().await;
+    let took = abandoned.taken_after(Instant::now()).await;
     assert!(took > TTL / 2, "{took:?}");
 }
 
-/// Its holder may have renewed its session after what was seen, and the crash has taken that back.
+/// The holder may have renewed its session after the observation, and the crash has undone that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_seen_before_a_crash_does_not_count() {
-    let left = Left::new().await;
-    left.observed().await;
-    crash_process(&left.server).await;
+    let abandoned = Abandoned::new().await;
+    abandoned.observed().await;
+    crash_process(&abandoned.server).await;
     let crashed = Instant::now();
-    left.server.serves().await;
-    let took = left.taken_after(crashed).await;
+    abandoned.server.serves().await;
+    let took = abandoned.taken_after(crashed).await;
     assert!(took > TTL, "{took:?}");
 }
 
-/// A restored disk has what was seen before it was saved, and of a session what was saved.
+/// A restored disk may hold an observation that precedes the holder's latest renewals.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_seen_of_an_earlier_run_of_the_server_does_not_count() {
-    let mut left = Left::new().await;
-    left.observed().await;
-    left.server.restart().await;
+    let mut abandoned = Abandoned::new().await;
+    abandoned.observed().await;
+    abandoned.server.restart().await;
     let restarted = Instant::now();
-    left.server.serves().await;
-    let took = left.taken_after(restarted).await;
+    abandoned.server.serves().await;
+    let took = abandoned.taken_after(restarted).await;
     assert!(took > TTL, "{took:?}");
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL behind a pooler, which may give the same connection to several clients by turns.
+//! PostgreSQL behind a pooler, which may assign one connection to several clients in turn.
 
 use std::{
     sync::{
@@ -26,7 +26,7 @@ use crate::{
 
 const POOLER: &Image = &Image { port: 6432, ..*IMAGE };
 
-/// How it gives connections to others, how many it has, and what else its settings are.
+/// Starts a pooler with this pool mode, pool size and further settings.
 async fn pooler(server: &Server, mode: &str, size: u32, settings: &str) -> Server {
     let settings = format!(
         "[databases]\n\
@@ -49,16 +49,16 @@ async fn pooled(mode: &str, size: u32) -> (Server, Server) {
     (server, pooler)
 }
 
-/// A client that knows of the pooler, and does not look for what it was not notified of.
-fn knowing(pooler: &Server) -> Builder {
+/// Returns a client that knows of the pooler, and practically never rechecks.
+fn pooler_aware(pooler: &Server) -> Builder {
     let url = format!("{}?pooler=transaction", pooler.url());
     Client::builder(url).recheck_interval(Duration::from_secs(60))
 }
 
-/// As soon as the pooler lets it in.
+/// Connects as soon as the pooler accepts clients.
 async fn client(builder: impl Fn() -> Builder) -> Client {
     let mut client = None;
-    eventually(SOON * 5, "it lets clients in", async || {
+    eventually(SOON * 5, "the pooler accepts clients", async || {
         client = builder().connect().await.ok();
         client.is_some()
     })
@@ -71,21 +71,21 @@ async fn a_pooler_in_session_mode_works() {
     let (_server, pooler) = pooled("session", 5).await;
     let (one, other) = (pooler.client().await, pooler.client().await);
     let guard = one.mutex("a").lock().await.expect("granted");
-    assert!(other.mutex("a").try_lock().await.expect("an answer").is_none());
+    assert!(other.mutex("a").try_lock().await.expect("a reply").is_none());
     let waiter = Waiter::of(&other, "a");
     release_both(guard, waiter).await;
     close([one, other]).await;
 }
 
-/// Takes turns at a lock until the pooler is refused, or nobody wants it any more: then there is no
-/// reason. One that is alone with the pooler notices nothing of it.
+/// Takes turns with a lock until the pooler is refused, and returns the reason. Returns an empty
+/// string once `over` is set. A client that is alone with the pooler does not notice it.
 async fn takes_turns(client: Client, held: Arc<AtomicBool>, over: Arc<AtomicBool>) -> String {
     let mut refusal = String::new();
     while refusal.is_empty() && !over.load(SeqCst) {
-        match within(TTL * 5, "an answer", client.mutex("a").lock_timeout(TTL)).await {
+        match within(TTL * 5, "a reply", client.mutex("a").lock_timeout(TTL)).await {
             Ok(Some(guard)) => {
                 if guard.is_valid() {
-                    assert!(!held.swap(true, SeqCst), "two hold it");
+                    assert!(!held.swap(true, SeqCst), "two clients hold the lock");
                     held.store(false, SeqCst);
                 }
                 drop(guard.unlock().await);
@@ -100,7 +100,7 @@ async fn takes_turns(client: Client, held: Arc<AtomicBool>, over: Arc<AtomicBool
     refusal
 }
 
-/// What a session has set there, or listens to, is another one's a moment later.
+/// The settings and listeners of a session soon belong to another session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pooler_that_gives_connections_to_others_is_refused_by_name() {
     for size in [1, 2] {
@@ -120,15 +120,15 @@ async fn a_pooler_that_gives_connections_to_others_is_refused_by_name() {
     }
 }
 
-/// Who knows of it brings all settings with each request, prepares nothing, and asks for what it
-/// cannot be notified of.
+/// A client that knows of the pooler sends all settings with each request, prepares no statements,
+/// and polls instead of listening.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pooler_in_transaction_mode_works_for_those_who_know_of_it() {
     let server = Server::beside::<Postgres>(IMAGE, &[], &[]).await;
     for (size, prepared) in [(1, 0), (2, 200)] {
         let settings = format!("max_prepared_statements = {prepared}\n");
         let pooler = pooler(&server, "transaction", size, &settings).await;
-        let builder = || knowing(&pooler).session_ttl(TTL);
+        let builder = || pooler_aware(&pooler).session_ttl(TTL);
         let [one, two, three] =
             [client(builder).await, client(builder).await, client(builder).await];
         for _ in 0..3 {
@@ -137,7 +137,7 @@ async fn a_pooler_in_transaction_mode_works_for_those_who_know_of_it() {
             let last = Waiter::of(&three, "a");
             queue_of(&one, "a", 3).await;
             guard.unlock().await.expect("released");
-            release_both(within(SOON, "its turn", waiter.granted()).await, last).await;
+            release_both(within(SOON, "the lock is granted", waiter.granted()).await, last).await;
         }
         let [held, over] = [(); 2].map(|()| Arc::<AtomicBool>::default());
         let clients = [one.clone(), two.clone(), three.clone()];
@@ -152,18 +152,18 @@ async fn a_pooler_in_transaction_mode_works_for_those_who_know_of_it() {
     }
 }
 
-/// A pooler may take the first reply for the end of all that it was sent.
+/// A pooler may take the first reply for the end of everything it was sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_request_is_under_way_at_a_time() {
     let (_server, pooler) = pooled("transaction", 2).await;
-    drop(client(|| knowing(&pooler)).await);
+    drop(client(|| pooler_aware(&pooler)).await);
     let proxy = Proxy::start(pooler.address, Framing::Postgres).await;
     let url = format!("{}?pooler=transaction", POOLER.around.join(&proxy.address.to_string()));
     let client = connected(Client::builder(url).request_timeout(SOON)).await;
     let first = client.mutex("first").lock().await;
-    // What the client does in the background as it begins is done, too.
+    // Wait until the client's background requests are done, too.
     let mut before = 0;
-    eventually(SOON, "nothing is under way", async || {
+    eventually(SOON, "no request is under way", async || {
         let last = std::mem::replace(&mut before, proxy.requests());
         tokio::time::sleep(Duration::from_millis(300)).await;
         last == before && before == proxy.requests()
@@ -171,9 +171,9 @@ async fn one_request_is_under_way_at_a_time() {
     .await;
     proxy.set(Mode::BlackholeToClient);
     let waiters = ["a", "b", "c", "d"].map(|name| Waiter::of(&client, name));
-    eventually(SOON, "one is sent", async || proxy.requests() > before).await;
+    eventually(SOON, "one request is sent", async || proxy.requests() > before).await;
     let is_alone = async || proxy.requests() == before + 1;
-    throughout(Duration::from_millis(500), "no other one is sent", is_alone).await;
+    throughout(Duration::from_millis(500), "no other request is sent", is_alone).await;
     proxy.set(Mode::Pass);
     for waiter in waiters {
         waiter.granted().await.unlock().await.expect("released");
@@ -182,18 +182,18 @@ async fn one_request_is_under_way_at_a_time() {
     close([client]).await;
 }
 
-/// The pooler's other users find their connections as they were.
+/// The pooler's other users find their connections unchanged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_setting_outlasts_a_transaction() {
     let (_server, pooler) = pooled("transaction", 1).await;
-    // The pooler has one connection: both use it by turns.
+    // The pooler has one connection, which both use in turn.
     let other = operator_of(&pooler).await;
     let settings = "SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) \
                     FROM pg_settings WHERE source IN ('session', 'override') \
                     AND name NOT IN ('application_name', 'transaction_isolation', \
                     'transaction_read_only', 'transaction_deferrable')";
     let before = ask(&other, settings).await;
-    let client = client(|| knowing(&pooler)).await;
+    let client = client(|| pooler_aware(&pooler)).await;
     let (guard, waiter) = contended(&client, &client, "a").await;
     release_both(guard, waiter).await;
     assert_eq!(ask(&other, settings).await, before);
@@ -202,8 +202,8 @@ async fn no_setting_outlasts_a_transaction() {
     client.close().await.expect("closed");
 }
 
-/// What the role's settings would change is chosen by each request. And a crash ends the pooler's
-/// connections to the server, not the clients': they notice all the same.
+/// Each request overrides the role's settings. A crash ends the pooler's connections to the server,
+/// not the clients', and the clients still notice it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_behind_a_pooler_is_noticed() {
     let server = lazy().await;
@@ -216,9 +216,9 @@ async fn a_crash_behind_a_pooler_is_noticed() {
         operator.batch_execute(&format!("ALTER ROLE postgres SET {setting}")).await.expect("set");
     }
     let pooler = pooler(&server, "transaction", 2, "").await;
-    let builder = || knowing(&pooler).session_ttl(LONG);
+    let builder = || pooler_aware(&pooler).session_ttl(LONG);
     let [one, two] = [client(builder).await, client(builder).await];
-    // A crashed process leaves the time at which the server was started.
+    // A crashed process does not change the server's start time.
     for whole in [true, false] {
         let held = one.mutex("held").lock().await.expect("granted");
         let guard = one.mutex("a").lock().await.expect("granted");
@@ -233,11 +233,11 @@ async fn a_crash_behind_a_pooler_is_noticed() {
         let first = "SELECT min(number) FROM distlock.members WHERE queue = '/distlock/held'";
         let stored = ask(&operator, first).await;
         assert_eq!(stored, [held.fencing_token().to_string()], "the grant was not flushed");
-        let next = within(REPEATED, "it is free again", two.mutex("a").lock()).await;
+        let next = within(REPEATED, "the lock is free again", two.mutex("a").lock()).await;
         let next = next.expect("granted");
         assert!(next.fencing_token() > token, "{next:?} after {token}");
-        within(SOON, "it is released", next.unlock()).await.expect("released");
-        within(REPEATED, "it is released", held.unlock()).await.expect("released");
+        within(SOON, "the lock is released", next.unlock()).await.expect("released");
+        within(REPEATED, "the lock is released", held.unlock()).await.expect("released");
     }
     for client in [one, two] {
         drop(client.close().await);

@@ -1,4 +1,4 @@
-//! Settings of a server, a role or a database that locks do not depend on.
+//! Settings of a server, a role or a database that must not affect locks.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use crate::{
     postgres::tables::Own,
 };
 
-/// One client has the lock, the other one waits for it and gets it.
+/// One client releases the lock, for which the other one waits.
 async fn is_handed_over(one: &Client, two: &Client, in_time: Duration) {
     let (guard, waiter) = contended(one, two, "handed").await;
     queue_of(one, "handed", 2).await;
-    // Its watch has begun.
+    // Wait until the waiter watches.
     sleep(Duration::from_millis(200)).await;
-    within(SOON, "it is released", guard.unlock()).await.expect("released");
+    within(SOON, "the lock is released", guard.unlock()).await.expect("released");
     let next = waiter.result(in_time).await.expect("granted");
     next.unlock().await.expect("released");
 }
@@ -45,13 +45,13 @@ async fn publication_of_all_tables_shuts_no_client_out() {
         )
         .await;
     is_handed_over(&client, &other, SOON).await;
-    assert!(guard.is_valid(), "its client is connected again");
+    assert!(guard.is_valid(), "the client reconnects");
     guard.unlock().await.expect("released");
     close([client, other]).await;
     database.end().await;
 }
 
-/// A listener that sits in a transaction keeps all messages, whatever they are about.
+/// A listener that stays in a transaction keeps all notifications in the queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_notification_queue_does_not_stop_unlocking() {
     let server = Server::beside::<Postgres>(IMAGE, &[], &["-cmax_notify_queue_pages=64"]).await;
@@ -68,8 +68,8 @@ async fn full_notification_queue_does_not_stop_unlocking() {
     close(clients).await;
 }
 
-/// The transaction began while the session had time left. The entry is in the queue's row, or has
-/// a row of its own as another client waits.
+/// The transaction began while the session had time left. The entry is in the queue's row, or in
+/// its own row if another client waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn check_counts_by_the_clock_at_that_moment() {
     let database = Own::new().await;
@@ -86,9 +86,9 @@ async fn check_counts_by_the_clock_at_that_moment() {
         assert_eq!(ask(&own, "SELECT 1 WHERE now() = now()").await, ["1"]);
         let ends = "UPDATE distlock.sessions SET expires = clock_timestamp() + interval '100 ms'";
         database.ask(ends).await;
-        // It is renewed every 3 s or so.
+        // A renewal comes only about every 3 s.
         sleep(Duration::from_millis(200)).await;
-        assert!(ask(&own, &check).await.is_empty(), "the session is over by the clock");
+        assert!(ask(&own, &check).await.is_empty(), "the session has expired");
         ask(&own, "ROLLBACK").await;
         release([guard]).await;
         if let Some(waiter) = waiter {
@@ -99,7 +99,7 @@ async fn check_counts_by_the_clock_at_that_moment() {
     database.end().await;
 }
 
-/// As after `pg_dump --schema-only`.
+/// The state after `pg_dump --schema-only`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_without_rows_are_filled_again() {
     let database = Own::new().await;
@@ -109,7 +109,7 @@ async fn tables_without_rows_are_filled_again() {
     guard.unlock().await.expect("released");
     let dumped = "TRUNCATE distlock.schema; ALTER SEQUENCE distlock.numbers RESTART";
     database.ask(dumped).await;
-    let error = database.connect().await.expect_err("there are sessions");
+    let error = database.connect().await.expect_err("a session exists");
     assert!(matches!(error, Error::Backend { .. }), "{error:?}");
     client.close().await.expect("closed");
     let client = database.client().await;
@@ -120,7 +120,7 @@ async fn tables_without_rows_are_filled_again() {
     database.end().await;
 }
 
-/// What docs.rs tells an operator to grant, where functions are not everybody's.
+/// The rights that docs.rs lists for operators, where `PUBLIC` may not execute functions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_that_the_docs_name_will_do() {
     let database = Own::new().await;
@@ -177,8 +177,8 @@ async fn rights_that_the_docs_name_will_do() {
     database.end().await;
 }
 
-/// A release that lets the next one in is flushed, whatever the transaction has said; and no
-/// setting of it is changed otherwise.
+/// A release before a waiter is flushed, whatever the transaction's setting. Otherwise the setting
+/// does not change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn release_in_a_transaction_is_flushed_where_others_wait() {
     let database = Own::new().await;
@@ -230,12 +230,12 @@ async fn limits_of_a_database_end_no_connection() {
     let before = backend().await;
     assert_eq!(before.len(), 1);
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(backend().await, before, "the connection was closed, and opened again");
+    assert_eq!(backend().await, before, "the client has reconnected");
     client.close().await.expect("closed");
     database.end().await;
 }
 
-/// Then no trigger runs: nothing is notified, and a session's entries outlive it.
+/// Without triggers no client is notified, and a session's entries outlive it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn triggers_are_turned_on_or_the_setting_is_named() {
     let database = Own::new().await;
@@ -246,7 +246,7 @@ async fn triggers_are_turned_on_or_the_setting_is_named() {
              = replica', current_database()); END $$",
         )
         .await;
-    let error = database.connect().await.expect_err("it may not change it");
+    let error = database.connect().await.expect_err("the user may not change the setting");
     assert!(reason(&error).contains("session_replication_role"), "{error:?}");
     let superuser = database.url().replace("app:apppw@", "postgres:postgres@");
     let builder = || Client::builder(&superuser);
@@ -273,11 +273,11 @@ async fn receivers_that_cannot_be_promoted_are_no_standbys() {
     })
     .await;
     let client = server.client().await;
-    assert!(client.durability().await.expect("an answer").exclusive);
+    assert!(client.durability().await.expect("a reply").exclusive);
     client.close().await.expect("closed");
 }
 
-/// As many balancers take for dead what is silent for a minute.
+/// Many load balancers drop connections that are silent for a minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_that_something_waits_on_is_pinged() {
     let database = Own::new().await;
@@ -297,7 +297,8 @@ async fn connection_that_something_waits_on_is_pinged() {
             .await
             .len()
     };
-    // The holder waits for word of its own key, and nothing on the third one's connection.
+    // The holder watches its own key, and the waiter the holder's. The third client watches
+    // nothing.
     let soon = Duration::from_secs(17);
     eventually(soon, "their connections are pinged", async || pings().await == 2).await;
     release_both(guard, waiter).await;
@@ -305,7 +306,8 @@ async fn connection_that_something_waits_on_is_pinged() {
     database.end().await;
 }
 
-/// A snapshot of its disk is played back: it has the same name and timeline as before.
+/// The disk is restored from a snapshot, so the server has the same identifier and timeline as
+/// before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_that_was_set_back_counts_as_another_one() {
     let run = "while true; do \
@@ -316,7 +318,7 @@ async fn server_that_was_set_back_counts_as_another_one() {
     let server =
         Server::beside::<Postgres>(IMAGE, &["--entrypoint=sh", "--init"], &["-c", run]).await;
     let stop = async |file: &str| {
-        // The folder may be gone before `pg_ctl` has seen that the server has stopped.
+        // The folder may be deleted before `pg_ctl` has seen that the server has stopped.
         let stop = format!(
             "touch /tmp/{file}; \
              pg_ctl stop --pgdata=/data/pg --mode=fast || [ ! -e /tmp/{file} ]"
@@ -333,9 +335,9 @@ async fn server_that_was_set_back_counts_as_another_one() {
     let token = guard.fencing_token();
     stop("play").await;
     // The client's session is no longer in the store.
-    let next = within(SOON * 3, "it is granted", locked_at_last(&two.mutex("b"))).await;
+    let next = within(SOON * 3, "the lock is granted", locked_at_last(&two.mutex("b"))).await;
     assert!(next.fencing_token() > token, "{} after {token}", next.fencing_token());
-    assert!(!guard.is_valid(), "both hold it");
+    assert!(!guard.is_valid(), "both clients hold the lock");
     next.unlock().await.expect("released");
     drop(guard);
     for client in [one, two] {

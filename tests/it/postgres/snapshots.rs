@@ -1,5 +1,5 @@
-//! Snapshots that are older than what happens to a lock: of a transaction that checks it or
-//! releases it, and of one that has nothing to do with it.
+//! Snapshots that are older than a change of a lock: of a transaction that checks or releases it,
+//! and of an unrelated one.
 
 use futures_util::future::join_all;
 use tokio_postgres::error::SqlState;
@@ -17,7 +17,7 @@ use crate::{
     postgres::tables::Own,
 };
 
-/// Wherever the lock's entry was stored when the snapshot was taken, and when it was released.
+/// The lock's entry may move to its own row before the snapshot or after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn check_by_an_old_snapshot_fails() {
     beside_others::<Postgres>(async |t| {
@@ -40,12 +40,12 @@ async fn check_by_an_old_snapshot_fails() {
             if moved_before {
                 begin().await;
             }
-            within(SOON, "it lets go", guard.unlock()).await.unwrap();
+            within(SOON, "the lock is released", guard.unlock()).await.unwrap();
             let next = match waiter {
                 Some(waiter) => waiter.result(SOON).await.unwrap(),
                 None => locked(&other, "a").await,
             };
-            let checked = within(SOON, "an answer", own.simple_query(&check)).await;
+            let checked = within(SOON, "a reply", own.simple_query(&check)).await;
             let code = checked.expect_err("two would write").code().cloned();
             let failed = Some(SqlState::T_R_SERIALIZATION_FAILURE);
             assert_eq!(code, failed, "{moved_before} {moved}");
@@ -56,8 +56,8 @@ async fn check_by_an_old_snapshot_fails() {
     .await;
 }
 
-/// An operator has evicted the holder since the snapshot was taken: that of the statement that
-/// releases the lock does not find it there, either.
+/// An operator has evicted the holder since the snapshot, so the releasing statement does not find
+/// the entry, either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn release_by_an_old_snapshot_fails() {
     beside_others::<Postgres>(async |t| {
@@ -79,7 +79,7 @@ async fn release_by_an_old_snapshot_fails() {
                 None => locked(&other, "a").await,
             };
             let text = filled(release.text(), release.parameters());
-            let ran = within(SOON, "an answer", own.simple_query(&text)).await;
+            let ran = within(SOON, "a reply", own.simple_query(&text)).await;
             let code = ran.expect_err("two would write").code().cloned();
             assert_eq!(code, Some(SqlState::T_R_SERIALIZATION_FAILURE), "{moved}");
             ask(&own, "ROLLBACK").await;
@@ -89,7 +89,7 @@ async fn release_by_an_old_snapshot_fails() {
     .await;
 }
 
-/// A transaction that keeps whatever is deleted from now on, as a dump does.
+/// Opens a transaction that preserves all rows deleted later, as a dump does.
 async fn snapshot(url: &str) -> tokio_postgres::Client {
     let own = dial(url, None).await;
     ask(&own, "BEGIN ISOLATION LEVEL REPEATABLE READ").await;
@@ -97,15 +97,15 @@ async fn snapshot(url: &str) -> tokio_postgres::Client {
     own
 }
 
-/// How many pages of tables and indexes this reads.
+/// Returns the number of table and index pages that a query reads.
 async fn pages(database: &Own, query: &str) -> usize {
     let explained = format!("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT TEXT) {query}");
     let text = database.ask(&explained).await.join("\n");
-    let (_, hits) = text.split_once("shared hit=").expect("it reads something");
+    let (_, hits) = text.split_once("shared hit=").expect("the query reads pages");
     hits.split(|letter: char| !letter.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// Two clients hand a lock over again and again. What has left is not passed by each search.
+/// Two clients repeatedly hand a lock over. Searches do not scan the deleted entries.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn searches_stay_short_while_a_snapshot_is_open() {
     let database = Own::new().await;
@@ -132,7 +132,7 @@ async fn searches_stay_short_while_a_snapshot_is_open() {
     database.end().await;
 }
 
-/// One client takes a lock again and again that nobody else wants.
+/// One client repeatedly takes an uncontended lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_of_a_queue_is_not_rewritten_forever_while_a_snapshot_is_open() {
     let database = Own::new().await;
@@ -154,9 +154,9 @@ async fn row_of_a_queue_is_not_rewritten_forever_while_a_snapshot_is_open() {
     let first = written(1_000).await;
     let next = written(500).await;
     println!("{first} versions in 1000 turns, {next} in the next 500");
-    // The one that is read first, and one each thousand numbers.
+    // The version that is read first, and one for each thousand tokens.
     assert!(next <= 2, "{next} versions");
-    // Once that has ended, and a while has passed, it is stored in the queue's row again.
+    // After the snapshot's end and a pause, the entry is stored in the queue's row again.
     ask(&own, "ROLLBACK").await;
     let late = "UPDATE distlock.queues SET since = now() - interval '6 min' \
                 WHERE queue = '/distlock/a'";

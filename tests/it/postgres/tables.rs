@@ -1,4 +1,4 @@
-//! The tables, and the databases that they are in.
+//! The tables and their databases.
 
 use distlock::Error;
 use distlock_testkit::servers::postgres_url;
@@ -73,7 +73,7 @@ static DIALECT: Dialect = Dialect {
 impl Database for Own {
     async fn new() -> Self {
         let shared = postgres_url();
-        // The server is there.
+        // The server is up.
         drop(Postgres::start().await);
         let operator = dial(&shared, Some(OPERATOR)).await;
         let name = format!("t_{:016x}", fastrand::u64(..));
@@ -113,12 +113,12 @@ database_cases! { Own,
     crowded_sessions::locks_of_a_closed_client_are_free_however_many,
 }
 
-/// What is printed for operators is what a client makes.
+/// The SQL printed for operators creates the same tables as a client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_that_an_operator_has_made_will_do() {
     let database = Own::new().await;
     database.ask(distlock::postgres::schema()).await;
-    let error = database.connect().await.expect_err("it may not use them");
+    let error = database.connect().await.expect_err("the user has no rights");
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
     database
         .ask(

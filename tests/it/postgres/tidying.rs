@@ -1,4 +1,4 @@
-//! Rows of queues that are not used.
+//! Rows of unused queues.
 
 use crate::{
     common::{
@@ -13,7 +13,7 @@ use crate::{
 
 const IDLE: usize = 50_000;
 
-/// A database with the tables, and so many queues that nobody has used for a while.
+/// Returns a database with the tables and `IDLE` queues that are unused for a while.
 async fn with_idle_queues() -> Own {
     let database = Own::new().await;
     close([database.client().await]).await;
@@ -29,8 +29,8 @@ async fn queues(database: &Own) -> Vec<String> {
     database.ask("SELECT queue FROM distlock.queues ORDER BY queue").await
 }
 
-/// Two clients that begin at once remove all of them without waiting for a renewal, and leave the
-/// rows that are in use.
+/// Two clients that start at once remove all idle rows without waiting for a renewal, and keep the
+/// rows in use.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_that_were_used_once_cost_no_row() {
     let database = with_idle_queues().await;
@@ -45,8 +45,8 @@ async fn names_that_were_used_once_cost_no_row() {
                WHERE queue LIKE '%/held'";
     database.ask(age).await;
     let left = ["/distlock/held", "/distlock/of%20late", "/old/7"];
-    eventually(SOON, "the others are removed", async || queues(&database).await == left).await;
-    // The first ones may have been looked for before they were there.
+    eventually(SOON, "the idle rows are removed", async || queues(&database).await == left).await;
+    // The clients may have tidied the first queues before these rows existed.
     database.ask("UPDATE distlock.schema SET tidied_at = '-infinity'").await;
     database.ask("SELECT distlock.tidy()").await;
     assert_eq!(queues(&database).await, left);
@@ -57,17 +57,17 @@ async fn names_that_were_used_once_cost_no_row() {
     database.end().await;
 }
 
-/// All clients of a database look for them every 15 s, and not each by itself.
+/// All clients of a database together search for idle rows every 15 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_are_looked_for_every_15_seconds() {
     let database = with_idle_queues().await;
     database.ask("UPDATE distlock.schema SET tidied = '', tidied_at = now()").await;
     let client = database.client().await;
-    // The client's requests are done in their order.
+    // The client's requests are executed in order.
     take_turn(&client, "a").await;
     assert_eq!(queues(&database).await.len(), IDLE + 1);
     close([client]).await;
-    // A clock that was set back keeps nobody from it.
+    // A clock that was set back does not prevent it.
     for at in ["now() - interval '16 s'", "now() + interval '1 hour'"] {
         let last = format!("UPDATE distlock.schema SET tidied_at = {at}");
         database.ask(&last).await;
@@ -75,7 +75,7 @@ async fn rows_are_looked_for_every_15_seconds() {
         database.ask("UPDATE distlock.schema SET tidied = ''").await;
         assert_eq!(database.ask("SELECT distlock.tidy()").await, ["f"], "{at}");
     }
-    // One of the first 1,000 was used of late.
+    // One of the first 1,000 rows was used recently.
     assert_eq!(queues(&database).await.len(), IDLE + 1 - 2 * 999);
     database.end().await;
 }

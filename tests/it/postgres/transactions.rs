@@ -1,4 +1,4 @@
-//! What users do in transactions of their own.
+//! Users' own transactions.
 
 use crate::{
     common::{postgres::Postgres, transaction_cases},

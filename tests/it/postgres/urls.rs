@@ -1,4 +1,4 @@
-//! What a URL of libpq's may say, and those of other stores do not.
+//! Options of libpq URLs that other stores' URLs do not have.
 
 use std::{fs, process::Stdio};
 
@@ -12,11 +12,11 @@ use tokio::net::{TcpStream, UnixListener};
 
 use crate::common::{SOON, close, connected, reason, refused, within};
 
-/// The URL that the process of [`connects_by_its_url`] is given.
+/// The variable with the URL for the process of [`connects_by_its_url`].
 const VARIABLE: &str = "DISTLOCK_TEST_ROOTS";
 
-/// A server whose CA the operating system trusts needs no file. `SSL_CERT_FILE` says whom it
-/// trusts.
+/// A server whose CA the operating system trusts needs no CA file. `SSL_CERT_FILE` sets the trusted
+/// CAs.
 #[tokio::test]
 async fn certificates_are_checked_by_the_roots_of_the_system() {
     let [ours, ..] = certificates();
@@ -28,9 +28,9 @@ async fn certificates_are_checked_by_the_roots_of_the_system() {
             command.args(["--exact", "postgres::urls::connects_by_its_url", "--nocapture"]);
             command.env(VARIABLE, format!("{}?sslmode={mode}", postgres_url()));
             command.env("SSL_CERT_FILE", &file).env_remove("SSL_CERT_DIR").stdin(Stdio::null());
-            let ran = within(SOON, "it ends", command.kill_on_drop(true).output()).await;
-            let ran = ran.expect("it runs");
-            fs::remove_file(&file).expect("it is there");
+            let ran = within(SOON, "the process ends", command.kill_on_drop(true).output()).await;
+            let ran = ran.expect("the process runs");
+            fs::remove_file(&file).expect("the file exists");
             let output = String::from_utf8_lossy(&ran.stdout);
             assert_eq!(ran.status.success(), trusted, "{mode}: {output}");
             assert!(output.contains(if trusted { "by its roots" } else { "another CA" }));
@@ -38,7 +38,7 @@ async fn certificates_are_checked_by_the_roots_of_the_system() {
     }
 }
 
-/// The process of the test above; it does nothing in an ordinary run.
+/// The process of the test above, which does nothing in an ordinary run.
 #[tokio::test]
 async fn connects_by_its_url() {
     let Ok(url) = std::env::var(VARIABLE) else { return };
@@ -52,7 +52,7 @@ async fn connects_by_its_url() {
     println!("by its roots");
 }
 
-/// The server's own socket is inside its container: what is heard at this one is carried there.
+/// The server's own socket is inside its container, so this one forwards to the server's port.
 #[tokio::test]
 async fn a_unix_socket_is_a_host() {
     let folder = std::env::temp_dir().join(format!("distlock-socket-{:x}", fastrand::u64(..)));
@@ -82,11 +82,11 @@ async fn a_unix_socket_is_a_host() {
         guard.unlock().await.expect("released");
         close([client]).await;
     }
-    // The server wants a password of this user, and there is none.
+    // The server requires a password of this user, and the URL has none.
     let error = refused(Client::builder(format!("postgres://app@{escaped}/{database}"))).await;
     assert!(matches!(error, Error::Denied { .. } | Error::Unavailable { .. }), "{error:?}");
     assert!(reason(&error).contains("password"), "{}", reason(&error));
-    fs::remove_dir_all(&folder).expect("it is there");
+    fs::remove_dir_all(&folder).expect("the folder exists");
     let error = refused(Client::builder(format!("postgres://app:a@{escaped}/{database}"))).await;
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(reason(&error).contains(path), "{}", reason(&error));

@@ -1,4 +1,4 @@
-//! The file: made, shared, replaced, taken away, and of another version.
+//! The database file: created, shared, replaced, deleted, and of another version.
 
 use std::{fs, os::unix::fs::symlink, time::Duration};
 
@@ -19,13 +19,14 @@ async fn connect(url: &str) -> Client {
     connected(Client::builder(url)).await
 }
 
-fn ask(connection: &Connection, sql: &str) -> Vec<i64> {
-    let mut statement = connection.prepare(sql).expect("it is SQL");
-    let rows = statement.query_map([], |row| row.get(0)).expect("an answer");
+fn query(connection: &Connection, sql: &str) -> Vec<i64> {
+    let mut statement = connection.prepare(sql).expect("valid SQL");
+    let rows = statement.query_map([], |row| row.get(0)).expect("a result");
     rows.collect::<Result<_, _>>().expect("numbers")
 }
 
-/// Each has a connection of its own, as another process has: by another name of the folder.
+/// Each client uses another name of the folder, so it has its own connection, as another process
+/// has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_to_come_makes_the_tables() {
     let folder = Folder::new();
@@ -42,13 +43,13 @@ async fn the_first_to_come_makes_the_tables() {
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
     close(clients).await;
     let file = dial(&folder.path(FILE));
-    assert_eq!(ask(&file, "SELECT version FROM distlock_meta"), [1]);
+    assert_eq!(query(&file, "SELECT version FROM distlock_meta"), [1]);
     for table in ["sessions", "entries", "data"] {
-        assert!(ask(&file, &format!("SELECT 1 FROM distlock_{table}")).is_empty(), "{table}");
+        assert!(query(&file, &format!("SELECT 1 FROM distlock_{table}")).is_empty(), "{table}");
     }
 }
 
-/// A release is heard of by those who wait in other processes, long before anybody looks anyway.
+/// Waiters in other processes notice a release long before their next recheck.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_is_heard_by_other_connections() {
     let folder = Folder::new();
@@ -59,7 +60,7 @@ async fn a_release_is_heard_by_other_connections() {
         let waiter = Waiter::of(next, "a");
         queue_of(last, "a", 2).await;
         guard.unlock().await.expect("released");
-        guard = waiter.result(SOON / 2).await.expect("the release is heard of");
+        guard = waiter.result(SOON / 2).await.expect("the release is noticed");
     }
     guard.unlock().await.expect("released");
 }
@@ -67,15 +68,15 @@ async fn a_release_is_heard_by_other_connections() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_that_an_operator_has_made_will_do_beside_others() {
     let folder = Folder::new();
-    let file = Connection::open(folder.path(FILE)).expect("it opens");
-    file.execute_batch(distlock::sqlite::schema()).expect("made");
+    let file = Connection::open(folder.path(FILE)).expect("the file opens");
+    file.execute_batch(distlock::sqlite::schema()).expect("created");
     file.execute_batch("CREATE TABLE account (balance); INSERT INTO account VALUES (7)")
-        .expect("made");
+        .expect("created");
     drop(file);
     let client = connect(&folder.url(FILE)).await;
     take_turn(&client, "a").await;
     client.close().await.expect("closed");
-    assert_eq!(ask(&dial(&folder.path(FILE)), "SELECT balance FROM account"), [7]);
+    assert_eq!(query(&dial(&folder.path(FILE)), "SELECT balance FROM account"), [7]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -86,11 +87,11 @@ async fn a_file_of_a_later_version_is_refused_and_left_alone() {
         "CREATE TABLE distlock_meta (version INTEGER NOT NULL, more TEXT); \
          INSERT INTO distlock_meta VALUES (2, 'unknown')",
     )
-    .expect("made");
+    .expect("created");
     let error = refused(Client::builder(folder.url(FILE))).await;
     assert!(matches!(error, Error::Backend { .. }), "{error:?}");
     assert!(reason(&error).contains("version 2"), "{}", reason(&error));
-    assert_eq!(ask(&file, "SELECT count(*) FROM sqlite_master"), [1], "nothing was made");
+    assert_eq!(query(&file, "SELECT count(*) FROM sqlite_master"), [1], "tables were created");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -123,10 +124,11 @@ async fn a_later_build_takes_the_tables_from_clients_that_are_connected() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_file_of_locks_is_refused() {
     let folder = Folder::new();
-    fs::create_dir(folder.path("sub")).expect("made");
-    fs::write(folder.path("text"), "This is a text, and no database. ".repeat(100)).expect("made");
-    fs::write(folder.path("one"), "").expect("made");
-    fs::hard_link(folder.path("one"), folder.path("other")).expect("made");
+    fs::create_dir(folder.path("sub")).expect("created");
+    fs::write(folder.path("text"), "This is a text, and no database. ".repeat(100))
+        .expect("created");
+    fs::write(folder.path("one"), "").expect("created");
+    fs::hard_link(folder.path("one"), folder.path("other")).expect("created");
     for (name, what) in [("sub", "not a file"), ("text", "not a database"), ("one", "hard links")] {
         let error = refused(Client::builder(folder.url(name))).await;
         assert!(matches!(error, Error::Backend { .. }), "{name}: {error:?}");
@@ -134,10 +136,10 @@ async fn what_is_no_file_of_locks_is_refused() {
     }
     let error = refused(Client::builder(folder.url("none/locks.db"))).await;
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
-    assert!(!folder.path("none").exists(), "no directory is made");
+    assert!(!folder.path("none").exists(), "a directory was created");
 }
 
-/// The host was started anew, and its clock shows less than before.
+/// The host was rebooted, and its clock shows less than before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_of_another_boot_are_over() {
     let folder = Folder::new();
@@ -158,12 +160,12 @@ async fn sessions_of_another_boot_are_over() {
     guard.unlock().await.expect("released");
 }
 
-/// Its holder is told, and what others write to the new one stays whole.
+/// The holder is notified, and the new file's data stays intact.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_was_replaced_is_lost() {
     let folder = Folder::new();
-    let other = Connection::open(folder.path("other.db")).expect("it opens");
-    other.execute_batch(distlock::sqlite::schema()).expect("made");
+    let other = Connection::open(folder.path("other.db")).expect("the file opens");
+    other.execute_batch(distlock::sqlite::schema()).expect("created");
     drop(other);
     let client = clients::connect(&folder.url(FILE), Duration::from_secs(30)).await;
     let (guard, waiter) = contended(&client, &client, "a").await;
@@ -172,20 +174,20 @@ async fn a_file_that_was_replaced_is_lost() {
         fs::remove_file(folder.path(part)).expect("deleted");
     }
     fs::rename(folder.path("other.db"), folder.path(FILE)).expect("renamed");
-    // A waiter looks all the time, and long before the session's deadline.
-    let reason = within(SOON, "the holder is told", guard.lost()).await;
+    // A waiter polls all the time, so the loss is noticed long before the session's deadline.
+    let reason = within(SOON, "the holder is notified", guard.lost()).await;
     assert_eq!(reason, LostReason::SessionExpired);
     let waited = waiter.result(SOON).await;
     assert!(matches!(waited, Err(Error::SessionLost { .. })), "{waited:?}");
-    // In the new one nobody stands.
+    // The queue in the new file is empty.
     let guard = locked(&client, "a").await;
     let file = dial(&folder.path(FILE));
-    assert_eq!(ask(&file, "SELECT count(*) FROM distlock_entries"), [1]);
+    assert_eq!(query(&file, "SELECT count(*) FROM distlock_entries"), [1]);
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");
 }
 
-/// One who closes the first file leaves alone what belongs to the new one.
+/// A client that closes the first file keeps the files of the new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn releasing_a_replaced_file_leaves_the_new_one_alone() {
     let folder = Folder::new();
@@ -204,8 +206,8 @@ async fn releasing_a_replaced_file_leaves_the_new_one_alone() {
         distlock::sqlite::requests(folder.path("way/locks.db")).is_none()
     })
     .await;
-    assert!(folder.path("locks.db-wal").exists(), "it is in use");
-    assert_eq!(ask(&dial(&folder.path(FILE)), "SELECT count(*) FROM distlock_entries"), [1]);
+    assert!(folder.path("locks.db-wal").exists(), "the new file's WAL was deleted");
+    assert_eq!(query(&dial(&folder.path(FILE)), "SELECT count(*) FROM distlock_entries"), [1]);
     kept.unlock().await.expect("released");
     second.close().await.expect("closed");
 }
@@ -219,14 +221,14 @@ async fn a_file_that_is_away_for_a_while_is_unavailable() {
     fs::rename(folder.path(FILE), folder.path("away")).expect("renamed");
     let error = client.ping().await.expect_err("there is no file");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
-    assert!(!folder.path(FILE).exists(), "no second one is made");
+    assert!(!folder.path(FILE).exists(), "a second file was created");
     fs::rename(folder.path("away"), folder.path(FILE)).expect("renamed");
-    client.ping().await.expect("it is back");
+    client.ping().await.expect("the file is back");
     assert!(guard.is_valid());
     guard.unlock().await.expect("released");
 }
 
-/// Its locks are over with their time, and then there may be a new one.
+/// The locks expire with the deadline, and then a new file may be created.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_was_deleted_is_made_anew_when_its_sessions_are_over() {
     let folder = Folder::new();
@@ -235,7 +237,7 @@ async fn a_file_that_was_deleted_is_made_anew_when_its_sessions_are_over() {
     for part in ["locks.db", "locks.db-wal", "locks.db-shm"] {
         fs::remove_file(folder.path(part)).expect("deleted");
     }
-    let reason = within(SOON, "the holder is told", guard.lost()).await;
+    let reason = within(SOON, "the holder is notified", guard.lost()).await;
     assert_eq!(reason, LostReason::DeadlinePassed);
     let mut granted = None;
     eventually(SOON, "there is a new file", async || {
@@ -247,7 +249,7 @@ async fn a_file_that_was_deleted_is_made_anew_when_its_sessions_are_over() {
     granted.expect("granted").unlock().await.expect("released");
 }
 
-/// As long as it reads, nothing of the WAL can be used again.
+/// A long reader prevents the WAL from being reused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wal_that_a_long_reader_made_grow_shrinks_again() {
     let folder = Folder::new();
@@ -258,14 +260,14 @@ async fn wal_that_a_long_reader_made_grow_shrinks_again() {
     let size = || fs::metadata(folder.path("locks.db-wal")).expect("a WAL").len();
     let write = async |rounds: u8| {
         for round in 0..rounds {
-            // SQLite does not write what is there.
+            // SQLite skips writes of unchanged values.
             guard.put("/data/a", vec![round; 512 << 10]).await.expect("written");
         }
     };
     write(50).await;
     assert!(size() > 20 << 20, "{}", size());
     reader.execute_batch("COMMIT").expect("ended");
-    eventually(SOON, "it shrinks", async || {
+    eventually(SOON, "the WAL shrinks", async || {
         write(2).await;
         size() <= 8 << 20
     })
@@ -274,7 +276,7 @@ async fn wal_that_a_long_reader_made_grow_shrinks_again() {
     client.close().await.expect("closed");
 }
 
-/// So is it with a disk that is full: it is tried again, and not only once.
+/// Ending a session is retried repeatedly, as on a full disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_cannot_be_ended_now_is_ended_later() {
     let folder = Folder::new();
@@ -285,15 +287,15 @@ async fn a_session_that_cannot_be_ended_now_is_ended_later() {
         operator.execute(&format!("ALTER TABLE {from} RENAME TO {to}"), []).expect("renamed")
     };
     rename("distlock_sessions", "away");
-    let writes = || distlock::sqlite::requests(folder.path(FILE)).map(|asked| asked.writes);
-    let before = writes().expect("it is open");
+    let writes = || distlock::sqlite::requests(folder.path(FILE)).map(|requests| requests.writes);
+    let before = writes().expect("the file is open");
     let closing = tokio::spawn(async move { client.close().await });
-    eventually(SOON, "it is tried twice", async || {
-        assert!(!closing.is_finished(), "it is given up");
+    eventually(SOON, "closing is tried twice", async || {
+        assert!(!closing.is_finished(), "closing has ended");
         writes().is_some_and(|writes| writes >= before + 2)
     })
     .await;
     rename("away", "distlock_sessions");
-    within(SOON, "it is closed", closing).await.expect("no panic").expect("closed");
-    assert!(ask(&operator, "SELECT id FROM distlock_sessions").is_empty());
+    within(SOON, "the client closes", closing).await.expect("no panic").expect("closed");
+    assert!(query(&operator, "SELECT id FROM distlock_sessions").is_empty());
 }

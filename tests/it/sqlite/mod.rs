@@ -1,4 +1,4 @@
-//! SQLite passes every case, and some of its own. Needs no server.
+//! SQLite passes every case, and some of its own. The tests need no server.
 
 mod files;
 mod power_loss;

@@ -1,7 +1,7 @@
-//! What is left in the file when the host loses its power, and is started again.
+//! The content of the file after the host lost its power and restarted.
 //!
-//! SQLite has not flushed most of what it has confirmed. That is taken away here, wherever the
-//! power may go: locks are free then, no token falls or comes again, and guarded writes are there.
+//! SQLite leaves most confirmed commits unflushed. The tests discard them, as a power loss at any
+//! point may. Afterwards locks are free, tokens neither fall nor repeat, and guarded writes exist.
 
 use std::{fs, path::Path};
 
@@ -17,20 +17,20 @@ use crate::common::{
 pub(super) const FILE: &str = "locks.db";
 pub(super) const DATA: &str = "/data/a";
 
-/// What was confirmed before the power went.
+/// The operations confirmed before the power loss.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Confirmed {
-    /// The highest token that was given.
+    /// The highest granted token.
     pub(super) token: u64,
     /// The last guarded write.
     pub(super) written: u64,
 }
 
 impl Confirmed {
-    /// Locks so many names at once: the last token.
+    /// Locks `names` names at once and records the last token.
     pub(super) async fn lock(&mut self, client: &Client, names: u64) -> MultiLockGuard {
         let names = (0..names).map(|name| format!("lock-{name}"));
-        let granted = within(SOON * 6, "they are free", client.lock_all(names)).await;
+        let granted = within(SOON * 6, "the locks are free", client.lock_all(names)).await;
         let guards = granted.expect("granted");
         for guard in guards.guards() {
             let token = guard.fencing_token().as_u64();
@@ -40,22 +40,22 @@ impl Confirmed {
         guards
     }
 
-    /// Opens what is left, as the first one after the next boot.
+    /// Opens the remaining file as the first client after the next boot.
     pub(super) async fn is_kept(mut self, folder: &Folder, context: &str) {
         let file = dial(&folder.path(FILE));
-        let ask = |sql: &str| file.query_row(sql, [], |row| row.get::<_, String>(0));
-        assert_eq!(ask("PRAGMA integrity_check").as_deref(), Ok("ok"), "{context}");
-        // The tables may not have been made yet.
+        let query = |sql: &str| file.query_row(sql, [], |row| row.get::<_, String>(0));
+        assert_eq!(query("PRAGMA integrity_check").as_deref(), Ok("ok"), "{context}");
+        // The tables may not exist yet.
         let _ = file.execute("UPDATE distlock_sessions SET boot = 'the last one'", []);
         drop(file);
         let client = connect(&folder.url(FILE), SOON).await;
-        let guard = client.mutex("lock-0").try_lock().await.expect("an answer");
-        let guard = guard.unwrap_or_else(|| panic!("it is free: {context}, {self:?}"));
+        let guard = client.mutex("lock-0").try_lock().await.expect("a result");
+        let guard = guard.unwrap_or_else(|| panic!("the lock is held: {context}, {self:?}"));
         let token = guard.fencing_token().as_u64();
         assert!(token > self.token, "token {token}: {context}, {self:?}");
-        let data = guard.get(DATA).await.expect("an answer");
+        let data = guard.get(DATA).await.expect("a result");
         let data = data.map_or(0, |data| data.len() as u64);
-        assert!(data >= self.written, "{data} was written: {context}, {self:?}");
+        assert!(data >= self.written, "{data} bytes are left: {context}, {self:?}");
         self.token = token;
         guard.unlock().await.expect("released");
         self.lock(&client, 5).await.unlock().await.expect("released");
@@ -64,11 +64,11 @@ impl Confirmed {
 }
 
 fn requests(file: &Path) -> Requests {
-    distlock::sqlite::requests(file).expect("it is open")
+    distlock::sqlite::requests(file).expect("the file is open")
 }
 
-/// The WAL is cut where it was last flushed, and somewhere behind that. Behind a cut there is
-/// nothing, or what was never written.
+/// The WAL is cut at the end of its last flush, and at a random later position. After a cut it has
+/// no bytes, or random ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_and_writes_outlast_a_wal_that_is_cut() {
     let folder = Folder::new();
@@ -117,7 +117,7 @@ async fn locks_flush_one_commit_of_a_thousand() {
         let guard = client.mutex("a").lock().await.expect("granted");
         guard.unlock().await.expect("released");
     }
-    let asked = requests(&folder.path(FILE));
-    assert!(asked.commits > 800 && asked.flushes == 1, "{asked:?}");
+    let counts = requests(&folder.path(FILE));
+    assert!(counts.commits > 800 && counts.flushes == 1, "{counts:?}");
     client.close().await.expect("closed");
 }

@@ -1,4 +1,4 @@
-//! Several processes on one file: this very test binary, started once more.
+//! Several processes on one file: this test binary, started again.
 
 use std::{collections::HashSet, fs, path::Path, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::common::{
     take_turn, within,
 };
 
-// These need processes, and no network.
+// These cases need processes, but no network.
 cases_for! { Sqlite, beside_others,
     late::writes_of_a_holder_that_was_stopped_are_refused,
     network::a_holder_that_was_stopped_knows_when_it_wakes,
@@ -24,14 +24,14 @@ const VARIABLE: &str = "DISTLOCK_SQLITE_JOB";
 const TTL: Duration = Duration::from_secs(2);
 const FILE: &str = "locks.db";
 
-/// What a process says.
+/// The output of a process.
 const HELD: &str = "job held";
 const COUNTED: &str = "job counted: ";
 const FELL: &str = "job met a higher token";
 const OPEN: &str = "job in its transaction";
 const TRIED: &str = "job tried: ";
 
-/// No test: what the processes do that the tests below start.
+/// Not a test: the job of the processes that the tests below start.
 #[test]
 fn job_on_a_file() {
     let Ok(job) = std::env::var(VARIABLE) else { return };
@@ -50,7 +50,7 @@ async fn work(kind: &str, folder: &Path, rounds: usize) {
         println!("\n{TRIED}{tried:?}");
         return;
     }
-    // One that nobody kills has time, however busy the machine is.
+    // A process that is not killed has a long TTL for a busy machine.
     let client = client(folder, if rounds < usize::MAX { TTL * 15 } else { TTL }).await;
     let mutex = client.mutex("shared");
     if kind == "count" {
@@ -59,11 +59,11 @@ async fn work(kind: &str, folder: &Path, rounds: usize) {
         }
         return client.close().await.expect("closed");
     }
-    // One that is killed, or stands still, in the midst of a transaction of its own.
+    // A process that is killed or stopped within its own transaction.
     let guard = mutex.lock().await.expect("granted");
     let mut file = dial(&folder.join(FILE));
     let transaction = file.transaction_with_behavior(Immediate).expect("begun");
-    distlock::sqlite::check(&guard, &transaction).expect("it is held");
+    distlock::sqlite::check(&guard, &transaction).expect("the lock is held");
     let write = "INSERT INTO distlock_data VALUES ('/job', 'half', x'00', 0)";
     transaction.execute(write, []).expect("written");
     println!("\n{OPEN}");
@@ -74,9 +74,9 @@ async fn client(folder: &Path, ttl: Duration) -> Client {
     connect(&url(&folder.join(FILE)), ttl).await
 }
 
-/// Raises a number that is in a file without any care but the lock.
+/// Increments a number in a file, protected by the lock alone.
 async fn count(mutex: &Mutex, folder: &Path) {
-    // Its session may end on a busy machine.
+    // The session may expire on a busy machine.
     let guard = locked_at_last(mutex).await;
     println!("\n{HELD}");
     let (file, new) = (folder.join("count"), folder.join(format!("new-{}", std::process::id())));
@@ -88,11 +88,11 @@ async fn count(mutex: &Mutex, folder: &Path) {
         println!("\n{FELL}");
     }
     tokio::task::yield_now().await;
-    // In one piece, though it may be killed.
+    // Atomically, because the process may be killed.
     fs::write(&new, format!("{} {token}", count + 1)).expect("written");
     fs::rename(&new, &file).expect("renamed");
     println!("\n{COUNTED}{}", count + 1);
-    // Its session may have ended on a busy machine: nobody else was let in before.
+    // The session may have expired on a busy machine; no other client was granted the lock before.
     let _ = guard.unlock().await;
 }
 
@@ -100,7 +100,7 @@ fn start(kind: &str, folder: &Folder, rounds: usize) -> Child {
     start_by(Child::again().expect("this binary"), kind, folder, rounds)
 }
 
-/// `command` starts this binary, with the arguments that follow.
+/// Starts this binary by `command`, with further arguments.
 fn start_by(mut command: Command, kind: &str, folder: &Folder, rounds: usize) -> Child {
     let job = format!("{kind} {} {rounds}", folder.path("").display());
     let name = format!("{}::job_on_a_file", module_path!().split_once("::").expect("a path").1);
@@ -108,31 +108,31 @@ fn start_by(mut command: Command, kind: &str, folder: &Folder, rounds: usize) ->
     Child::start(&mut command).expect("a process")
 }
 
-/// A process that is in the midst of a transaction of its own.
+/// Returns a process within its own transaction.
 async fn in_a_transaction(folder: &Folder) -> Child {
     let mut process = start("open", folder, usize::MAX);
     let opened = process.until(|line| line.contains(OPEN).then_some(()));
-    within(SOON, "it begins", opened).await.expect("it lives");
+    within(SOON, "the transaction begins", opened).await.expect("the process runs");
     process
 }
 
-/// All that a process has counted, up to its end.
+/// Returns all numbers that a process counts until it ends.
 async fn counted(mut process: Child) -> Vec<u64> {
     let mut counted = Vec::new();
-    while let Some(line) = process.line().await.expect("it speaks") {
+    while let Some(line) = process.line().await.expect("its output") {
         assert!(!line.contains(FELL), "a token fell");
         if let Some((_, count)) = line.split_once(COUNTED) {
             counted.push(count.parse().expect("a number"));
         }
     }
-    assert!(process.wait().await.expect("it ends").success());
+    assert!(process.wait().await.expect("the process ends").success());
     counted
 }
 
 fn is_sound(folder: &Folder) -> bool {
     let file = dial(&folder.path(FILE));
     let output: String =
-        file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("told");
+        file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("a result");
     output == "ok"
 }
 
@@ -142,39 +142,44 @@ async fn processes_never_overlap() {
     const ROUNDS: u64 = 40;
     let folder = Folder::new();
     let all = (0..PROCESSES).map(|_| counted(start("count", &folder, ROUNDS as usize)));
-    let all = within(SOON * 3, "all have counted", futures_util::future::join_all(all)).await;
+    let all =
+        within(SOON * 3, "all processes have counted", futures_util::future::join_all(all)).await;
     let mut numbers: Vec<_> = all.into_iter().flatten().collect();
     numbers.sort_unstable();
-    assert_eq!(numbers, (1..=PROCESSES * ROUNDS).collect::<Vec<_>>(), "none was lost");
+    assert_eq!(
+        numbers,
+        (1..=PROCESSES * ROUNDS).collect::<Vec<_>>(),
+        "a number is missing or doubled"
+    );
     assert!(is_sound(&folder));
 }
 
-/// Wherever they are killed: as holders, and in the transactions by which they let go.
+/// Processes are killed as holders, and in the transactions that release the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_processes_are_succeeded() {
     let folder = Folder::new();
     let mut numbers = HashSet::new();
     for round in 0..5 {
         let mut process = start("count", &folder, usize::MAX);
-        let mut hear = async |count: usize, words: &str| {
+        let mut expect_lines = async |count: usize, words: &str| {
             for _ in 0..count {
-                let heard = process.until(|line| {
+                let matched = process.until(|line| {
                     assert!(!line.contains(FELL), "a token fell");
                     if let Some((_, count)) = line.split_once(COUNTED) {
                         assert!(numbers.insert(count.to_owned()), "{count} a second time");
                     }
                     line.contains(words).then_some(())
                 });
-                within(SOON, "it goes on", heard).await.expect("it lives");
+                within(SOON, "the process continues", matched).await.expect("the process runs");
             }
         };
-        hear(round + 1, COUNTED).await;
-        hear(1, if round % 2 == 0 { HELD } else { COUNTED }).await;
-        process.kill().await.expect("it was running");
+        expect_lines(round + 1, COUNTED).await;
+        expect_lines(1, if round % 2 == 0 { HELD } else { COUNTED }).await;
+        process.kill().await.expect("the process ran");
     }
     assert!(is_sound(&folder));
     let client = client(&folder.path(""), TTL).await;
-    // As soon as the last one is removed.
+    // As soon as the last process's session is removed.
     take_turn(&client, "shared").await;
     client.close().await.expect("closed");
 }
@@ -183,7 +188,7 @@ async fn killed_processes_are_succeeded() {
 async fn a_process_killed_in_its_transaction_leaves_nothing() {
     let folder = Folder::new();
     let mut process = in_a_transaction(&folder).await;
-    process.kill().await.expect("it was running");
+    process.kill().await.expect("the process ran");
     let client = client(&folder.path(""), TTL).await;
     let guard = locked(&client, "shared").await;
     let written =
@@ -195,20 +200,20 @@ async fn a_process_killed_in_its_transaction_leaves_nothing() {
     assert!(is_sound(&folder));
 }
 
-/// Nobody else can write then, so no lock is proved: all holders are told in time, and nobody is
-/// let in. Once it is gone, all goes on.
+/// The stopped transaction blocks all writes, so no session is renewed. Holders are notified in
+/// time, and no lock is granted. Once the process is killed, clients continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_stopped_in_its_transaction_makes_no_second_holder() {
     let folder = Folder::new();
     let client = client(&folder.path(""), TTL).await;
     let guard = client.mutex("other").lock().await.expect("granted");
     let mut process = in_a_transaction(&folder).await;
-    process.stop().await.expect("it runs");
-    let reason = within(TTL + SOON, "the holder is told", guard.lost()).await;
+    process.stop().await.expect("the process runs");
+    let reason = within(TTL + SOON, "the holder is notified", guard.lost()).await;
     assert_eq!(reason, LostReason::DeadlinePassed);
     let tried = client.mutex("other").lock_timeout(TTL / 2).await;
     assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
-    process.kill().await.expect("it was running");
+    process.kill().await.expect("the process ran");
     for name in ["other", "shared"] {
         take_turn(&client, name).await;
     }
@@ -228,7 +233,7 @@ async fn container_with_its_own_boot_id_is_refused_by_name() {
     command.arg(folder.path("boot_id")).arg(std::env::current_exe().expect("this binary"));
     let mut process = start_by(command, "try", &folder, 0);
     let tried = process.until(|line| line.strip_prefix(TRIED).map(str::to_owned));
-    let tried = within(SOON, "it tries", tried).await.expect("a container");
+    let tried = within(SOON, "the process tries", tried).await.expect("a container");
     assert!(tried.contains("boot_id") && tried.contains("systemd-nspawn"), "{tried}");
     assert!(guard.is_valid(), "the holder keeps its session");
     guard.unlock().await.expect("released");

@@ -1,29 +1,28 @@
-//! What a disk has of the files of a process at any moment, by what the process asked of the
-//! kernel.
+//! Reconstructs the disk state of a process's files at any moment from its system calls.
 //!
-//! strace writes down each write and each flush. What was written to a file since its last flush
-//! may be on the disk or not: each of these writes by itself, in whatever order.
+//! strace records each write and each flush. A write since a file's last flush may be on disk or
+//! not, independently of other writes and in any order.
 
 use std::{collections::HashMap, path::Path};
 
 use fastrand::Rng;
 use tokio::process::Command;
 
-/// The calls by which SQLite writes, and those by which a test says something.
+/// The system calls by which SQLite writes, and by which a test prints.
 const CALLS: &str = "--trace=pwrite64,ftruncate,unlink,fdatasync,fsync,write";
 
-/// What a process did.
+/// An action of a process.
 #[derive(Debug)]
 pub(super) enum Event {
     Wrote(String, Written),
     Flushed(String),
-    Said(String),
+    Printed(String),
 }
 
 #[derive(Debug)]
 pub(super) enum Written {
     At(usize, Vec<u8>),
-    /// The file has this length.
+    /// The file is truncated or extended to this length.
     Cut(usize),
 }
 
@@ -40,7 +39,7 @@ impl Written {
     }
 }
 
-/// The files, by their names, as a disk has them.
+/// The files by name, as a disk stores them.
 #[derive(Default)]
 pub(super) struct Disk(HashMap<String, Stored>);
 
@@ -58,12 +57,12 @@ impl Disk {
                 let stored = self.0.entry(file).or_default();
                 stored.since.drain(..).for_each(|written| written.apply(&mut stored.flushed));
             }
-            Event::Said(_) => {}
+            Event::Printed(_) => {}
         }
     }
 
-    /// Makes the files that are left after a loss of power at this moment. Of what was not flushed
-    /// each write is kept by this chance.
+    /// Creates the files that remain after a power loss at this moment. Each unflushed write is
+    /// kept with the probability `kept`.
     pub(super) fn leave(&self, folder: &Path, random: &mut Rng, kept: f64) {
         for (name, stored) in &self.0 {
             let mut bytes = stored.flushed.clone();
@@ -73,7 +72,7 @@ impl Disk {
     }
 }
 
-/// The command that runs a program, and has what it does written to `log`.
+/// Returns the command that runs a program and logs its system calls to `log`.
 pub(super) fn command(log: &Path, program: &Path) -> Command {
     let mut command = Command::new("strace");
     command.args(["--follow-forks", "--decode-fds=path", "--string-limit=1000000", "--quiet=all"]);
@@ -81,10 +80,10 @@ pub(super) fn command(log: &Path, program: &Path) -> Command {
     command
 }
 
-/// What happened to the files of this folder, and what was said to the standard output, in order.
+/// Returns the writes to the files of a folder and the lines of the standard output, in order.
 pub(super) fn events(log: &[u8], folder: &Path) -> Vec<Event> {
     let folder = folder.join("").display().to_string();
-    // By thread: what it flushes has an end of its own.
+    // By thread, because an unfinished flush ends in a later line.
     let mut flushing = HashMap::new();
     let mut events = Vec::new();
     for line in log.split(|byte| *byte == b'\n') {
@@ -100,8 +99,8 @@ pub(super) fn events(log: &[u8], folder: &Path) -> Vec<Event> {
         let name = |of: &str| Some(of.split_once(&folder)?.1.split(['>', '"']).next()?.to_owned());
         match call {
             "write" if rest.starts_with("1<") => {
-                let said = String::from_utf8(string(rest).0).expect("text");
-                events.extend(said.lines().map(|line| Event::Said(line.to_owned())));
+                let printed = String::from_utf8(string(rest).0).expect("text");
+                events.extend(printed.lines().map(|line| Event::Printed(line.to_owned())));
             }
             "fdatasync" | "fsync" if rest.contains("unfinished") => {
                 flushing.insert(thread.to_owned(), name(rest));
@@ -122,7 +121,7 @@ pub(super) fn events(log: &[u8], folder: &Path) -> Vec<Event> {
                 let length = rest.split([',', ')', ' ']).find_map(|word| word.parse().ok());
                 events.push(Event::Wrote(file, Written::Cut(length.expect("a length"))));
             }
-            // A file system keeps the order of what is done to its directories.
+            // A file system keeps the order of directory operations.
             "unlink" => {
                 let Some(file) = name(rest) else { continue };
                 events.push(Event::Wrote(file.clone(), Written::Cut(0)));
@@ -134,7 +133,7 @@ pub(super) fn events(log: &[u8], folder: &Path) -> Vec<Event> {
     events
 }
 
-/// The first string of a line, and what follows it.
+/// Returns the first string of a line, and the rest of the line.
 fn string(line: &str) -> (Vec<u8>, &str) {
     let (_, line) = line.split_once('"').expect("a string");
     let (mut bytes, mut at) = (Vec::new(), 0);
@@ -180,14 +179,14 @@ fn what_strace_writes_is_read() {
                 7 <... fdatasync resumed>) = 0\n\
                 7 ftruncate(5</f/a-wal>, 33) = 0\n";
     let mut disk = Disk::default();
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     for event in events(log, Path::new("/f")) {
-        if let Event::Said(line) = &event {
-            said.push(line.clone());
+        if let Event::Printed(line) = &event {
+            printed.push(line.clone());
         }
         disk.take(event);
     }
-    assert_eq!(said, ["", "said"]);
+    assert_eq!(printed, ["", "said"]);
     assert_eq!(disk.0.len(), 1);
     assert_eq!(disk.0["a-wal"].flushed[32..], *b"\0\x018\x7f7\"\n".as_slice());
     assert!(matches!(disk.0["a-wal"].since[..], [Written::Cut(33)]));

@@ -1,5 +1,5 @@
-//! What is left of a file's writes when the host loses its power at any moment, as the kernel was
-//! asked for them. Needs `strace`.
+//! The files that remain after a power loss at any moment, by the process's system calls. The test
+//! needs `strace`.
 
 use std::{fs, path::Path};
 
@@ -18,10 +18,10 @@ use crate::common::{
 
 const VARIABLE: &str = "DISTLOCK_SQLITE_POWER";
 
-/// How a process says what was confirmed to it.
+/// The prefix of the lines in which a process prints its confirmed operations.
 const CONFIRMED: &str = "confirmed: ";
 
-/// No test: the process whose writes are written down.
+/// Not a test: the process whose writes are traced.
 #[test]
 fn job_that_loses_its_power() {
     let Ok(job) = std::env::var(VARIABLE) else { return };
@@ -43,13 +43,13 @@ fn job_that_loses_its_power() {
             }
             guards.unlock().await.expect("released");
         }
-        // As if killed: a client that closes the file brings the WAL into it.
+        // Ends as if killed: a client that closes the file would checkpoint the WAL.
         std::process::exit(0);
     };
     tokio::runtime::Runtime::new().expect("a runtime").block_on(work);
 }
 
-/// What the kernel was asked for decides what is there: three processes, one after the other.
+/// The system calls of three successive processes decide what is on disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_and_writes_outlast_a_loss_of_power() {
     let folder = Folder::new();
@@ -66,15 +66,16 @@ async fn tokens_and_writes_outlast_a_loss_of_power() {
             .args(["--exact", &name, "--nocapture", "--test-threads=1"])
             .env(VARIABLE, format!("{} {token} {written}", folder.path("").display()));
         let mut child = Child::start(&mut command).expect("strace, which has to be installed");
-        let ended = within(SOON * 12, "it ends", child.wait()).await.expect("it ends");
+        let ended =
+            within(SOON * 12, "the process ends", child.wait()).await.expect("an exit status");
         assert!(ended.success(), "{ended}");
         let log = fs::read(&log).expect("a log");
         for event in strace::events(&log, &folder.path("")) {
             let mut confirms = false;
-            if let Event::Said(line) = &event
-                && let Some(said) = line.strip_prefix(CONFIRMED)
+            if let Event::Printed(line) = &event
+                && let Some(printed) = line.strip_prefix(CONFIRMED)
             {
-                let (token, written) = said.split_once(' ').expect("two numbers");
+                let (token, written) = printed.split_once(' ').expect("two numbers");
                 let [token, written] = [token, written].map(|word| word.parse().expect("a number"));
                 confirmed = Confirmed { token, written };
                 confirms = true;

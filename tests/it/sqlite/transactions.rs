@@ -1,4 +1,4 @@
-//! What users do in transactions of their own.
+//! Users' own transactions.
 
 use crate::common::{
     cases::accounts::example_loses_money_without_the_check_alone,
@@ -8,7 +8,7 @@ use crate::common::{
     sqlite::{Folder, Sqlite, dial},
 };
 
-// `processes.rs` has what becomes of the others while one is under way.
+// `processes.rs` covers other clients while a transaction is open.
 cases_for! { Sqlite, beside_others,
     checked::writes_of_a_stopped_holder_without_successor_are_refused,
     checked::a_session_that_is_over_by_the_clock_does_not_do,
@@ -24,7 +24,7 @@ cases_for! { Sqlite, beside_others,
     unlock_sql::max_hold_ends_what_a_transaction_does_not_release,
 }
 
-/// A file as distlock makes them: with a WAL.
+/// A file in WAL mode, as distlock creates it.
 struct Own {
     _folder: Folder,
     url: String,

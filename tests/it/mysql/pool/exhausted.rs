@@ -1,4 +1,4 @@
-//! A pool that has few connections, or none at the moment.
+//! A pool that has few connections, or temporarily none.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use crate::common::{
     mysql::SqlxPool, release_both, take_turn, throughout, within,
 };
 
-/// How long a call may take that the pool has no connection for, on a busy machine.
+/// The time limit for a call without a free connection in the pool, on a busy machine.
 const PROMPT: Duration = Duration::from_secs(5);
 
-/// Fails unless the call has failed since the pool lent no connection.
+/// Asserts that the call failed because the pool lent no connection.
 fn lent_none<T: std::fmt::Debug>(outcome: distlock::Result<T>) {
     let error = outcome.expect_err("the pool has no connection");
     assert!(matches!(error, Error::Unavailable { .. }) && error.is_retryable(), "{error:?}");
@@ -54,7 +54,7 @@ async fn call_inside_a_transaction_on_the_only_connection_fails() {
     lent_none(within(PROMPT, "try_lock() returns", client.mutex("a").try_lock()).await);
     println!("both failed after {:?}", began.elapsed());
     let mutex = client.mutex("a");
-    let timed = within(PROMPT, "it returns", mutex.lock_timeout(REQUEST / 4)).await;
+    let timed = within(PROMPT, "lock_timeout() returns", mutex.lock_timeout(REQUEST / 4)).await;
     assert!(timed.expect("time is up").is_none());
     assert!(held.is_valid());
     transaction.rollback().await.expect("rolled back");
@@ -63,7 +63,7 @@ async fn call_inside_a_transaction_on_the_only_connection_fails() {
     client.close().await.expect("closed");
 }
 
-/// Keepalives do not go by the pool.
+/// Keepalives do not use the pool.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guard_outlives_a_pool_that_is_exhausted_for_two_ttl() {
     let _company = company().await;
@@ -89,7 +89,7 @@ async fn guard_outlives_a_pool_that_is_exhausted_for_two_ttl() {
     client.close().await.expect("closed");
 }
 
-/// What the server replies to a request that was given up is not left to the pool's other users.
+/// The late reply to an abandoned request never reaches the pool's other users.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_of_an_unanswered_request_is_closed() {
     let _company = company().await;
@@ -102,10 +102,10 @@ async fn connection_of_an_unanswered_request_is_closed() {
     let before = process().await;
     assert_eq!(process().await, before, "the pool has one connection");
     // sqlx tests the connection as it is released.
-    eventually(SOON, "it is idle", async || pool.num_idle() == 1).await;
+    eventually(SOON, "the connection is idle", async || pool.num_idle() == 1).await;
     proxies.set(&Mode::BlackholeToClient);
-    // The first attempt is sent, and for the next ones the pool cannot connect.
-    within(SOON, "it returns", client.mutex("a").try_lock()).await.expect_err("no reply");
+    // The first attempt is sent; for the next ones the pool cannot connect.
+    within(SOON, "try_lock() returns", client.mutex("a").try_lock()).await.expect_err("no reply");
     proxies.set(&Mode::Pass);
     assert_ne!(within(SOON, "the pool connects again", process()).await, before);
     take_turn(&client, "a").await;

@@ -1,4 +1,4 @@
-//! Pools of connections that users have anyway.
+//! Connection pools of the application.
 
 mod exhausted;
 mod others;
@@ -12,10 +12,10 @@ use sqlx::MySqlPool;
 
 use crate::common::hosts;
 
-/// How long a request may take.
+/// The request timeout.
 const REQUEST: Duration = Duration::from_secs(1);
 
-/// A client that uses this pool, with a namespace of its own.
+/// Returns a client that uses this pool, with a new namespace.
 fn client_of(pool: &MySqlPool) -> Builder {
     Client::builder(mysql_url())
         .mysql_pool(pool.clone())

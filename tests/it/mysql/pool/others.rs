@@ -12,7 +12,7 @@ use crate::common::{
     mysql::SqlxPool, release_both, take_turn, within,
 };
 
-/// A pool of one connection to the first server of this URL.
+/// Returns a pool of one connection to the first server of this URL.
 fn pool_of(url: &str, resets: bool) -> Pool {
     let (before, after) = url.split_once(',').unwrap_or((url, ""));
     let path = after.split_once('/').map_or(String::new(), |(_, path)| format!("/{path}"));
@@ -41,7 +41,7 @@ async fn mysql_async_lends_one_connection() {
         release_both(guard, waiter).await;
         let taken = pool.get_conn().await.expect("lent");
         let mutex = one.mutex(name);
-        let error = within(SOON, "it returns", mutex.lock()).await.expect_err("no connection");
+        let error = within(SOON, "lock() returns", mutex.lock()).await.expect_err("no connection");
         assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
         assert!(chain(&error).contains("the pool lent no connection"), "{error:?}");
         drop(taken);
@@ -50,7 +50,7 @@ async fn mysql_async_lends_one_connection() {
     }
 }
 
-/// A driver may count only the rows that an update has changed, as this one does.
+/// A driver may count only the rows that an update has changed, as mysql_async does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_of_request_goes_by_mysql_async() {
     let _company = company().await;
@@ -68,7 +68,7 @@ async fn every_kind_of_request_goes_by_mysql_async() {
     let all = client.lock_all(["all-a", "all-b"]);
     let guards = within(SOON, "granted", all).await.expect("granted");
     drop(guards);
-    // Many at once share requests.
+    // Many simultaneous calls share requests.
     let guards = (0..40).map(|number| client.mutex(format!("many-{number}")));
     let guards: Vec<_> = guards.map(|mutex| async move { mutex.lock().await }).collect();
     for guard in futures_util::future::join_all(guards).await {
@@ -78,7 +78,8 @@ async fn every_kind_of_request_goes_by_mysql_async() {
     close([client]).await;
 }
 
-/// Its other users get their own replies, and the pool its connection.
+/// After an abandoned request the pool's other users get their own replies, and the pool a
+/// connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mysql_async_gets_no_half_read_connection() {
     let _company = company().await;
@@ -92,7 +93,7 @@ async fn mysql_async_gets_no_half_read_connection() {
     let before = connection().await;
     proxies.set(&Mode::BlackholeToClient);
     let name = "mysql_async-unanswered";
-    within(SOON, "it returns", client.mutex(name).try_lock()).await.expect_err("no reply");
+    within(SOON, "try_lock() returns", client.mutex(name).try_lock()).await.expect_err("no reply");
     proxies.set(&Mode::Pass);
     tokio::time::sleep(Duration::from_millis(100)).await;
     let after = within(SOON, "the pool has a connection", connection()).await;

@@ -1,4 +1,4 @@
-//! What a pool's connections lead to, and how they are set up.
+//! The server and the setup of a pool's connections.
 
 use std::{net::TcpListener, time::Duration};
 
@@ -29,7 +29,8 @@ async fn pool_with_the_url_of_another_store_is_refused() {
     assert_eq!(pool.size(), 0, "nothing was sent");
 }
 
-/// The same server, and another database: without the tables, with tables of its own, or none.
+/// The pool connects to another database of the server: without the tables, with its own tables, or
+/// to `information_schema`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pool_that_leads_elsewhere_is_refused() {
     let _company = company().await;
@@ -54,7 +55,7 @@ async fn pool_that_leads_elsewhere_is_refused() {
     own.end().await;
 }
 
-/// A pool of one connection, with which this is done before it is lent.
+/// Returns a pool of one connection that executes `setup` before lending it.
 async fn pool_after(setup: &'static str) -> MySqlPool {
     let connect = pool_of(&mysql_url(), 1).connect_options();
     MySqlPoolOptions::new()
@@ -68,7 +69,7 @@ async fn pool_after(setup: &'static str) -> MySqlPool {
         .connect_lazy_with((*connect).clone())
 }
 
-/// The values of all settings of a pool's connection.
+/// Returns the values of all settings of a pool's connection.
 async fn settings(pool: &MySqlPool) -> Vec<(String, String)> {
     let rows = pool.fetch_all("SHOW SESSION VARIABLES").await.expect("settings");
     let text = |row: &sqlx::mysql::MySqlRow, at: usize| -> String {
@@ -76,7 +77,7 @@ async fn settings(pool: &MySqlPool) -> Vec<(String, String)> {
         String::from_utf8_lossy(&bytes).into_owned()
     };
     let settings = rows.iter().map(|row| (text(row, 0), text(row, 1)));
-    // They change with each statement, or are of the whole server.
+    // These change with each statement, or belong to the whole server.
     let changes = |name: &str| {
         name.contains("timestamp")
             || name.contains("seq")
@@ -104,7 +105,7 @@ async fn settings_of_the_pool_neither_apply_nor_change() {
                  collation_connection = 'utf16_bin' \
                  /*M!100101 , max_statement_time = 0.7 */";
     let pool = pool_after(setup).await;
-    // What is said once stays, as nothing else is done with the connection.
+    // On this connection the settings stay, because nothing else changes them.
     let once = pool_of(&mysql_url(), 1);
     once.execute(setup).await.expect("set");
     for pool in [&pool, &once] {
@@ -123,14 +124,14 @@ async fn settings_of_the_pool_neither_apply_nor_change() {
         let changed: Vec<_> =
             before.iter().zip(&after).filter(|(before, after)| before != after).collect();
         assert!(before.len() == after.len() && changed.is_empty(), "{changed:?}");
-        // Nothing is open: a setting of the next transaction could not be made otherwise.
+        // An open transaction would refuse this statement.
         let next = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ";
         pool.execute(next).await.expect("no transaction is open");
         close([one, two]).await;
     }
 }
 
-/// A statement that is refused leaves neither settings nor a transaction.
+/// A refused statement leaves neither settings nor a transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_that_is_refused_leaves_nothing() {
     let _company = company().await;
@@ -146,7 +147,7 @@ async fn request_that_is_refused_leaves_nothing() {
                 AND name = 'second' FOR UPDATE";
     crate::common::mysql::ask(&mut other, lock).await;
     let writes = [Write::put("/data/first", "after"), Write::put("/data/second", "after")];
-    let written = within(SOON * 2, "an answer", guard.write(&writes)).await;
+    let written = within(SOON * 2, "a reply", guard.write(&writes)).await;
     assert!(matches!(written, Err(Error::Unavailable { .. })), "{written:?}");
     crate::common::mysql::ask(&mut other, "ROLLBACK; SELECT 1").await;
     assert_eq!(settings(&pool).await, before);
@@ -154,14 +155,14 @@ async fn request_that_is_refused_leaves_nothing() {
         .fetch_all(&pool)
         .await
         .expect("names");
-    assert_eq!(names, ["second"], "nothing was done");
+    assert_eq!(names, ["second"], "nothing was written");
     guard.write(&writes).await.expect("written");
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");
     database.end().await;
 }
 
-/// Nothing would be there for others, and what was granted could be rolled back.
+/// Other sessions would not see its writes, and a grant could be rolled back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_in_a_transaction_is_refused() {
     let _company = company().await;
@@ -176,13 +177,13 @@ async fn connection_in_a_transaction_is_refused() {
         assert!(chain(&error).contains("on a connection of the pool"), "{error:?}");
         assert!(chain(&error).contains("open transaction"), "{error:?}");
     }
-    // What it is refused for is not the pool's way to connect.
+    // The refusal is not caused by the pool's way to connect.
     let client = connected(client_of(&pool_after("SELECT 1").await)).await;
     take_turn(&client, "a").await;
     client.close().await.expect("closed");
 }
 
-/// The program's transaction is neither committed nor rolled back, and its settings are its own.
+/// The application's transaction is neither committed nor rolled back, and its settings are kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_transaction_is_left_as_it_is() {
     let _company = company().await;
@@ -208,11 +209,11 @@ async fn open_transaction_is_left_as_it_is() {
     database.end().await;
 }
 
-/// A connection that was made before leads to the same server, whose run has ended.
+/// The pool's earlier connections belong to the server's former run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restart_of_the_server_loses_no_lock() {
     drop(<Mysql as crate::common::Harness>::start().await);
-    // Otherwise the server has another port after the restart.
+    // With a fixed port the server keeps its address over the restart.
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = free.local_addr().expect("an address");
     drop(free);
@@ -224,7 +225,7 @@ async fn restart_of_the_server_loses_no_lock() {
     let builder = Client::builder(&url).mysql_pool(pool).session_ttl(Duration::from_secs(60));
     let builder = builder.request_timeout(Duration::from_secs(1));
     let mut client = None;
-    eventually(SOON * 5, "it lets clients in", async || {
+    eventually(SOON * 5, "the server accepts clients", async || {
         client = builder.clone().connect().await.ok();
         client.is_some()
     })

@@ -1,4 +1,4 @@
-//! Pools of other crates than sqlx.
+//! Pools of crates other than sqlx.
 
 use std::any::Any;
 
@@ -22,15 +22,15 @@ type Bb8 = bb8::Pool<PostgresConnectionManager<NoTls>>;
 
 #[async_trait]
 trait TestedPool: Pool + Clone {
-    /// The pool closes a connection whose reply is not waited for.
+    /// `true` if the pool closes a connection with an abandoned request.
     const CLOSES: bool;
 
     async fn of(url: &str, connections: u32) -> Self;
 
-    /// One of its connections.
+    /// Takes one connection out of the pool.
     async fn taken(&self) -> Box<dyn Any + Send>;
 
-    /// The process that serves one of its connections.
+    /// Returns the server process of a connection.
     async fn process(&self) -> Vec<String>;
 }
 
@@ -97,7 +97,7 @@ async fn locks_by_one_connection<P: TestedPool>(name: &str) {
     release_both(guard, waiter).await;
     let taken = pool.taken().await;
     let mutex = one.mutex(name);
-    let error = within(SOON, "it returns", mutex.lock()).await.expect_err("no connection");
+    let error = within(SOON, "lock() returns", mutex.lock()).await.expect_err("no connection");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(chain(&error).contains("the pool lent no connection"), "{error:?}");
     drop(taken);
@@ -115,15 +115,16 @@ async fn bb8_lends_one_connection() {
     locks_by_one_connection::<Bb8>("bb8").await;
 }
 
-/// Its other users get their own replies, and the pool its connection.
-async fn unanswered_request_is_no_trouble_for_others<P: TestedPool>(name: &str) {
+/// After an abandoned request the pool's other users get their own replies, and the pool a
+/// connection.
+async fn unanswered_request_affects_no_other_user<P: TestedPool>(name: &str) {
     let _company = company().await;
     let proxies = SqlxPool::start().await.proxies().await;
     let pool = P::of(&proxies.url(), 1).await;
     let client = client_of(&pool).await;
     let before = pool.process().await;
     proxies.set(&Mode::BlackholeToClient);
-    within(SOON, "it returns", client.mutex(name).try_lock()).await.expect_err("no reply");
+    within(SOON, "try_lock() returns", client.mutex(name).try_lock()).await.expect_err("no reply");
     proxies.set(&Mode::Pass);
     let after = within(SOON, "the pool has a connection", pool.process()).await;
     assert_eq!(before != after, P::CLOSES, "{before:?} {after:?}");
@@ -133,10 +134,10 @@ async fn unanswered_request_is_no_trouble_for_others<P: TestedPool>(name: &str) 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deadpool_gets_no_half_read_connection() {
-    unanswered_request_is_no_trouble_for_others::<Deadpool>("deadpool-unanswered").await;
+    unanswered_request_affects_no_other_user::<Deadpool>("deadpool-unanswered").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bb8_gets_no_half_read_connection() {
-    unanswered_request_is_no_trouble_for_others::<Bb8>("bb8-unanswered").await;
+    unanswered_request_affects_no_other_user::<Bb8>("bb8-unanswered").await;
 }

@@ -1,4 +1,4 @@
-//! What a pool's connections lead to, and how they are set up.
+//! The server and the setup of a pool's connections.
 
 use distlock::{Client, Error};
 use distlock_testkit::servers::postgres_url;
@@ -21,7 +21,7 @@ async fn pool_with_the_url_of_another_store_is_refused() {
     assert_eq!(pool.size(), 0, "nothing was sent");
 }
 
-/// The same server, and another database.
+/// The pool connects to another database of the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pool_that_leads_elsewhere_is_refused() {
     let _company = company().await;
@@ -38,7 +38,7 @@ async fn pool_that_leads_elsewhere_is_refused() {
     assert!(!format!("{error:?} {}", chain(&error)).contains("s3cret"), "{error:?}");
 }
 
-/// A pool that does this with each connection before it lends it.
+/// Returns a pool that executes `setup` on each connection before lending it.
 async fn pool_after(setup: &'static str) -> PgPool {
     let connect = pool_of(&postgres_url(), 1).connect_options();
     PgPoolOptions::new()
@@ -78,7 +78,7 @@ async fn settings_of_the_pool_neither_apply_nor_change() {
     close([one, two]).await;
 }
 
-/// Nothing would be there for others, and what was granted could be rolled back.
+/// Other sessions would not see its writes, and a grant could be rolled back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_in_a_transaction_is_refused() {
     let _company = company().await;
@@ -87,13 +87,13 @@ async fn connection_in_a_transaction_is_refused() {
         println!("{}", chain(&error));
         assert!(chain(&error).contains("on a connection of the pool"), "{error:?}");
     }
-    // What it is refused for is not the pool's way to connect.
+    // The refusal is not caused by the pool's way to connect.
     let client = connected(client_of(&pool_after("SELECT 1").await)).await;
     take_turn(&client, "a").await;
     client.close().await.expect("closed");
 }
 
-/// The connection that watches is the client's own, which is notified.
+/// The client watches on its own connection, where it is notified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_are_notified() {
     let _company = company().await;
