@@ -1,4 +1,4 @@
-//! A thousand at one lock, and many of them dying at once.
+//! A thousand waiters for one lock, many of which die at once.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     common::{Case, Elsewhere, Job, Members, SOON, eventually, release, release_both, within},
 };
 
-/// Waits until there are so many keys, without asking for the long list all the time.
+/// Waits for a number of keys, without listing the long queue too often.
 async fn queue_of(t: &Case<dyn Members>, length: usize) {
     let mut seen = 0;
     for _ in 0..150 {
@@ -22,8 +22,8 @@ async fn queue_of(t: &Case<dyn Members>, length: usize) {
     panic!("there are {seen} keys, not {length}");
 }
 
-/// They are in ten clients of this process and in three other processes, which are killed on the
-/// way. The token is the place in the queue.
+/// The waiters are in ten clients of this process and in three other processes, which are killed
+/// midway. The token is the place in the queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
     const HERE: usize = 670;
@@ -31,8 +31,8 @@ async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
     on_each(async |t| {
         let mut clients = Vec::new();
         for _ in 0..10 {
-            // So much at once may keep a busy machine from its keepalives for a while. ZooKeeper
-            // grants no more than this.
+            // This much load may delay keepalives on a busy machine. ZooKeeper grants at most this
+            // TTL.
             clients.push(t.connect(t.builder().session_ttl(Duration::from_secs(20))).await);
         }
         let (mut markers, mut sessions) = (Vec::new(), Vec::new());
@@ -56,8 +56,8 @@ async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
             let (mutex, grants) = (clients[waiter % clients.len()].mutex("crowd"), grants.clone());
             waiters.spawn(async move {
                 let guard = mutex.lock().await.expect("granted");
-                // Sent while the lock is held: the channel's order is the order of the grants.
-                grants.send(guard.fencing_token()).expect("somebody listens");
+                // Sent while the lock is held, so the channel's order is the order of the grants.
+                grants.send(guard.fencing_token()).expect("the receiver exists");
                 assert!(guard.is_valid());
                 guard.unlock().await.expect("released");
             });
@@ -69,7 +69,7 @@ async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
         let mut order = Vec::new();
         while order.len() < HERE {
             order.push(
-                within(SOON * 2, "another one is granted", granted.recv())
+                within(SOON * 2, "another waiter is granted", granted.recv())
                     .await
                     .expect("not all were granted"),
             );
@@ -83,14 +83,14 @@ async fn a_thousand_waiters_are_served_in_order_though_a_third_of_them_dies() {
         assert!(order.is_sorted_by(|a, b| a < b), "granted out of order");
         let spent = t.cost(&sessions).await - before;
         println!("{}: {spent:?} for a thousand waiters", t.store.url());
-        assert!(spent.events <= 2 * 1000, "{spent:?}: each was to wake two at most");
+        assert!(spent.events <= 2 * 1000, "{spent:?}: more than two for each waiter");
         t.keys_within(SOON, markers.len()).await;
         release(markers).await;
     })
     .await;
 }
 
-/// All their keys go at once, and those who stand behind them are not let in by that.
+/// All keys of the process are deleted at once, which must not grant the lock to their successors.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_waiters_that_die_at_once_are_passed_over() {
     on_both(async |t| {
@@ -101,10 +101,10 @@ async fn five_hundred_waiters_that_die_at_once_are_passed_over() {
         queue_of(t, 501).await;
         let last = t.enqueue(&two, "crowd").await;
         let crashed = process.crash().await;
-        // etcd revokes five hundred leases in half a second, and ends them once a second.
+        // etcd expires leases once a second, and revokes five hundred of them in half a second.
         let limit = ttl + t.store.grace() + Duration::from_secs(1);
-        eventually(limit, "they are gone", async || t.keys().await.len() == 2).await;
-        println!("{}: gone after {:?} of {ttl:?}", t.store.url(), crashed.elapsed());
+        eventually(limit, "the keys are deleted", async || t.keys().await.len() == 2).await;
+        println!("{}: deleted after {:?} of {ttl:?}", t.store.url(), crashed.elapsed());
         last.waits_behind(&guard, Duration::from_millis(300)).await;
         release_both(guard, last).await;
     })

@@ -1,4 +1,4 @@
-//! One endpoint of three is bad, each time in another way: what that costs those who lock.
+//! One endpoint of three is bad, in a different way each time: its cost for clients.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use crate::{
 };
 
 const CLIENTS: usize = 12;
-/// So few that all whom the fault meets, a third of the clients at least, are more than one lock in
-/// a hundred.
+/// So few rounds that the clients hit by the fault, at least a third, account for more than one
+/// lock in a hundred.
 const ROUNDS: usize = 20;
 const TTL: Duration = Duration::from_secs(6);
-/// What a client waits for an answer by default, with this TTL.
+/// The default request timeout with this TTL.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 fn p99(mut times: Vec<Duration>) -> Duration {
@@ -24,8 +24,8 @@ fn p99(mut times: Vec<Duration>) -> Duration {
     times[times.len() * 99 / 100 - 1]
 }
 
-/// All at once, each many times at a lock of its own: how long `lock()` takes, in the worst case
-/// but for one in a hundred.
+/// Locks repeatedly with all clients at once, each with its own lock, and returns the 99th
+/// percentile of `lock()`.
 async fn lock(clients: &[Client]) -> Duration {
     let mut tasks = JoinSet::new();
     for (place, client) in clients.iter().enumerate() {
@@ -41,8 +41,11 @@ async fn lock(clients: &[Client]) -> Duration {
             times
         });
     }
-    let times: Vec<_> =
-        within(SOON * 3, "all are served", tasks.join_all()).await.into_iter().flatten().collect();
+    let times: Vec<_> = within(SOON * 3, "all locks are granted", tasks.join_all())
+        .await
+        .into_iter()
+        .flatten()
+        .collect();
     assert_eq!(times.len(), CLIENTS * ROUNDS);
     p99(times)
 }
@@ -55,7 +58,7 @@ fn builder(t: &Case<dyn Members>, url: &str, tls: Option<&Tls>) -> Builder {
     }
 }
 
-/// As many clients as there are, and how long the slowest took to connect.
+/// Connects `CLIENTS` clients, and returns the slowest one's time.
 async fn connect(t: &Case<dyn Members>, url: &str, tls: Option<&Tls>) -> (Vec<Client>, Duration) {
     let (mut clients, mut slowest) = (Vec::new(), Duration::ZERO);
     let mut tasks = JoinSet::new();
@@ -65,7 +68,7 @@ async fn connect(t: &Case<dyn Members>, url: &str, tls: Option<&Tls>) -> (Vec<Cl
         tasks.spawn(async move { (builder.connect().await, start.elapsed()) });
     }
     for (client, took) in within(SOON, "all connect", tasks.join_all()).await {
-        clients.push(client.expect("the others are there"));
+        clients.push(client.expect("the other endpoints serve"));
         slowest = slowest.max(took);
     }
     (clients, slowest)
@@ -73,16 +76,16 @@ async fn connect(t: &Case<dyn Members>, url: &str, tls: Option<&Tls>) -> (Vec<Cl
 
 async fn close(clients: Vec<Client>) {
     for client in clients {
-        within(SOON, "it says goodbye", client.close()).await.expect("closed");
+        within(SOON, "the client closes", client.close()).await.expect("closed");
     }
 }
 
 fn judge(what: &str, healthy: Duration, p99: Duration) {
-    println!("{what}: p99 {p99:?}, {healthy:?} when all are well");
-    assert!(p99 < healthy * 2 + TIMEOUT, "{what}: p99 {p99:?}, {healthy:?} when all are well");
+    println!("{what}: p99 {p99:?}, {healthy:?} with healthy endpoints");
+    assert!(p99 < healthy * 2 + TIMEOUT, "{what}: p99 {p99:?}, {healthy:?} with healthy endpoints");
 }
 
-/// Who knows no other endpoint is told which one it is that does not work.
+/// Asserts that a client with this endpoint alone gets an error that names it.
 async fn named(t: &Case<dyn Members>, endpoint: &str, tls: Option<&Tls>) {
     let url = format!("{}://{endpoint}", t.store.network().0.scheme());
     let builder = builder(t, &url, tls).connect_timeout(Duration::from_secs(2));
@@ -91,7 +94,7 @@ async fn named(t: &Case<dyn Members>, endpoint: &str, tls: Option<&Tls>) {
     assert!(error.contains(endpoint), "{error}");
 }
 
-/// Refused and silent: the endpoint that most clients use fails under them.
+/// The endpoint that most clients use fails under them, by refusing connections or by silence.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_that_fails_costs_one_timeout_at_most() {
     on_both(async |t| {
@@ -108,12 +111,12 @@ async fn an_endpoint_that_fails_costs_one_timeout_at_most() {
             busiest.set(mode.clone());
             let failed = lock(&clients).await;
             named(t, &busiest.address.to_string(), None).await;
-            // Those who come now meet it when they connect.
+            // New clients meet the failed endpoint as they connect.
             let (late, slowest) = connect(t, &proxies.url(), None).await;
             assert!(slowest < healthy * 2 + TIMEOUT, "{mode:?}: connected after {slowest:?}");
             let bad = lock(&late).await;
             proxies.set(&Mode::Pass);
-            // How busy the machine is changes meanwhile.
+            // The machine's load may have changed.
             let healthy = healthy.max(lock(&clients).await);
             judge(&format!("{}, {mode:?}", t.store.url()), healthy, failed);
             judge(&format!("{}, {mode:?} from the start", t.store.url()), healthy, bad);
@@ -142,7 +145,7 @@ async fn an_endpoint_without_an_address_costs_one_timeout_at_most() {
     .await;
 }
 
-/// The server with TLS, by two of its names, and one without.
+/// The server with TLS, by two of its names, and one without TLS.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_without_tls_costs_one_timeout_at_most() {
     on_both(async |t| {
@@ -153,9 +156,9 @@ async fn an_endpoint_without_tls_costs_one_timeout_at_most() {
             (backend.scheme(), servers[0].to_string(), backend.url_with_tls());
         let (_, port) = url.rsplit_once(':').expect("a port");
         let good = format!("{scheme}://127.0.0.1:{port},localhost:{port}");
-        // The first handshakes of a server that has just been started take it seconds.
+        // The first handshakes of a new server take it seconds.
         let first = async || t.builder_for(&good).tls(tls.clone()).connect().await.is_ok();
-        eventually(SOON * 2, "it serves by TLS", first).await;
+        eventually(SOON * 2, "the server serves TLS", first).await;
         let (clients, _) = connect(t, &good, Some(&tls)).await;
         let healthy = lock(&clients).await;
         close(clients).await;

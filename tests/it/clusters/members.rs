@@ -1,4 +1,4 @@
-//! Members of etcd that die, stand still or lag behind, and a quorum that is lost.
+//! Members of etcd that die, pause or lag behind, and a lost quorum.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// The members: the leader first.
+/// Returns the members, with the leader first.
 async fn members(t: &Case<Etcd>) -> Vec<(&'static str, std::net::SocketAddr)> {
     let mut members = t.store.servers();
     members.swap(0, t.store.leader().await);
@@ -41,10 +41,10 @@ async fn a_killed_leader_costs_no_lock() {
         let (client, other) = (t.connect(t.builder().session_ttl(ttl)).await, t.client().await);
         let (guard, waiter) = t.contended(&client, &other, "kept").await;
         let outage = Outage::kill(members(t).await[0].0).await;
-        // It outlives the TTL, so it is kept alive by the others.
+        // Longer than the TTL, so the other members renew the lease.
         waiter.waits_behind(&guard, ttl).await;
-        let busy = within(SOON, "the others answer", client.mutex("kept").try_lock()).await;
-        assert!(busy.expect("they are a majority").is_none());
+        let busy = within(SOON, "the other members reply", client.mutex("kept").try_lock()).await;
+        assert!(busy.expect("the other members are a majority").is_none());
         outage.end().await;
         all_serve(t).await;
         assert!(guard.is_valid() && waiter.waits());
@@ -53,9 +53,8 @@ async fn a_killed_leader_costs_no_lock() {
     .await;
 }
 
-/// A leader that stood still for longer than a lease wakes and may believe for a moment that it
-/// still leads, and that the lease still lives (<https://github.com/etcd-io/etcd/issues/15247>):
-/// its client knows better.
+/// A leader that was paused for longer than a lease may briefly act as the leader, and treat the
+/// lease as live (<https://github.com/etcd-io/etcd/issues/15247>). Its client must not trust it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_wakes_brings_no_lock_back() {
     on_etcd(async |t| {
@@ -67,7 +66,7 @@ async fn a_leader_that_wakes_brings_no_lock_back() {
         let (guard, waiter) = t.contended(&holder, &other, "asleep").await;
         let (outage, start) = (Outage::pause(members[0].0).await, Instant::now());
         let loss = loss(guard);
-        // A new leader counts the lease anew.
+        // A new leader restarts the lease's TTL.
         let successor = waiter.result(Duration::from_secs(15)).await.expect("granted");
         let Loss { reason, guard, .. } = precedes_grant(loss).await;
         assert_eq!(reason, LostReason::DeadlinePassed);
@@ -84,7 +83,7 @@ async fn a_leader_that_wakes_brings_no_lock_back() {
     .await;
 }
 
-/// Keeps asking for the lock and keeps it once it has it.
+/// Tries repeatedly to get the lock, and keeps it once granted.
 struct Contender {
     guard: Arc<Mutex<Option<LockGuard>>>,
     task: JoinHandle<()>,
@@ -109,7 +108,7 @@ impl Contender {
         Self { guard, task }
     }
 
-    fn let_go(&self) {
+    fn release(&self) {
         drop(self.guard.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
@@ -122,8 +121,8 @@ impl Contender {
     }
 }
 
-/// Without a quorum nobody can know who holds the lock: the holder lets go at its deadline, and
-/// nobody follows until the quorum is back.
+/// Without a quorum the holder's lock expires at its deadline, and no lock is granted until the
+/// quorum is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_quorum_nobody_is_granted() {
     on_etcd(async |t| {
@@ -142,46 +141,46 @@ async fn without_a_quorum_nobody_is_granted() {
             Instant::now(),
             [Outage::pause(members[0].0).await, Outage::pause(members[1].0).await],
         );
-        let reason = within(ttl, "the holder is told", guard.lost()).await;
+        let reason = within(ttl, "the holder is notified", guard.lost()).await;
         println!("notified after {:?} of {ttl:?}: {reason}", start.elapsed());
         assert_eq!(reason, LostReason::DeadlinePassed);
-        // Two more TTLs: every session would be over by then, if the servers could say so.
-        throughout(ttl * 2, "nobody is granted", async || grants.load(SeqCst) == 0).await;
+        // In two more TTLs every session would have expired, if the servers could confirm it.
+        throughout(ttl * 2, "no lock is granted", async || grants.load(SeqCst) == 0).await;
         for outage in outages {
             outage.end().await;
         }
         all_serve(t).await;
-        eventually(SOON * 2, "somebody is granted", async || grants.load(SeqCst) > 0).await;
+        eventually(SOON * 2, "a lock is granted", async || grants.load(SeqCst) > 0).await;
         throughout(ttl / 2, "there is one holder", async || {
-            // However long a question takes: what was valid before and after was so between.
+            // A guard that is valid before and after the other one's check was valid in between.
             let (before, other, after) =
                 (contenders[0].holds(), contenders[1].holds(), contenders[0].holds());
             let two = before && other && after;
             !two && !guard.is_valid()
         })
         .await;
-        // The holder lets go, and the other one has its turn.
+        // The holder releases, and the other contender is granted the lock.
         eventually(SOON * 2, "both are granted", async || {
-            contenders.iter().for_each(Contender::let_go);
+            contenders.iter().for_each(Contender::release);
             grants.load(SeqCst) == 2
         })
         .await;
         for contender in contenders {
-            // Its guard goes with it.
-            within(SOON, "it is served", contender.task).await.expect("no panic");
+            // Its guard is dropped with it.
+            within(SOON, "the contender ends", contender.task).await.expect("no panic");
         }
     })
     .await;
 }
 
-/// A member that is cut off, and behind for a while when it is back, lets nobody in before its turn
-/// or out of order (<https://github.com/etcd-io/etcd/issues/20221>).
+/// A member that is cut off, and lags behind for a while after, grants nothing early or out of
+/// order (<https://github.com/etcd-io/etcd/issues/20221>).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_lags_grants_nothing() {
     on_etcd(async |t| {
         let members = members(t).await;
         let (name, follower) = members[2];
-        // Longer than it is away.
+        // Longer than the member is cut off.
         let builder = t.builder_for(&format!("etcd://{follower}"));
         let behind = t.connect(builder.session_ttl(Duration::from_secs(60))).await;
         let others = format!("etcd://{},{}", members[0].1, members[1].1);
@@ -189,7 +188,7 @@ async fn a_member_that_lags_grants_nothing() {
             [t.connect(t.builder_for(&others)).await, t.connect(t.builder_for(&others)).await];
         let (guard, waiter) = t.contended(&one, &behind, "lagging").await;
         let cut = Cut::off(name).await;
-        // Its turn comes while it cannot know; what comes after it joins while it is away.
+        // The waiter's predecessor leaves, and another waiter joins, while the member is cut off.
         guard.unlock().await.unwrap();
         let later = t.enqueue(&two, "lagging").await;
         let held = one.mutex("elsewhere").lock().await.unwrap();
@@ -201,18 +200,18 @@ async fn a_member_that_lags_grants_nothing() {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        let patience = throughout(Duration::from_secs(5), "both wait", async || {
+        let both_wait = throughout(Duration::from_secs(5), "both wait", async || {
             waiter.waits() && later.waits()
         });
         tokio::select! {
-            () = tries => unreachable!("it has no end"),
-            () = patience => {}
+            () = tries => unreachable!("the tries never end"),
+            () = both_wait => {}
         }
         cut.heal().await;
         let first = waiter.result(SOON * 2).await.expect("granted");
         assert!(first.is_valid() && later.waits());
         all_serve(t).await;
-        assert!(behind.mutex("elsewhere").try_lock().await.expect("an answer").is_none());
+        assert!(behind.mutex("elsewhere").try_lock().await.expect("a reply").is_none());
         release_both(first, later).await;
         held.unlock().await.unwrap();
     })

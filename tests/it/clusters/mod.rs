@@ -1,5 +1,5 @@
-//! Both clusters, with servers that come and go and with crowds at one lock. Needs the servers of
-//! `docker/up`.
+//! Both clusters, with restarting servers and with crowds at one lock. The tests need the servers
+//! of `docker/up`.
 
 mod crowds;
 mod endpoints;
@@ -13,13 +13,13 @@ use tokio::sync::Mutex;
 
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// Runs a test while no other runs in this process.
+/// Runs a test while no other one runs in this process.
 async fn on_etcd(test: impl AsyncFnOnce(&Case<Etcd>)) {
     let _alone = ALONE.lock().await;
     beside_others::<Etcd>(test).await;
 }
 
-/// Runs a test on both clusters at the same time, while no other runs in this process.
+/// Runs a test on both clusters at the same time, while no other one runs in this process.
 async fn on_both(test: impl AsyncFn(&Case<dyn Members>)) {
     let _alone = ALONE.lock().await;
     tokio::join!(
@@ -28,7 +28,7 @@ async fn on_both(test: impl AsyncFn(&Case<dyn Members>)) {
     );
 }
 
-/// Runs a test on one cluster after the other, while no other runs in this process.
+/// Runs a test on one cluster after the other, while no other one runs in this process.
 async fn on_each(test: impl AsyncFn(&Case<dyn Members>)) {
     let _alone = ALONE.lock().await;
     beside_others::<Etcd>(async |t| test(t).await).await;

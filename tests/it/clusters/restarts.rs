@@ -1,4 +1,4 @@
-//! Servers that are restarted one after the other, as an upgrade does it.
+//! Servers that are restarted one after the other, as in an upgrade.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::{
     common::{SOON, eventually},
 };
 
-/// What is left of the holder's certain time, at the worst moment, is printed: on ZooKeeper that
-/// time is three fifths of the TTL.
+/// Prints the holder's remaining time at the worst moment. On ZooKeeper a lock is valid for three
+/// fifths of the TTL after a keepalive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_and_waiters_outlive_a_rolling_restart() {
-    const APART: Duration = Duration::from_secs(10);
+    const INTERVAL: Duration = Duration::from_secs(10);
     on_both(async |t| {
         let clients = t.clients::<3>().await;
         assert_eq!(clients[0].session_ttl(), Duration::from_secs(15));
@@ -28,10 +28,12 @@ async fn locks_and_waiters_outlive_a_rolling_restart() {
             for (name, server) in t.store.servers() {
                 let start = Instant::now();
                 restart(name).await;
-                eventually(SOON * 2, "it serves again", async || t.store.serves(server).await)
-                    .await;
+                eventually(SOON * 2, "the server serves again", async || {
+                    t.store.serves(server).await
+                })
+                .await;
                 println!("{name} serves again after {:?}", start.elapsed());
-                sleep_until(start + APART).await;
+                sleep_until(start + INTERVAL).await;
             }
         };
         let mut least = guard.remaining();
@@ -49,15 +51,15 @@ async fn locks_and_waiters_outlive_a_rolling_restart() {
             reason = guard.lost() => panic!("lost: {reason}"),
             place = watched => {
                 let outcome = waiters.remove(place).result(SOON).await;
-                panic!("{} does not wait any more: {outcome:?}", t.store.url());
+                panic!("{} no longer waits: {outcome:?}", t.store.url());
             }
             () = restarts => {}
         }
-        println!("{}: at the worst moment the lock was certain for {least:?}", t.store.url());
+        println!("{}: at the worst moment the lock was valid for {least:?}", t.store.url());
         assert_eq!(guard.fencing_token(), token);
         let mut keys = t.keys().await;
         keys.sort();
-        assert_eq!(keys, queue, "everybody has the place that was its own");
+        assert_eq!(keys, queue, "a waiter has changed its place");
         guard.unlock().await.unwrap();
         let mut last = token;
         for waiter in waiters {

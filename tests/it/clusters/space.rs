@@ -1,4 +1,4 @@
-//! An etcd whose space is used up, by what is stored there.
+//! An etcd whose space is used up by stored data.
 
 use std::cell::Cell;
 

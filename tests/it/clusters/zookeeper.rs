@@ -18,10 +18,11 @@ use crate::common::{
     zookeeper::{ZooKeeper, mode_of},
 };
 
-/// After so many ticks, of a second, leader and followers give each other up (docker/compose.yml).
+/// The number of ticks, of a second, after which leader and followers give each other up
+/// (docker/compose.yml).
 const SYNC_LIMIT: Duration = Duration::from_secs(10);
 
-/// For what begins with an election that nobody calls before the limit.
+/// The time limit for an election, which starts only after `SYNC_LIMIT`.
 const ELECTION: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +37,7 @@ struct Ensemble {
 }
 
 impl Ensemble {
-    /// As soon as it is whole.
+    /// Returns the ensemble as soon as it is complete.
     async fn of(t: &Case<ZooKeeper>) -> Self {
         let mut found = None;
         eventually(SOON * 3, "a leader has two followers", async || {
@@ -67,7 +68,7 @@ impl Ensemble {
     }
 }
 
-/// Takes the lock however often its session is lost on the way.
+/// Acquires the lock, even if the session is lost repeatedly.
 async fn lock_at_last(client: Client, name: &'static str) -> LockGuard {
     loop {
         match client.mutex(name).lock().await {
@@ -78,34 +79,33 @@ async fn lock_at_last(client: Client, name: &'static str) -> LockGuard {
     }
 }
 
-/// How long a holder goes on after the last keepalive that was confirmed, counted from when that
-/// was sent.
+/// Returns how long a lock is valid after the last confirmed keepalive, counted from its sending.
 fn confirmed(ttl: Duration) -> Duration {
     ttl * 6 / 10
 }
 
-/// Lets a session live on keepalives alone: its opening counts for longer. Returns at any moment
-/// between two of them.
+/// Waits until the session depends on keepalives alone, because its opening counts for longer. The
+/// end is a random moment between two keepalives.
 async fn grow_up(ttl: Duration) {
     sleep(ttl + (ttl / 3).mul_f64(fastrand::f64())).await;
 }
 
-/// How a holder was notified that its lock is lost.
+/// The notification of a holder that its lock is lost.
 struct Notice {
     at: Instant,
     reason: LostReason,
     valid: bool,
-    /// The latest deadline that it ever had.
+    /// The latest deadline that the guard ever had.
     deadline: Instant,
-    /// What its server took itself for.
+    /// The mode that the server reported.
     mode: String,
 }
 
 impl Notice {
     fn assert_nothing_was_confirmed(&self, since: Instant, ttl: Duration) {
         let latest = self.deadline.duration_since(since);
-        // What was asked before may be answered. The look at the clock and the one at the guard are
-        // two.
+        // Earlier requests may still be confirmed. The clock and the guard are read one after the
+        // other.
         assert!(latest <= confirmed(ttl) + Duration::from_millis(20), "{latest:?} of {ttl:?}");
         assert!(self.at < self.deadline + Duration::from_secs(1), "notified late");
     }
@@ -123,21 +123,22 @@ fn notice(guard: LockGuard, server: Member) -> JoinHandle<Notice> {
         let reason = tokio::select! {
             biased;
             reason = guard.lost() => reason,
-            () = watched => unreachable!("it watches without an end"),
+            () = watched => unreachable!("the watch never ends"),
         };
         let (at, valid) = (Instant::now(), guard.is_valid());
         Notice { at, reason, valid, deadline, mode: mode_of(server.address).await }
     })
 }
 
-/// A time in which a lock was certainly held.
+/// A period in which a lock was certainly held.
 struct Held {
     token: u64,
     from: Instant,
     until: Instant,
 }
 
-/// Nobody is granted while the followers are away; afterwards each has its turn, one at a time.
+/// No lock is granted while the followers are away. Afterwards each contender is granted it, one at
+/// a time.
 async fn without_a_quorum(
     t: &Case<ZooKeeper>,
     name: &'static str,
@@ -156,7 +157,7 @@ async fn without_a_quorum(
                 let (token, from) = (guard.fencing_token().as_u64(), Instant::now());
                 let _ = guard.run(sleep(Duration::from_millis(100))).await;
                 let until = Instant::now();
-                // Sessions may be short of time still: then its turn does not count.
+                // The session may be about to expire: then the turn does not count.
                 if guard.is_valid() {
                     match guard.unlock().await {
                         Ok(()) | Err(Error::Lost { .. } | Error::ReleaseUnconfirmed { .. }) => {}
@@ -176,29 +177,32 @@ async fn without_a_quorum(
     sleep(ttl * 3).await;
     let healed = Instant::now();
     tokio::join!(one.end(), two.end());
-    let notice = within(SOON, "the holder was told", notice).await.expect("no panic");
+    let notice = within(SOON, "the holder is notified", notice).await.expect("no panic");
     println!("notified {:?} after the quorum was lost", notice.at.duration_since(lost));
     assert_eq!((notice.reason, notice.valid), (LostReason::DeadlinePassed, false));
     notice.assert_nothing_was_confirmed(lost, ttl);
-    let mut turns = within(SOON * 3, "all have their turns", contenders.join_all()).await;
+    let mut turns = within(SOON * 3, "all contenders are granted", contenders.join_all()).await;
     turns.sort_by_key(|turn| turn.token);
-    // Servers do not fall all at once: the lock may be handed on before the last one is gone.
+    // The followers do not fail at the same time: a handover may precede the second failure.
     assert!(
         turns.iter().all(|turn| turn.from < lost || turn.from > healed),
         "granted without a quorum"
     );
     println!(
-        "the first one was granted {:?} after healing, the last one {:?}",
+        "the first grant was {:?} after healing, the last one {:?}",
         turns[0].from - healed,
         turns[3].from - healed
     );
     for pair in turns.windows(2) {
-        assert!(pair[0].token < pair[1].token && pair[0].until < pair[1].from, "two at a time");
+        assert!(
+            pair[0].token < pair[1].token && pair[0].until < pair[1].from,
+            "two holders at a time"
+        );
     }
     Ensemble::of(t).await;
 }
 
-/// The leader does not notice, and serves as if it still could.
+/// The leader does not notice, and keeps serving.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_granted_while_the_followers_are_paused() {
     alone::<ZooKeeper>(async |t| without_a_quorum(t, "paused", Outage::pause).await).await;
@@ -219,9 +223,9 @@ own_cases! { ZooKeeper, alone,
 mod cases {
     use super::*;
 
-    /// A leader that is cut off goes on as the leader, for its own clients, until it misses its
-    /// followers' answers: here for ten ticks. What it takes from its clients meanwhile it can put
-    /// to nobody, so that it confirms nothing, and the holder's deadline passes.
+    /// A leader that is cut off keeps serving its own clients as the leader until it misses its
+    /// followers' replies: here for ten ticks. Its proposals reach no follower, so it confirms
+    /// nothing, and the holder's deadline passes.
     pub(super) async fn a_holder_on_a_leader_that_is_cut_off_knows_before_its_successor(
         t: &Case<ZooKeeper>,
     ) {
@@ -238,7 +242,7 @@ mod cases {
         let notice = notice(guard, ensemble.leader);
         let successor = within(ELECTION + ttl, "the successor is granted", waiter).await.unwrap();
         let granted = Instant::now();
-        assert!(notice.is_finished(), "the successor is there and the holder was told nothing");
+        assert!(notice.is_finished(), "the successor was granted before the holder was notified");
         let notice = notice.await.unwrap();
         println!(
             "notified after {:?} of {ttl:?}, {:?} before the grant",
@@ -251,14 +255,14 @@ mod cases {
         successor.unlock().await.unwrap();
         cut.heal().await;
         Ensemble::of(t).await;
-        eventually(SOON * 2, "it serves again", async || {
+        eventually(SOON * 2, "the server serves again", async || {
             holder.mutex("cut").try_lock().await.is_ok()
         })
         .await;
     }
 
-    /// The others have another leader when it wakes. Until it has noticed, it knows of the old
-    /// holder's node and of no other.
+    /// The followers have elected another leader when this one resumes. Until it notices, it knows
+    /// the old holder's node and no other.
     pub(super) async fn a_leader_that_was_paused_grants_nothing_when_it_wakes(t: &Case<ZooKeeper>) {
         let ensemble = Ensemble::of(t).await;
         let ttl = t.store.min_ttl();
@@ -273,44 +277,46 @@ mod cases {
         let notice = notice(guard, ensemble.leader);
         let successor = within(ELECTION + ttl, "the successor is granted", waiter).await.unwrap();
         let granted = Instant::now();
-        assert!(start.elapsed() > SYNC_LIMIT, "it was to be missed by then");
+        assert!(start.elapsed() > SYNC_LIMIT, "the leader was paused for too short a time");
         paused.end().await;
-        let notice = within(SOON, "the holder was told", notice).await.unwrap();
+        let notice = within(SOON, "the holder is notified", notice).await.unwrap();
         println!("notified {:?} before the grant", granted.duration_since(notice.at));
         assert!(notice.at < granted && !notice.valid);
         notice.assert_nothing_was_confirmed(start, ttl);
         let mut refused = false;
-        throughout(Duration::from_secs(4), "the successor alone holds the lock", async || {
+        throughout(Duration::from_secs(4), "only the successor holds the lock", async || {
             let outcome = holder.mutex("paused").try_lock().await;
             refused |= matches!(outcome, Ok(None));
             successor.is_valid() && !matches!(outcome, Ok(Some(_)))
         })
         .await;
-        assert!(refused, "it was never asked");
+        assert!(refused, "no attempt was refused");
         successor.unlock().await.unwrap();
         Ensemble::of(t).await;
         lock_at_last(holder, "paused").await.unlock().await.unwrap();
     }
 
-    /// An election is quick when the leader is known to be dead.
+    /// An election is quick if the leader is known to be dead.
     pub(super) async fn a_lock_outlives_its_leader(t: &Case<ZooKeeper>) {
         let ensemble = Ensemble::of(t).await;
         let clients = [ensemble.leader_url(), ensemble.followers_url(), t.store.url()];
         let [at_leader, at_followers, anywhere] = clients;
-        // A client that knows the leader alone loses its lock with it.
-        let widow = t.connect(t.builder_for(&at_leader).session_ttl(t.store.min_ttl())).await;
-        let widowed = widow.mutex("widowed").lock().await.unwrap();
+        // A client that knows only the leader loses its lock with the leader.
+        let leader_client =
+            t.connect(t.builder_for(&at_leader).session_ttl(t.store.min_ttl())).await;
+        let orphaned = leader_client.mutex("orphaned").lock().await.unwrap();
         let holder = t.connect(t.builder_for(&anywhere).session_ttl(Duration::from_secs(20))).await;
         let other =
             t.connect(t.builder_for(&at_followers).session_ttl(Duration::from_secs(20))).await;
         let (guard, waiter) = t.contended(&holder, &other, "killed").await;
-        let heir = tokio::spawn(lock_at_last(other.clone(), "widowed"));
+        let inheriting = tokio::spawn(lock_at_last(other.clone(), "orphaned"));
         t.queue_of(4).await;
         let killed = Outage::kill(ensemble.leader.name).await;
-        let notice = notice(widowed, ensemble.leader);
-        let inherited = within(SOON, "the widow's lock comes free", heir).await.unwrap();
+        let notice = notice(orphaned, ensemble.leader);
+        let inherited = within(SOON, "the orphaned lock becomes free", inheriting).await.unwrap();
         let granted = Instant::now();
-        let notice = within(Duration::from_secs(1), "the holder was told", notice).await.unwrap();
+        let notice =
+            within(Duration::from_secs(1), "the holder is notified", notice).await.unwrap();
         println!("notified {:?} before the grant", granted.duration_since(notice.at));
         assert!(notice.at < granted && !notice.valid);
         waiter.waits_behind(&guard, Duration::from_secs(4)).await;
@@ -320,6 +326,6 @@ mod cases {
         release([successor, inherited]).await;
         killed.end().await;
         Ensemble::of(t).await;
-        lock_at_last(widow, "widowed").await.unlock().await.unwrap();
+        lock_at_last(leader_client, "orphaned").await.unlock().await.unwrap();
     }
 }

@@ -1,6 +1,6 @@
-//! PostgreSQL: the standby that the primary waits for is promoted, and the old primary goes on.
-//! What is written there is confirmed to nobody; but once those are ended who wait for that, it is
-//! seen.
+//! PostgreSQL: the synchronous standby is promoted while the old primary continues. Its writes are
+//! never confirmed, yet they become visible once the backends that wait for the standby are
+//! terminated.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::{
     },
 };
 
-/// How long the holder's session lives.
+/// The TTL of the holder's session.
 const LONG: Duration = Duration::from_secs(12);
 
-/// Longer than that, so that these clients ask nothing by themselves while it matters.
+/// A longer TTL, so these clients send no requests of their own while it matters.
 const QUIET: Duration = Duration::from_secs(180);
 
-/// When the session with this entry has been renewed last.
+/// Returns the expiry of the session of this entry.
 async fn renewed(server: &Server, key: &str) -> String {
     let session = key.rsplit_once("/").and_then(|(_, name)| name.split_once('-'));
     let session = session.expect("a session").0;
@@ -31,8 +31,8 @@ async fn renewed(server: &Server, key: &str) -> String {
     ask(server, &[&sql]).await
 }
 
-/// Another one puts the holder away there, which is confirmed to nobody; the holder lives on by the
-/// new primary, and the waiter must not be granted anything by the old one.
+/// A third client removes the holder's session there, unconfirmed. The new primary renews that
+/// session, so the old one must not grant the waiter anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_confirmed_grants_nothing() {
     let pair = Replicated::synchronous().await;
@@ -42,26 +42,28 @@ async fn what_is_not_confirmed_grants_nothing() {
     let other = connect(&pair.primary.url(), QUIET).await;
     let third = connect(&pair.primary.url(), QUIET).await;
     let (guard, waiter) = contended(&holder, &other, "a").await;
-    // So that the third one may judge by the server's clock.
-    throughout(LONG * 5 / 4, "it is held", async || {
+    // The third client observes the server's clock for long enough to judge by it.
+    throughout(LONG * 5 / 4, "the lock is held", async || {
         third.mutex("a").queue().await.is_ok_and(|queue| queue.len() <= 2) && guard.is_valid()
     })
     .await;
     let before = renewed(&pair.primary, guard.key()).await;
-    eventually(LONG, "it is renewed", async || renewed(&pair.primary, guard.key()).await != before)
-        .await;
+    eventually(LONG, "the session is renewed", async || {
+        renewed(&pair.primary, guard.key()).await != before
+    })
+    .await;
     let begun = Instant::now();
     way.set(Mode::Refuse);
     tokio::time::sleep_until(begun + LONG * 2 / 3).await;
     Replicated::promote(&pair).await;
-    // By now its session is over where it is not renewed any more.
+    // By now the session has expired on the old primary, where it is not renewed.
     tokio::time::sleep_until(begun + LONG * 113 / 100).await;
-    assert!(guard.is_valid(), "the new primary renews it");
+    assert!(guard.is_valid(), "the new primary renews the session");
     drop(third.mutex("a").queue().await);
     let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                WHERE wait_event = 'SyncRep'";
     let left = "SELECT count(*) FROM distlock.entries";
-    eventually(SOON, "it is put away there", async || {
+    eventually(SOON, "the old primary removes the holder", async || {
         ask(&pair.primary, &[end]).await;
         ask(&pair.primary, &[left]).await == "1"
     })
@@ -74,12 +76,12 @@ async fn what_is_not_confirmed_grants_nothing() {
     let both = guard.is_valid();
     let tried = if over { Some(waiter.result(SOON).await) } else { None };
     println!("the waiter after {:?}: {tried:?}", begun.elapsed());
-    assert!(both, "the new primary renews it");
-    assert!(!matches!(tried, Some(Ok(_))), "two hold it: {tried:?}");
+    assert!(both, "the new primary renews the session");
+    assert!(!matches!(tried, Some(Ok(_))), "two clients hold the lock: {tried:?}");
     guard.unlock().await.expect("released");
 }
 
-/// An operator has the primary give up waiting for its standby, which has not got what was written.
+/// An operator cancels the primary's wait for its standby, which lacks the write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_is_cancelled_confirms_nothing() {
     let pair = Replicated::synchronous().await;
@@ -90,7 +92,7 @@ async fn a_wait_that_is_cancelled_confirms_nothing() {
     let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity \
                   WHERE wait_event = 'SyncRep'";
     let mut cancelled = 0;
-    eventually(LONG, "it gives up", async || {
+    eventually(LONG, "the attempt ends", async || {
         cancelled += ask(&pair.primary, &[cancel]).await.parse::<u32>().expect("a number");
         trying.is_finished()
     })

@@ -1,4 +1,4 @@
-//! Three servers of MariaDB that agree on each commit (Galera), and all of which can be written to.
+//! Galera: three MariaDB servers that agree on each commit, all of them writable.
 
 use std::{
     sync::{
@@ -31,9 +31,9 @@ impl Cluster {
         Self::with_last(&[]).await
     }
 
-    /// `last`: how to run the last one.
+    /// `last` are the options for running the last server.
     async fn with_last(last: &[&str]) -> Self {
-        // The one of the same image is up.
+        // The shared server of this image is up.
         drop(Mysql::start().await);
         let mut servers: Vec<Server> = Vec::new();
         for number in 0..3 {
@@ -59,14 +59,14 @@ impl Cluster {
             servers.push(server);
         }
         let size = "SHOW STATUS LIKE 'wsrep_cluster_size'";
-        eventually(SOON * 5, "there are three", async || {
+        eventually(SOON * 5, "the cluster has three servers", async || {
             ask(&servers[0], size).await.ends_with('3')
         })
         .await;
         Self { servers }
     }
 
-    /// One that goes to this server first, and to the others if that is lost.
+    /// Returns a client that uses this server first, and the others if it is lost.
     async fn client(&self, first: usize) -> Client {
         self.client_of(first, TTL).await
     }
@@ -77,7 +77,7 @@ impl Cluster {
     }
 }
 
-/// Each asks another server, and what two of them commit at once one has to do again.
+/// Each client uses another server. Of two conflicting commits, one is repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_of_three_servers_take_turns() {
     let cluster = Cluster::start().await;
@@ -88,9 +88,9 @@ async fn clients_of_three_servers_take_turns() {
         let (held, last) = (Arc::clone(&held), Arc::clone(&last));
         tasks.push(tokio::spawn(async move {
             for _ in 0..10 {
-                let guard = within(SOON * 6, "its turn", client.mutex("a").lock()).await;
+                let guard = within(SOON * 6, "the lock is granted", client.mutex("a").lock()).await;
                 let guard = guard.expect("granted");
-                assert!(!held.swap(true, SeqCst), "two hold it");
+                assert!(!held.swap(true, SeqCst), "two clients hold the lock");
                 let token = guard.fencing_token().as_u64();
                 assert!(last.swap(token, SeqCst) < token, "{token} is not higher");
                 guard.put("/data/a", "b").await.expect("written");
@@ -109,15 +109,15 @@ async fn clients_of_three_servers_take_turns() {
     }
 }
 
-/// The others take some 5 s to agree that it is lost (`evs.suspect_timeout`), in which nothing is
-/// confirmed: shorter sessions end.
+/// The remaining servers take about 5 s to agree on the loss (`evs.suspect_timeout`). They confirm
+/// nothing until then, so shorter sessions expire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_lost_costs_no_lock() {
     let cluster = Cluster::start().await;
     let (holder, other) = (cluster.client_of(0, LONG).await, cluster.client_of(1, LONG).await);
-    // Not promised: see `durability.rs`.
+    // Galera gives no guarantee: see `durability.rs`.
     assert_eq!(promises(&holder).await, (false, FailoverBehavior::MayLoseGrants));
-    let durability = holder.durability().await.expect("an answer");
+    let durability = holder.durability().await.expect("a reply");
     assert!(durability.reasons.iter().any(|why| why.contains("Galera")), "{durability:?}");
     let (guard, waiter) = contended(&holder, &other, "a").await;
     queue_of(&other, "a", 2).await;
@@ -127,7 +127,7 @@ async fn a_server_that_is_lost_costs_no_lock() {
     close([holder, other]).await;
 }
 
-/// Two of three are lost, and the one that is left must not decide by itself.
+/// Two of three servers are lost, and the remaining one must not decide alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_minority_grants_nothing() {
     let cluster = Cluster::start().await;
@@ -139,7 +139,7 @@ async fn a_minority_grants_nothing() {
     assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
 }
 
-/// Its clock says that all sessions of the others are over long since.
+/// By this server's clock, all sessions of the others have long expired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_with_another_clock_removes_no_session() {
     let cluster = Cluster::with_last(&[
@@ -150,8 +150,8 @@ async fn a_server_with_another_clock_removes_no_session() {
     .await;
     let (holder, other) = (cluster.client(0).await, cluster.client(2).await);
     let (guard, waiter) = contended(&holder, &other, "a").await;
-    throughout(TTL * 4, "it is held", async || {
-        // Each request looks for sessions that are over.
+    throughout(TTL * 4, "the lock is held", async || {
+        // Each request looks for expired sessions.
         let tried = other.mutex("a").try_lock().await;
         !matches!(tried, Ok(Some(_))) && guard.is_valid() && waiter.waits()
     })

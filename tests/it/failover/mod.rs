@@ -1,7 +1,6 @@
-//! Databases of several servers, of which one goes on when another one is lost: each test has
-//! servers of its own, of the images of `docker/up`.
+//! Databases of several servers, which survive the loss of one server. Each test starts its own
+//! servers, from the images of `docker/up`.
 
-// Of what there is for the other tests, these use a part.
 mod beside;
 mod galera;
 mod mysql;

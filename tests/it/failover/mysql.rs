@@ -1,4 +1,4 @@
-//! MariaDB: a replica that follows the primary.
+//! MariaDB with a replica.
 
 use crate::{
     common::{
@@ -16,12 +16,12 @@ struct Replicated;
 
 promotion!(Replicated);
 
-/// What a statement of an operator's tells.
+/// Returns the output of an operator's statement.
 pub(crate) async fn ask(server: &Server, statement: &str) -> String {
     server.own.run(&[&PROGRAM[..], &[statement]].concat()).await
 }
 
-/// Waits until the replica has all that the primary has.
+/// Waits until the replica has all writes of the primary.
 async fn caught_up(pair: &Pair) {
     let written = ask(&pair.primary, "SELECT @@gtid_binlog_pos").await;
     let wait = format!("SELECT MASTER_GTID_WAIT('{written}', {})", SOON.as_secs());
@@ -39,7 +39,7 @@ impl Replication for Replicated {
         let primary = Self::primary_alone().await;
         let arguments = ["--server-id=2", "--log-bin=log", "--read-only=1"];
         let replica = Server::start(IMAGE, &[DATABASE], &arguments).await;
-        eventually(SOON * 5, "it lets readers in", async || {
+        eventually(SOON * 5, "the replica accepts readers", async || {
             let listens = "exec 3<>/dev/tcp/127.0.0.1/3306 && echo ready || true";
             replica.own.run(&["bash", "-c", listens]).await == "ready"
         })

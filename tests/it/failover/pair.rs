@@ -12,24 +12,24 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// A client that knows both servers, whose session has this TTL.
+    /// Returns a client that knows both servers, with this TTL.
     pub(crate) async fn client(&self, ttl: Duration) -> Client {
         connect(&self.primary.url_with(&[&self.standby]), ttl).await
     }
 }
 
-/// How a database replicates.
+/// The replication of a database.
 pub(crate) trait Replication {
-    /// What a client says that a standby is.
+    /// The client's words for a standby.
     const STANDBY: &str;
 
-    /// A server that may be a primary, and has no standby yet.
+    /// Starts a server that can become a primary, without a standby yet.
     async fn primary_alone() -> Server;
 
-    /// A pair whose primary does not wait for the standby.
+    /// Starts a pair whose primary does not wait for the standby.
     async fn asynchronous() -> Pair;
 
-    /// Lets the standby have all that its primary has, and no more from then on.
+    /// Lets the standby catch up with its primary, and disconnects it.
     async fn part(pair: &Pair);
 
     async fn promote(pair: &Pair);

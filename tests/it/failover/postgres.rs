@@ -1,4 +1,4 @@
-//! PostgreSQL: a standby that follows the primary, or that the primary waits for.
+//! PostgreSQL with a standby, asynchronous or synchronous.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) struct Replicated;
 
 promotion!(Replicated);
 
-/// The first line of what the statements of an operator's tell.
+/// Returns the first line of the output of an operator's statements.
 pub(crate) async fn ask(server: &Server, statements: &[&str]) -> String {
     let mut psql = vec![
         "psql",
@@ -38,12 +38,12 @@ pub(crate) async fn ask(server: &Server, statements: &[&str]) -> String {
     server.own.run(&psql).await
 }
 
-/// Waits until a query returns this.
+/// Waits until a query returns `wanted`.
 async fn becomes(server: &Server, sql: &str, wanted: &str) {
     eventually(SOON, sql, async || ask(server, &[sql]).await == wanted).await;
 }
 
-/// Waits until the standby has all that the primary has.
+/// Waits until the standby has all writes of the primary.
 async fn caught_up(pair: &Pair) {
     let written = ask(&pair.primary, &["SELECT pg_current_wal_lsn()"]).await;
     let replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{written}'");
@@ -51,7 +51,7 @@ async fn caught_up(pair: &Pair) {
 }
 
 impl Replicated {
-    /// What the primary confirms is on the standby's disk.
+    /// Starts a pair whose primary confirms only what is on the standby's disk.
     pub(crate) async fn synchronous() -> Pair {
         let pair = Self::asynchronous().await;
         let set = "ALTER SYSTEM SET synchronous_standby_names = '*'";
@@ -79,7 +79,7 @@ impl Replication for Replicated {
              --dbname='{connection}' && exec /entrypoint"
         );
         let standby = Server::start(IMAGE, &["--entrypoint=sh"], &["-c", &copy]).await;
-        eventually(SOON * 5, "it lets readers in", async || {
+        eventually(SOON * 5, "the standby accepts readers", async || {
             let ready = "pg_isready --quiet --host=127.0.0.1 && echo ready || true";
             standby.own.run(&["sh", "-c", ready]).await == "ready"
         })
@@ -113,7 +113,7 @@ async fn a_standby_that_was_waited_for_goes_on() {
     Replicated::promote(&pair).await;
     let newcomer = pair.client(TTL).await;
     check_time(begun, granted(&newcomer, "b").await);
-    // It was there all the time, and has its lock.
+    // The standby has had the lock's entry all the time.
     assert!(guard.is_valid() && waiter.waits());
     let token = guard.fencing_token();
     let next = handover(guard, waiter).await;
@@ -122,19 +122,19 @@ async fn a_standby_that_was_waited_for_goes_on() {
     close([holder, other, newcomer]).await;
 }
 
-/// The standby that it waits for is gone: nothing is confirmed, and so nothing is granted.
+/// Without its standby the primary confirms nothing, so no lock is granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_its_standby_a_primary_that_waits_for_it_grants_nothing() {
     let pair = Replicated::synchronous().await;
     let client = pair.client(TTL).await;
     pair.standby.own.kill().await;
-    let patience = Duration::from_secs(2);
-    let tried = client.mutex("a").lock_timeout(patience).await;
+    let limit = Duration::from_secs(2);
+    let tried = client.mutex("a").lock_timeout(limit).await;
     assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
 }
 
-/// Patroni empties `synchronous_standby_names` when its standby goes, so that the primary confirms
-/// again. An operator does the same here.
+/// Patroni empties `synchronous_standby_names` when the standby is lost, so that the primary
+/// confirms again. Here an operator does that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn durability_follows_synchronous_standby_names() {
     let pair = Replicated::synchronous().await;
@@ -142,19 +142,19 @@ async fn durability_follows_synchronous_standby_names() {
     assert_eq!(promises(&client).await, (true, FailoverBehavior::Continues));
     let unset = "ALTER SYSTEM SET synchronous_standby_names = ''";
     ask(&pair.primary, &[unset, "SELECT pg_reload_conf()"]).await;
-    eventually(SOON, "its standby may lack what is confirmed", async || {
+    eventually(SOON, "the standby may lack confirmed writes", async || {
         promises(&client).await == (false, FailoverBehavior::MayLoseGrants)
     })
     .await;
     pair.standby.own.kill().await;
     let alone = async || promises(&client).await == (true, FailoverBehavior::Blocks);
-    eventually(SOON, "it is alone", alone).await;
+    eventually(SOON, "the primary has no standby", alone).await;
     let guard = client.mutex("a").lock().await.expect("granted");
     let set = "ALTER SYSTEM SET synchronous_standby_names = '*'";
     ask(&pair.primary, &[set, "SELECT pg_reload_conf()"]).await;
-    let patience = Duration::from_secs(2);
-    eventually(SOON, "it confirms nothing without a standby", async || {
-        let tried = client.mutex("b").lock_timeout(patience).await;
+    let limit = Duration::from_secs(2);
+    eventually(SOON, "the primary confirms nothing without a standby", async || {
+        let tried = client.mutex("b").lock_timeout(limit).await;
         !matches!(tried, Ok(Some(_)))
     })
     .await;

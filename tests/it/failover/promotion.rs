@@ -1,4 +1,4 @@
-//! What is true of every standby that is promoted, and was not waited for.
+//! The cases of every asynchronous standby that is promoted.
 
 use std::{error::Error as _, time::Duration};
 
@@ -13,23 +13,24 @@ use crate::{
     failover::pair::Replication,
 };
 
-/// Longer than those of the others: by it the new primary goes.
+/// The longest TTL of all clients, for which the new primary waits.
 pub(crate) const LONGEST: Duration = Duration::from_secs(6);
 
-/// It is granted in time, and not before.
+/// Asserts that the grant came after the longest TTL, and in time.
 pub(crate) fn check_time(begun: Instant, granted: Instant) {
     let time = granted - begun;
     println!("granted {time:?} after the promotion began");
     assert!(time > LONGEST && time < LONGEST * 2, "{time:?}");
 }
 
-/// Nobody knows whether somebody has the lock.
+/// Returns `true` if the server cannot know yet whether the lock is held.
 fn is_not_yet(tried: &distlock::Result<Option<LockGuard>>) -> bool {
     let Err(error @ Error::NotYet { .. }) = tried else { return false };
     error.source().is_some_and(|reason| reason.to_string().contains("database server has changed"))
 }
 
-/// Asks for a lock that nobody had, until it is granted; tells when. Before, it is told to wait.
+/// Tries to acquire a free lock until it is granted, and returns the time of the grant. Until then
+/// each attempt must return `NotYet`.
 pub(crate) async fn granted(client: &Client, name: &str) -> Instant {
     loop {
         let tried = client.mutex(name).try_lock().await;
@@ -43,7 +44,7 @@ pub(crate) async fn granted(client: &Client, name: &str) -> Instant {
     }
 }
 
-/// Of what the old primary has granted since, the new one knows nothing.
+/// The new primary does not know the latest grants of the old one.
 pub(crate) async fn a_holder_that_is_not_known_is_notified_first<R: Replication>() {
     let pair = R::asynchronous().await;
     let (holder, other) = (pair.client(TTL).await, pair.client(LONGEST).await);
@@ -58,7 +59,7 @@ pub(crate) async fn a_holder_that_is_not_known_is_notified_first<R: Replication>
     let begun = Instant::now();
     R::promote(&pair).await;
     let loss = loss(guard);
-    let next = within(LONGEST * 3, "it is granted", other.mutex("a").lock()).await;
+    let next = within(LONGEST * 3, "the lock is granted", other.mutex("a").lock()).await;
     let granted = Instant::now();
     let next = next.expect("granted");
     check_time(begun, granted);
@@ -68,7 +69,8 @@ pub(crate) async fn a_holder_that_is_not_known_is_notified_first<R: Replication>
     close([holder, other]).await;
 }
 
-/// The old primary goes on and its clients with it: for so long they have to be told.
+/// The old primary and its clients continue, so the new one waits until the clients must have
+/// noticed.
 pub(crate) async fn a_live_primary_has_the_longest_ttl<R: Replication>() {
     let pair = R::asynchronous().await;
     let (holder, long) = (pair.primary.client().await, pair.client(LONGEST).await);
@@ -84,11 +86,11 @@ pub(crate) async fn a_live_primary_has_the_longest_ttl<R: Replication>() {
     let permit = tokio::spawn(async move { permits.acquire().await.map(|_| Instant::now()) });
     let election = newcomer.election("a");
     let leads = tokio::spawn(async move { election.campaign("x").await.map(|_| Instant::now()) });
-    eventually(SOON, "it is a candidate", async || {
+    eventually(SOON, "the client is a candidate", async || {
         newcomer.election("a").queue().await.is_ok_and(|queue| queue.len() == 2)
     })
     .await;
-    assert_eq!(newcomer.election("a").leader().await.expect("an answer"), None);
+    assert_eq!(newcomer.election("a").leader().await.expect("a reply"), None);
     let free = granted(&newcomer, "b").await;
     let next: distlock::Result<_> = mutex.await.expect("no panic");
     let (next, at) = next.expect("granted");
@@ -98,14 +100,14 @@ pub(crate) async fn a_live_primary_has_the_longest_ttl<R: Replication>() {
     for task in [reader, permit, leads] {
         check_time(begun, task.await.expect("no panic").expect("granted"));
     }
-    // Nobody has told the other one: that is not promised.
+    // The holder on the old primary was not notified, which is not guaranteed.
     assert!(guard.is_valid() && next.is_valid());
     assert!(next.fencing_token() > guard.fencing_token());
     release([next, guard]).await;
     close([holder, long, newcomer]).await;
 }
 
-/// What was let go of since is not there for ever.
+/// A lock whose release the standby lacks becomes free.
 pub(crate) async fn what_was_released_is_free<R: Replication>() {
     let pair = R::asynchronous().await;
     let (holder, other) = (pair.client(TTL).await, pair.client(TTL).await);
@@ -114,7 +116,8 @@ pub(crate) async fn what_was_released_is_free<R: Replication>() {
     guard.unlock().await.expect("released");
     pair.primary.own.kill().await;
     R::promote(&pair).await;
-    let next = within(TTL * 5, "it is granted", other.mutex("a").lock()).await.expect("granted");
+    let next =
+        within(TTL * 5, "the lock is granted", other.mutex("a").lock()).await.expect("granted");
     next.unlock().await.expect("released");
     close([holder, other]).await;
 }
@@ -132,12 +135,12 @@ pub(crate) async fn a_server_that_is_back_grants_at_once<R: Replication>() {
     close([client]).await;
     server.restart().await;
     let client = server.client().await;
-    let guard = client.mutex("a").try_lock().await.expect("an answer").expect("granted");
+    let guard = client.mutex("a").try_lock().await.expect("a reply").expect("granted");
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");
 }
 
-/// The same cases for every store.
+/// Emits the cases for a store.
 macro_rules! promotion {
     ($pair:ty) => {
         mod promotion {

@@ -23,29 +23,29 @@ use crate::{
 
 pub(crate) const LOGIN: [&str; 4] = ["--masteruser", OPERATOR.0, "--masterauth", OPERATOR.1];
 
-/// How long a holder's session lives that moves to the new primary.
+/// The TTL of a holder's session that moves to the new primary.
 const LONG: Duration = Duration::from_secs(6);
 
-/// Longer than that, so that these clients ask nothing by themselves while it matters.
+/// A longer TTL, so these clients send no requests of their own while it matters.
 const QUIET: Duration = Duration::from_secs(120);
 
 struct Replicated;
 
 promotion!(Replicated);
 
-/// What a command of an operator's tells.
+/// Returns the output of an operator's command.
 pub(crate) async fn ask(server: &Server, command: &[&str]) -> String {
     server.own.run(&[&PROGRAM[..], command].concat()).await
 }
 
-/// A field of what it tells of itself.
+/// Returns a field of the server's `INFO`.
 pub(crate) async fn info(server: &Server, field: &str) -> String {
     let info = ask(server, &["INFO"]).await;
     let found = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     found.unwrap_or_default().trim().to_owned()
 }
 
-/// One that is to be taken for long begun.
+/// Starts a server that looks as if it had run for long.
 pub(crate) async fn started(arguments: &[&str]) -> Server {
     let server = Server::beside::<redis::Redis>(IMAGE, &[], arguments).await;
     begin_long_ago(&server).await;
@@ -57,13 +57,15 @@ async fn begin_long_ago(server: &Server) {
     redis::settle(&redis::dial(&server.url(), Some(OPERATOR)).await, redis::USUAL).await;
 }
 
-/// One that follows another one, and has all that it has.
+/// Starts a replica and waits until it has all data of its primary.
 pub(crate) async fn follower(primary: &Server, arguments: &[&str]) -> Server {
     let ip = primary.own.ip().await;
     let follow = [&["--replicaof", &ip, "6379"], &LOGIN[..], arguments].concat();
     let server = Server::start(IMAGE, &[], &follow).await;
-    eventually(SOON * 3, "it follows", async || info(&server, "master_link_status").await == "up")
-        .await;
+    eventually(SOON * 3, "the replica follows", async || {
+        info(&server, "master_link_status").await == "up"
+    })
+    .await;
     server
 }
 
@@ -86,7 +88,7 @@ impl Replication for Replicated {
     async fn asynchronous() -> Pair {
         let primary = Self::primary_alone().await;
         let replica = follower(&primary, &[]).await;
-        // With its first replica it has become another one: `createReplicationBacklog` in
+        // Its first replica gives the primary another history: `createReplicationBacklog` in
         // https://github.com/redis/redis/blob/8.0/src/replication.c.
         begin_long_ago(&primary).await;
         let pair = Pair { primary, standby: replica };
@@ -104,7 +106,7 @@ impl Replication for Replicated {
     }
 }
 
-/// One that counts what so many replicas have.
+/// Returns a client that waits for this number of replicas.
 async fn waiting_for(replicas: u32, servers: &[SocketAddr], ttl: Duration) -> Client {
     let servers: Vec<_> = servers.iter().map(SocketAddr::to_string).collect();
     let url = format!("{}?replicas={replicas}", IMAGE.around.join(&servers.join(",")));
@@ -116,7 +118,7 @@ async fn what_all_replicas_have_is_exclusive_and_nothing_else() {
     let pair = Replicated::asynchronous().await;
     let [without, with] =
         [pair.primary.client().await, waiting_for(1, &[pair.primary.address], TTL).await];
-    let durability = without.durability().await.expect("an answer");
+    let durability = without.durability().await.expect("a reply");
     assert!(
         !durability.exclusive && durability.reasons.concat().contains("efficiency only"),
         "{durability:?}"
@@ -124,20 +126,22 @@ async fn what_all_replicas_have_is_exclusive_and_nothing_else() {
     assert_eq!(promises(&with).await, (true, FailoverBehavior::Continues));
     let guard = with.mutex("a").lock().await.expect("granted");
     guard.put("/data/a", "b").await.expect("written");
-    throughout(TTL * 2, "it is held", async || guard.is_valid()).await;
+    throughout(TTL * 2, "the lock is held", async || guard.is_valid()).await;
     guard.unlock().await.expect("released");
-    // One more is one that may be promoted and is not asked.
+    // Clients do not wait for a further replica, which may be promoted.
     let third = follower(&pair.primary, &[]).await;
-    eventually(SOON, "it is seen", async || !with.durability().await.expect("an answer").exclusive)
-        .await;
+    eventually(SOON, "the further replica is seen", async || {
+        !with.durability().await.expect("a reply").exclusive
+    })
+    .await;
     drop(third);
-    // There are not so many.
+    // The server has fewer replicas.
     let two = format!("{}?replicas=3", pair.primary.url());
     let error = refused(Client::builder(two).connect_timeout(Duration::from_secs(2))).await;
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
 }
 
-/// A primary that is cut off from its replicas goes on as if nothing was; its clients do not.
+/// A primary that is cut off from its replicas continues, but its clients' locks are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_that_is_cut_off_from_its_replica_loses_its_holders() {
     let pair = Replicated::asynchronous().await;
@@ -148,19 +152,20 @@ async fn a_primary_that_is_cut_off_from_its_replica_loses_its_holders() {
     let guard = holder.mutex("a").lock().await.expect("granted");
     let cut = Instant::now();
     Replicated::part(&pair).await;
-    let write = guard.put("/data/a", "b").await.expect_err("nobody else has it");
+    let write = guard.put("/data/a", "b").await.expect_err("no replica has the write");
     assert!(matches!(write, Error::WriteUnconfirmed { .. }), "{write:?}");
     let tried = other.mutex("b").lock_timeout(TTL / 3).await;
     assert!(!matches!(tried, Ok(Some(_))), "{tried:?}");
-    within(TTL, "it is told", guard.lost()).await;
+    within(TTL, "the holder is notified", guard.lost()).await;
     println!("notified after {:?}", cut.elapsed());
     let ip = pair.primary.own.ip().await;
     ask(&pair.standby, &["REPLICAOF", &ip, "6379"]).await;
-    let next = within(TTL * 4, "its turn", other.mutex("a").lock()).await.expect("granted");
+    let next =
+        within(TTL * 4, "the lock is granted", other.mutex("a").lock()).await.expect("granted");
     next.unlock().await.expect("released");
 }
 
-/// The replica that all waited for is promoted, and the old primary goes on beside it.
+/// The replica that all clients waited for is promoted, and the old primary continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_old_primary_beside_the_new_one_makes_no_second_holder() {
     let pair = Replicated::asynchronous().await;
@@ -169,18 +174,18 @@ async fn an_old_primary_beside_the_new_one_makes_no_second_holder() {
     let begun = Instant::now();
     Replicated::promote(&pair).await;
     let newcomer = pair.standby.client().await;
-    // What the holder knows of, the new one knows: it stands there until it is over.
+    // The new primary knows the holder's entry, which stays until its session expires.
     let next = Waiter::of(&newcomer, "a");
     let free = granted(&newcomer, "b").await;
     check_time(begun, free);
-    assert!(!guard.is_valid(), "it believes still");
+    assert!(!guard.is_valid(), "the former holder is still valid");
     let next = next.result(LONGEST * 2).await.expect("granted");
     assert!(next.fencing_token() > guard.fencing_token());
     next.unlock().await.expect("released");
 }
 
-/// Nothing tells that it was a replica: it writes all to its disk at once, and has another one's
-/// keys.
+/// Nothing shows that the server was a replica: it flushes every write at once, and has the keys of
+/// another server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_is_started_as_a_primary_grants_nothing_for_the_longest_ttl() {
     let primary = Replicated::primary_alone().await;
@@ -191,7 +196,7 @@ async fn a_replica_that_is_started_as_a_primary_grants_nothing_for_the_longest_t
     );
     let mut replica = Server::start(IMAGE, &["--entrypoint=bash"], &["-c", &start]).await;
     let up = async || info(&replica, "master_link_status").await == "up";
-    eventually(SOON * 3, "it follows", up).await;
+    eventually(SOON * 3, "the replica follows", up).await;
     let holder = waiting_for(1, &[primary.address], LONGEST).await;
     let guard = holder.mutex("a").lock().await.expect("granted");
     ask(&replica, &["REPLICAOF", "192.0.2.1", "6379"]).await;
@@ -201,23 +206,23 @@ async fn a_replica_that_is_started_as_a_primary_grants_nothing_for_the_longest_t
     let newcomer = replica.client().await;
     assert_eq!(info(&replica, "master_replid2").await.trim_matches('0'), "");
     check_time(begun, granted(&newcomer, "b").await);
-    assert!(!guard.is_valid(), "it believes still");
+    assert!(!guard.is_valid(), "the former holder is still valid");
 }
 
-/// The holder moves to the new primary, and on the old one somebody puts it away, which no replica
-/// hears of: who waits behind it there must not be granted anything by that.
+/// The holder moves to the new primary, while a client of the old one removes its session there,
+/// unknown to any replica. The waiter on the old primary must not be granted the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_an_old_primary_shows_grants_nothing() {
     let pair = Replicated::asynchronous().await;
-    // By which the new primary's answers count.
+    // The new primary's replies count only with a replica.
     let third = follower(&pair.standby, &[]).await;
     let way = Proxy::start(pair.primary.address, None).await;
     let holder = waiting_for(1, &[way.address, pair.standby.address], LONG).await;
     let other = waiting_for(1, &[pair.primary.address], QUIET).await;
     let watcher = pair.primary.builder().session_ttl(QUIET).connect().await.expect("connected");
     let (guard, waiter) = contended(&holder, &other, "a").await;
-    // So that this one may judge by the server's clock.
-    throughout(LONG * 5 / 4, "it is held", async || {
+    // The watcher observes the server's clock for long enough to judge by it.
+    throughout(LONG * 5 / 4, "the lock is held", async || {
         watcher.mutex("a").queue().await.is_ok_and(|queue| queue.len() <= 2) && guard.is_valid()
     })
     .await;
@@ -230,17 +235,17 @@ async fn what_an_old_primary_shows_grants_nothing() {
         !waiter.waits()
     })
     .await;
-    let queue = watcher.mutex("a").queue().await.expect("an answer");
-    println!("after {:?} there are {} on the old one", begun.elapsed(), queue.len());
-    assert_eq!(queue.len(), 1, "the holder was put away there");
-    assert!(guard.is_valid(), "the new primary renews it");
+    let queue = watcher.mutex("a").queue().await.expect("a reply");
+    println!("after {:?} the old primary has {} entries", begun.elapsed(), queue.len());
+    assert_eq!(queue.len(), 1, "the holder was removed there");
+    assert!(guard.is_valid(), "the new primary renews the session");
     let tried = if over { Some(waiter.result(SOON).await) } else { None };
-    assert!(!matches!(tried, Some(Ok(_))), "two hold it: {tried:?}");
+    assert!(!matches!(tried, Some(Ok(_))), "two clients hold the lock: {tried:?}");
     guard.unlock().await.expect("released");
     drop(third);
 }
 
-/// How often the server has run `WAIT`.
+/// Returns the number of `WAIT` commands that the server has run.
 async fn waits(server: &Server) -> u64 {
     let stats = ask(server, &["INFO", "commandstats"]).await;
     let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_wait:calls="));
@@ -248,7 +253,7 @@ async fn waits(server: &Server) -> u64 {
     calls.parse().expect("a number")
 }
 
-/// Also where the server has forgotten the scripts, so that some of them are sent again.
+/// The scripts are flushed in between, so some of them are sent again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_wait_for_replicas_together() {
     const TASKS: u64 = 64;
@@ -266,28 +271,34 @@ async fn tasks_wait_for_replicas_together() {
     assert_eq!(left.trim(), "0");
 }
 
-/// The end of one watch does not end the next one, though replicas are waited for on another
-/// connection than watches of entries have.
+/// The end of one watch does not end the next one, although waits for replicas and watches of
+/// entries use different connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queue_is_watched_again() {
     let pair = Replicated::asynchronous().await;
     let client = waiting_for(1, &[pair.primary.address], TTL).await;
     let other = waiting_for(1, &[pair.primary.address], TTL).await;
     let moment = Duration::from_millis(20);
-    // The server knows the scripts then: one that it does not know is sent twice, and is late.
+    // By now the server knows the scripts: an unknown script is sent twice, and is late.
     let guard = locked(&client, "first").await;
-    assert!(timeout(moment * 10, guard.release_requested()).await.is_err(), "nobody has asked");
+    assert!(
+        timeout(moment * 10, guard.release_requested()).await.is_err(),
+        "no release is requested"
+    );
     guard.unlock().await.expect("released");
     for round in 0..30 {
         let name = format!("round-{round}");
         let guard = locked(&client, &name).await;
-        assert!(timeout(moment, guard.release_requested()).await.is_err(), "nobody has asked");
-        let requested = within(SOON, "it is requested", guard.release_requested());
-        let (_, asked) = tokio::join!(requested, async {
+        assert!(
+            timeout(moment, guard.release_requested()).await.is_err(),
+            "no release is requested"
+        );
+        let requested = within(SOON, "the release is requested", guard.release_requested());
+        let (_, sent) = tokio::join!(requested, async {
             sleep(moment).await;
             other.mutex(&name).request_release("now").await
         });
-        assert!(asked.expect("an answer"), "somebody holds it");
+        assert!(sent.expect("a reply"), "the lock is held");
         guard.unlock().await.expect("released");
     }
 }

@@ -1,4 +1,4 @@
-//! Redis as a cluster: all of the library's keys are of one slot, which one server has.
+//! Redis as a cluster: all keys of a namespace are in one slot, which one server has.
 
 use std::{
     sync::{
@@ -22,7 +22,7 @@ use crate::{
     failover::redis::{LOGIN, ask, info},
 };
 
-/// Two that have slots, or may have, and one that follows the first.
+/// Two servers that may have slots, and a replica of the first.
 struct Cluster {
     servers: [Server; 3],
     ips: [String; 3],
@@ -31,17 +31,19 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// The first one has all slots.
+    /// Starts a cluster whose first server has all slots.
     async fn start() -> Self {
         drop(Redis::start().await);
         let mode = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
-        // One that gives its last slot away would follow who has it, and not be given it back.
+        // Otherwise a server that loses its last slot would become a replica, and could not get the
+        // slot back.
         let stays = ["--cluster-allow-replica-migration", "no"];
-        // They may be young and empty: nobody was there before.
+        // New empty servers suffice, because they have had no clients.
         let one = async || {
             let arguments = [&mode[..], &stays, &LOGIN].concat();
             let server = Server::start(IMAGE, &[], &arguments).await;
-            eventually(SOON, "it is up", async || ask(&server, &["PING"]).await == "PONG").await;
+            eventually(SOON, "the server is up", async || ask(&server, &["PING"]).await == "PONG")
+                .await;
             server
         };
         let servers = [one().await, one().await, one().await];
@@ -58,25 +60,25 @@ impl Cluster {
         }
         let cluster = Self { servers, ips, ids, slot };
         for server in &cluster.servers {
-            eventually(SOON * 3, "it knows the others", async || {
+            eventually(SOON * 3, "the server knows the other servers", async || {
                 let info = ask(server, &["CLUSTER", "INFO"]).await;
                 info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
             })
             .await;
         }
         let follows = &cluster.servers[2];
-        eventually(SOON * 3, "it follows", async || {
+        eventually(SOON * 3, "the replica follows", async || {
             ask(follows, &["CLUSTER", "REPLICATE", &cluster.ids[0]]).await == "OK"
         })
         .await;
-        eventually(SOON * 3, "it has all", async || {
+        eventually(SOON * 3, "the replica has all data", async || {
             info(follows, "master_link_status").await == "up"
         })
         .await;
         cluster
     }
 
-    /// By way of this one first.
+    /// Returns a client that tries the servers from `first` on.
     async fn client(&self, first: usize, ttl: Duration) -> Client {
         let servers = (0..3).map(|number| format!("{}:6379", self.ips[(first + number) % 3]));
         let servers = servers.collect::<Vec<_>>().join(",");
@@ -84,31 +86,32 @@ impl Cluster {
         connect(&url, ttl).await
     }
 
-    /// The keys go one by one.
+    /// Moves the slot, key by key.
     async fn migrate(&self, from: usize, to: usize) {
         let [source, target] = [from, to].map(|number| &self.servers[number]);
-        // Each has to have heard of the last time.
+        // Each server must know the previous migration first.
         let set = async |server: &Server, what, of: usize| {
             let command = ["CLUSTER", "SETSLOT", &self.slot, what, &self.ids[of]];
-            eventually(SOON, "it agrees", async || ask(server, &command).await == "OK").await;
+            eventually(SOON, "the server agrees", async || ask(server, &command).await == "OK")
+                .await;
         };
         set(target, "IMPORTING", from).await;
         set(source, "MIGRATING", to).await;
-        // In the container, where each step takes milliseconds however busy the machine is.
+        // The steps run in the container, where each takes milliseconds even on a busy machine.
         let steps = "cli='redis-cli --user default --pass root --no-auth-warning'
             while key=$($cli CLUSTER GETKEYSINSLOT $1 1); [ -n \"$key\" ]; do
                 reply=$($cli MIGRATE $2 6379 \"$key\" 0 5000 AUTH2 default root)
                 case $reply in OK | NOKEY) ;; *) echo \"$key: $reply\"; exit ;; esac
             done";
         let steps = ["sh", "-c", steps, "-", &self.slot, &self.ips[to]];
-        assert_eq!(source.own.run(&steps).await, "", "a key does not go");
+        assert_eq!(source.own.run(&steps).await, "", "a key is not migrated");
         for server in [target, source] {
             set(server, "NODE", to).await;
         }
     }
 }
 
-/// Whichever of them is named, all meet at the one that has the keys.
+/// Clients that name different servers all use the server with the keys.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_meet_at_the_server_that_has_the_slot() {
     let cluster = Cluster::start().await;
@@ -129,25 +132,25 @@ async fn all_meet_at_the_server_that_has_the_slot() {
         .collect();
     let mut tokens = Vec::new();
     for waiter in waiters {
-        let token = within(SOON, "its turn", waiter).await.expect("no panic");
+        let token = within(SOON, "the lock is granted", waiter).await.expect("no panic");
         tokens.push(token.expect("granted"));
     }
     tokens.sort();
     tokens.dedup();
     assert_eq!(tokens.len(), 3);
-    let durability = clients[0].durability().await.expect("an answer");
-    assert!(!durability.exclusive, "it has a replica: {durability:?}");
+    let durability = clients[0].durability().await.expect("a reply");
+    assert!(!durability.exclusive, "the server has a replica: {durability:?}");
     let numbered =
         format!("{}/1?allow_plaintext_credentials=true", IMAGE.around.join(&cluster.ips[0]));
-    let error = within(SOON, "it is refused", Client::connect(numbered)).await;
+    let error = within(SOON, "the client is refused", Client::connect(numbered)).await;
     assert!(matches!(error, Err(Error::Denied { .. })), "{error:?}");
 }
 
-/// The slot goes to another server while many want one lock.
+/// The slot moves to another server while many clients want one lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_moves_loses_no_waiter_and_grants_no_second_holder() {
-    // While the slot is under way, which may take a busy machine seconds, no session is renewed. As
-    // there is a replica, nothing new is granted for so long afterwards.
+    // No session is renewed while the slot moves, which may take seconds on a busy machine. Because
+    // there is a replica, nothing is granted for one TTL afterwards.
     const LONG: Duration = Duration::from_secs(30);
     let cluster = Cluster::start().await;
     let (held, last) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -161,14 +164,14 @@ async fn a_slot_that_moves_loses_no_waiter_and_grants_no_second_holder() {
         let [last, grants] = [&last, &grants].map(Arc::clone);
         tasks.push(tokio::spawn(async move {
             while !stop.load(SeqCst) {
-                // While the keys are under way nothing is granted.
+                // Nothing is granted while the keys move.
                 let Ok(guard) = client.mutex("a").lock().await else { continue };
-                assert!(!held.swap(true, SeqCst), "two hold it");
+                assert!(!held.swap(true, SeqCst), "two clients hold the lock");
                 let token = guard.fencing_token().as_u64();
                 assert!(last.swap(token, SeqCst) < token, "{token} is not higher");
                 grants.fetch_add(1, SeqCst);
                 tokio::task::yield_now().await;
-                assert!(guard.is_valid(), "it was lost");
+                assert!(guard.is_valid(), "the lock was lost");
                 held.store(false, SeqCst);
                 drop(guard.unlock().await);
             }
@@ -185,14 +188,14 @@ async fn a_slot_that_moves_loses_no_waiter_and_grants_no_second_holder() {
     eventually(LONG * 4, "there are grants", async || grants.load(SeqCst) > before + 10).await;
     stop.store(true, SeqCst);
     for task in tasks {
-        within(LONG * 2, "it comes to an end", task).await.expect("no panic");
+        within(LONG * 2, "the task ends", task).await.expect("no panic");
     }
     assert!(kept.is_valid());
     kept.unlock().await.expect("released");
     println!("{} grants", grants.load(SeqCst));
 }
 
-/// The server with the slot is killed, and the one that follows it takes over.
+/// The server with the slot is killed, and its replica takes over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_takes_over_grants_nothing_for_the_longest_ttl() {
     let cluster = Cluster::start().await;
@@ -213,7 +216,8 @@ async fn a_replica_that_takes_over_grants_nothing_for_the_longest_ttl() {
     assert!(free);
     let token = guard.fencing_token();
     drop(guard);
-    let next = within(TTL * 3, "its turn", other.mutex("a").lock()).await.expect("granted");
+    let next =
+        within(TTL * 3, "the lock is granted", other.mutex("a").lock()).await.expect("granted");
     assert!(next.fencing_token() > token);
     next.unlock().await.expect("released");
 }

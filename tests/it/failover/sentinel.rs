@@ -25,7 +25,7 @@ struct Watched {
 
 impl Watched {
     async fn start() -> Self {
-        // A replica that comes back need not wait for a copy to be made on a disk.
+        // A returning replica is synchronized without delay.
         let quick = ["--repl-diskless-sync-delay", "0"];
         let primary = started(&[&quick[..], &LOGIN].concat()).await;
         let others = [follower(&primary, &quick).await, follower(&primary, &quick).await];
@@ -35,7 +35,8 @@ impl Watched {
              sentinel failover-timeout main 4000\n",
             primary.own.ip().await
         );
-        // It outlives its sentinels: what ends the last one is run in it.
+        // The container outlives its sentinels, because the command that stops the last one runs in
+        // it.
         let all = "for port in 26379 26380 26381; do \
                    printf '%sport %s\n' \"$1\" $port >/data/$port.conf; \
                    redis-server /data/$port.conf --sentinel & done; exec sleep infinity";
@@ -49,7 +50,7 @@ impl Watched {
         }
         let [one, two] = others;
         let watched = Self { servers: [primary, one, two], sentinels, addresses };
-        eventually(SOON * 3, "they know each other", async || {
+        eventually(SOON * 3, "the sentinels know each other", async || {
             let status = watched.sentinel(&["SENTINEL", "MASTER", "main"]).await;
             let status: Vec<_> = status.lines().collect();
             let number =
@@ -77,7 +78,8 @@ impl Watched {
         connect(&self.url(options), TTL).await
     }
 
-    /// The primary stands still until the sentinels have promoted another one.
+    /// Pauses the primary until the sentinels have promoted a replica, and returns the replica's
+    /// index.
     async fn fail_over(&self) -> usize {
         self.servers[0].own.pause().await;
         let mut promoted = None;
@@ -94,10 +96,10 @@ impl Watched {
     }
 }
 
-/// Waits for the lock, and looks that the other one has lost it before.
+/// Acquires the lock, and asserts that the former holder lost it before.
 async fn next(client: &Client, before: &LockGuard) -> LockGuard {
-    let guard = within(SOON * 6, "its turn", locked_at_last(&client.mutex("a"))).await;
-    assert!(!before.is_valid(), "two hold it");
+    let guard = within(SOON * 6, "the lock is granted", locked_at_last(&client.mutex("a"))).await;
+    assert!(!before.is_valid(), "two clients hold the lock");
     assert!(guard.fencing_token() > before.fencing_token());
     guard
 }
@@ -106,18 +108,18 @@ async fn next(client: &Client, before: &LockGuard) -> LockGuard {
 async fn the_primary_is_the_one_that_the_sentinels_name() {
     let watched = Watched::start().await;
     let client = watched.client("").await;
-    let durability = client.durability().await.expect("an answer");
+    let durability = client.durability().await.expect("a reply");
     assert!(
         !durability.exclusive && durability.reasons.concat().contains("replicas=2"),
         "{durability:?}"
     );
     let other = watched.client("&replicas=1").await;
-    assert!(!other.durability().await.expect("an answer").exclusive);
+    assert!(!other.durability().await.expect("a reply").exclusive);
     let guard = client.mutex("a").lock().await.expect("granted");
     watched.fail_over().await;
-    // It is known there, if it was there in time: then it is held on.
+    // The new primary knows the lock if it was replicated in time, and then the lock stays held.
     let newcomer = watched.client("").await;
-    throughout(TTL * 2, "there are no two", async || {
+    throughout(TTL * 2, "there is one holder", async || {
         let tried = newcomer.mutex("a").try_lock().await;
         !matches!(tried, Ok(Some(_))) || !guard.is_valid()
     })
@@ -127,31 +129,31 @@ async fn the_primary_is_the_one_that_the_sentinels_name() {
     free.unlock().await.expect("released");
 }
 
-/// A replica that is missing is one that nothing is confirmed by: nobody holds anything any more,
-/// nor is granted anything, until the old primary is back as a replica.
+/// A missing replica confirms nothing. Locks are lost and none is granted, until the old primary is
+/// back as a replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_all_replicas_waited_for_a_failover_makes_no_second_holder() {
     let watched = Watched::start().await;
     let [holder, other] =
         [watched.client("&replicas=2").await, watched.client("&replicas=2").await];
-    assert!(holder.durability().await.expect("an answer").exclusive);
+    assert!(holder.durability().await.expect("a reply").exclusive);
     let (guard, waiter) = contended(&holder, &other, "a").await;
     let promoted = watched.fail_over().await;
-    within(TTL, "it is told", guard.lost()).await;
+    within(TTL, "the holder is notified", guard.lost()).await;
     let connecting = Client::builder(watched.url("&replicas=2")).session_ttl(TTL);
     let connecting = connecting.connect_timeout(TTL).connect();
-    let error = within(SOON * 2, "it is told", connecting).await.expect_err("too few");
+    let error = within(SOON * 2, "the attempt ends", connecting).await.expect_err("too few");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
-    waiter.result(SOON * 3).await.expect_err("its session is lost");
+    waiter.result(SOON * 3).await.expect_err("the waiter's session is lost");
     watched.servers[0].own.unpause().await;
-    eventually(SOON * 6, "it is a replica", async || {
+    eventually(SOON * 6, "the old primary is a replica", async || {
         info(&watched.servers[promoted], "connected_slaves").await == "2"
     })
     .await;
     next(&other, &guard).await.unlock().await.expect("released");
 }
 
-/// The one that is there is asked; if none is, that is told.
+/// The client uses the sentinel that is up. If none is, the error names them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_that_are_down_are_passed_over_and_named() {
     let watched = Watched::start().await;
@@ -173,12 +175,12 @@ async fn sentinels_that_are_down_are_passed_over_and_named() {
         assert!(text.contains(&address.to_string()), "{text}");
     }
     assert!(!format!("{error:?} {text}").contains("apppw"));
-    // Who has found the primary needs them no more.
+    // A client that has found the primary no longer needs the sentinels.
     take_turn(&client, "a").await;
     assert_eq!(ask(&watched.servers[0], &["PING"]).await, "PONG");
 }
 
-/// Nor is a password told to a host that others name, unless that is allowed.
+/// A password is not sent to a host that a sentinel names either, unless that is allowed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_is_not_sent_to_a_server_that_a_sentinel_names() {
     let watched = Watched::start().await;
