@@ -1,4 +1,4 @@
-//! Waiting on threads, over `memory://`, without a runtime but where a test is about one.
+//! Blocking calls over `memory://`, without a runtime except in the tests that are about one.
 
 use std::{
     sync::{
@@ -15,24 +15,24 @@ use distlock::{
     memory::Space,
 };
 
-/// Long enough to be sure that somebody waits.
+/// Long enough for a call to be waiting.
 const A_WHILE: Duration = Duration::from_millis(100);
-/// Nothing takes longer unless it hangs.
+/// A call that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(10);
 
 fn connect(space: &str) -> Client {
-    Client::connect(&format!("memory://blocking-{space}")).wait().expect("memory is there")
+    Client::connect(&format!("memory://blocking-{space}")).wait().expect("memory is available")
 }
 
 fn space(space: &str) -> Space {
     Space::named(&format!("blocking-{space}"))
 }
 
-/// Panics, instead of hanging, if `call` does not return. What it blocks stays behind.
+/// Panics, instead of hanging, if `call` does not return. A blocked call stays behind.
 fn in_time<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(call()));
-    receiver.recv_timeout(LIMIT).expect("it hangs, or has panicked")
+    receiver.recv_timeout(LIMIT).expect("the call hangs, or has panicked")
 }
 
 #[test]
@@ -80,13 +80,13 @@ fn threads_never_overlap() {
 fn a_busy_lock_is_not_waited_for_longer_than_asked() {
     let client = connect("timeout");
     let mutex = client.mutex("a");
-    let guard = mutex.try_lock().wait().unwrap().expect("it is free");
+    let guard = mutex.try_lock().wait().unwrap().expect("the lock is free");
     assert!(mutex.try_lock().wait().unwrap().is_none());
     let start = Instant::now();
     assert!(mutex.lock_timeout(A_WHILE).wait().unwrap().is_none());
     assert!(start.elapsed() >= A_WHILE && start.elapsed() < LIMIT, "{:?}", start.elapsed());
     guard.unlock().wait().unwrap();
-    let guard = mutex.lock_timeout(LIMIT).wait().unwrap().expect("it is free again");
+    let guard = mutex.lock_timeout(LIMIT).wait().unwrap().expect("the lock is free again");
     assert_eq!((guard.name(), guard.key()), ("a", &*space("timeout").keys()[0]));
     assert!(guard.is_valid() && !guard.remaining().is_zero());
 }
@@ -128,7 +128,7 @@ fn a_thread_that_waits_for_the_loss_is_notified() {
             guard.unlock().wait(),
             Err(Error::Lost { reason: LostReason::SessionExpired, .. })
         ));
-        // The next one has a new session.
+        // The next lock has a new session.
         client.mutex("a").lock().wait().unwrap().unlock().wait().unwrap();
     });
 }
@@ -154,7 +154,7 @@ fn run_returns_whether_the_lock_was_held_to_the_end() {
     let evicted = matches!(error, Error::Lost { reason: LostReason::Evicted, .. });
     assert!(evicted, "{error:?}");
     assert!(ended, "a closure runs to its end");
-    guard.run_blocking(|_| unreachable!("it is lost already")).unwrap_err();
+    guard.run_blocking(|_| unreachable!("the lock is already lost")).unwrap_err();
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn many_read_and_one_writes() {
         assert!(lock.try_write().wait().unwrap().is_none());
         assert!(lock.write_timeout(A_WHILE).wait().unwrap().is_none());
         readers.into_iter().for_each(|reader| reader.unlock().wait().unwrap());
-        let writer = lock.write_timeout(LIMIT).wait().unwrap().expect("it is free");
+        let writer = lock.write_timeout(LIMIT).wait().unwrap().expect("the lock is free");
         let token = writer.fencing_token();
         assert!(lock.try_read().wait().unwrap().is_none());
         thread::scope(|scope| {
@@ -203,7 +203,7 @@ fn permits_are_counted() {
         let semaphore = connect("permits").semaphore("a", 3);
         let (one, two) = (
             semaphore.acquire().wait().unwrap(),
-            semaphore.try_acquire_many(2).wait().unwrap().expect("there are"),
+            semaphore.try_acquire_many(2).wait().unwrap().expect("two permits are free"),
         );
         assert_eq!((one.permits(), two.permits()), (1, 2));
         assert!(semaphore.try_acquire().wait().unwrap().is_none());
@@ -264,7 +264,7 @@ fn queues_are_seen_and_holders_asked() {
         let mutex = client.mutex("a");
         assert!(
             mutex.holder().wait().unwrap().is_none()
-                && !mutex.request_release("nobody").wait().unwrap()
+                && !mutex.request_release("free").wait().unwrap()
         );
         let guard = mutex.lock().wait().unwrap();
         assert_eq!(guard.run(guard.release_requested()).wait_timeout(A_WHILE), None);
@@ -273,23 +273,23 @@ fn queues_are_seen_and_holders_asked() {
         assert!(changes.next().wait_timeout(A_WHILE).is_none());
         thread::scope(|scope| {
             let key = guard.key().to_owned();
-            let asked = scope.spawn(move || {
+            let requested = scope.spawn(move || {
                 let request = guard.run(guard.release_requested()).wait();
                 (request, guard)
             });
             let waiting = scope.spawn(|| mutex.lock().wait());
             assert_eq!(changes.next().wait().unwrap().len(), 2);
-            assert_eq!(mutex.holder().wait().unwrap().expect("it is held").key(), key);
+            assert_eq!(mutex.holder().wait().unwrap().expect("the lock is held").key(), key);
             assert!(mutex.request_release("now").wait().unwrap());
-            let (request, guard) = asked.join().unwrap();
+            let (request, guard) = requested.join().unwrap();
             assert_eq!(request.unwrap().reason(), "now");
             assert_eq!(mutex.queue().wait().unwrap().len(), 2);
             guard.unlock().wait().unwrap();
             let guard = waiting.join().unwrap().unwrap();
-            let asked = scope.spawn(move || guard.run(guard.release_requested()).wait());
+            let requested = scope.spawn(move || guard.run(guard.release_requested()).wait());
             thread::sleep(A_WHILE);
-            space("view").delete(mutex.holder().wait().unwrap().expect("it is held").key());
-            assert_eq!(asked.join().unwrap().unwrap_err().reason, LostReason::Evicted);
+            space("view").delete(mutex.holder().wait().unwrap().expect("the lock is held").key());
+            assert_eq!(requested.join().unwrap().unwrap_err().reason, LostReason::Evicted);
         });
     });
 }
@@ -319,7 +319,7 @@ fn several_locks_are_taken_together() {
         let error = outcome.unwrap_err();
         let evicted = matches!(error, Error::Lost { reason: LostReason::Evicted, .. });
         assert!(evicted, "{error:?}");
-        all.run_blocking(|_| unreachable!("one is lost already")).unwrap_err();
+        all.run_blocking(|_| unreachable!("one lock is already lost")).unwrap_err();
         assert!(!all.is_valid());
         assert!(matches!(all.unlock().wait(), Err(Error::Lost { .. })));
         client.lock_all(["a", "b"]).wait().unwrap().unlock().wait().unwrap();
@@ -408,7 +408,7 @@ fn any_future_is_waited_for_as_long_as_asked() {
         assert!(start.elapsed() >= A_WHILE && start.elapsed() < LIMIT, "{:?}", start.elapsed());
         assert_eq!(std::future::ready(7).wait_timeout(Duration::ZERO), Some(7));
         assert_eq!(std::future::ready(7).wait_timeout(Duration::MAX), Some(7));
-        // What is given up is dropped: nobody stays in the queue.
+        // A future that times out is dropped, so it leaves the queue.
         let mutex = connect("given-up").mutex("a");
         let guard = mutex.lock().wait().unwrap();
         assert!(mutex.lock().wait_timeout(A_WHILE).is_none());
@@ -447,7 +447,7 @@ mod within_a_runtime {
 
     use super::*;
 
-    /// More of everything than a task may do before it returns to its scheduler.
+    /// Does more of everything than a task may do before it returns to its scheduler.
     fn work(client: &Client) {
         let mutex = client.mutex("a");
         for _ in 0..300 {
@@ -485,7 +485,7 @@ mod within_a_runtime {
         }
     }
 
-    /// Its timers stand still meanwhile; the timeout has one of its own.
+    /// The runtime's timers stop while its thread is blocked, but the timeout has its own timer.
     #[test]
     fn what_the_blocked_thread_would_have_to_do_is_given_up_in_time() {
         in_time(|| {
@@ -506,8 +506,7 @@ mod within_a_runtime {
         }
     }
 
-    /// An executor as simple as can be, whose wake-up comes while a call blocks its thread: it must
-    /// not be lost.
+    /// A minimal executor is woken while a call blocks its thread. That wake-up must not be lost.
     #[test]
     fn calls_pass_on_wake_ups_that_were_meant_for_others() {
         in_time(|| {

@@ -1,4 +1,4 @@
-//! What the public types promise at compile time: the API as services write it down.
+//! The compile-time guarantees of the public types: the API as services use it.
 
 use std::{fmt, hash::Hash, time::Duration};
 
@@ -59,7 +59,7 @@ fn public_types_have_the_usual_traits() {
     shown::<LockGuard>();
 }
 
-/// Every future can be spawned. Compiling is the test; it runs so that nothing of it goes unused.
+/// Every future can be spawned. Compiling is the test; it also runs, so that nothing is unused.
 #[tokio::test]
 async fn public_futures_are_send() {
     let client = send(Client::connect("memory://bounds-send")).await.unwrap();
@@ -89,7 +89,7 @@ async fn public_futures_are_send() {
     send(client.close()).await.unwrap();
 }
 
-/// A future that borrows is welcome to `run`, also one that cannot be sent.
+/// `run` accepts futures that borrow, and futures that are not `Send`.
 #[tokio::test]
 async fn run_takes_any_future() {
     let client = Client::connect("memory://bounds-run").await.unwrap();
@@ -128,7 +128,7 @@ async fn the_pinned_interface_compiles_as_written() -> Result<(), Box<dyn std::e
     let (valid, remaining): (bool, Duration) = (guard.is_valid(), guard.remaining());
     assert!(valid && remaining <= Duration::from_secs(10));
     let lost = tokio::time::timeout(Duration::from_millis(10), guard.lost()).await;
-    assert!(lost.is_err(), "it is not lost");
+    assert!(lost.is_err(), "the lock is held");
     let outcome: Result<&str, Lost> = guard.run(async { "done" }).await;
     assert_eq!(outcome?, "done");
     guard.unlock().await?;
@@ -143,7 +143,7 @@ async fn the_pinned_interface_compiles_as_written() -> Result<(), Box<dyn std::e
     Ok(())
 }
 
-/// They are streams, too, as `futures` has them, and want no runtime of the caller's.
+/// Watches also implement `futures::Stream`, and need no runtime of the caller.
 #[test]
 fn streams_need_no_runtime() {
     let seen = without_a_runtime(async {
@@ -159,7 +159,7 @@ fn streams_need_no_runtime() {
     assert_eq!(seen, ["one", "two"]);
 }
 
-/// The same by `futures` as by their own methods, and at the end `None`, as often as it is asked.
+/// The streams yield the same as their own methods, and `None` repeatedly at the end.
 #[tokio::test]
 async fn what_is_watched_is_a_stream() {
     let client = Client::connect("memory://bounds-watched").await.unwrap();

@@ -1,5 +1,5 @@
 //! Every store passes one list of cases, and some of its own. A store's tests need its servers
-//! (`docker/up`), but for memory and SQLite: `cargo test --features redis --test it redis::`.
+//! (`docker/up`), except for memory and SQLite: `cargo test --features redis --test it redis::`.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // also outside of test functions
 
@@ -47,7 +47,7 @@ mod zookeeper;
 #[cfg(feature = "zookeeper")]
 mod zookeeper_model;
 
-/// No test: `common/process.rs` runs this program once more to have a process that it can kill.
+/// Not a test: `common/process.rs` runs this program again to have a process that it can kill.
 #[test]
 fn job_of_another_process() {
     common::process::run_job();

@@ -1,4 +1,4 @@
-//! `memory://` passes every case, and keeps what it promises to unit tests.
+//! `memory://` passes every case, and keeps its guarantees to unit tests.
 
 use std::{
     borrow::Cow,
@@ -43,7 +43,7 @@ async fn a_url_is_anything_that_is_a_string() {
     assert_eq!(Space::named("strings").sessions(), clients.len());
 }
 
-/// A unit test need not wait for an hour to see what comes of one.
+/// A unit test can see the effects of an hour without waiting.
 #[tokio::test]
 async fn the_stores_clock_can_be_set_forward() {
     let space = Space::named("advance");
@@ -84,13 +84,13 @@ async fn a_run_that_is_cancelled_waits_for_its_resignation() {
     space.set_reachable(false);
     drop(stop);
     let early = timeout(Duration::from_millis(100), &mut running).await;
-    assert!(early.is_err(), "the store has not confirmed it: {early:?}");
+    assert!(early.is_err(), "the store has not confirmed the resignation: {early:?}");
     space.set_reachable(true);
     assert_eq!(running.await.unwrap().unwrap(), None);
     assert!(space.keys().is_empty());
 }
 
-/// A token is cancelled by a loss, by a release, and at once if the lock is lost already.
+/// A token is cancelled by a loss, by a release, and at once if the lock is already lost.
 #[tokio::test]
 async fn a_cancellation_token_is_cancelled_with_the_lock() {
     let space = Space::named("cancellation-token");
@@ -108,12 +108,13 @@ async fn a_cancellation_token_is_cancelled_with_the_lock() {
     let token = guard.cancellation_token();
     assert!(!token.is_cancelled());
     guard.unlock().await.unwrap();
-    timeout(Duration::from_secs(5), token.cancelled()).await.expect("it is released");
-    // The task of the token keeps nothing.
+    timeout(Duration::from_secs(5), token.cancelled()).await.expect("the lock is released");
+    // The token's task does not keep the client alive.
     client.close().await.unwrap();
 }
 
-/// A follower sees for how long its stream knows nothing, and goes on when the store replies.
+/// A follower sees how long its stream has been cut off, and the stream continues when the store
+/// replies.
 #[tokio::test]
 async fn a_stream_returns_how_long_it_is_cut_off() {
     let space = Space::named("cut-off");
@@ -134,7 +135,10 @@ async fn a_stream_returns_how_long_it_is_cut_off() {
     }
     let cut_off = leaders.cut_off_for().unwrap();
     tokio::time::sleep(short).await;
-    assert!(leaders.cut_off_for().unwrap() >= cut_off + short, "it counts from the first failure");
+    assert!(
+        leaders.cut_off_for().unwrap() >= cut_off + short,
+        "the time counts from the first failure"
+    );
 
     space.set_reachable(true);
     while leaders.cut_off_for().is_some() || queue.cut_off_for().is_some() {
@@ -169,7 +173,7 @@ async fn free_locks_are_taken_in_one_request() {
     assert!(client.try_lock_all(["a", "d"]).await.unwrap().is_none());
     all.unlock().await.unwrap();
     let after = space.requests();
-    // All at once, and then up to the first one that is held.
+    // One join for all three locks, and then one for each lock up to the first held one.
     assert_eq!((after.joins - before.joins, after.deletes - before.deletes), (3, 3));
 }
 
@@ -185,7 +189,7 @@ async fn deletes_return_whether_there_was_a_key() {
     assert!(!space.delete(guard.key()));
 }
 
-/// It has neither users nor a network: a client that asks for them is told, not fooled.
+/// `memory://` has neither users nor a network, so these options are refused.
 #[tokio::test]
 async fn options_of_a_network_are_refused() {
     let builder = || Client::builder("memory://refused");
@@ -195,8 +199,8 @@ async fn options_of_a_network_are_refused() {
     assert!(matches!(error, Error::InvalidArgument { argument: "tls", .. }), "{error:?}");
 }
 
-/// Whatever is given in whatever place, and whether a client comes of it or an error. No server is
-/// asked.
+/// Secrets in any part of the options, with clients that connect and clients that fail. No server
+/// is queried.
 #[tokio::test]
 async fn nothing_that_is_shown_has_a_secret() {
     let mut shown = Shown::default();
@@ -215,7 +219,7 @@ async fn nothing_that_is_shown_has_a_secret() {
         for user in ["root", "", "root:s3cret"] {
             shown.builder(&Client::builder(url).credentials(user, "s3cret")).await;
         }
-        // Keys that are none, or in the wrong place, or have lost their line breaks.
+        // Keys that are malformed, misplaced, or without line breaks.
         let (key, begin) = ("c2VjcmV0LXNlY3JldA==", "-----BEGIN PRIVATE KEY-----");
         let certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----";
         for key in [
@@ -246,41 +250,40 @@ async fn nothing_that_is_shown_has_a_secret() {
     shown.has_none_of(&["s3cret", "cret@h", "c2VjcmV0"]);
 }
 
-/// Those who gave up while they waited for their turn to join would stand ahead of all who still
-/// want to.
+/// Joins of callers that gave up before their request was sent would be ahead of all later waiters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn joins_whose_callers_have_gone_are_not_sent() {
-    let space = Space::named("gone-callers");
-    let client = Client::connect("memory://gone-callers").await.unwrap();
+    let space = Space::named("dropped-callers");
+    let client = Client::connect("memory://dropped-callers").await.unwrap();
     let mutex = client.mutex("a");
     space.set_reachable(false);
-    let mut gone: Vec<_> = (0..2000).map(|_| Box::pin(mutex.lock())).collect();
-    for future in &mut gone {
+    let mut dropped: Vec<_> = (0..2000).map(|_| Box::pin(mutex.lock())).collect();
+    for future in &mut dropped {
         assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        // Tokio lets a task do so much at a time, and no more.
+        // Tokio limits the work of a task between yields.
         tokio::task::yield_now().await;
     }
-    drop(gone);
+    drop(dropped);
     space.set_reachable(true);
     let guard = tokio::time::timeout(Duration::from_secs(20), mutex.lock())
         .await
-        .expect("it has its turn")
+        .expect("the lock is granted")
         .unwrap();
     guard.unlock().await.unwrap();
-    // Those that were under way, and no more, also later.
+    // The joins that were under way are sent, and none later.
     let quiet = async || {
         let before = space.requests();
         tokio::time::sleep(Duration::from_millis(300)).await;
         space.requests() == before
     };
-    eventually(SOON, "nothing is asked any more", quiet).await;
+    eventually(SOON, "no more requests are sent", quiet).await;
     let joins = space.requests().joins;
     println!("{joins} joins were sent");
     assert!(joins < 400, "{joins} joins were sent");
     client.close().await.unwrap();
 }
 
-/// The session is renewed by the runtime that was handed in, and lost with it.
+/// The given runtime renews the session, which is lost with the runtime.
 #[tokio::test]
 async fn a_runtime_that_is_handed_in_does_the_work() {
     let ttl = Duration::from_secs(1);
@@ -289,15 +292,15 @@ async fn a_runtime_that_is_handed_in_does_the_work() {
     let builder = Client::builder("memory://handed-in").session_ttl(ttl);
     let client = builder.clone().runtime(runtime.handle().clone()).connect().await.unwrap();
     let guard = client.mutex("a").lock().await.unwrap();
-    assert!(tokio::time::timeout(ttl * 2, guard.lost()).await.is_err(), "it is renewed");
+    assert!(tokio::time::timeout(ttl * 2, guard.lost()).await.is_err(), "the session is renewed");
     assert!(guard.is_valid());
     runtime.shutdown_background();
     let shut_down = Instant::now();
-    eventually(SOON, "it is lost with its runtime", async || !guard.is_valid()).await;
+    eventually(SOON, "the lock is lost with its runtime", async || !guard.is_valid()).await;
     assert!(shut_down.elapsed() < ttl * 2);
     let other = builder.connect().await.unwrap();
     let next = other.mutex("a").lock_timeout(ttl * 5).await.unwrap();
-    next.expect("the key went with its session").unlock().await.unwrap();
+    next.expect("the key was deleted with its session").unlock().await.unwrap();
 }
 
 #[tokio::test]
@@ -310,12 +313,11 @@ async fn a_runtime_without_timers_is_refused() {
     runtime.shutdown_background();
 }
 
-/// A session that was lost a moment ago still has its keys: they are gone once the client is
-/// closed.
+/// A session that was just lost still has its keys. They are deleted once the client is closed.
 #[tokio::test]
 async fn closing_waits_for_sessions_that_were_lost() {
     let (space, ttl) = (Space::named("lost-before"), Duration::from_secs(3));
-    // The store ends the session a tenth of its time later; a busy machine may come too late.
+    // The store ends the session a tenth of a TTL later, which a busy machine may miss.
     for _ in 0..5 {
         let builder = Client::builder("memory://lost-before").session_ttl(ttl);
         let client = builder.request_timeout(Duration::from_millis(50)).connect().await.unwrap();
@@ -330,5 +332,5 @@ async fn closing_waits_for_sessions_that_were_lost() {
             return;
         }
     }
-    panic!("the one that was lost was never there yet");
+    panic!("the lost session had always ended");
 }

@@ -1,4 +1,4 @@
-//! Tests of users' own, in which tokio's clock is stopped: it jumps from timer to timer.
+//! Users' tests with tokio's clock paused, which jumps from timer to timer.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What is released in the background arrives before any timeout.
+/// A release in the background arrives before any timeout.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_guard_is_released_a_hundred_times() -> Result<()> {
     let client = Client::connect("memory://paused-dropped").await?;
@@ -45,9 +45,9 @@ async fn a_loss_notifies_its_holder() -> Result<()> {
     let space = Space::named("paused-loss");
     let guard = client.mutex("m").lock().await?;
     space.delete(guard.key());
-    assert_eq!(timeout(HOUR, guard.lost()).await.expect("told"), LostReason::Evicted);
+    assert_eq!(timeout(HOUR, guard.lost()).await.expect("notified"), LostReason::Evicted);
     let guard = client.mutex("m").lock().await?;
     space.advance(HOUR);
-    assert_eq!(timeout(HOUR, guard.lost()).await.expect("told"), LostReason::SessionExpired);
+    assert_eq!(timeout(HOUR, guard.lost()).await.expect("notified"), LostReason::SessionExpired);
     client.close().await
 }
