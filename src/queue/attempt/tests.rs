@@ -6,6 +6,8 @@ use crate::{
     session::fake_store::FakeStore,
 };
 
+mod doubt;
+
 const PATIENCE: Duration = Duration::from_millis(100);
 
 fn queue() -> Queue {
