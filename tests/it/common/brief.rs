@@ -1,4 +1,4 @@
-//! Processes that live for less time than a session takes to end, one after the other.
+//! Short-lived clients, one after the other, each of which lives for less than a session's TTL.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use tokio::time::Instant;
 
 use super::{connected, own::TTL};
 
-/// The lock whose holder has died.
+/// The lock of the crashed holder.
 pub(crate) const NAME: &str = "a";
 
-/// Whether such a process is granted the lock, which is not to be held by two.
+/// Returns `true` if a short-lived client is granted the lock, which must not have two holders.
 pub(crate) async fn is_taken_briefly(builder: Builder, dead: &LockGuard) -> bool {
     let client = connected(builder).await;
-    let taken = client.mutex(NAME).lock_timeout(TTL / 3).await.expect("an answer");
+    let taken = client.mutex(NAME).lock_timeout(TTL / 3).await.expect("a reply");
     let is_taken = taken.is_some();
     if let Some(guard) = taken {
-        assert!(!dead.is_valid(), "both hold it");
+        assert!(!dead.is_valid(), "the lock has two holders");
         guard.unlock().await.expect("released");
     }
     client.close().await.expect("closed");
     is_taken
 }
 
-/// How long after this it takes until one of them is granted the lock.
+/// Returns how long after `start` a short-lived client is granted the lock.
 pub(crate) async fn taken_after(
     start: Instant,
     builder: impl Fn() -> Builder,
     dead: &LockGuard,
 ) -> Duration {
     while !is_taken_briefly(builder(), dead).await {
-        assert!(start.elapsed() < TTL * 6, "it is never granted");
+        assert!(start.elapsed() < TTL * 6, "the lock is never granted");
     }
     start.elapsed()
 }

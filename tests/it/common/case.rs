@@ -1,4 +1,4 @@
-//! What each case is given, and what it must leave behind: nothing.
+//! The context of a case. At its end the case must have left no keys.
 
 use std::{
     collections::HashSet,
@@ -17,10 +17,10 @@ use tokio::{task::JoinHandle, time::sleep};
 
 use super::{Cost, Harness, Link, Servers, builder};
 
-/// Within this time anything happens that has no fault to overcome, on a busy machine.
+/// The time limit of anything that has no fault to overcome, on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// A namespace of its own in a store, of which a case knows what it needs.
+/// A case's own namespace in a store, with all that the case needs.
 pub(crate) struct Case<S: ?Sized = dyn Harness> {
     pub(crate) namespace: String,
     clients: StdMutex<Vec<Client>>,
@@ -36,7 +36,7 @@ impl<S: Harness> Case<S> {
         Self { namespace, clients, links, store }
     }
 
-    /// The last act of every case.
+    /// Checks that no keys are left, and closes the clients. Every case ends with it.
     pub(crate) async fn end(self) {
         let mut left = Vec::new();
         let found = poll(SOON, async || {
@@ -45,15 +45,14 @@ impl<S: Harness> Case<S> {
         });
         assert!(found.await, "keys are left: {left:?}");
         for client in self.clients.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            // Cases cut clients off for good: whether that one can still say goodbye is not asked
-            // here.
+            // Some cases cut off clients for good, so `close` may fail here.
             let _ = tokio::time::timeout(Duration::from_millis(100), client.close()).await;
         }
     }
 }
 
 impl<S: Servers + ?Sized> Case<S> {
-    /// A way to the store that can be cut, with faults to choose from.
+    /// Starts proxies, which can cut the way to the store and inject other faults.
     pub(crate) async fn proxies(&self) -> Arc<Proxies> {
         let proxies = Arc::new(self.store.proxies().await);
         lock(&self.links).push(Arc::<Proxies>::clone(&proxies));
@@ -62,7 +61,7 @@ impl<S: Servers + ?Sized> Case<S> {
 }
 
 impl<S: Harness + ?Sized> Case<S> {
-    /// A client of this case with a session that no test outlives.
+    /// Describes a client of this case, with a session that outlives every test.
     pub(crate) fn builder(&self) -> Builder {
         self.builder_for(&self.store.url())
     }
@@ -80,44 +79,44 @@ impl<S: Harness + ?Sized> Case<S> {
         for _ in 0..N {
             clients.push(self.client().await);
         }
-        clients.try_into().expect("as many as were made")
+        clients.try_into().expect("N clients")
     }
 
-    /// A client whose session is soon over when it is not kept alive.
+    /// Connects a client whose session expires soon without keepalives.
     pub(crate) async fn mortal_client(&self) -> Client {
         self.connect(self.builder().session_ttl(self.store.min_ttl())).await
     }
 
-    /// The same, by way of a link.
+    /// Connects a client whose session expires soon without keepalives, through a link.
     pub(crate) async fn mortal_client_by(&self, link: &dyn Link) -> Client {
         let builder = self.builder_for(&link.url()).session_ttl(self.store.min_ttl());
         self.connect(builder.request_timeout(Duration::from_millis(500))).await
     }
 
-    /// A client that soon gives up a request, by way of a link.
+    /// Connects a client with a short request timeout, through a link.
     pub(crate) async fn hasty_client_by(&self, link: &dyn Link) -> Client {
-        // A server that has too much to do may need more than that once.
+        // Connecting to an overloaded server may take longer than that timeout.
         let builder = self.builder_for(&link.url()).connect_timeout(SOON * 3);
         self.connect(builder.request_timeout(Duration::from_millis(500))).await
     }
 
-    /// Connects a client and keeps it alive until the store was found empty: what a client leaves
-    /// behind must not vanish with its session.
+    /// Connects a client and keeps it alive until the store has been checked for leftover keys. A
+    /// leftover key must not vanish with its session.
     pub(crate) async fn connect(&self, builder: Builder) -> Client {
         let client = builder.connect().await.expect("a client connects");
         lock(&self.clients).push(client.clone());
         client
     }
 
-    /// A way to the store that can be cut. It stays until the end, as its clients have to give back
-    /// what they hold by it.
+    /// Opens a way to the store that can be cut. It stays open until the end of the case, since its
+    /// clients release their locks through it.
     pub(crate) async fn link(&self) -> Arc<dyn Link> {
         let link = self.store.link().await;
         lock(&self.links).push(Arc::clone(&link));
         link
     }
 
-    /// Mends all links.
+    /// Makes all links reachable again.
     pub(crate) fn heal(&self) {
         for link in lock(&self.links).iter() {
             link.set_reachable(true);
@@ -128,25 +127,26 @@ impl<S: Harness + ?Sized> Case<S> {
         self.store.keys(&self.namespace).await
     }
 
-    /// A key outside of the namespace, for data of this case's own.
+    /// Returns a key outside the namespace, for the case's own data.
     pub(crate) fn data_key(&self, name: &str) -> String {
         format!("/data{}/{name}", self.namespace)
     }
 
-    /// Waits until there are so many keys, or one where a waiter has none.
+    /// Waits until there are `length` keys. In a store without queues, waiters have none and at
+    /// most one is expected.
     pub(crate) async fn queue_of(&self, length: usize) {
         let length = if self.store.queues() { length } else { length.min(1) };
         self.keys_within(SOON, length).await;
     }
 
-    /// Waits up to this time until there are so many keys.
+    /// Waits up to `limit` until there are `count` keys.
     pub(crate) async fn keys_within(&self, limit: Duration, count: usize) {
         let what = format!("there are {count} keys");
         eventually(limit, &what, async || self.keys().await.len() == count).await;
     }
 
-    /// Lets a client stand in a lock's queue, and returns when its key is there. One at a time, or
-    /// the keys are mistaken for one another's.
+    /// Starts waiting for a lock, and returns when the waiter's key exists. Waiters must join one
+    /// at a time, since each is identified by the key that is new.
     pub(crate) async fn enqueue(&self, client: &Client, name: &str) -> Waiter {
         let mutex = client.mutex(name);
         self.stands(async move { mutex.lock().await }).await
@@ -165,7 +165,8 @@ impl<S: Harness + ?Sized> Case<S> {
         waiters
     }
 
-    /// The same as `enqueue` for anything that waits for its turn.
+    /// Starts any call that waits in a queue, and returns when its key exists. See
+    /// [`Self::enqueue`].
     pub(crate) async fn stands<T: Send + 'static>(
         &self,
         turn: impl Future<Output = Result<T>> + Send + 'static,
@@ -176,7 +177,7 @@ impl<S: Harness + ?Sized> Case<S> {
         let before: HashSet<_> = self.keys().await.into_iter().collect();
         let task = tokio::spawn(turn);
         let mut key = None;
-        eventually(SOON, "the waiter's key is there", async || {
+        eventually(SOON, "the waiter's key exists", async || {
             key = self.keys().await.into_iter().find(|key| !before.contains(key));
             key.is_some()
         })
@@ -184,7 +185,7 @@ impl<S: Harness + ?Sized> Case<S> {
         Waiter { task, key: key.expect("just seen") }
     }
 
-    /// A lock that one client holds, while another one's key is behind it.
+    /// Acquires a lock with one client, and queues the other behind it.
     pub(crate) async fn contended(
         &self,
         holder: &Client,
@@ -195,13 +196,14 @@ impl<S: Harness + ?Sized> Case<S> {
         (guard, self.enqueue(waiter, name).await)
     }
 
-    /// How often something is tried: in memory, and on servers, unless `DISTLOCK_ROUNDS` says so.
+    /// Returns how often to repeat an attempt, in memory and on servers. `DISTLOCK_ROUNDS`
+    /// overrides the latter.
     pub(crate) fn rounds(&self, in_memory: usize, on_servers: usize) -> usize {
         let asked = std::env::var("DISTLOCK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
         if self.store.url().starts_with("memory") { in_memory } else { asked.unwrap_or(on_servers) }
     }
 
-    /// Deletes what guarded writes have put there.
+    /// Deletes data that guarded writes have stored.
     pub(crate) async fn erase(&self, keys: impl IntoIterator<Item: AsRef<str>>) {
         for key in keys {
             self.store.erase(key.as_ref()).await;
@@ -217,15 +219,15 @@ fn lock<T>(mutex: &StdMutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A task that stands in a queue.
+/// A task that waits in a queue.
 pub(crate) struct Waiter<T = LockGuard> {
     task: JoinHandle<Result<T>>,
-    /// Empty, if it is not known.
+    /// Empty if it is not known.
     pub(crate) key: String,
 }
 
 impl Waiter {
-    /// Lets a client stand in a lock's queue, or on its way there.
+    /// Starts waiting for a lock, without waiting for the key to exist.
     pub(crate) fn of(client: &Client, name: &str) -> Self {
         let mutex = client.mutex(name);
         Self { task: tokio::spawn(async move { mutex.lock().await }), key: String::new() }
@@ -237,22 +239,20 @@ impl<T: std::fmt::Debug> Waiter<T> {
         !self.task.is_finished()
     }
 
-    /// Fails if its call returns within this time.
+    /// Fails if the call returns within `time`.
     pub(crate) async fn waits_throughout(&self, time: Duration, what: &str) {
         throughout(time, what, async || self.waits()).await;
     }
 
-    /// Fails if the lock that it waits for is lost, or granted to it, within this time.
+    /// Fails if, within `time`, the holder loses the lock or the waiter is granted it.
     pub(crate) async fn waits_behind(&self, holder: &LockGuard, time: Duration) {
-        let what = "the lock is held, and its waiter waits";
+        let what = "the holder keeps the lock and the waiter waits";
         throughout(time, what, async || holder.is_valid() && self.waits()).await;
     }
 
-    /// What its call came to, within this time.
+    /// Returns the outcome of the call, which must return within `limit`.
     pub(crate) async fn result(mut self, limit: Duration) -> Result<T> {
-        within(limit, "the waiter's lock() returns", &mut self.task)
-            .await
-            .expect("it does not panic")
+        within(limit, "the waiter's lock() returns", &mut self.task).await.expect("no panic")
     }
 
     pub(crate) async fn granted(self) -> T {
@@ -262,7 +262,7 @@ impl<T: std::fmt::Debug> Waiter<T> {
     /// Drops the waiting future.
     pub(crate) fn cancel(self) {}
 
-    /// Has its turn, and releases what it was granted.
+    /// Waits until the lock is granted, and releases it.
     pub(crate) async fn served(self)
     where
         T: Held,
@@ -277,7 +277,7 @@ impl<T> Drop for Waiter<T> {
     }
 }
 
-/// What is held until it is released.
+/// A guard of any primitive.
 pub(crate) trait Held {
     async fn release(self) -> Result<()>;
 }
@@ -307,25 +307,25 @@ impl<T: Held + std::fmt::Debug> Held for Waiter<T> {
     }
 }
 
-/// Releases all of these, one after the other; what a waiter waits for, as soon as it is granted.
+/// Releases all guards, one after the other. A waiter's is released as soon as it is granted.
 pub(crate) async fn release(all: impl IntoIterator<Item: Held>) {
     for held in all {
         held.release().await.expect("released");
     }
 }
 
-/// Releases what is held, and returns what its waiter is granted.
+/// Releases a guard, and returns what its waiter is granted.
 pub(crate) async fn handover<T: std::fmt::Debug>(held: impl Held, waiter: Waiter<T>) -> T {
     release([held]).await;
     waiter.granted().await
 }
 
-/// Releases what is held, and then what its waiter is granted.
+/// Releases a guard, and then what its waiter is granted.
 pub(crate) async fn release_both<T: Held + std::fmt::Debug>(held: impl Held, waiter: Waiter<T>) {
     release([handover(held, waiter).await]).await;
 }
 
-/// Waits for a condition, with a limit.
+/// Returns `true` if the condition holds within `limit`.
 pub(crate) async fn poll(limit: Duration, mut holds: impl AsyncFnMut() -> bool) -> bool {
     let start = Instant::now();
     loop {
@@ -339,26 +339,26 @@ pub(crate) async fn poll(limit: Duration, mut holds: impl AsyncFnMut() -> bool) 
     }
 }
 
-/// Waits for a condition and fails without it.
+/// Fails unless the condition holds within `limit`.
 pub(crate) async fn eventually(limit: Duration, what: &str, holds: impl AsyncFnMut() -> bool) {
     assert!(poll(limit, holds).await, "not within {limit:?}: {what}");
 }
 
-/// Fails if the condition ceases to hold within this time: for what must not happen.
+/// Fails if the condition ceases to hold within `time`. Used for what must not happen.
 pub(crate) async fn throughout(time: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let broken = poll(time, async || !holds().await).await;
     assert!(!broken, "not throughout {time:?}: {what}");
 }
 
-/// Awaits a future, with a limit.
+/// Awaits a future. Fails if it takes longer than `limit`.
 pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(limit, future)
         .await
         .unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
 }
 
-/// Polls a future on this thread, to its end: with no runtime around it, or with whatever the
-/// caller has entered.
+/// Polls a future to completion on this thread, without a runtime of its own. The caller may have
+/// entered one.
 pub(crate) fn without_a_runtime<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -372,7 +372,7 @@ pub(crate) fn without_a_runtime<T>(future: impl Future<Output = T>) -> T {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
         }
-        let left = SOON.checked_sub(start.elapsed()).expect("it hangs");
+        let left = SOON.checked_sub(start.elapsed()).expect("the future hangs");
         std::thread::park_timeout(left);
     }
 }

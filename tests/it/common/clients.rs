@@ -1,4 +1,4 @@
-//! What tests do with clients again and again.
+//! Client operations that many tests use.
 
 use std::{error::Error as _, time::Duration};
 
@@ -6,13 +6,15 @@ use distlock::{Builder, Client, Error, FailoverBehavior, LockGuard, Mutex};
 
 use super::{SOON, Waiter, eventually, within};
 
-/// A server that waits for its disk may take longer than the default to open a session.
+/// Connects a client. The connect timeout is longer than the default, since a server that waits for
+/// its disk may take long to open a session.
 pub(crate) async fn connected(builder: Builder) -> Client {
     let connecting = builder.connect_timeout(SOON).connect();
     within(SOON * 2, "it connects", connecting).await.expect("connected")
 }
 
-/// Describes a client of a harness's URL, which may stand for a pool as well.
+/// Describes a client for a harness's URL. A URL with the suffix of a pool yields a client with a
+/// pool.
 pub(crate) fn builder(url: &str) -> Builder {
     #[cfg(feature = "postgres")]
     if let Some(plain) = url.strip_suffix(super::hosts::POOLED)
@@ -29,22 +31,22 @@ pub(crate) fn builder(url: &str) -> Builder {
     Client::builder(url)
 }
 
-/// A client whose session has this TTL.
+/// Connects a client with the given session TTL.
 pub(crate) async fn connect(url: &str, ttl: Duration) -> Client {
     connected(builder(url).session_ttl(ttl)).await
 }
 
-/// Why no client connects.
+/// Returns the error of a connect that must fail.
 pub(crate) async fn refused(builder: Builder) -> Error {
-    within(SOON, "it is refused", builder.connect()).await.expect_err("refused")
+    within(SOON, "the connect is refused", builder.connect()).await.expect_err("refused")
 }
 
-/// What the source of an error says.
+/// Returns the text of an error's source.
 pub(crate) fn reason(error: &Error) -> String {
     error.source().expect("a reason").to_string()
 }
 
-/// All that an error says, down to its last source.
+/// Returns the texts of an error and all its sources.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -55,19 +57,19 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Acquires a lock in time.
+/// Acquires a lock. Fails unless it is granted soon.
 pub(crate) async fn locked(client: &Client, name: &str) -> LockGuard {
     let lock = client.mutex(name);
     within(SOON, &format!("{name} is granted"), lock.lock()).await.expect("granted")
 }
 
-/// A lock that one client holds, while another one waits for it or is about to.
+/// Acquires a lock with one client, while another one waits for it or is about to.
 pub(crate) async fn contended(holder: &Client, waiter: &Client, name: &str) -> (LockGuard, Waiter) {
     let guard = holder.mutex(name).lock().await.expect("granted");
     (guard, Waiter::of(waiter, name))
 }
 
-/// Acquires a lock by as many sessions as that takes.
+/// Acquires a lock, and retries after every error.
 pub(crate) async fn locked_at_last(mutex: &Mutex) -> LockGuard {
     loop {
         if let Ok(guard) = mutex.lock().await {
@@ -76,12 +78,12 @@ pub(crate) async fn locked_at_last(mutex: &Mutex) -> LockGuard {
     }
 }
 
-/// Acquires a lock in time and releases it.
+/// Acquires a lock and releases it. Fails unless it is granted soon.
 pub(crate) async fn take_turn(client: &Client, name: &str) {
     locked(client, name).await.unlock().await.expect("released");
 }
 
-/// Waits until so many hold a lock or wait for it.
+/// Waits until a lock's queue, holders included, has `length` entries.
 pub(crate) async fn queue_of(client: &Client, name: &str, length: usize) {
     eventually(SOON, &format!("there are {length} in the queue"), async || {
         client.mutex(name).queue().await.is_ok_and(|queue| queue.len() == length)
@@ -89,10 +91,10 @@ pub(crate) async fn queue_of(client: &Client, name: &str, length: usize) {
     .await;
 }
 
-/// Whether the store promises exclusion whatever becomes of its servers, and what it does after a
-/// loss.
+/// Returns whether the store guarantees exclusion despite server failures, and how it behaves after
+/// a failover.
 pub(crate) async fn promises(client: &Client) -> (bool, FailoverBehavior) {
-    let durability = client.durability().await.expect("an answer");
+    let durability = client.durability().await.expect("a reply");
     println!("{durability:?}");
     (durability.exclusive, durability.failover)
 }

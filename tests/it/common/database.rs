@@ -1,10 +1,10 @@
-//! A database of a test's own.
+//! A test's own database.
 
 use distlock::{Client, Result};
 
 use super::{SOON, cases::versions::Change, within};
 
-/// The user of the URL may use it.
+/// A database of a test's own that the user of the URL may use.
 pub(crate) trait Database: Sized {
     async fn new() -> Self;
 
@@ -13,7 +13,7 @@ pub(crate) trait Database: Sized {
     async fn end(self);
 
     async fn connect(&self) -> Result<Client> {
-        within(SOON, "it connects", Client::connect(self.url())).await
+        within(SOON, "the client connects", Client::connect(self.url())).await
     }
 
     async fn client(&self) -> Client {
@@ -21,39 +21,39 @@ pub(crate) trait Database: Sized {
     }
 }
 
-/// One that a server has, and an operator looks into.
+/// A database whose tables an operator can inspect.
 pub(crate) trait Tables: Database {
     fn dialect(&self) -> &'static Dialect;
 
-    /// The first column of what an operator's statements return.
+    /// Runs an operator's statements, and returns the first column of their results.
     async fn ask(&self, sql: &str) -> Vec<String>;
 }
 
-/// What an operator says to a database.
+/// An operator's statements in one SQL dialect.
 pub(crate) struct Dialect {
-    /// The version of the tables that this build makes.
+    /// The version of the tables that this build creates.
     pub(crate) version: u32,
-    /// What the tables' names begin with.
+    /// The prefix of the tables' names.
     pub(crate) prefix: &'static str,
     /// The tables that are empty once all clients are closed.
     pub(crate) empty: &'static [&'static str],
-    /// The tables that have a row for each queue that is used.
+    /// The tables with a row for each queue in use.
     pub(crate) queues: &'static [&'static str],
-    /// Lets all queues have been unused for two days.
+    /// Makes all queues appear unused for two days.
     pub(crate) age: &'static str,
-    /// The values that were written under locks.
+    /// Selects the values that were written under locks.
     pub(crate) values: &'static str,
-    /// A name that does harm if its quotes get out.
+    /// A name that does harm if it is not quoted correctly.
     pub(crate) name: &'static str,
     pub(crate) change: Change,
-    /// Queues with the numbers from the one to the other have just been used.
+    /// Makes the queues with numbers in this range appear just used.
     pub(crate) use_queues: fn(usize, usize) -> String,
     /// Begins session 7, which is never renewed and has a TTL of 2 s.
     pub(crate) dead: fn() -> String,
-    /// More locks than a server removes within the time of a request.
+    /// A number of locks that no server removes within one request timeout.
     pub(crate) crowd: usize,
-    /// Gives the session so many locks: the first half are alone in their queues.
+    /// Adds this many locks to the session. The first half are alone in their queues.
     pub(crate) hold: fn(session: &str, locks: usize) -> String,
-    /// What there is of the session and of its locks: a row for each.
+    /// Selects a row for the session, and one for each of its locks.
     pub(crate) of_session: fn(session: &str) -> String,
 }

@@ -1,4 +1,4 @@
-//! The harness of etcd and its model: an operator with a client of the store's own.
+//! The harness of etcd and its model. The operator uses etcd-client.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use super::{Cost, Harness, Link, Members, SOON, Servers, Sessions};
 
-/// What serves the cases.
+/// The kind of server that the cases run on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// A cluster of three members.
@@ -46,7 +46,7 @@ static MODEL: LazyLock<Front> =
     LazyLock::new(|| Front::start(Settings::default()).expect("a port"));
 
 impl<const KIND: usize> Server<KIND> {
-    /// The key's lease and value.
+    /// Returns the key's lease and value.
     pub(crate) async fn get(&self, key: &str) -> (i64, Vec<u8>) {
         let answer =
             ask(&self.client, |client| async move { client.kv_client().get(key, None).await })
@@ -59,7 +59,7 @@ impl<const KIND: usize> Server<KIND> {
         self.client.clone()
     }
 
-    /// Writes a key as another client would: with this lease, or without any.
+    /// Writes a key as a client other than distlock would, with or without a lease.
     pub(crate) async fn put(
         &self,
         key: impl Into<Vec<u8>>,
@@ -67,15 +67,15 @@ impl<const KIND: usize> Server<KIND> {
         lease: Option<i64>,
     ) {
         let options = lease.map(|lease| PutOptions::new().with_lease(lease));
-        self.client().put(key, value, options).await.expect("etcd answers");
+        self.client().put(key, value, options).await.expect("etcd replies");
     }
 
-    /// A lease of another client's.
+    /// Grants a lease to a client other than distlock.
     pub(crate) async fn lease(&self) -> i64 {
-        self.client().lease_grant(30, None).await.expect("etcd answers").id()
+        self.client().lease_grant(30, None).await.expect("etcd replies").id()
     }
 
-    /// The place of the leader among the servers.
+    /// Returns the index of the leader among the servers.
     pub(crate) async fn leader(&self) -> usize {
         for (place, server) in self.endpoints.iter().enumerate() {
             let member =
@@ -91,8 +91,8 @@ impl<const KIND: usize> Server<KIND> {
     }
 }
 
-/// Asks again while the cluster settles: a test that parts its members leaves it in search of a
-/// leader. One that is cut off may keep a request for seconds.
+/// Retries a request while the cluster elects a leader, for instance after a test has partitioned
+/// it. A member that is cut off may keep a request for seconds.
 async fn ask<T, F>(client: &Client, mut call: impl FnMut(Client) -> F + Send) -> T
 where
     F: Future<Output = Result<T, etcd_client::Error>> + Send,
@@ -103,7 +103,7 @@ where
         match timeout(Duration::from_secs(2), Box::pin(call(client.clone()))).await {
             Ok(Ok(answer)) => return answer,
             outcome if start.elapsed() > Duration::from_secs(15) => {
-                panic!("etcd does not answer: {:?}", outcome.map(Result::err))
+                panic!("etcd does not reply: {:?}", outcome.map(Result::err))
             }
             _ => tokio::time::sleep(Duration::from_millis(50)).await,
         }
@@ -121,7 +121,7 @@ impl<const KIND: usize> Harness for Server<KIND> {
         let addresses: Vec<_> =
             endpoints.iter().map(|endpoint| format!("http://{endpoint}")).collect();
         let options = ConnectOptions::new().with_require_leader(true);
-        let client = Client::connect(addresses, Some(options)).await.expect("etcd answers");
+        let client = Client::connect(addresses, Some(options)).await.expect("etcd replies");
         Self { url, endpoints, client }
     }
 
@@ -150,10 +150,10 @@ impl<const KIND: usize> Harness for Server<KIND> {
             .iter()
             .map(|kv| kv.key_str().expect("our keys are text").to_owned())
             .collect();
-        // The tail of a long queue and its release marker are nobody's place; but they must not
-        // outlive the queue.
-        let beside = |key: &str| key.ends_with("!/tail") || key.ends_with("!/word");
-        let places: Vec<_> = keys.iter().filter(|key| !beside(key)).cloned().collect();
+        // The tail key of a long queue and its release marker belong to no waiter. They must not
+        // outlive the queue, so they are returned once it is empty.
+        let is_internal = |key: &str| key.ends_with("!/tail") || key.ends_with("!/word");
+        let places: Vec<_> = keys.iter().filter(|key| !is_internal(key)).cloned().collect();
         if places.is_empty() { keys } else { places }
     }
 
@@ -191,7 +191,8 @@ impl<const KIND: usize> Harness for Server<KIND> {
             requests: total("started", &["Range", "Put", "DeleteRange", "Txn", "LeaseTimeToLive"]),
             keepalives: total("msg_received", &["LeaseKeepAlive"]),
             watches,
-            // To create a watch and to cancel it are answered; what was sent besides are events.
+            // etcd replies to each create and cancel of a watch. All other messages on the stream
+            // are events.
             events: total("msg_sent", &["Watch"]).cast_signed() - watches.cast_signed(),
         }
     }
@@ -224,7 +225,7 @@ impl<const KIND: usize> Sessions for Server<KIND> {
 #[async_trait]
 impl<const KIND: usize> Servers for Server<KIND> {
     async fn proxies(&self) -> Proxies {
-        // A client takes the proxies of the one server for several servers.
+        // Three proxies of one server look like three servers to a client.
         let each = match KINDS[KIND] {
             Kind::Etcd => 1,
             Kind::Model => 3,
@@ -252,10 +253,10 @@ impl<const KIND: usize> Members for Server<KIND> {
     }
 }
 
-/// How often something happened, by its counter and by the method of gRPC.
+/// How often something happened, by counter and gRPC method.
 type Totals = HashMap<(String, String), u64>;
 
-/// What all members have counted.
+/// Sums the counters of all members.
 async fn counted(members: &[SocketAddr]) -> Totals {
     let mut totals = HashMap::new();
     for member in members {
@@ -276,9 +277,9 @@ fn model_counted() -> Totals {
     counts.map(|(counter, count)| (named(counter), count)).collect()
 }
 
-/// What a member has counted, in Prometheus' words.
+/// Returns a member's counters in the format of Prometheus.
 async fn metrics(endpoint: SocketAddr) -> String {
-    let text = servers::ask(endpoint, METRICS, SOON).await.expect("etcd answers");
+    let text = servers::ask(endpoint, METRICS, SOON).await.expect("etcd replies");
     assert!(text.contains("grpc_server_started_total"), "no counters at {endpoint}: {text:.200}");
     text
 }

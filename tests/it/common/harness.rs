@@ -1,4 +1,4 @@
-//! What a case may do to a store behind the library's back.
+//! What a case may do to a store without the library.
 
 use std::{
     net::SocketAddr,
@@ -13,15 +13,15 @@ use distlock_testkit::{backend::Backend, proxies::Proxies, proxy::Mode};
 
 use super::{Case, builder, process::Process};
 
-/// The operator's side of a store, and its faults.
+/// A store, as an operator sees it and with its faults.
 #[async_trait]
 pub(crate) trait Harness: AsSessions + Send + Sync + 'static {
-    /// Panics, naming `docker/up`, if the servers it needs are not there.
+    /// Connects to the store. Panics with a hint at `docker/up` if its servers are not running.
     async fn start() -> Self
     where
         Self: Sized;
 
-    /// For a case that has this namespace of the store.
+    /// Connects for a case that uses this namespace.
     async fn start_in(_namespace: &str) -> Self
     where
         Self: Sized,
@@ -31,7 +31,7 @@ pub(crate) trait Harness: AsSessions + Send + Sync + 'static {
 
     fn url(&self) -> String;
 
-    /// Whether all cases share one store, which counts the requests of all of them.
+    /// Returns `true` if all cases share one store, whose counters cover the requests of all cases.
     fn is_shared() -> bool
     where
         Self: Sized,
@@ -39,81 +39,82 @@ pub(crate) trait Harness: AsSessions + Send + Sync + 'static {
         true
     }
 
-    /// The shortest session that the store grants and that a busy machine can keep alive.
+    /// Returns the shortest TTL that the store grants and that a busy machine can keep alive.
     fn min_ttl(&self) -> Duration {
         Duration::from_secs(2)
     }
 
-    /// How much later than its TTL the store may let go of a dead session's keys.
+    /// Returns how long after the TTL the store may take to remove a crashed client's keys.
     fn grace(&self) -> Duration {
         Duration::from_secs(1)
     }
 
-    /// Whether locks are exclusive whatever becomes of servers, and what the loss of the one that
-    /// decides means, as the tests' servers are set up.
+    /// Returns whether locks stay exclusive despite server failures, and what the loss of the
+    /// primary means, as the tests' servers are configured.
     fn promises(&self) -> (bool, FailoverBehavior) {
         (true, FailoverBehavior::Continues)
     }
 
-    /// Whether one that waits has a key. Otherwise it asks again and again, and nothing tells that
-    /// it has begun to.
+    /// Returns `true` if a waiter has a key. Otherwise waiters poll, and nothing shows that a
+    /// waiter has started.
     fn queues(&self) -> bool {
         true
     }
 
-    /// To how many servers a client is connected at a time.
+    /// Returns to how many servers a client is connected at a time.
     fn at_once(&self) -> f64 {
         1.0
     }
 
-    /// Whether clients are told, unasked, what happens to a key. If not they look, and there is no
-    /// event that could be counted, or lost.
+    /// Returns `true` if the store notifies clients of changes. Otherwise clients poll, and there
+    /// is no event to count or lose.
     fn notifies(&self) -> bool {
         true
     }
 
-    /// How many requests a session's waiters make at most in a second, by looking.
+    /// Returns how many requests per second a session's waiters send at most by polling.
     fn looks(&self) -> u64 {
         0
     }
 
-    /// Requests of an uncontended lock and its unlock.
+    /// Returns the number of requests of an uncontended lock and its unlock.
     fn uncontended(&self) -> u64 {
         2
     }
 
-    /// Requests of a `try_lock` on a held lock.
+    /// Returns the number of requests of a `try_lock` on a held lock.
     fn busy(&self) -> u64 {
         1
     }
 
-    /// Every key that somebody holds or awaits a lock by.
+    /// Returns the keys of all holders and waiters.
     async fn keys(&self, namespace: &str) -> Vec<String>;
 
     async fn delete_key(&self, key: &str);
 
-    /// What a guarded write has put there, as of now.
+    /// Returns the current value of a guarded write's key.
     async fn data(&self, key: &str) -> Option<Vec<u8>>;
 
-    /// Writes an empty value as a holder in another namespace can, which this guard is one of.
+    /// Writes an empty value as a holder in another namespace can. `guard` belongs to one.
     async fn put_beside(&self, guard: &LockGuard, key: &str) {
         guard.put(key, "").await.expect("written");
     }
 
-    /// Deletes such data, and what the store has made to keep them in. Absent is fine.
+    /// Deletes the data of a guarded write, and what the store has created to hold it. The data may
+    /// be absent.
     async fn erase(&self, key: &str);
 
-    /// Waits until the store has put away whatever it keeps of a namespace that nobody uses.
+    /// Waits until the store has removed what it keeps of an unused namespace.
     async fn forget(&self, _namespace: &str) {}
 
-    /// What the store has done so far for these sessions. Only to be compared while nothing else
-    /// runs.
+    /// Returns what the store has done so far for these sessions. Differences are meaningful only
+    /// while nothing else runs.
     async fn cost(&self, sessions: &[i64]) -> Cost;
 
     /// A way to the store that can be cut.
     async fn link(&self) -> Arc<dyn Link>;
 
-    /// Takes a lock in a process that can be killed.
+    /// Acquires a lock in a process that can be killed.
     async fn lock_elsewhere(&self, job: Job) -> Box<dyn Elsewhere> {
         Box::new(Process::start(&self.url(), &job))
     }
@@ -122,17 +123,17 @@ pub(crate) trait Harness: AsSessions + Send + Sync + 'static {
 /// A store whose servers know which session a key belongs to.
 #[async_trait]
 pub(crate) trait Sessions: Harness {
-    /// The session that a key belongs to.
+    /// Returns the session that a key belongs to.
     async fn session_of(&self, key: &str) -> i64;
 
     /// Returns `true` as long as the store knows the session.
     async fn session_exists(&self, session: i64) -> bool;
 
-    /// Ends the session of this key as if its TTL had run out.
+    /// Ends the session of this key as if its TTL had expired.
     async fn end_session_of(&self, key: &str);
 }
 
-/// For cases that stores without sessions pass, too.
+/// A store that may have sessions, for cases that also run without them.
 pub(crate) trait AsSessions {
     fn sessions(&self) -> Option<&dyn Sessions>;
 }
@@ -143,30 +144,30 @@ impl<S: Sessions> AsSessions for S {
     }
 }
 
-/// A store that has servers: there is a network in between.
+/// A store that is reached over a network.
 #[async_trait]
 pub(crate) trait Servers: Harness {
-    /// Its servers, each behind a proxy of its own.
+    /// Starts a proxy for each of the servers.
     async fn proxies(&self) -> Proxies;
 
-    /// How long a round trip a held lock bears, when it takes half as long at one time and half as
-    /// long again at another: in intervals between keepalives, which are a third of the TTL.
+    /// Returns how long a round trip may be without loss of a held lock, in keepalive intervals of
+    /// a third of the TTL. Actual round trips vary between half of it and one and a half times it.
     fn bearable_round_trip(&self) -> f64;
 }
 
-/// A cluster of servers that are members of each other's.
+/// A store of several servers that form a cluster.
 #[async_trait]
 pub(crate) trait Members: Servers + Sessions {
-    /// Which store it is, and its servers.
+    /// Returns which store it is, and its servers.
     fn network(&self) -> (Backend, &[SocketAddr]);
 
-    /// The servers of the cluster, by the names that docker/'s scripts know them by.
+    /// Returns the servers of the cluster by their names in docker/'s scripts.
     fn servers(&self) -> Vec<(&'static str, SocketAddr)> {
         let (backend, servers) = self.network();
         backend.services().into_iter().zip(servers.iter().copied()).collect()
     }
 
-    /// Whether this server answers, with the cluster behind it.
+    /// Returns `true` if this server replies and is part of the quorum.
     async fn serves(&self, server: SocketAddr) -> bool;
 }
 
@@ -175,9 +176,9 @@ pub(crate) trait Members: Servers + Sessions {
 pub(crate) struct Cost {
     /// Reads and writes; on ZooKeeper keepalives and pings, too.
     pub(crate) requests: u64,
-    /// Keepalives, where they are told apart.
+    /// Keepalives, where the store counts them separately.
     pub(crate) keepalives: u64,
-    /// Watches asked for, where they are no requests.
+    /// Watches created, where the store does not count them as requests.
     pub(crate) watches: u64,
     /// Watch events sent to clients.
     pub(crate) events: i64,
@@ -201,16 +202,15 @@ impl Sub for Cost {
 pub(crate) trait Link: Send + Sync {
     fn url(&self) -> String;
 
-    /// From now on neither the store nor this guard's client, which must have come this way, hears
-    /// the other any more.
+    /// Cuts the connection between the store and this guard's client, which must use this link.
     fn cut_off(&self, guard: &LockGuard) {
         self.cut_off_key(guard.key());
     }
 
     fn cut_off_key(&self, key: &str);
 
-    /// With `false` everything stops that goes this way, and goes on with `true`. In memory that is
-    /// everything at all.
+    /// With `false`, all traffic of this link stops. With `true`, it resumes. In memory that
+    /// affects the whole space.
     fn set_reachable(&self, reachable: bool);
 }
 
@@ -228,19 +228,20 @@ impl Link for Proxies {
     }
 }
 
-/// What a process of its own is to do.
+/// The job of a separate process.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) ttl: Duration,
-    /// How many stand in the lock's queue and let go once they are granted, if not one who keeps
-    /// it.
+    /// How many tasks wait for the lock and release it when granted. With 0, one task acquires the
+    /// lock and keeps it.
     pub(crate) crowd: usize,
-    /// How many locks it holds instead, under which it writes: once they are all granted, and as
-    /// soon as it wakes.
+    /// How many locks the process holds and writes under: once when all are granted, and again when
+    /// it wakes. With 0, it does not write.
     pub(crate) writes: usize,
-    /// Whether it has nothing until it was stopped for a while, and takes the lock as it wakes.
+    /// `true` for a process that holds no lock until it has been stopped for a while, and acquires
+    /// it on waking.
     pub(crate) sleeps: bool,
 }
 
@@ -256,7 +257,7 @@ impl Job {
         }
     }
 
-    /// What it writes to under one of its locks.
+    /// Returns the key that the process writes under one of its locks.
     pub(crate) fn key(&self, lock: usize) -> String {
         format!("/data{}/{}-{lock}", self.namespace, self.name)
     }
@@ -267,12 +268,12 @@ impl Job {
     }
 }
 
-/// A process that takes a lock and keeps it.
+/// A process that acquires a lock and keeps it.
 #[async_trait]
 pub(crate) trait Elsewhere: Send {
-    /// Waits until it has the lock; gives its token.
+    /// Waits until the process has the lock, and returns its token.
     async fn granted(&mut self) -> u64;
 
-    /// Kills it. Gives the moment.
+    /// Kills the process, and returns when.
     async fn crash(self: Box<Self>) -> Instant;
 }

@@ -1,5 +1,5 @@
-//! A pool for each server of a URL, of which a reachable one is used: sqlx's pool knows one server,
-//! and cases that cut off a client have several ways to it.
+//! One pool per server of a URL, since sqlx's pool knows one server only. Clients of cases that cut
+//! the network have several ways to a server, and use one that is reachable.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
@@ -12,32 +12,32 @@ use tokio::time::{sleep, timeout};
 
 use super::single::Login;
 
-/// The end of the URL of a client that has a pool, too.
+/// The suffix of the URL of a client with a pool.
 pub(crate) const POOLED: &str = "?pool=sqlx";
 
-/// How many connections each of the pools has.
+/// The number of connections of each pool.
 const CONNECTIONS: u32 = 4;
 
-/// How long a connection is idle before it is tested, and how long that may take.
+/// How long a connection is idle before it is tested, and the time limit of the test.
 const RESTED: Duration = Duration::from_millis(1900);
 const TEST: Duration = Duration::from_secs(2);
 
-/// How much later than one server the next one is asked.
+/// The delay between attempts at one server and the next.
 const STAGGER: Duration = Duration::from_millis(100);
 
-/// How long a server may take to let a connection in.
+/// The time limit of opening a connection.
 const ACQUIRE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Hosts<DB: Database> {
     pools: Vec<Pool<DB>>,
-    /// The pool that has lent the last connection.
+    /// The index of the pool that lent the last connection.
     reached: AtomicUsize,
 }
 
-/// How a connection of sqlx is made.
+/// The connect options of sqlx.
 type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
 
-/// A database that sqlx has pools for.
+/// A database that sqlx supports.
 pub(crate) trait Pooled: Database {
     fn options(login: &Login<'_>, host: &str, port: u16) -> Options<Self>;
 }
@@ -66,15 +66,16 @@ impl<DB: Pooled> Hosts<DB> {
         let servers = after.split('/').next().expect("servers");
         let pool = |server| options(CONNECTIONS).connect_lazy_with(to::<DB>(url, server));
         let pools: Vec<Pool<DB>> = servers.split(',').map(pool).collect();
-        // sqlx tests a connection as it is released, too. So there are others for what a case does
-        // at that moment on a network that is slow or cut.
+        // sqlx also tests a connection when it is released. Spare connections serve what a case
+        // does at that moment on a slow or cut network.
         if pools.len() > 1 {
             pools.iter().cloned().for_each(|pool| drop(tokio::spawn(warm_up(pool))));
         }
         Self { pools, reached: AtomicUsize::new(0) }
     }
 
-    /// A server that is silent does not keep the others from being asked.
+    /// Acquires a connection from the first pool that has one. A silent server does not delay the
+    /// others by more than the stagger.
     async fn reach<C, E>(
         &self,
         acquire: impl AsyncFn(&Pool<DB>) -> Result<C, E>,
@@ -109,7 +110,7 @@ async fn warm_up<DB: Database>(pool: Pool<DB>) {
     drop(join_all((0..CONNECTIONS).map(|_| pool.acquire())).await);
 }
 
-/// A pool of at most so many connections to the server of this URL.
+/// Returns a pool of up to `connections` connections to the server of this URL.
 pub(crate) fn pool_of<DB: Pooled>(url: &str, connections: u32) -> Pool<DB> {
     options(connections).connect_lazy_with(to::<DB>(url, Login::of(url, None).server))
 }
@@ -123,8 +124,9 @@ fn options<DB: Database>(connections: u32) -> PoolOptions<DB> {
     PoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(ACQUIRE)
-        // Cases demand that a request is sent although nothing is replied any more. They hang up at
-        // other times, and wait for longer before they demand that the next request succeeds.
+        // Cases require that a request is sent although the server no longer replies, so a fresh
+        // connection is not tested. When a case closes connections, it waits longer before it
+        // requires the next request to succeed.
         .test_before_acquire(false)
         .before_acquire(|connection: &mut DB::Connection, meta| {
             Box::pin(async move {

@@ -87,7 +87,7 @@ macro_rules! conformance {
     };
 }
 
-/// The cases of a mutex, which a client with a bridge passes, too.
+/// The cases of a mutex, which a client with a bridge also passes.
 macro_rules! mutex_cases {
     ($then:ident { $($given:tt)* }) => {
         $crate::common::plain_mutex_cases! { $then { $($given)* } }
@@ -144,7 +144,7 @@ macro_rules! mutex_cases {
     };
 }
 
-/// The cases of a mutex that need neither a queue nor sessions: Redlock passes these, too.
+/// The cases of a mutex that need neither a queue nor sessions. Redlock also passes them.
 macro_rules! plain_mutex_cases {
     ($then:ident { $($given:tt)* }) => {
         $crate::common::$then! { $($given)*
@@ -209,7 +209,7 @@ macro_rules! plain_mutex_cases {
     };
 }
 
-/// Emits the cases about the network, for stores that have one.
+/// Emits the network cases, for stores with servers.
 macro_rules! network_conformance {
     ($harness:ty) => {
         mod network {
@@ -230,7 +230,7 @@ macro_rules! network_cases {
     };
 }
 
-/// The cases of a mutex about the network.
+/// The network cases of a mutex.
 macro_rules! mutex_network_cases {
     ($then:ident { $($given:tt)* }) => {
         $crate::common::plain_mutex_network_cases! { $then { $($given)* } }
@@ -246,7 +246,7 @@ macro_rules! mutex_network_cases {
     };
 }
 
-/// The cases of a mutex about the network that Redlock passes, too.
+/// The network cases of a mutex that Redlock also passes.
 macro_rules! plain_mutex_network_cases {
     ($then:ident { $($given:tt)* }) => {
         $crate::common::$then! { $($given)*
@@ -271,7 +271,7 @@ macro_rules! plain_mutex_network_cases {
     };
 }
 
-/// Emits the case about threads.
+/// Emits the case of the blocking API.
 macro_rules! blocking {
     ($harness:ty) => {
         mod blocking {
@@ -292,7 +292,7 @@ macro_rules! cases_for {
     )* };
 }
 
-/// The same for the cases of the module `cases` of a store's own file.
+/// Emits tests for the cases in the module `cases` of a store's own file.
 macro_rules! own_cases {
     ($harness:ty, $company:ident, $($case:ident),* $(,)?) => { $(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -302,8 +302,8 @@ macro_rules! own_cases {
     )* };
 }
 
-/// The same for cases that are told what to try, while the harness's server is up. With
-/// `beside_others` they use what other cases count on.
+/// Emits tests for cases that take an argument. They start only if the harness's server is running.
+/// With `beside_others`, they never overlap with cases that read shared counters.
 macro_rules! cases_of {
     ($harness:ty, beside_others, $what:expr, $($module:ident::$case:ident),* $(,)?) => { $(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -322,7 +322,7 @@ macro_rules! cases_of {
     )* };
 }
 
-/// The same for cases that are given a database of their own.
+/// Emits tests for cases that get a database of their own.
 macro_rules! database_cases {
     ($database:ty, $($module:ident::$case:ident),* $(,)?) => { $(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -334,7 +334,7 @@ macro_rules! database_cases {
     )* };
 }
 
-/// Emits the cases about a server whose clock is set.
+/// Emits the cases in which a server's clock is set.
 macro_rules! clock_cases {
     ($harness:ty, $kind:expr) => {
         $crate::common::cases_of! { $harness, $kind,
@@ -349,7 +349,7 @@ macro_rules! clock_cases {
     };
 }
 
-/// Emits the cases about a user's own transactions on a database server.
+/// Emits the cases of user transactions on a database server.
 macro_rules! transaction_cases {
     ($harness:ty, $database:ty) => {
         $crate::common::cases_for! { $harness, beside_others,
@@ -378,7 +378,7 @@ macro_rules! transaction_cases {
             rows::the_page_on_row_locks_is_right,
         }
 
-        // The example is built with SQLite.
+        // The example is built only with SQLite.
         #[cfg(feature = "sqlite")]
         $crate::common::database_cases! { $database,
             accounts::money_is_lost_without_the_check_alone,

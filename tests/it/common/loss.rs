@@ -1,4 +1,4 @@
-//! A holder that loses its lock: when it knows.
+//! Records when a holder notices the loss of its lock.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ pub(crate) struct Loss {
     valid: bool,
 }
 
-/// Waits for the loss.
+/// Waits for the loss of a lock in a task.
 pub(crate) fn loss(guard: LockGuard) -> JoinHandle<Loss> {
     tokio::spawn(async move {
         let reason = guard.lost().await;
@@ -21,12 +21,16 @@ pub(crate) fn loss(guard: LockGuard) -> JoinHandle<Loss> {
     })
 }
 
-/// A successor has just been granted the lock: its former holder has to know before.
+/// Checks that the former holder noticed its loss before the grant to the successor, which has just
+/// happened.
 pub(crate) async fn precedes_grant(loss: JoinHandle<Loss>) -> Loss {
     let granted = Instant::now();
-    assert!(loss.is_finished(), "the successor is there, and the holder was not notified");
+    assert!(
+        loss.is_finished(),
+        "the successor was granted the lock before the holder was notified"
+    );
     let loss = loss.await.expect("no panic");
     println!("notified {:?} before the grant: {}", granted.duration_since(loss.at), loss.reason);
-    assert!(loss.at < granted && !loss.valid, "both held it");
+    assert!(loss.at < granted && !loss.valid, "the lock had two holders");
     loss
 }

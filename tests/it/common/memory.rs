@@ -104,7 +104,7 @@ impl Sessions for Memory {
         i64::from_str_radix(session, 16).expect("a number")
     }
 
-    // The space tells only how many there are: for cases with one client.
+    // The space only counts its sessions, so this is for cases with one client.
     async fn session_exists(&self, _: i64) -> bool {
         self.space.sessions() > 0
     }
@@ -133,7 +133,7 @@ impl Link for MemoryLink {
     }
 }
 
-/// The nearest thing to a process of its own: a client that falls silent.
+/// The closest equivalent to a separate process: a client that is disconnected.
 struct Here {
     space: Space,
     key: String,

@@ -1,10 +1,10 @@
-//! The conformance suite: one list of cases, which every store has to pass.
+//! The conformance suite: one list of cases that every store has to pass.
 //!
-//! A test binary says `conformance!(ItsHarness)` and gets all of them. A case that is missing in
+//! A test binary calls `conformance!(ItsHarness)` and gets all of them. A case that is missing in
 //! the list is dead code and fails the lints, so none is forgotten.
 
 #![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
-// With the features of some stores alone, not all of it is used.
+// With a subset of the store features, parts of the suite are unused.
 #![cfg_attr(
     not(all(
         feature = "blocking",
@@ -59,37 +59,37 @@ use std::time::Duration;
 
 use tokio::sync::{RwLock, RwLockReadGuard};
 
-// What nearly every test needs.
+// Imports that nearly every test needs.
 pub(crate) use {case::*, clients::*, harness::*, lists::*, loss::*};
 
-/// Cases that read the counters of servers that all cases share take it for writing, so that
-/// nothing else runs beside them; all others for reading.
+/// Cases that read the counters of shared servers take this lock for writing, so that they run
+/// alone. All other cases take it for reading.
 static COMPANY: RwLock<()> = RwLock::const_new(());
 
-/// No case takes longer unless it hangs.
+/// The time limit of a case.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Nor does one that does as much as it is told to.
+/// The time limit of a case whose amount of work is configurable.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Keeps away those that count what a server does.
+/// Prevents cases that read shared server counters from running at the same time.
 pub(crate) async fn company() -> RwLockReadGuard<'static, ()> {
     COMPANY.read().await
 }
 
-/// Runs a case beside others.
+/// Runs a case concurrently with others.
 pub(crate) async fn beside_others<H: Harness>(case: impl AsyncFnOnce(&Case<H>)) {
     let _company = if H::is_shared() { Some(COMPANY.read().await) } else { None };
     run::<H>(LIMIT, case).await;
 }
 
-/// Runs a case beside others that may take long.
+/// Runs a case concurrently with others, and allows it a long time.
 pub(crate) async fn for_long<H: Harness>(case: impl AsyncFnOnce(&Case<H>)) {
     let _company = if H::is_shared() { Some(COMPANY.read().await) } else { None };
     run::<H>(LONG, case).await;
 }
 
-/// Runs a case while no other one uses its store.
+/// Runs a case while no other case uses its store.
 pub(crate) async fn alone<H: Harness>(case: impl AsyncFnOnce(&Case<H>)) {
     let _company = if H::is_shared() { Some(COMPANY.write().await) } else { None };
     run::<H>(LIMIT, case).await;

@@ -1,5 +1,5 @@
-//! The harness of MySQL: an operator with a connection of its own, as a superuser, who reads what
-//! the server counts of each kind of statement.
+//! The harness of MySQL. The operator connects as a superuser and reads the server's statement
+//! counters.
 
 use std::sync::Arc;
 
@@ -26,17 +26,17 @@ use super::{
 pub(crate) const IMAGE: &Image =
     &Image { like: "mysql", port: 3306, around: ["mysql://root:root@", "/distlock"] };
 
-/// What makes the database of that URL.
+/// The option that creates the database of that URL.
 pub(crate) const DATABASE: &str = "--env=MYSQL_DATABASE=distlock";
 
-/// What runs an operator's statement on such a server. The statement follows.
+/// The command that runs an operator's statement in the server's container. The statement follows.
 pub(crate) const PROGRAM: [&str; 6] =
     ["mariadb", "--skip-ssl", "--user=root", "--password=root", "--skip-column-names", "--execute"];
 
 /// User and password of the superuser of docker/.
 pub(crate) const OPERATOR: (&str, &str) = ("root", "root");
 
-/// Of clients that connect to it, or to it with a pool of sqlx.
+/// The harness of clients that connect directly or through a pool of sqlx.
 pub(crate) struct Server<const WAY: u8> {
     url: String,
     single: Single,
@@ -50,22 +50,22 @@ pub(crate) type SqlxPool = Server<BY_SQLX>;
 const DIRECT: u8 = 0;
 const BY_SQLX: u8 = 1;
 
-/// What the server counts of each kind of statement and database.
+/// The table with the server's counters per kind of statement and database.
 const COUNTS: &str = "performance_schema.events_statements_summary_by_digest";
 
-/// By which names the server counts the statements that requests begin with, and that a keepalive
-/// consists of.
+/// The digests of the statements at the beginning of requests, and of keepalives.
 #[derive(Debug)]
 struct Digests {
     clock: String,
     renewal: String,
-    /// Of requests on a connection of a pool.
+    /// Of requests on a pool's connection.
     lent: String,
 }
 
 impl Digests {
-    /// MariaDB 11.8 names the first statement's text for all of a request's, so they are asked in
-    /// a database where the table of sessions lacks what a renewal changes: that one fails.
+    /// Runs each statement once to find its digest. MariaDB 11.8 reports one digest text, that of
+    /// the first statement, for all statements of a request. So the requests run in a database
+    /// whose sessions table lacks a column of the keepalive, which makes the keepalive alone fail.
     async fn find(url: &str) -> Self {
         let (server, _) = url.rsplit_once('/').expect("a database");
         let mut client = dial(&format!("{server}/mysql"), Some(OPERATOR)).await;
@@ -80,11 +80,11 @@ impl Digests {
         for is_there in [is_there, ""] {
             let request = format!("{clock}{is_there};\n{renew}");
             let failed = async { client.query_iter(&request).await?.drop_result().await };
-            failed.await.expect_err("there is no such column");
+            failed.await.expect_err("the column does not exist");
         }
         let lent = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\nSELECT 1 FROM nothing";
         let failed = async { client.query_iter(lent).await?.drop_result().await };
-        failed.await.expect_err("there is no such table");
+        failed.await.expect_err("the table does not exist");
         let mut digests = async |failed: u8, like: &str, but: &str, many: usize| {
             let sql = format!(
                 "SELECT QUOTE(digest) FROM {COUNTS} WHERE schema_name = 'mysql' \
@@ -92,8 +92,8 @@ impl Digests {
                  AND (sum_errors > 0) = {failed}"
             );
             let found = ask(&mut client, &sql).await;
-            let is_there = "the server has performance_schema: see docker/compose.yml";
-            assert!(found.len() >= many, "{is_there}");
+            let hint = "the server has performance_schema: see docker/compose.yml";
+            assert!(found.len() >= many, "{hint}");
             found.join(", ")
         };
         let clock = digests(0, "SELECT TIMESTAMPDIFF (", "", 2).await;
@@ -102,7 +102,7 @@ impl Digests {
     }
 }
 
-/// A connection of nobody's but the caller's: as the user of the URL, unless another one is named.
+/// Opens a connection for the caller alone, as the user of the URL unless `user` is given.
 pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> Conn {
     let Login { user, password, server, database } = Login::of(url, user);
     let server = endpoints(server).await[0];
@@ -113,12 +113,13 @@ pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> Conn {
         .pass(Some(password))
         .db_name(Some(database).filter(|database| !database.is_empty()))
         .prefer_socket(false);
-    Conn::new(options).await.expect("it lets the user in")
+    Conn::new(options).await.expect("the user logs in")
 }
 
 impl<const WAY: u8> Server<WAY> {
-    /// How many requests were one statement, or a release with its question for a successor.
-    /// MariaDB shows the first of the latter's four statements for each of them.
+    /// Returns how many requests were a single statement, or a release that also reads the
+    /// successor. MariaDB reports the digest text of the release's first statement for all four of
+    /// its statements.
     async fn bare(&self) -> u64 {
         let sql = format!(
             "SELECT COALESCE(SUM(IF(digest_text LIKE 'START%', count_star DIV 4, count_star)), 0) \
@@ -130,13 +131,13 @@ impl<const WAY: u8> Server<WAY> {
         self.ask(&sql).await[0].parse().expect("a number")
     }
 
-    /// The first column of what a statement of the operator's tells.
+    /// Runs an operator's statement, and returns the first column of its result.
     pub(crate) async fn ask(&self, sql: &str) -> Vec<String> {
         ask(&mut *self.client.lock().await, sql).await
     }
 }
 
-/// The first column of what some statements tell.
+/// Runs statements, and returns the first column of their results.
 pub(crate) async fn ask(client: &mut Conn, sql: &str) -> Vec<String> {
     let asking = async {
         let mut rows = Vec::new();
@@ -146,12 +147,12 @@ pub(crate) async fn ask(client: &mut Conn, sql: &str) -> Vec<String> {
         }
         answer.drop_result().await.map(|()| rows)
     };
-    let reply = timeout(SOON, asking).await.expect("MySQL answers");
+    let reply = timeout(SOON, asking).await.expect("MySQL replies");
     let reply = reply.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     reply.into_iter().map(|mut row| row.take(0).expect("a text")).collect()
 }
 
-/// What makes the key of an entry.
+/// The SQL expression of an entry's key.
 const KEY: &str = "CONCAT(queue, '/', LOWER(HEX(session)), '-', ticket, \
                    IF(label = '', '', CONCAT('.', label)))";
 
@@ -160,10 +161,10 @@ const ENTRIES: &str = "SELECT queue, number, session, ticket, label, since FROM 
                        UNION ALL SELECT queue, number, session, ticket, label, since \
                        FROM distlock_alone WHERE session IS NOT NULL";
 
-/// What each request reads besides the clock.
+/// The SQL expression that each request reads in addition to the clock.
 const BEAT: &str = "(UUID_SHORT() & 72057594037927935)";
 
-/// What the server's clock shows, as the tables have it.
+/// The SQL expression of the server's clock, in the format of the tables.
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
 #[async_trait]
@@ -173,9 +174,10 @@ impl<const WAY: u8> Harness for Server<WAY> {
         let pooled = if WAY == BY_SQLX { POOLED } else { "" };
         let single = Single::of(&(url.clone() + pooled)).await;
         let mut client = dial(&url, Some(OPERATOR)).await;
-        // The first client of all would make them.
+        // The first client creates the tables.
         if ask(&mut client, "SHOW TABLES LIKE 'distlock\\_schema'").await.is_empty() {
-            let first = distlock::Client::connect(&url).await.expect("it makes the tables");
+            let first =
+                distlock::Client::connect(&url).await.expect("the client creates the tables");
             first.close().await.expect("closed");
         }
         let url = url + pooled;
@@ -190,22 +192,22 @@ impl<const WAY: u8> Harness for Server<WAY> {
         false
     }
 
-    /// Of a pool for each way to the server, the tests warm up all.
+    /// The tests warm up one pool for each of the three servers of the URL.
     fn at_once(&self) -> f64 {
         if WAY == BY_SQLX { 3.0 } else { 1.0 }
     }
 
-    /// A moment after somebody has left, for a moment.
+    /// Waiters poll briefly after a holder has released.
     fn looks(&self) -> u64 {
         20
     }
 
-    /// The server does not bring each commit to the disk, and says so.
+    /// The server does not flush each commit to disk, and reports so.
     fn promises(&self) -> (bool, FailoverBehavior) {
         (false, FailoverBehavior::MayLoseGrants)
     }
 
-    /// Of sessions that live: the others are put away as soon as somebody asks for a lock.
+    /// Only of live sessions. Expired ones are removed when a client next acquires a lock.
     async fn keys(&self, namespace: &str) -> Vec<String> {
         self.ask(&format!(
             "SELECT {KEY} FROM ({ENTRIES}) AS e JOIN distlock_sessions AS s ON s.id = session \
@@ -236,12 +238,12 @@ impl<const WAY: u8> Harness for Server<WAY> {
 
     async fn erase(&self, key: &str) {
         let (dir, name) = key.rsplit_once('/').expect("a path");
-        // By its whole key: all rows that it looks at are locked.
+        // By the whole primary key, since the server locks all rows that it scans.
         self.ask(&format!("DELETE FROM distlock_data WHERE dir = '{dir}' AND name = '{name}'"))
             .await;
     }
 
-    /// Each request begins with a look at the clock, or is one statement.
+    /// Counts the requests that begin with a read of the clock, and those that are one statement.
     async fn cost(&self, _: &[i64]) -> Cost {
         let find = || Digests::find(&self.url);
         let Digests { clock, renewal, lent } = self.digests.get_or_init(find).await;
@@ -289,10 +291,10 @@ impl<const WAY: u8> Servers for Server<WAY> {
         self.single.proxies(Framing::Mysql).await
     }
 
-    /// A keepalive may have to wait for the answer to a look, and one that takes longer than half
-    /// the TTL is given up, and its connection with it.
+    /// A keepalive may have to wait for the reply to a poll. A keepalive that takes longer than
+    /// half the TTL is abandoned together with its connection.
     fn bearable_round_trip(&self) -> f64 {
-        // A request to the pool takes two of them if its connection is tested.
+        // A request through the pool takes two round trips if its connection is tested.
         if WAY == BY_SQLX { 0.2 } else { 0.4 }
     }
 }

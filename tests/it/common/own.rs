@@ -1,4 +1,4 @@
-//! A server of a test's own, in a container.
+//! A test's own server, in a container.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -7,19 +7,19 @@ use distlock_testkit::docker::OwnServer;
 
 use super::{Harness, SOON, eventually};
 
-/// How long sessions live, unless one is to live for longer.
+/// The TTL of sessions that do not need a longer one.
 pub(crate) const TTL: Duration = Duration::from_secs(3);
 
 /// An image that `docker/up` has built.
 pub(crate) struct Image {
-    /// The service of docker/compose.yml that has it.
+    /// The service of docker/compose.yml with this image.
     pub(crate) like: &'static str,
     pub(crate) port: u16,
-    /// What stands before and after the server in a URL.
+    /// The parts of a URL before and after the server.
     pub(crate) around: [&'static str; 2],
 }
 
-/// A server, and where clients reach it.
+/// A server and the address at which clients reach it.
 pub(crate) struct Server {
     pub(crate) own: OwnServer,
     pub(crate) address: SocketAddr,
@@ -35,13 +35,13 @@ impl Server {
         Self { own, address, image }
     }
 
-    /// Starts one beside the store's own server, and waits until it lets clients in.
+    /// Starts a server in addition to the store's own one, and waits until clients can connect.
     pub(crate) async fn beside<H: Harness>(
         image: &'static Image,
         run: &[&str],
         arguments: &[&str],
     ) -> Self {
-        // Fails with a word on `docker/up` if that has not built the image.
+        // Fails with a hint at `docker/up` if the image has not been built.
         drop(H::start().await);
         let server = Self::start(image, run, arguments).await;
         server.serves().await;
@@ -52,7 +52,7 @@ impl Server {
         self.url_with(&[])
     }
 
-    /// Of it and others.
+    /// Returns a URL of this server and others.
     pub(crate) fn url_with(&self, others: &[&Self]) -> String {
         let others: String = others.iter().map(|other| format!(",{}", other.address)).collect();
         self.image.around.join(&format!("{}{others}", self.address))
@@ -62,10 +62,10 @@ impl Server {
         Client::builder(self.url()).session_ttl(TTL)
     }
 
-    /// As soon as it lets one in.
+    /// Connects a client as soon as the server accepts it.
     pub(crate) async fn client(&self) -> Client {
         let mut client = None;
-        eventually(SOON * 5, "it lets clients in", async || {
+        eventually(SOON * 5, "the server accepts clients", async || {
             client = self.builder().connect().await.ok();
             client.is_some()
         })
@@ -73,12 +73,12 @@ impl Server {
         client.expect("just connected")
     }
 
-    /// Waits until it lets clients in.
+    /// Waits until the server accepts clients.
     pub(crate) async fn serves(&self) {
         self.client().await.close().await.expect("closed");
     }
 
-    /// Ends it in good order and starts it again.
+    /// Stops the server cleanly, and starts it again.
     pub(crate) async fn restart(&mut self) {
         self.own.restart().await;
         self.address = self.own.address(self.image.port).await;

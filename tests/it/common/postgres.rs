@@ -1,5 +1,5 @@
-//! The harnesses of PostgreSQL, with and without a pooler: an operator with a connection of its
-//! own, as a superuser, who reads what the extension pg_stat_statements counts.
+//! The harnesses of PostgreSQL, with and without a pooler. The operator connects as a superuser and
+//! reads the counters of the extension pg_stat_statements.
 
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ pub(crate) const IMAGE: &Image =
 /// User and password of the superuser of docker/.
 pub(crate) const OPERATOR: (&str, &str) = ("postgres", "postgres");
 
-/// Of clients that connect to it, to pgbouncer in transaction mode, or to it with a pool of sqlx.
+/// The harness of clients that connect directly, through pgbouncer in transaction mode, or through
+/// a pool of sqlx.
 pub(crate) struct Server<const WAY: u8> {
     url: String,
     single: Single,
@@ -41,27 +42,27 @@ const DIRECT: u8 = 0;
 const BOUNCED: u8 = 1;
 const BY_SQLX: u8 = 2;
 
-/// A connection of nobody's but the caller's: as the user of the URL, unless another one is named.
+/// Opens a connection for the caller alone, as the user of the URL unless `user` is given.
 pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> Client {
     let Login { user, password, server, database } = Login::of(url, user);
     let mut config = Config::new();
     config.user(user).password(password).dbname(database);
     let tcp = TcpStream::connect(server).await.expect("PostgreSQL is up: see docker/up");
-    let (client, connection) = config.connect_raw(tcp, NoTls).await.expect("it lets the user in");
+    let (client, connection) = config.connect_raw(tcp, NoTls).await.expect("the user logs in");
     tokio::spawn(connection);
     client
 }
 
 impl<const WAY: u8> Server<WAY> {
-    /// The first column of what a statement of the operator's tells.
+    /// Runs an operator's statement, and returns the first column of its result.
     pub(crate) async fn ask(&self, sql: &str) -> Vec<String> {
         ask(&self.client, sql).await
     }
 }
 
-/// The first column of what a statement tells.
+/// Runs a statement, and returns the first column of its result.
 pub(crate) async fn ask(client: &Client, sql: &str) -> Vec<String> {
-    let reply = timeout(SOON, client.simple_query(sql)).await.expect("PostgreSQL answers");
+    let reply = timeout(SOON, client.simple_query(sql)).await.expect("PostgreSQL replies");
     let reply = reply.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     let rows = reply.iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
@@ -70,7 +71,7 @@ pub(crate) async fn ask(client: &Client, sql: &str) -> Vec<String> {
     rows.collect()
 }
 
-/// What makes the key of an entry.
+/// The SQL expression of an entry's key.
 const KEY: &str = "queue || '/' || to_hex(session) || '-' || ticket || \
                    CASE label WHEN '' THEN '' ELSE '.' || label END";
 
@@ -83,12 +84,13 @@ impl<const WAY: u8> Harness for Server<WAY> {
             _ => postgres_url(),
         };
         let single = Single::of(&url).await;
-        // pgbouncer counts nothing, and knows one user.
+        // pgbouncer counts nothing, and accepts one user only.
         let client = dial(&postgres_url(), Some(OPERATOR)).await;
-        // The first client of all would make them.
+        // The first client creates the tables.
         if ask(&client, "SELECT to_regclass('distlock.schema') IS NULL").await == ["t"] {
-            let first =
-                distlock::Client::connect(postgres_url()).await.expect("it makes the tables");
+            let first = distlock::Client::connect(postgres_url())
+                .await
+                .expect("the client creates the tables");
             first.close().await.expect("closed");
         }
         Self { url, single, client }
@@ -102,12 +104,12 @@ impl<const WAY: u8> Harness for Server<WAY> {
         WAY != BOUNCED
     }
 
-    /// A moment after somebody has left, for a moment.
+    /// Through pgbouncer, waiters poll briefly after a holder has released.
     fn looks(&self) -> u64 {
         if WAY == BOUNCED { 25 } else { 0 }
     }
 
-    /// Of a pool for each way to the server, the tests warm up all.
+    /// The tests warm up one pool for each of the three servers of the URL.
     fn at_once(&self) -> f64 {
         if WAY == BY_SQLX { 3.0 } else { 1.0 }
     }
@@ -116,7 +118,7 @@ impl<const WAY: u8> Harness for Server<WAY> {
         (true, FailoverBehavior::Blocks)
     }
 
-    /// Of sessions that live: the others are put away as soon as somebody asks for a lock.
+    /// Only of live sessions. Expired ones are removed when a client next acquires a lock.
     async fn keys(&self, namespace: &str) -> Vec<String> {
         self.ask(&format!(
             "SELECT {KEY} FROM distlock.members JOIN distlock.sessions AS s ON s.id = session \
@@ -142,9 +144,9 @@ impl<const WAY: u8> Harness for Server<WAY> {
         self.ask(&format!("DELETE FROM distlock.data WHERE dir || '/' || name = '{key}'")).await;
     }
 
-    /// Each request but a keepalive has one statement that no other has, or two that none has.
-    /// Other tests have databases of their own on this server, and do not wait until this one is
-    /// alone.
+    /// Each request except a keepalive has one statement that no other request has, or two that
+    /// none has. Other tests use this server concurrently, in databases of their own, so only the
+    /// current database counts.
     async fn cost(&self, _: &[i64]) -> Cost {
         let calls = async |what: &str| -> u64 {
             let sql = format!(
@@ -207,12 +209,12 @@ impl<const WAY: u8> Servers for Server<WAY> {
         self.single.proxies(Framing::Postgres).await
     }
 
-    /// A request that takes longer than half the TTL is given up, and its connection with it.
+    /// A request that takes longer than half the TTL is abandoned together with its connection.
     fn bearable_round_trip(&self) -> f64 {
         match WAY {
-            // A request to the pool takes two of them if its connection is tested.
+            // A request through the pool takes two round trips if its connection is tested.
             BY_SQLX => 0.35,
-            // A call waits for the request that is under way, and a renewal for one, too.
+            // A call waits for the request in flight, and so does a renewal.
             BOUNCED => 0.3,
             _ => 0.7,
         }

@@ -1,4 +1,4 @@
-//! A process of its own, to be killed: this very test binary once more, told to run one job.
+//! A separate process that can be killed: this test binary, started again to run one job.
 
 use std::{
     sync::{Arc, Weak},
@@ -20,11 +20,10 @@ const IDLE: &str = "job idle";
 const LOCKED: &str = "job locked: ";
 const VALID: &str = "job valid: ";
 
-/// How long a lock is held that was taken on waking.
+/// How long the process holds a lock that it acquired on waking.
 const HOLD: Duration = Duration::from_millis(2200);
 
-/// The process. It is killed when this is dropped, and it ends with the one that started it, should
-/// that be killed first.
+/// The process. It is killed on drop. It also ends when its parent is killed.
 pub(crate) struct Process(Child);
 
 impl Process {
@@ -38,47 +37,46 @@ impl Process {
         Self(Child::start(&mut command).expect("a process"))
     }
 
-    /// What the process says next after these words.
+    /// Returns the rest of the next output line that contains `words`.
     async fn said(&mut self, words: &str) -> String {
         let said = self.0.until(|line| line.split_once(words).map(|(_, said)| said.to_owned()));
-        said.await.unwrap_or_else(|error| panic!("{error} and never said {words:?}"))
+        said.await.unwrap_or_else(|error| panic!("{error} and never printed {words:?}"))
     }
 
-    /// Of a job that sleeps: waits until it has nothing.
+    /// Waits until a job with `sleeps` is idle.
     pub(crate) async fn idle(&mut self) {
         self.said(IDLE).await;
     }
 
-    /// Returns when none of its threads runs any more.
+    /// Stops the process, and returns when none of its threads runs.
     pub(crate) async fn stop(&self) {
-        self.0.stop().await.expect("it runs");
+        self.0.stop().await.expect("the process runs");
     }
 
-    /// Lets it go on and take its lock; gives the key.
+    /// Resumes the process, and returns the key of the lock that it then acquires.
     pub(crate) async fn wake(&mut self) -> String {
-        self.0.go_on().expect("it is stopped");
+        self.0.go_on().expect("the process is stopped");
         self.said(LOCKED).await
     }
 
-    /// When its guard was last valid, by [`uptime`].
+    /// Returns when the guard was last valid, by [`uptime`].
     pub(crate) async fn last_valid(&mut self) -> u64 {
         self.said(VALID).await.parse().expect("a number")
     }
 
-    /// Stops it for so long without its noticing. Gives what the guard said when it was first
-    /// looked at afterwards: whether it is valid; of one that writes, whether the store took any of
-    /// its writes.
+    /// Stops the process for `time` without its noticing. Returns what it found first after waking:
+    /// whether the guard is valid or, for a job that writes, whether the store accepted any write.
     pub(crate) async fn sleep_through(&mut self, time: Duration) -> bool {
         self.stop().await;
         tokio::time::sleep(time).await;
-        self.0.go_on().expect("it is stopped");
+        self.0.go_on().expect("the process is stopped");
         self.said(WOKE).await.parse().expect("true or false")
     }
 
-    /// Lets it drop everything at once, guard and runtime, and exit. Gives the moment.
+    /// Makes the process drop guard and runtime at once and exit. Returns when it has exited.
     pub(crate) async fn leave(mut self) -> Instant {
-        self.0.order("leave").await.expect("it listens");
-        let status = self.0.wait().await.expect("it ends");
+        self.0.order("leave").await.expect("the process reads orders");
+        let status = self.0.wait().await.expect("the process exits");
         assert!(status.success(), "{status}");
         Instant::now()
     }
@@ -91,13 +89,13 @@ impl Elsewhere for Process {
     }
 
     async fn crash(mut self: Box<Self>) -> Instant {
-        // SIGKILL, and its end is awaited: nothing of it runs any more.
-        self.0.kill().await.expect("it was running");
+        // SIGKILL. The end of the process is awaited, so nothing of it runs afterwards.
+        self.0.kill().await.expect("the process was running");
         Instant::now()
     }
 }
 
-/// The other side: what the process does.
+/// Runs the job in the started process.
 pub(crate) fn run_job() {
     let Ok(arguments) = std::env::var(VARIABLE) else { return };
     let [url, namespace, name, ttl, crowd, writes, sleeps] =
@@ -107,7 +105,8 @@ pub(crate) fn run_job() {
     let sleeps = sleeps.parse().expect("true or false");
     let job =
         Job { namespace: namespace.to_owned(), name: name.to_owned(), ttl, crowd, writes, sleeps };
-    // It ends with the one that asked for it. By exiting: in good order the lock would be released.
+    // The process ends with its parent. It ends by exiting, since an orderly end would release the
+    // lock.
     let mut orders = orders_for_life();
     let work = async move {
         if job.writes > 0 {
@@ -120,7 +119,7 @@ pub(crate) fn run_job() {
         for _ in 0..crowd {
             let mutex = mutex.clone();
             tokio::spawn(async move {
-                // On a busy machine its session may be lost. That is not what a crowd is for.
+                // On a busy machine its session may be lost, which the crowd ignores.
                 if let Ok(guard) = mutex.lock().await {
                     let _ = guard.unlock().await;
                 }
@@ -132,13 +131,14 @@ pub(crate) fn run_job() {
         let guard = Arc::new(mutex.lock().await.expect("the job's lock is granted"));
         println!("\n{GRANTED}{}", guard.fencing_token());
         let weak = Arc::downgrade(&guard);
-        let looked_at = Weak::clone(&weak);
+        let observed = Weak::clone(&weak);
         std::thread::spawn(move || {
             let mut last = Instant::now();
-            while let Some(guard) = looked_at.upgrade() {
+            while let Some(guard) = observed.upgrade() {
                 let (now, valid) = (Instant::now(), guard.is_valid());
                 drop(guard);
-                // After so long a pause the store may have given the lock away.
+                // After a pause longer than the TTL, the store may have granted the lock to another
+                // client.
                 if now - last > ttl {
                     println!("\n{WOKE}{valid}");
                 }
@@ -146,23 +146,23 @@ pub(crate) fn run_job() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        // The process that started this one ends it.
+        // The parent process ends this one.
         let _ = orders.recv().await;
         weak
     };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let looked_at = runtime.block_on(work);
+    let observed = runtime.block_on(work);
     drop(runtime);
-    // The last one who looks lets go of it.
-    while looked_at.strong_count() > 0 {
+    // The observing thread may still have a reference to the guard.
+    while observed.strong_count() > 0 {
         std::thread::yield_now();
     }
     std::process::exit(0);
 }
 
-/// Has an idle session until it has slept, locks as soon as it wakes, and tells how long that was
-/// valid.
+/// Keeps an idle session until the process has been stopped, acquires a lock on waking, and reports
+/// how long that was valid.
 async fn lock_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
     let client = job.client(url).await;
     let before =
@@ -171,14 +171,14 @@ async fn lock_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
     println!("\n{IDLE}");
     let mut last = Instant::now();
     loop {
-        // Blocking, to be the first to know.
+        // Blocks, so that this thread is the first to notice the pause.
         std::thread::sleep(Duration::from_millis(1));
         if last.elapsed() > job.ttl / 2 {
             break;
         }
         last = Instant::now();
     }
-    // Its session may have ended in its sleep.
+    // The session may have expired during the pause.
     let guard = locked_at_last(&client.mutex(&job.name)).await;
     println!("\n{LOCKED}{}", guard.key());
     let (start, mut valid) = (Instant::now(), 0);
@@ -194,8 +194,8 @@ async fn lock_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
     std::future::pending().await
 }
 
-/// Takes its locks and writes under them: at once, and again when it has slept for longer than the
-/// store keeps them, before it looks at anything else.
+/// Acquires its locks and writes under them: at once, and again first thing after a pause longer
+/// than the TTL.
 async fn write_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
     let (client, mut raw) = (job.client(url).await, Raw::connect(url, &job.namespace).await);
     let mut guards = Vec::new();
@@ -208,13 +208,13 @@ async fn write_on_waking(url: &str, job: &Job) -> Weak<LockGuard> {
                 .expect("the job's lock is granted"),
         );
         let written = raw.put(&guards[lock], &job.key(lock), "old").await;
-        assert!(written, "the job's lock is held");
+        assert!(written, "the job holds its lock");
     }
-    // Before it says so: it may be stopped from then on, at any instruction.
+    // Read before printing: the process may be stopped at any instruction from then on.
     let mut last = Instant::now();
     println!("\n{GRANTED}{}", guards[0].fencing_token());
     loop {
-        // Blocking: this is what the one thread that could write is at.
+        // Blocks the only thread that could write.
         std::thread::sleep(Duration::from_millis(1));
         let now = Instant::now();
         let slept = now - std::mem::replace(&mut last, now);

@@ -1,4 +1,4 @@
-//! The stores' own clients, which write by the condition that a guard gives.
+//! Native clients of the stores, which write under the condition that a guard provides.
 
 use distlock::LockGuard;
 use distlock_testkit::backend::Backend;
@@ -18,7 +18,7 @@ pub(crate) enum Raw {
 }
 
 impl Raw {
-    /// On Redis each namespace may be on another server.
+    /// Connects to the store. On Redis Cluster each namespace may be on another server.
     #[cfg_attr(not(feature = "redis"), allow(unused_variables))]
     pub(crate) async fn connect(url: &str, namespace: &str) -> Self {
         match Backend::split(url) {
@@ -27,14 +27,15 @@ impl Raw {
                 let client =
                     etcd_client::Client::connect(servers.split(',').collect::<Vec<_>>(), None)
                         .await;
-                Self::Etcd(Box::new(client.expect("etcd answers")))
+                Self::Etcd(Box::new(client.expect("etcd replies")))
             }
             #[cfg(feature = "zookeeper")]
             Some((Backend::ZooKeeper, servers)) => {
-                // The longest that the servers grant: this session is not to end in its sleep.
+                // The longest timeout that the servers grant, so that this session outlives the
+                // pause.
                 let connector = zookeeper_client::Client::connector()
                     .with_session_timeout(std::time::Duration::from_secs(20));
-                Self::ZooKeeper(connector.connect(servers).await.expect("ZooKeeper answers"))
+                Self::ZooKeeper(connector.connect(servers).await.expect("ZooKeeper replies"))
             }
             #[cfg(feature = "mysql")]
             None if url.starts_with("mysql://") => Self::Mysql(super::mysql::dial(url, None).await),
@@ -54,7 +55,8 @@ impl Raw {
         }
     }
 
-    /// Whether the store let the guard's holder write. Asks until there is an answer.
+    /// Writes under the guard's condition, and returns `true` if the store accepted the write.
+    /// Retries until there is a reply.
     pub(crate) async fn put(&mut self, guard: &LockGuard, key: &str, value: &str) -> bool {
         match self {
             #[cfg(feature = "etcd")]
@@ -73,12 +75,12 @@ impl Raw {
                 answered(async || {
                     let mut multi = client.new_multi_writer();
                     multi.add_check_version(path, version).expect("a path");
-                    // The first write makes the node, and all later ones write over it.
+                    // The first write creates the node, and later writes overwrite it.
                     if client.check_stat(key).await.is_ok_and(|stat| stat.is_some()) {
                         multi.add_set_data(key, value.as_bytes(), None).expect("a path");
                     } else {
                         let (parent, _) = key.rsplit_once('/').expect("a path");
-                        // If that fails, so does the rest.
+                        // If this fails, the transaction fails as well.
                         let _ = client.mkdir(parent, &options).await;
                         multi.add_create(key, value.as_bytes(), &options).expect("a path");
                     }
@@ -118,7 +120,7 @@ impl Raw {
 }
 
 impl Raw {
-    /// Writes, and releases the lock in the same transaction. Tells whether it was held.
+    /// Writes and releases the lock in one transaction. Returns `true` if the lock was held.
     pub(crate) async fn put_and_unlock(
         &mut self,
         release: &distlock::SqlRelease,
@@ -135,7 +137,7 @@ impl Raw {
                 let write = "REPLACE INTO distlock_data (dir, name, value) VALUES (?, ?, ?)";
                 transaction.exec_drop(write, (dir, name, value)).await.expect("written");
                 let unlocked = distlock::mysql::unlock(release, &mut transaction).await;
-                let held = held(unlocked).expect("an answer");
+                let held = held(unlocked).expect("a reply");
                 let end = match held {
                     true => transaction.commit().await,
                     false => transaction.rollback().await,
@@ -151,7 +153,7 @@ impl Raw {
                 let written = transaction.execute(write, &[&dir, &name, &value.as_bytes()]).await;
                 written.expect("written");
                 let unlocked = distlock::postgres::unlock(release, &transaction).await;
-                let held = held(unlocked).expect("an answer");
+                let held = held(unlocked).expect("a reply");
                 let end = match held {
                     true => transaction.commit().await,
                     false => transaction.rollback().await,
@@ -169,7 +171,7 @@ impl Raw {
                 let written = transaction.execute(write, params![dir, name, value.as_bytes()]);
                 written.expect("written");
                 let held = held(distlock::sqlite::unlock(release, &transaction));
-                let held = held.expect("an answer");
+                let held = held.expect("a reply");
                 let end = if held { transaction.commit() } else { transaction.rollback() };
                 end.expect("ended");
                 held
@@ -180,7 +182,7 @@ impl Raw {
     }
 }
 
-/// Sends a request until there is a reply.
+/// Retries a request until there is a reply.
 async fn answered<T, E>(mut request: impl AsyncFnMut() -> Result<T, E>) -> T
 where
     E: std::error::Error,
@@ -188,13 +190,13 @@ where
     loop {
         match request().await {
             Ok(reply) => return reply,
-            Err(error) => println!("no answer: {error}"),
+            Err(error) => println!("no reply: {error}"),
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
 }
 
-/// What a check has told, if the database has answered.
+/// Returns `true` if the check found the lock held, unless the database failed.
 fn held<E: std::error::Error>(checked: Result<(), distlock::CheckError<E>>) -> Result<bool, E> {
     match checked {
         Ok(()) => Ok(true),

@@ -1,5 +1,5 @@
-//! The harness of Redis and Valkey: an operator with a connection of its own, who may do all, and
-//! reads what the server counts of each command.
+//! The harness of Redis and Valkey. The operator has all permissions and reads the server's command
+//! counters.
 
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -16,23 +16,23 @@ use tokio::{sync::mpsc, time::timeout};
 
 use super::{Cost, Harness, Link, SOON, Servers, Sessions, own::Image, single::Single};
 
-/// What stands before the server in a URL.
+/// The part of a URL before the server.
 pub(crate) const LOGIN: &str = "redis://app:apppw@";
 
 pub(crate) const IMAGE: &Image = &Image { like: "redis", port: 6379, around: [LOGIN, ""] };
 
-/// What runs an operator's command on such a server. A server that does not let clients in yet says
-/// nothing.
+/// The command that runs an operator's command in the server's container. It prints nothing while
+/// the server does not accept clients.
 pub(crate) const PROGRAM: [&str; 4] =
     ["sh", "-c", "redis-cli --user default --pass root --no-auth-warning \"$@\" || :", "-"];
 
 /// User and password of docker/'s operator.
 pub(crate) const OPERATOR: (&str, &str) = ("default", "root");
 
-/// Held by tests of servers that keep nothing: all clients log to one place.
+/// Held by tests of servers that keep nothing, as all clients log to one place.
 pub(crate) static FORGETTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// What scripts of the library's begin with.
+/// The parts of the library's scripts.
 const LIBRARY: [&str; 4] = [
     include_str!("../../../src/backend/redis/scripts/base.lua"),
     include_str!("../../../src/backend/redis/scripts/entries.lua"),
@@ -40,35 +40,37 @@ const LIBRARY: [&str; 4] = [
     include_str!("../../../src/backend/redis/scripts/gates.lua"),
 ];
 
-/// How Redis or Valkey is set up.
+/// The deployments of Redis and Valkey.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Redis,
     Valkey,
-    /// A primary with two replicas, both of which have to have what counts, by its sentinels.
+    /// A primary with two replicas, reached through its sentinels. Both replicas must confirm
+    /// writes.
     Sentinel,
-    /// The server of a cluster that has our slot.
+    /// The cluster's server for the slot of the namespace.
     Cluster,
-    /// Redis with a bridge to others' locks, of whom there are none.
+    /// Redis with a bridge to other libraries' locks, of which there are none.
     Bridged,
-    /// No server: the model of one, in this process.
+    /// The model of a server, in this process.
     Model,
 }
 
 const KINDS: [Kind; 6] =
     [Kind::Redis, Kind::Valkey, Kind::Sentinel, Kind::Cluster, Kind::Bridged, Kind::Model];
 
-/// One of them, by its number.
+/// The harness of one deployment, by its index.
 pub(crate) struct Server<const KIND: usize> {
     url: String,
     namespace: String,
     single: Single,
     client: MultiplexedConnection,
-    /// What its clients are sent, where sentinels publish what the server counts, too.
+    /// The messages sent to clients. With sentinels, the server's counters include messages of the
+    /// sentinels, so the operator counts these instead.
     heard: Option<Heard>,
 }
 
-/// How many messages clients were sent, and what comes.
+/// The number of messages received so far, and the channel of further ones.
 type Heard = Mutex<(i64, mpsc::UnboundedReceiver<PushInfo>)>;
 
 pub(crate) type Redis = Server<0>;
@@ -78,13 +80,13 @@ pub(crate) type Cluster = Server<3>;
 pub(crate) type Bridged = Server<4>;
 pub(crate) type Model = Server<5>;
 
-/// Where the model of a server is.
+/// Returns the URL of the model of a server.
 fn model_url() -> String {
     static MODEL: LazyLock<Front> = LazyLock::new(|| Front::start().expect("a port"));
     format!("{LOGIN}{}", MODEL.address)
 }
 
-/// Which server to go to, of a URL that names others.
+/// Returns the server that stores the namespace, for a URL that may name others.
 async fn primary_of(kind: Kind, url: &str, namespace: &str) -> String {
     let (_, hosts) = url.rsplit_once('@').expect("a user");
     let first = hosts.split([',', '/', '?']).next().expect("a server");
@@ -92,11 +94,11 @@ async fn primary_of(kind: Kind, url: &str, namespace: &str) -> String {
         Kind::Redis | Kind::Valkey | Kind::Bridged | Kind::Model => first.to_owned(),
         Kind::Sentinel => {
             let client = redis::Client::open(format!("redis://{first}")).expect("a URL");
-            let asked = client.get_multiplexed_async_connection().await;
-            let sentinel = asked.expect("sentinels are up: see docker/up redis-sentinel");
-            let mut asking = cmd("SENTINEL");
-            asking.arg("GET-MASTER-ADDR-BY-NAME").arg("main");
-            let (host, port): (String, u16) = ask(&sentinel, &asking).await;
+            let connecting = client.get_multiplexed_async_connection().await;
+            let sentinel = connecting.expect("sentinels are up: see docker/up redis-sentinel");
+            let mut query = cmd("SENTINEL");
+            query.arg("GET-MASTER-ADDR-BY-NAME").arg("main");
+            let (host, port): (String, u16) = ask(&sentinel, &query).await;
             format!("{host}:{port}")
         }
         Kind::Cluster => {
@@ -104,7 +106,7 @@ async fn primary_of(kind: Kind, url: &str, namespace: &str) -> String {
             match cmd("EXISTS").arg(meta(namespace)).query_async::<u64>(&mut client).await {
                 Ok(_) => first.to_owned(),
                 Err(moved) => {
-                    let detail = moved.detail().expect("it is elsewhere");
+                    let detail = moved.detail().expect("a MOVED error");
                     detail.rsplit(' ').next().expect("a server").to_owned()
                 }
             }
@@ -112,7 +114,7 @@ async fn primary_of(kind: Kind, url: &str, namespace: &str) -> String {
     }
 }
 
-/// Hears what is sent to all clients: before the reply to whatever is asked later.
+/// Subscribes to all messages to clients. They arrive before the reply to any later request.
 async fn listen(server: &str) -> (MultiplexedConnection, Heard) {
     let (user, password) = OPERATOR;
     let url = format!("redis://{user}:{password}@{server}?protocol=resp3");
@@ -120,43 +122,42 @@ async fn listen(server: &str) -> (MultiplexedConnection, Heard) {
     let config = redis::AsyncConnectionConfig::new().set_push_sender(sender);
     let client = redis::Client::open(url).expect("a URL");
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    let mut client = connecting.await.expect("it is up");
-    client.psubscribe("{distlock:*").await.expect("it listens");
+    let mut client = connecting.await.expect("the server is up");
+    client.psubscribe("{distlock:*").await.expect("subscribed");
     (client, Mutex::new((0, heard)))
 }
 
-/// A connection to the server that has the keys, by a URL that may name others.
+/// Opens a connection to the server that stores the namespace, by a URL that may name others.
 pub(crate) async fn dial_any(url: &str, namespace: &str) -> MultiplexedConnection {
     let kind = if url.starts_with("redis+") { Kind::Sentinel } else { Kind::Cluster };
     let server = primary_of(kind, url, namespace).await;
     dial(&format!("{LOGIN}{server}"), None).await
 }
 
-/// A connection of nobody's but the caller's: as the user of the URL, unless another one is named.
+/// Opens a connection for the caller alone, as the user of the URL unless `user` is given.
 pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> MultiplexedConnection {
     let (scheme, rest) = url.split_once("://").expect("a scheme");
     let (login, server) = rest.rsplit_once('@').expect("a user");
     let login = user.map_or(login.to_owned(), |(user, password)| format!("{user}:{password}"));
-    // By way of several proxies it is the same server.
+    // Several proxies lead to the same server.
     let server = server.split(',').next().expect("a server");
     let client = redis::Client::open(format!("{scheme}://{login}@{server}")).expect("a URL");
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    let connected = timeout(SOON, connecting).await.expect("it answers");
+    let connected = timeout(SOON, connecting).await.expect("the server replies");
     connected.expect("Redis is up: see docker/up")
 }
 
-/// What a command of the operator's tells.
+/// Runs an operator's command, and returns its reply.
 pub(crate) async fn ask<T: FromRedisValue>(client: &MultiplexedConnection, command: &Cmd) -> T {
     let mut client = client.clone();
-    let reply = timeout(SOON, command.query_async(&mut client)).await.expect("it answers");
+    let reply = timeout(SOON, command.query_async(&mut client)).await.expect("the server replies");
     reply.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Run by a server's own `EVAL`, it makes an empty store one that was begun there: otherwise a
-/// server that was just started is taken for one that has lost everything, and grants nothing for a
-/// while.
-/// For tests which do not have that while.
+/// A script for the server's `EVAL` that marks an empty store as initialized on this server.
+/// Without it, a server that was just started counts as one that has lost its data, and grants
+/// nothing for a while. Tests that cannot wait use it.
 pub(crate) const SETTLE: &str = "local info = redis.call('INFO', 'server') \
     .. redis.call('INFO', 'replication') \
     local server = string.match(info, 'run_id:(%x+)') .. '/' \
@@ -165,11 +166,11 @@ pub(crate) const SETTLE: &str = "local info = redis.call('INFO', 'server') \
     redis.call('HSETNX', KEYS[1], 'server', server) \
     redis.call('HSETNX', KEYS[1], 'keeps', '1') \
     return 'ready'";
-/// Its one key, of the usual namespace.
+/// The only key of that script, in the default namespace.
 pub(crate) const META: &str = "{distlock:/distlock}:meta";
 pub(crate) const SESSIONS: &str = "{distlock:/distlock}:sessions";
 pub(crate) const QUEUE: &str = "{distlock:/distlock}:queue";
-/// The namespace of a client that names none.
+/// The default namespace.
 pub(crate) const USUAL: &str = "/distlock";
 
 fn meta(namespace: &str) -> String {
@@ -181,7 +182,7 @@ pub(crate) async fn settle(client: &MultiplexedConnection, namespace: &str) {
     assert_eq!(reply, "ready");
 }
 
-/// Runs some lines after the library's own, in the usual namespace.
+/// Runs Lua code after the library's own, in the default namespace.
 pub(crate) async fn run<T: FromRedisValue>(
     client: &MultiplexedConnection,
     lines: &str,
@@ -202,7 +203,7 @@ pub(crate) async fn run_in<T: FromRedisValue>(
     for name in names {
         call.arg(format!("{{distlock:{namespace}}}:{name}"));
     }
-    // No session, and none ends.
+    // No session, and no request to end one.
     call.arg("none").arg("").arg(arguments);
     ask(client, &call).await
 }
@@ -211,7 +212,7 @@ fn session_of(key: &str) -> &str {
     key.rsplit('/').next().expect("a key").split('-').next().expect("a session")
 }
 
-/// How often a command was called, by `INFO commandstats`.
+/// Returns how often a command was called, by `INFO commandstats`.
 pub(crate) fn calls(stats: &str, command: &str) -> u64 {
     let line = format!("cmdstat_{command}:calls=");
     let counted = stats.lines().find_map(|counted| counted.strip_prefix(&line));
@@ -243,13 +244,13 @@ impl<const KIND: usize> Harness for Server<KIND> {
         };
         let server = primary_of(kind, &url, namespace).await;
         let query = match kind {
-            // By way of proxies it is that server, whatever others would say.
+            // Through proxies clients reach that server, whatever other sentinels would report.
             Kind::Sentinel => "?replicas=2".to_owned(),
-            // Others' locks know no namespaces: each case has its own, all the same.
+            // Other libraries' locks have no namespaces, so each case has its own prefix.
             Kind::Bridged => {
                 format!("?bridge=plain&bridge_prefix=bridge:{:016x}:", fastrand::u64(..))
             }
-            // Another server has the keys of version 1.
+            // Another server of the cluster stores the keys of version 1.
             Kind::Cluster => "?allow_plaintext_credentials=true".to_owned(),
             Kind::Redis | Kind::Valkey | Kind::Model => String::new(),
         };
@@ -271,7 +272,7 @@ impl<const KIND: usize> Harness for Server<KIND> {
     }
 
     fn busy(&self) -> u64 {
-        // What is read is confirmed by a script of its own.
+        // A separate script confirms what was read.
         if KINDS[KIND] == Kind::Sentinel { 2 } else { 1 }
     }
 
@@ -279,7 +280,7 @@ impl<const KIND: usize> Harness for Server<KIND> {
         match KINDS[KIND] {
             Kind::Redis | Kind::Valkey | Kind::Model => (true, FailoverBehavior::Blocks),
             Kind::Sentinel => (true, FailoverBehavior::Continues),
-            // Its replicas get what is confirmed later.
+            // The replicas receive confirmed writes later.
             Kind::Cluster => (false, FailoverBehavior::MayLoseGrants),
             Kind::Bridged => (false, FailoverBehavior::Blocks),
         }
@@ -289,7 +290,7 @@ impl<const KIND: usize> Harness for Server<KIND> {
         if KINDS[KIND] == Kind::Sentinel { 3 } else { 2 }
     }
 
-    /// Of sessions that live: what the others have left is removed while clients live.
+    /// Only of live sessions. Expired ones are removed by clients that are running.
     async fn keys(&self, namespace: &str) -> Vec<String> {
         let lines = "local found = {}
             for _, member in ipairs(starting(QUEUE, ARGV[3] .. '/')) do
@@ -322,7 +323,7 @@ impl<const KIND: usize> Harness for Server<KIND> {
         ask(&self.client, cmd("HGET").arg(data).arg(key)).await
     }
 
-    /// Each namespace has data of its own, which the other one's holders cannot write.
+    /// Each namespace has its own data, which holders in other namespaces cannot write.
     async fn put_beside(&self, _: &LockGuard, key: &str) {
         let lines = "local note, dir = note_of(ARGV[3])
             redis.call('HSET', DATA, ARGV[3], '')
@@ -339,7 +340,7 @@ impl<const KIND: usize> Harness for Server<KIND> {
         let _: u64 = self.run(lines, &[key]).await;
     }
 
-    /// Each request is a script, and a keepalive alone draws a beat, but for a session's begin.
+    /// Each request is a script. Only keepalives and the start of a session increment a beat.
     async fn cost(&self, _: &[i64]) -> Cost {
         let stats: String = ask(&self.client, cmd("INFO").arg("commandstats")).await;
         let keepalives = calls(&stats, "hincrby");
@@ -384,9 +385,9 @@ impl<const KIND: usize> Servers for Server<KIND> {
         self.single.proxies(Framing::Resp).await
     }
 
-    /// A request that takes longer than half the TTL is given up, and its connection with it.
+    /// A request that takes longer than half the TTL is abandoned together with its connection.
     fn bearable_round_trip(&self) -> f64 {
-        // A keepalive is two of them, where replicas are waited for.
+        // With replicas to wait for, a keepalive takes two round trips.
         if KINDS[KIND] == Kind::Sentinel { 0.35 } else { 0.7 }
     }
 }

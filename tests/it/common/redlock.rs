@@ -1,4 +1,4 @@
-//! The harness of Redlock: an operator with a connection to each of the five nodes.
+//! The harness of Redlock. The operator has a connection to each of the five nodes.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
@@ -15,11 +15,11 @@ use super::{AsSessions, Cost, Harness, Link, SOON, Servers, Sessions, redis::cal
 
 pub(crate) use super::redis::ask;
 
-/// What stands before the nodes in a URL.
+/// The part of a URL before the nodes.
 pub(crate) const LOGIN: &str = "redlock://app:apppw@";
 
-/// A value of nobody's.
-const NOBODY: &str = "nobody";
+/// The value of a lock that belongs to no client.
+const FOREIGN: &str = "nobody";
 
 pub(crate) struct Redlock {
     url: String,
@@ -27,7 +27,7 @@ pub(crate) struct Redlock {
     nodes: Vec<MultiplexedConnection>,
 }
 
-/// A connection of the operator's to one node.
+/// Opens an operator's connection to one node.
 pub(crate) async fn dial(node: SocketAddr) -> MultiplexedConnection {
     try_to_dial(node).await.expect("the node is up: see docker/up")
 }
@@ -35,29 +35,29 @@ pub(crate) async fn dial(node: SocketAddr) -> MultiplexedConnection {
 pub(crate) async fn try_to_dial(node: SocketAddr) -> RedisResult<MultiplexedConnection> {
     let client = redis::Client::open(format!("redis://default:root@{node}")).expect("a URL");
     let connecting = client.get_multiplexed_async_connection();
-    timeout(SOON, connecting).await.expect("it answers")
+    timeout(SOON, connecting).await.expect("the node replies")
 }
 
-/// What the lock of a key is called on the nodes, and how its value begins there.
+/// Returns the name of a key's lock on the nodes, and the prefix of its value there.
 pub(crate) fn parts(key: &str) -> (String, &str) {
     let (dir, id) = key.rsplit_once('/').expect("a key");
     (format!("{{{dir}}}"), id)
 }
 
-/// The keys that there are of a namespace on one node: lock and value.
+/// Returns the locks of a namespace on one node, with their values.
 pub(crate) async fn found(node: &MultiplexedConnection, namespace: &str) -> Vec<(String, String)> {
     let locks: Vec<String> = ask(node, cmd("KEYS").arg(format!("{{{namespace}/*}}"))).await;
     let mut found = Vec::new();
     for lock in locks {
         let value: Option<String> = ask(node, cmd("GET").arg(&lock)).await;
-        // It may have gone meanwhile.
+        // The lock may have expired since.
         found.extend(value.map(|value| (lock, value)));
     }
     found
 }
 
 impl Redlock {
-    /// Writes another value over one that begins with this, on all nodes.
+    /// Overwrites the values with this prefix on all nodes.
     async fn give_away(&self, key: &str) -> usize {
         let (lock, id) = parts(key);
         let script = "local value = redis.call('GET', KEYS[1]) \
@@ -66,7 +66,7 @@ impl Redlock {
         let mut given = 0;
         for node in &self.nodes {
             let mut give = cmd("EVAL");
-            give.arg(script).arg(1).arg(&lock).arg(id).arg(NOBODY);
+            give.arg(script).arg(1).arg(&lock).arg(id).arg(FOREIGN);
             given += ask::<usize>(node, &give).await;
         }
         given
@@ -94,7 +94,7 @@ impl Harness for Redlock {
         false
     }
 
-    /// Renewals are what tells.
+    /// Losses are found by renewals only.
     fn notifies(&self) -> bool {
         false
     }
@@ -107,14 +107,14 @@ impl Harness for Redlock {
         10
     }
 
-    /// On any node.
+    /// The keys on any node.
     async fn keys(&self, namespace: &str) -> Vec<String> {
         let mut all = BTreeSet::new();
         for node in &self.nodes {
             for (lock, value) in found(node, namespace).await {
                 let dir = lock.trim_start_matches('{').trim_end_matches('}');
                 let id = value.lines().next().expect("an id");
-                if id != NOBODY {
+                if id != FOREIGN {
                     all.insert(format!("{dir}/{id}"));
                 }
             }
@@ -122,7 +122,7 @@ impl Harness for Redlock {
         all.into_iter().collect()
     }
 
-    /// What is merely gone is taken again: it is given to somebody else.
+    /// A renewal would create a deleted key again, so another value takes its place.
     async fn delete_key(&self, key: &str) {
         assert!(self.give_away(key).await > 0, "no key {key}");
     }
@@ -133,7 +133,7 @@ impl Harness for Redlock {
 
     async fn erase(&self, _: &str) {}
 
-    /// Of the counters, too.
+    /// Deletes locks and counters.
     async fn forget(&self, namespace: &str) {
         for node in &self.nodes {
             let all: Vec<String> = ask(node, cmd("KEYS").arg(format!("{{{namespace}/*"))).await;
@@ -157,7 +157,7 @@ impl Harness for Redlock {
     }
 }
 
-/// No node knows of any.
+/// The nodes have no sessions.
 impl AsSessions for Redlock {
     fn sessions(&self) -> Option<&dyn Sessions> {
         None

@@ -1,4 +1,4 @@
-//! What a program may print of the library: nothing of it has a secret.
+//! Checks that nothing the library prints contains a secret.
 
 use std::{error::Error, fmt::Debug};
 
@@ -6,8 +6,8 @@ use distlock::{Builder, Client};
 
 use super::{SOON, within};
 
-/// What types and errors show of themselves, and of what they are made; and what the library logs
-/// and measures meanwhile, if it does.
+/// The debug and display texts of types and errors, and the telemetry that was emitted while they
+/// were created.
 pub(crate) struct Shown {
     texts: Vec<(String, String)>,
     telemetry: Option<telemetry::Telemetry>,
@@ -19,7 +19,7 @@ impl Default for Shown {
     }
 }
 
-/// What was emitted through the crates `metrics` and `tracing`.
+/// Collects what is emitted through the crates `metrics` and `tracing`.
 #[cfg(not(all(feature = "metrics", feature = "tracing")))]
 mod telemetry {
     pub(super) struct Telemetry;
@@ -67,8 +67,8 @@ mod telemetry {
 }
 
 impl Shown {
-    /// Where another one listens to what is logged.
-    #[allow(dead_code)] // only the tests of passwords and certificates do
+    /// Collects no telemetry, for tests with a listener of their own.
+    #[allow(dead_code)] // only tests of passwords and certificates use it
     pub(crate) fn printed() -> Self {
         Self { texts: Vec::new(), telemetry: None }
     }
@@ -78,7 +78,7 @@ impl Shown {
         self.texts.push((format!("{what}, {{:#?}}"), format!("{value:#?}")));
     }
 
-    /// The whole chain, as it is shown to people and as it is shown to programmers.
+    /// Adds the whole chain of sources in display and debug format.
     pub(crate) fn error(&mut self, what: &str, error: &(dyn Error + 'static)) {
         let mut next = Some(error);
         while let Some(error) = next {
@@ -88,13 +88,13 @@ impl Shown {
         }
     }
 
-    /// Fails if one of these is to be read anywhere, as a text or as the numbers of its bytes.
+    /// Fails if a text contains one of these secrets, as text or as a list of its bytes.
     pub(crate) fn has_none_of(&self, secrets: &[&str]) {
         assert!(!self.texts.is_empty() && !secrets.is_empty(), "nothing to search");
         let bytes = |secret: &str| format!("{:?}", secret.as_bytes()).replace(['[', ']', ' '], "");
         let secrets: Vec<_> = secrets.iter().map(|secret| (*secret, bytes(secret))).collect();
         for (secret, _) in &secrets {
-            assert!(secret.len() > 3, "{secret:?} may be there by chance");
+            assert!(secret.len() > 3, "{secret:?} is too short: it may occur by chance");
         }
         let emitted = self.telemetry.as_ref().map(telemetry::Telemetry::all).unwrap_or_default();
         let shown: Vec<_> = self.texts.iter().cloned().chain(emitted).collect();
@@ -115,14 +115,14 @@ impl Shown {
             Ok(client) => {
                 self.client(&client).await;
                 client.close().await.expect("closed");
-                let error = client.mutex("closed").lock().await.expect_err("it is closed");
+                let error = client.mutex("closed").lock().await.expect_err("the client is closed");
                 self.error("a closed client's error", &error);
             }
             Err(error) => self.error("connecting", &error),
         }
     }
 
-    /// Of every type that comes from a client.
+    /// Adds the debug text of every type that comes from a client.
     pub(crate) async fn client(&mut self, client: &Client) {
         self.debug("Client", client);
         let (mutex, rw_lock) = (client.mutex("secrets"), client.rw_lock("secrets"));
@@ -134,12 +134,15 @@ impl Shown {
         let mut queue = mutex.watch_queue().expect("a name");
         let guard = mutex.lock().await.expect("granted");
         self.debug("LockGuard", &guard);
-        self.debug("QueueEntry", &mutex.queue().await.expect("an answer"));
-        let seen = within(SOON, "it is seen", queue.next()).await;
+        self.debug("QueueEntry", &mutex.queue().await.expect("a reply"));
+        let seen = within(SOON, "the queue is shown", queue.next()).await;
         self.debug("QueueEntry, watched", &seen);
         self.debug("QueueWatch", &queue);
-        assert!(mutex.request_release("it is due").await.expect("an answer"));
-        self.debug("ReleaseRequest", &within(SOON, "it is heard", guard.release_requested()).await);
+        assert!(mutex.request_release("it is due").await.expect("a reply"));
+        self.debug(
+            "ReleaseRequest",
+            &within(SOON, "the request arrives", guard.release_requested()).await,
+        );
         guard.unlock().await.expect("released");
         let all = client.lock_all(["secrets", "of all"]).await.expect("granted");
         self.debug("MultiLockGuard", &all);
@@ -151,13 +154,13 @@ impl Shown {
         reader.unlock().await.expect("released");
         let permit = semaphore.acquire().await.expect("granted");
         self.debug("Permit", &permit);
-        let error = semaphore.acquire_many(3).await.expect_err("there are two");
+        let error = semaphore.acquire_many(3).await.expect_err("more permits than exist");
         self.error("InvalidArgument of permits", &error);
         permit.release().await.expect("released");
         let leadership = election.campaign("leader").await.expect("elected");
         self.debug("Leadership", &leadership);
         let mut observe = election.observe().expect("a name");
-        self.debug("Leader", &within(SOON, "it is seen", observe.next()).await);
+        self.debug("Leader", &within(SOON, "the leader is observed", observe.next()).await);
         self.debug("Observe", &observe);
         leadership.resign().await.expect("resigned");
         let error = client.mutex("").lock().await.expect_err("no name");
@@ -169,13 +172,13 @@ impl Shown {
     #[cfg(feature = "blocking")]
     async fn held(&mut self, client: &Client) {
         let guard = client.mutex("secrets").lock().await.expect("granted");
-        guard.run_blocking(|held| self.debug("Held", &held)).expect("it is held");
+        guard.run_blocking(|held| self.debug("Held", &held)).expect("the lock is held");
         guard.unlock().await.expect("released");
     }
 }
 
-/// Lines of a private key: any of them is a secret.
-#[allow(dead_code)] // there may be no network
+/// Returns the lines of a private key, each of which is a secret.
+#[allow(dead_code)] // unused without network stores
 pub(crate) fn lines_of(key: &str) -> Vec<&str> {
     key.lines().filter(|line| !line.contains("-----") && line.len() > 8).collect()
 }

@@ -1,13 +1,13 @@
-//! The one server of a store. A client takes its proxies for several servers.
+//! The only server of a store. Three proxies of it look like several servers to a client.
 
 use std::net::SocketAddr;
 
 use distlock_testkit::{framing::Framing, proxies::Proxies, servers::endpoints};
 
 pub(crate) struct Single {
-    /// The server, as often as others have servers.
+    /// The server, repeated as often as other stores have servers.
     servers: [SocketAddr; 3],
-    /// What stands before and after the server in the URL.
+    /// The parts of the URL before and after the server.
     around: [String; 2],
 }
 
@@ -17,7 +17,7 @@ impl Single {
         Self { servers: [endpoints(server).await[0]; 3], around }
     }
 
-    /// Of a URL with a user.
+    /// Parses a URL with a user.
     pub(crate) async fn of(url: &str) -> Self {
         let (before, server, after) = parts(url);
         Self::new(server, [before, after]).await
@@ -29,7 +29,7 @@ impl Single {
     }
 }
 
-/// The parts of a URL: what stands before the server, the server, and what stands after it.
+/// Splits a URL into the parts before the server, the server, and the part after it.
 fn parts(url: &str) -> (&str, &str, &str) {
     let (_, rest) = url.rsplit_once('@').expect("a user");
     let server = rest.split('/').next().expect("a server");
@@ -37,7 +37,7 @@ fn parts(url: &str) -> (&str, &str, &str) {
     (before, server, &rest[server.len()..])
 }
 
-/// What a connection to a database needs to know.
+/// The login data of a database connection.
 pub(crate) struct Login<'a> {
     pub(crate) user: &'a str,
     pub(crate) password: &'a str,
@@ -46,13 +46,13 @@ pub(crate) struct Login<'a> {
 }
 
 impl<'a> Login<'a> {
-    /// As the user of the URL, unless another one is named.
+    /// Parses a URL. `user` overrides its user and password.
     pub(crate) fn of(url: &'a str, user: Option<(&'a str, &'a str)>) -> Self {
         let (before, server, database) = parts(url);
         let (_, login) = before.split_once("://").expect("a scheme");
         let login = login.trim_end_matches('@').split_once(':').expect("user and password");
         let (user, password) = user.unwrap_or(login);
-        // By way of several proxies it is the same server.
+        // Several proxies lead to the same server.
         let server = server.split(',').next().expect("a server");
         let database = database.trim_start_matches('/');
         let database = database.split('?').next().expect("a database");

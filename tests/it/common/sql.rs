@@ -1,8 +1,8 @@
-//! A connection of a user's to one of the databases, which says what a statement tells.
+//! A user's connection to one of the databases, which returns the replies to statements.
 
 use distlock::{SqlCheck, SqlParameter};
 
-/// What a statement tells.
+/// The reply to a statement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reply {
     /// The first column of its rows.
@@ -11,7 +11,7 @@ pub(crate) struct Reply {
     pub(crate) changed: u64,
 }
 
-/// What the database calls an error.
+/// The database's code of an error.
 pub(crate) type Code = String;
 
 pub(crate) enum Sql {
@@ -30,15 +30,15 @@ impl Sql {
             #[cfg(feature = "postgres")]
             ("postgres", _) => Self::Postgres(super::postgres::dial(url, None).await),
             ("sqlite", file) => {
-                let connection = rusqlite::Connection::open(file).expect("it opens");
-                connection.busy_timeout(std::time::Duration::ZERO).expect("it does not wait");
+                let connection = rusqlite::Connection::open(file).expect("the file opens");
+                connection.busy_timeout(std::time::Duration::ZERO).expect("the timeout is set");
                 Self::Sqlite(connection)
             }
             _ => panic!("no such database: {url}"),
         }
     }
 
-    /// Of a statement that does not fail.
+    /// Runs a statement that must not fail.
     pub(crate) async fn ask(&mut self, sql: &str) -> Reply {
         self.run(sql).await.unwrap_or_else(|code| panic!("{sql}: {code}"))
     }
@@ -57,14 +57,14 @@ impl Sql {
 #[cfg(feature = "mysql")]
 async fn on_mysql(connection: &mut mysql_async::Conn, sql: &str) -> Result<Reply, Code> {
     use mysql_async::{Error, Row, prelude::Queryable};
-    let asked = async {
+    let run = async {
         let mut answer = connection.query_iter(sql).await?;
         let rows: Vec<Row> = answer.collect().await?;
         let changed = answer.affected_rows();
         answer.drop_result().await?;
         Ok((rows, changed))
     };
-    let (rows, changed) = asked.await.map_err(|error: Error| match error {
+    let (rows, changed) = run.await.map_err(|error: Error| match error {
         Error::Server(error) => error.code.to_string(),
         _ => "closed".to_owned(),
     })?;
@@ -91,7 +91,7 @@ async fn on_postgres(client: &tokio_postgres::Client, sql: &str) -> Result<Reply
 
 fn on_sqlite(connection: &rusqlite::Connection, sql: &str) -> Result<Reply, Code> {
     use rusqlite::{Error, ErrorCode, types::Value};
-    let asked = || {
+    let run = || {
         let mut statement = connection.prepare(sql)?;
         if statement.column_count() == 0 {
             let changed = statement.execute([])? as u64;
@@ -107,19 +107,19 @@ fn on_sqlite(connection: &rusqlite::Connection, sql: &str) -> Result<Reply, Code
         };
         Ok(Reply { rows: rows.map(text).collect::<Result<_, Error>>()?, changed: 0 })
     };
-    asked().map_err(|error: Error| match error.sqlite_error() {
+    run().map_err(|error: Error| match error.sqlite_error() {
         Some(error) if error.extended_code == 517 => "SQLITE_BUSY_SNAPSHOT".to_owned(),
         Some(error) if error.code == ErrorCode::DatabaseBusy => "SQLITE_BUSY".to_owned(),
         _ => error.to_string(),
     })
 }
 
-/// A check as one text, for those who ask without parameters.
+/// Returns a check as one text, for connections without parameters.
 pub(crate) fn written(check: &SqlCheck) -> String {
     filled(check.text(), check.parameters())
 }
 
-/// A text with its parameters in it.
+/// Returns a text with its parameters filled in.
 pub(crate) fn filled(text: &str, parameters: &[SqlParameter]) -> String {
     let mut text = text.to_owned();
     for (at, parameter) in parameters.iter().enumerate().rev() {

@@ -1,4 +1,4 @@
-//! The harness of SQLite: an operator with a connection of its own to a file in its own folder.
+//! The harness of SQLite. The operator has its own connection to a file in the harness's folder.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use rusqlite::{Connection, Params, params};
 
 use super::{Cost, Harness, Link, SOON, Sessions};
 
-/// A folder that goes with its test.
+/// A folder that is removed with its test.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -44,18 +44,18 @@ pub(crate) fn url(file: &Path) -> String {
     format!("sqlite://{}", file.display())
 }
 
-/// A connection of nobody's but the caller's.
+/// Opens a connection for the caller alone.
 pub(crate) fn dial(file: &Path) -> Connection {
-    let connection = Connection::open(file).expect("it opens");
-    connection.busy_timeout(SOON).expect("it waits");
+    let connection = Connection::open(file).expect("the file opens");
+    connection.busy_timeout(SOON).expect("the timeout is set");
     connection
 }
 
-/// Milliseconds of `CLOCK_BOOTTIME`, as the kernel tells them.
+/// Returns the milliseconds of `CLOCK_BOOTTIME`, as reported by the kernel.
 pub(crate) fn now() -> i64 {
     let uptime = fs::read_to_string("/proc/uptime").expect("Linux");
     let seconds: f64 =
-        uptime.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
+        uptime.split(' ').next().and_then(|field| field.parse().ok()).expect("a number");
     (seconds * 1000.0) as i64
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Sqlite {
     operator: Mutex<Connection>,
 }
 
-/// What makes the key of an entry.
+/// The SQL expression of an entry's key.
 const KEY: &str = "queue || '/' || printf('%x', session) || '-' || ticket || \
                    CASE label WHEN '' THEN '' ELSE '.' || label END";
 
@@ -75,11 +75,11 @@ impl Sqlite {
         self.folder.path(Self::FILE)
     }
 
-    /// The first column of what a statement of the operator's tells.
+    /// Runs an operator's statement, and returns the first column of its result.
     fn ask<T: rusqlite::types::FromSql>(&self, sql: &str, params: impl Params) -> Vec<T> {
         let operator = self.operator.lock().expect("no panic");
         let mut statement = operator.prepare(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
-        let rows = statement.query_map(params, |row| row.get(0)).expect("an answer");
+        let rows = statement.query_map(params, |row| row.get(0)).expect("a reply");
         rows.collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 }
@@ -89,8 +89,8 @@ impl Harness for Sqlite {
     async fn start() -> Self {
         let folder = Folder::new();
         let first = distlock::Client::connect(folder.url(Self::FILE)).await;
-        // It makes the tables.
-        first.expect("it opens the file").close().await.expect("closed");
+        // The first client creates the tables.
+        first.expect("the client opens the file").close().await.expect("closed");
         let operator = Mutex::new(dial(&folder.path(Self::FILE)));
         Self { folder, operator }
     }
@@ -111,7 +111,7 @@ impl Harness for Sqlite {
         (true, FailoverBehavior::Blocks)
     }
 
-    /// Of sessions that live: the others are put away as soon as somebody asks for a lock.
+    /// Only of live sessions. Expired ones are removed when a client next acquires a lock.
     async fn keys(&self, namespace: &str) -> Vec<String> {
         let sql = format!(
             "SELECT {KEY} FROM distlock_entries JOIN distlock_sessions AS s ON s.id = session \
@@ -135,14 +135,15 @@ impl Harness for Sqlite {
         self.ask::<i64>(sql, [key]);
     }
 
-    /// What this process has asked of the file: the operator's connection is not counted.
+    /// Returns what this process has requested of the file. The operator's connection is not
+    /// counted.
     async fn cost(&self, _: &[i64]) -> Cost {
-        let asked = distlock::sqlite::requests(self.file()).unwrap_or_default();
+        let done = distlock::sqlite::requests(self.file()).unwrap_or_default();
         Cost {
-            requests: asked.reads + asked.writes,
-            keepalives: asked.keepalives,
+            requests: done.reads + done.writes,
+            keepalives: done.keepalives,
             watches: 0,
-            events: asked.events.cast_signed(),
+            events: done.events.cast_signed(),
         }
     }
 
@@ -172,7 +173,8 @@ impl Sessions for Sqlite {
     }
 }
 
-/// The folder by another name, which can be taken away: who opened the file by it finds none there.
+/// A symbolic link to the folder that can be removed. A client that opened the file through it then
+/// finds no file there.
 struct Way {
     open: PathBuf,
     cut: PathBuf,
@@ -189,7 +191,7 @@ impl Link for Way {
 
     fn set_reachable(&self, reachable: bool) {
         let (from, to) = if reachable { (&self.cut, &self.open) } else { (&self.open, &self.cut) };
-        // It may be so already.
+        // The link may be in that state already.
         let _ = fs::rename(from, to);
     }
 }

@@ -1,5 +1,4 @@
-//! Calls of one client that wait at the same time travel together; what they come to is each one's
-//! own.
+//! Concurrent calls of one client share requests. Each call gets its own outcome.
 
 use std::{
     collections::HashMap,
@@ -14,14 +13,14 @@ use tokio::task::JoinSet;
 
 use super::{SOON, close, database::Tables, within};
 
-/// More than are sent one by one before the rest waits.
+/// More calls than are sent one by one before the rest is batched.
 pub(crate) const MANY: usize = 64;
 
 pub(crate) fn names(of: &str) -> Vec<String> {
     (0..MANY).map(|number| format!("{of}-{number:02}")).collect()
 }
 
-/// Acquires all of these at the same time, in this order.
+/// Acquires all locks concurrently, in this order.
 pub(crate) async fn lock_at_once(
     client: &Client,
     names: impl IntoIterator<Item = String>,
@@ -42,8 +41,8 @@ pub(crate) async fn unlock_at_once(guards: impl IntoIterator<Item = LockGuard>) 
     within(SOON, "all are released", tasks.join_all()).await;
 }
 
-/// `stored`: what selects the keys of the entries, a space, and their numbers. The names are given
-/// in another order than that of the request.
+/// Concurrent calls get their own keys and tokens. `stored` selects the keys of the entries and
+/// their numbers, separated by a space. The names come in an order other than that of the request.
 pub(crate) async fn each_caller_gets_its_own_reply(database: &impl Tables, stored: &str) {
     let client = database.client().await;
     for _ in 0..5 {
@@ -64,7 +63,7 @@ pub(crate) async fn each_caller_gets_its_own_reply(database: &impl Tables, store
     close([client]).await;
 }
 
-/// Two clients want the same locks at the same time, each in another order.
+/// Two clients acquire the same locks concurrently, each in another order.
 pub(crate) async fn nobody_is_let_in_to_a_holder(database: &impl Tables) {
     let clients = [database.client().await, database.client().await];
     let names = names("a");
@@ -78,7 +77,7 @@ pub(crate) async fn nobody_is_let_in_to_a_holder(database: &impl Tables) {
             tasks.spawn(async move {
                 for _ in 0..5 {
                     let guard = mutex.lock().await.expect("granted");
-                    assert!(!taken[at].swap(true, SeqCst), "somebody else has {at}");
+                    assert!(!taken[at].swap(true, SeqCst), "another client holds {at}");
                     tokio::task::yield_now().await;
                     taken[at].store(false, SeqCst);
                     guard.unlock().await.expect("released");
@@ -86,6 +85,6 @@ pub(crate) async fn nobody_is_let_in_to_a_holder(database: &impl Tables) {
             });
         }
     }
-    within(SOON * 6, "all have had their turns", tasks.join_all()).await;
+    within(SOON * 6, "all locks were granted", tasks.join_all()).await;
     close(clients).await;
 }

@@ -1,5 +1,5 @@
-//! The harness of ZooKeeper: an operator with a client of the store's own, the four-letter words,
-//! and a bare connection to end sessions.
+//! The harness of ZooKeeper. The operator uses zookeeper-client, the four-letter commands, and a
+//! raw connection to end sessions.
 
 use std::{
     io,
@@ -25,24 +25,24 @@ use zookeeper_client::{Acls, Client, CreateMode, Error, Stat};
 
 use super::{Cost, Harness, Link, Members, SOON, Servers, Sessions};
 
-/// The longest that the servers grant: the operator outlives elections.
+/// The longest timeout that the servers grant, so that the operator outlives elections.
 const OPERATOR_TTL: Duration = Duration::from_secs(20);
 
-/// How ZooKeeper is set up.
+/// The deployments of ZooKeeper.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// An ensemble of three servers.
     Ensemble,
-    /// No server: the model of one, in this process.
+    /// The model of a server, in this process.
     Model,
 }
 
 const KINDS: [Kind; 2] = [Kind::Ensemble, Kind::Model];
 
-/// ZooKeeper as it is set up, by the number of its kind.
+/// The harness of one deployment, by its index.
 pub(crate) struct Setup<const KIND: usize> {
     url: String,
-    /// As clients are given them: a single one several times.
+    /// The servers as clients get them. A single server is listed several times.
     endpoints: Vec<SocketAddr>,
     client: Client,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Setup<const KIND: usize> {
 pub(crate) type ZooKeeper = Setup<0>;
 pub(crate) type Model = Setup<1>;
 
-/// The model that all cases have in common, as they have the servers.
+/// The model that all cases share, as they share the servers.
 fn model() -> &'static Front {
     static MODEL: LazyLock<Front> = LazyLock::new(|| Front::start().expect("a port"));
     &MODEL
@@ -61,7 +61,7 @@ impl<const KIND: usize> Setup<KIND> {
         KINDS[KIND] == Kind::Model
     }
 
-    /// The servers, each of them once.
+    /// Returns the servers without duplicates.
     pub(crate) fn distinct(&self) -> &[SocketAddr] {
         match KINDS[KIND] {
             Kind::Ensemble => &self.endpoints,
@@ -74,32 +74,32 @@ impl<const KIND: usize> Setup<KIND> {
     }
 
     pub(crate) async fn get(&self, key: &str) -> (Vec<u8>, Stat) {
-        // The operator's server may be behind the one that has just answered the client.
-        self.client.sync("/").await.expect("ZooKeeper answers");
+        // The operator's server may be behind the one that has just replied to the client.
+        self.client.sync("/").await.expect("ZooKeeper replies");
         self.client.get_data(key).await.unwrap_or_else(|error| panic!("no node {key}: {error}"))
     }
 
-    /// Makes a node that anybody may change.
+    /// Creates a node with an open ACL.
     pub(crate) async fn make(&self, path: &str, data: &[u8], mode: CreateMode) {
         let options = mode.with_acls(Acls::anyone_all());
         self.client.create(path, data, &options).await.expect("a node");
     }
 
-    /// Joins a queue as another library's client does, and gives its node. A number is added to the
-    /// path.
+    /// Joins a queue as another library's client does, and returns its node. The server appends a
+    /// number to the path.
     pub(crate) async fn stranger(&self, path: &str, data: &[u8]) -> String {
         let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
         let (_, sequence) = self.client.create(path, data, &options).await.expect("a node");
         format!("{path}{sequence}")
     }
 
-    /// Makes the directory of a queue, if it is not there.
+    /// Creates the directory of a queue unless it exists.
     pub(crate) async fn make_directory(&self, path: &str) {
         let container = CreateMode::Container.with_acls(Acls::anyone_all());
         self.client.mkdir(path, &container).await.expect("a directory");
     }
 
-    /// Whether a server knows that this session watches a node.
+    /// Returns `true` if a server lists a watch of this session on the node.
     pub(crate) async fn watches(&self, node: &str, session: i64) -> bool {
         for endpoint in self.distinct() {
             if watches(*endpoint, node, session).await {
@@ -129,7 +129,7 @@ impl<const KIND: usize> Harness for Setup<KIND> {
         let client = connector
             .connect(&cluster.join(","))
             .await
-            .expect("ZooKeeper answers: is it up? See docker/up");
+            .expect("ZooKeeper replies: is it up? See docker/up");
         Self { url, endpoints, client }
     }
 
@@ -137,7 +137,7 @@ impl<const KIND: usize> Harness for Setup<KIND> {
         self.url.clone()
     }
 
-    /// A tick, and a second for the machine.
+    /// One server tick, and a second for a busy machine.
     fn grace(&self) -> Duration {
         Duration::from_secs(2)
     }
@@ -155,11 +155,11 @@ impl<const KIND: usize> Harness for Setup<KIND> {
 
     /// All ephemeral nodes below the namespace.
     async fn keys(&self, namespace: &str) -> Vec<String> {
-        // So that this server knows what the others knew when it was asked.
-        self.client.sync("/").await.expect("ZooKeeper answers");
+        // This server catches up with what the others had applied.
+        self.client.sync("/").await.expect("ZooKeeper replies");
         let (mut keys, mut paths) = (Vec::new(), vec![namespace.to_owned()]);
         while !paths.is_empty() {
-            // In one flight.
+            // Pipelined.
             let replies: Vec<_> = paths.iter().map(|path| self.client.get_children(path)).collect();
             let mut below = Vec::new();
             for (path, reply) in std::mem::take(&mut paths).into_iter().zip(replies) {
@@ -187,8 +187,8 @@ impl<const KIND: usize> Harness for Setup<KIND> {
     }
 
     async fn data(&self, key: &str) -> Option<Vec<u8>> {
-        // So that this server knows what the others knew when it was asked.
-        self.client.sync("/").await.expect("ZooKeeper answers");
+        // This server catches up with what the others had applied.
+        self.client.sync("/").await.expect("ZooKeeper replies");
         match self.client.get_data(key).await {
             Ok((value, _)) => Some(value),
             Err(Error::NoNode) => None,
@@ -204,7 +204,7 @@ impl<const KIND: usize> Harness for Setup<KIND> {
                 Err(Error::NotEmpty) => return,
                 Err(error) => panic!("cannot delete {path}: {error}"),
             }
-            // The nodes above it, but for the one that all cases have in common.
+            // Deletes the parents as well, except the root node that all cases share.
             match path.rsplit_once('/') {
                 Some((parent, _)) if parent.matches('/').count() > 1 => path = parent,
                 _ => return,
@@ -212,19 +212,20 @@ impl<const KIND: usize> Harness for Setup<KIND> {
         }
     }
 
-    /// All that is left are directories: containers, which the servers remove one after the other.
+    /// What is left are directories. They are containers, which the servers remove one after the
+    /// other.
     async fn forget(&self, namespace: &str) {
         let start = Instant::now();
-        while self.client.check_stat(namespace).await.expect("ZooKeeper answers").is_some() {
+        while self.client.check_stat(namespace).await.expect("ZooKeeper replies").is_some() {
             assert!(
                 start.elapsed() < Duration::from_secs(20),
-                "{namespace} is not removed: what is not a container?"
+                "{namespace} is not removed: it contains a node that is not a container"
             );
             sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// By the counters of these sessions' connections.
+    /// Reads the counters of these sessions' connections.
     async fn cost(&self, sessions: &[i64]) -> Cost {
         let mut cost = Cost::default();
         for endpoint in self.distinct() {
@@ -232,7 +233,7 @@ impl<const KIND: usize> Harness for Setup<KIND> {
                 if sessions.iter().any(|session| line.contains(&format!("sid=0x{session:x},"))) {
                     let (received, sent) = (field(line, "recved="), field(line, "sent="));
                     cost.requests += received;
-                    // Every request is answered; what was sent besides are events.
+                    // Every request has a reply. All other messages sent are events.
                     cost.events += sent.cast_signed() - received.cast_signed();
                 }
             }
@@ -255,7 +256,7 @@ impl<const KIND: usize> Sessions for Setup<KIND> {
         for endpoint in self.distinct() {
             let dump = four_letters(*endpoint, "dump").await;
             let (sessions, _) =
-                dump.split_once("ephemeral nodes dump").expect("the sessions come first");
+                dump.split_once("ephemeral nodes dump").expect("the sessions are listed first");
             if sessions
                 .split_whitespace()
                 .any(|word| word.trim_end_matches(',') == format!("0x{session:x}"))
@@ -266,17 +267,18 @@ impl<const KIND: usize> Sessions for Setup<KIND> {
         false
     }
 
-    /// A client that knows the session's password may end it, and the servers make it from the id.
+    /// A client with the session's password may end the session. The servers derive the password
+    /// from the id.
     async fn end_session_of(&self, key: &str) {
         let (session, start) = (self.session_of(key).await, Instant::now());
-        // Its client may come back between taking the session over and ending it.
+        // Its client may reconnect between the takeover and the end of the session.
         while self.session_exists(session).await {
             assert!(start.elapsed() < Duration::from_secs(15), "the session does not end");
-            // Nor need it be answered where both come at once.
+            // There may be no reply if both connect at once.
             match timeout(Duration::from_secs(1), end_session(self.endpoints[0], session)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => println!("session {session:x}: {error}"),
-                Err(_) => println!("session {session:x}: no answer"),
+                Err(_) => println!("session {session:x}: no reply"),
             }
         }
     }
@@ -288,7 +290,7 @@ impl<const KIND: usize> Servers for Setup<KIND> {
         Proxies::start(Backend::ZooKeeper, &self.endpoints).await
     }
 
-    /// Past a quarter of the TTL without a word its client gives a server up.
+    /// The client drops a server that is silent for a quarter of the TTL.
     fn bearable_round_trip(&self) -> f64 {
         0.35
     }
@@ -301,7 +303,7 @@ impl<const KIND: usize> Members for Setup<KIND> {
     }
 
     async fn serves(&self, server: SocketAddr) -> bool {
-        // Outside of the quorum it has none.
+        // A server outside the quorum has no mode.
         mode_of(server).await != "none"
     }
 }
@@ -312,7 +314,7 @@ fn field(line: &str, name: &str) -> u64 {
     digits.parse().expect("a number")
 }
 
-/// Whether this server knows that this session watches a node.
+/// Returns `true` if this server lists a watch of this session on the node.
 pub(crate) async fn watches(endpoint: SocketAddr, node: &str, session: i64) -> bool {
     let watches = four_letters(endpoint, "wchp").await;
     let lines = watches.lines().skip_while(|line| *line != node).skip(1);
@@ -320,19 +322,19 @@ pub(crate) async fn watches(endpoint: SocketAddr, node: &str, session: i64) -> b
     sessions.any(|line| line.trim() == format!("0x{session:x}"))
 }
 
-/// A four-letter word and the server's answer.
+/// Sends a four-letter command, and returns the server's reply.
 pub(crate) async fn four_letters(endpoint: SocketAddr, word: &str) -> String {
-    ask(endpoint, word, SOON).await.expect("ZooKeeper answers")
+    ask(endpoint, word, SOON).await.expect("ZooKeeper replies")
 }
 
-/// What a server takes itself for: `leader`, `follower`, `standalone`, or `none` of them when it
-/// does not serve or does not answer.
+/// Returns the mode that a server reports: `leader`, `follower` or `standalone`. Returns `none` if
+/// it does not serve or does not reply.
 pub(crate) async fn mode_of(endpoint: SocketAddr) -> String {
     let answer = ask(endpoint, "srvr", Duration::from_secs(1)).await.unwrap_or_default();
     answer.lines().find_map(|line| line.strip_prefix("Mode: ")).unwrap_or("none").to_owned()
 }
 
-/// Takes the session over: it is this connection's until its client comes back.
+/// Takes over the session. It belongs to this connection until its client reconnects.
 pub(crate) async fn take_over(server: SocketAddr, session: i64) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(server).await?;
     let mut connect = Vec::new();
@@ -346,13 +348,13 @@ pub(crate) async fn take_over(server: SocketAddr, session: i64) -> io::Result<Tc
     let answer = exchange(&mut stream, &connect).await?;
     if answer[8..16] != session.to_be_bytes() {
         return Err(io::Error::other(
-            "the server knows no such session, or it has another password",
+            "the session is unknown to the server, or has another password",
         ));
     }
     Ok(stream)
 }
 
-/// Takes the session over and closes it.
+/// Takes over the session and closes it.
 async fn end_session(server: SocketAddr, session: i64) -> io::Result<()> {
     let mut stream = take_over(server, session).await?;
     let (xid, close_session) = (1_i32, -11_i32);
@@ -360,7 +362,7 @@ async fn end_session(server: SocketAddr, session: i64) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends a packet and gives the next one.
+/// Sends a packet, and returns the next one received.
 pub(crate) async fn exchange(stream: &mut TcpStream, packet: &[u8]) -> io::Result<Vec<u8>> {
     let length = u32::try_from(packet.len()).expect("a short packet");
     stream.write_all(&[&length.to_be_bytes(), packet].concat()).await?;
@@ -369,7 +371,8 @@ pub(crate) async fn exchange(stream: &mut TcpStream, packet: &[u8]) -> io::Resul
     Ok(answer)
 }
 
-/// The session's password: `ZooKeeperServer.generatePasswd`, with `java.util.Random`.
+/// Computes the session's password as `ZooKeeperServer.generatePasswd` does with
+/// `java.util.Random`.
 pub(crate) fn password(session: i64) -> Vec<u8> {
     const MULTIPLIER: u64 = 0x5_DEEC_E66D;
     const MASK: u64 = (1 << 48) - 1;
