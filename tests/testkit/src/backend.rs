@@ -17,10 +17,10 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// All that there are.
+    /// All variants.
     pub const BOTH: [Self; 2] = [Self::Etcd, Self::ZooKeeper];
 
-    /// What it is called on a command line and in a report.
+    /// Returns the name on a command line and in a report.
     pub fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -28,7 +28,7 @@ impl Backend {
         }
     }
 
-    /// What its URLs begin with, and the names of its servers.
+    /// Returns the scheme of its URLs, which is also the prefix of its servers' names.
     pub fn scheme(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -36,7 +36,7 @@ impl Backend {
         }
     }
 
-    /// How its servers' bytes fall into packets.
+    /// Returns how its servers' bytes are split into packets.
     pub fn framing(self) -> Framing {
         match self {
             Self::Etcd => Framing::Http2,
@@ -44,7 +44,7 @@ impl Backend {
         }
     }
 
-    /// The URL of the cluster: that of the environment, else the one of `docker/up`.
+    /// Returns the URL of the cluster: from the environment, else that of `docker/up`.
     pub fn url(self) -> String {
         match self {
             Self::Etcd => servers::url(
@@ -58,7 +58,7 @@ impl Backend {
         }
     }
 
-    /// The same for a server that knows users, and what they may do.
+    /// Returns the URL of a server with users and permissions.
     pub fn url_with_users(self) -> String {
         match self {
             Self::Etcd => servers::url("DISTLOCK_ETCD_AUTH_URL", "etcd://127.0.0.1:23795"),
@@ -66,7 +66,7 @@ impl Backend {
         }
     }
 
-    /// The same for a server that wants TLS.
+    /// Returns the URL of a server that requires TLS.
     pub fn url_with_tls(self) -> String {
         match self {
             Self::Etcd => servers::url("DISTLOCK_ETCD_TLS_URL", "etcd://127.0.0.1:23794"),
@@ -74,20 +74,20 @@ impl Backend {
         }
     }
 
-    /// The URL of these servers.
+    /// Returns the URL of these servers.
     pub fn url_of<T: fmt::Display>(self, servers: impl IntoIterator<Item = T>) -> String {
         let servers: Vec<_> = servers.into_iter().map(|server| server.to_string()).collect();
         format!("{}://{}", self.scheme(), servers.join(","))
     }
 
-    /// Which one a URL is for, and its servers with commas in between.
+    /// Returns the store of a URL, and its comma-separated servers.
     pub fn split(url: &str) -> Option<(Self, &str)> {
         let (scheme, servers) = url.split_once("://")?;
         let backend = Self::BOTH.into_iter().find(|backend| backend.scheme() == scheme)?;
         Some((backend, servers))
     }
 
-    /// The names that docker/'s scripts know the cluster's servers by.
+    /// Returns the names of the cluster's servers in docker/'s scripts.
     pub fn services(self) -> [&'static str; 3] {
         match self {
             Self::Etcd => ["etcd1", "etcd2", "etcd3"],

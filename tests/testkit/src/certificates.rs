@@ -1,4 +1,4 @@
-//! Certificates that a test makes for itself, with the `openssl` command, as `docker/up` does.
+//! Certificates that a test creates with the `openssl` command, as `docker/up` does.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// For as long as any test takes.
+/// A validity longer than any test takes.
 pub const LONG: Duration = Duration::from_secs(24 * 3600);
 
 /// A certificate and its key.
@@ -20,7 +20,7 @@ pub struct Pair {
     pub key: String,
 }
 
-/// A certificate authority. Its key is gone at the end of the test.
+/// A certificate authority. Its key is deleted at the end of the test.
 #[derive(Debug)]
 pub struct Ca {
     folder: PathBuf,
@@ -30,7 +30,7 @@ pub struct Ca {
 
 const KEY: [&str; 5] = ["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"];
 
-/// `openssl ca` keeps books on what it has signed. Two at once need books of their own.
+/// `openssl ca` keeps a database of what it has signed. Concurrent calls need separate databases.
 const CONFIG: &str = "\
 [req]
 distinguished_name = subject
@@ -58,7 +58,7 @@ impl Default for Ca {
 }
 
 impl Ca {
-    /// Makes one that has signed nothing.
+    /// Creates an authority that has signed nothing.
     pub fn new() -> Self {
         let number = fastrand::u64(..);
         let folder = std::env::temp_dir().join(format!("distlock-ca-{number:016x}"));
@@ -73,14 +73,14 @@ impl Ca {
         Self { folder, pem }
     }
 
-    /// For a party with this name, at these hosts, from a minute ago on.
+    /// Issues a certificate with this name and these hosts, valid from a minute ago.
     pub fn issue(&self, name: &str, hosts: &[&str], valid: Duration) -> Pair {
         let hosts: Vec<_> = hosts.iter().map(|host| alternative(host)).collect();
         let mut extensions = String::from("extendedKeyUsage = serverAuth,clientAuth\n");
         if !hosts.is_empty() {
             extensions += &format!("subjectAltName = {}\n", hosts.join(","));
         }
-        // Several may be issued at once.
+        // Several certificates may be issued concurrently.
         let id = format!("{:016x}", fastrand::u64(..));
         let [key, request, signed, usage, books, config] =
             ["key", "csr", "pem", "ext", "books", "config"].map(|kind| format!("{id}.{kind}"));
@@ -94,8 +94,8 @@ impl Ca {
         }
         openssl(&self.folder, &[&KEY[..], &["-out", &key]].concat());
         let subject = format!("/CN={name}");
-        let ask = ["req", "-config", "config", "-new", "-key", &key, "-subj", &subject];
-        openssl(&self.folder, &[&ask[..], &["-out", &request]].concat());
+        let csr = ["req", "-config", "config", "-new", "-key", &key, "-subj", &subject];
+        openssl(&self.folder, &[&csr[..], &["-out", &request]].concat());
         let now = SystemTime::now();
         let [from, until] = [now - Duration::from_secs(60), now + valid].map(date);
         let authority = ["-config", &config, "-keyfile", "ca-key.pem", "-cert", "ca.pem"];
@@ -118,19 +118,19 @@ fn alternative(host: &str) -> String {
     format!("{kind}:{host}")
 }
 
-/// As `openssl ca` takes it: `20261127001500Z`.
+/// Formats a time for `openssl ca`: `20261127001500Z`.
 fn date(time: SystemTime) -> String {
     let text = humantime::format_rfc3339_seconds(time).to_string();
     text.chars().filter(|part| part.is_ascii_digit()).chain(['Z']).collect()
 }
 
 fn read(folder: &Path, file: &str) -> String {
-    fs::read_to_string(folder.join(file)).expect("what openssl made")
+    fs::read_to_string(folder.join(file)).expect("a file that openssl created")
 }
 
 fn openssl(folder: &Path, arguments: &[&str]) {
     let made = Command::new("openssl").current_dir(folder).args(arguments).output();
     let made = made.expect("openssl is installed");
-    let said = String::from_utf8_lossy(&made.stderr);
-    assert!(made.status.success(), "openssl {}: {said}", arguments.join(" "));
+    let stderr = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "openssl {}: {stderr}", arguments.join(" "));
 }

@@ -1,4 +1,4 @@
-//! Processes that this one starts, most of them copies of itself.
+//! Child processes, most of them copies of this program.
 
 use std::{
     io,
@@ -16,11 +16,11 @@ use tokio::{
 
 use crate::Result;
 
-/// Between two looks at a process that is about to stop.
-const LOOK: Duration = Duration::from_millis(1);
+/// The interval between checks of a process that is about to stop.
+const INTERVAL: Duration = Duration::from_millis(1);
 
-/// A process that says lines, and is told lines. It is killed when this is dropped; should this
-/// process be killed first, it reads to the end of its orders.
+/// A process that writes lines and reads lines. It is killed on drop. If this process is killed
+/// first, the child reads the end of its orders.
 #[derive(Debug)]
 pub struct Child {
     process: process::Child,
@@ -29,7 +29,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// The command that starts this very program once more.
+    /// Returns the command that starts this program again.
     pub fn again() -> io::Result<Command> {
         Ok(Command::new(std::env::current_exe()?))
     }
@@ -42,24 +42,25 @@ impl Child {
         Ok(Self { process, orders, lines: output.map(|output| BufReader::new(output).lines()) })
     }
 
-    /// Tells it a line.
+    /// Sends an order, one line.
     pub async fn order(&mut self, order: &str) -> io::Result<()> {
-        let orders = self.orders.as_mut().ok_or_else(|| io::Error::other("it was hung up on"))?;
+        let orders = self.orders.as_mut().ok_or_else(|| io::Error::other("its input is closed"))?;
         orders.write_all(format!("{order}\n").as_bytes()).await
     }
 
-    /// Tells it that there are no more orders.
+    /// Closes the input: there are no more orders.
     pub fn hang_up(&mut self) {
         self.orders = None;
     }
 
-    /// Its next line; `None` if it has ended.
+    /// Returns the next line, or `None` at the end of the output.
     pub async fn line(&mut self) -> io::Result<Option<String>> {
-        let lines = self.lines.as_mut().ok_or_else(|| io::Error::other("others hear its lines"))?;
+        let lines =
+            self.lines.as_mut().ok_or_else(|| io::Error::other("its output has another reader"))?;
         lines.next_line().await
     }
 
-    /// What `read` makes of the first of its lines that it makes something of.
+    /// Returns the first result of `read` on the lines.
     pub async fn until<T>(&mut self, mut read: impl FnMut(&str) -> Option<T>) -> Result<T> {
         while let Some(line) = self.line().await? {
             if let Some(found) = read(&line) {
@@ -69,14 +70,14 @@ impl Child {
         Err("the process has ended".into())
     }
 
-    /// Has all of its lines heard from now on, up to its end or to an error of `hear`.
+    /// Passes all further lines to `hear`, up to the end of the output or the first error.
     pub fn listen(
         &mut self,
         mut hear: impl FnMut(&str) -> Result<()> + Send + 'static,
     ) -> JoinHandle<Result<()>> {
         let lines = self.lines.take();
         tokio::spawn(async move {
-            let mut lines = lines.ok_or("others hear its lines")?;
+            let mut lines = lines.ok_or("its output has another reader")?;
             while let Some(line) = lines.next_line().await? {
                 hear(&line)?;
             }
@@ -84,48 +85,48 @@ impl Child {
         })
     }
 
-    /// Its number. An error if it has ended.
+    /// Returns the process id. Fails if the process has ended.
     pub fn id(&self) -> io::Result<Pid> {
         let id = self.process.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
         id.ok_or_else(ended)
     }
 
-    /// Stops it, and returns when none of its threads runs any more.
+    /// Stops the process, and returns when none of its threads runs.
     pub async fn stop(&self) -> io::Result<()> {
         kill_process(self.id()?, Signal::STOP)?;
         self.stopped().await
     }
 
-    /// Returns when it was stopped, and none of its threads runs any more.
+    /// Waits until the process is stopped and none of its threads runs.
     pub async fn stopped(&self) -> io::Result<()> {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED;
-        // Only a look: it is for others to wait for it.
+        // Only peeks, so that the process can still be waited for.
         let options = options | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         loop {
             match waitid(WaitId::Pid(self.id()?), options)? {
                 Some(status) if status.stopped() => return Ok(()),
                 Some(_) => return Err(ended()),
-                None => sleep(LOOK).await,
+                None => sleep(INTERVAL).await,
             }
         }
     }
 
-    /// Lets it go on after it was stopped.
+    /// Resumes the process after a stop.
     pub fn go_on(&self) -> io::Result<()> {
         Ok(kill_process(self.id()?, Signal::CONT)?)
     }
 
-    /// How it has ended, if it has.
+    /// Returns the exit status if the process has ended.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.process.try_wait()
     }
 
-    /// Waits until it has ended. It may still be told lines meanwhile.
+    /// Waits until the process has ended. It may still get orders until then.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.process.wait().await
     }
 
-    /// Kills it, and returns when nothing of it runs any more.
+    /// Kills the process, and returns when nothing of it runs.
     pub async fn kill(&mut self) -> io::Result<()> {
         self.process.kill().await
     }
@@ -146,15 +147,15 @@ mod tests {
     #[tokio::test]
     async fn orders_are_heard_and_answered() {
         let mut child = shell("while read -r order; do echo \"heard $order\"; done; echo end");
-        child.order("one").await.expect("it listens");
-        assert_eq!(child.line().await.expect("it says that").as_deref(), Some("heard one"));
-        child.order("two").await.expect("it listens");
+        child.order("one").await.expect("the child reads");
+        assert_eq!(child.line().await.expect("a line").as_deref(), Some("heard one"));
+        child.order("two").await.expect("the child reads");
         child.hang_up();
         assert!(child.order("three").await.is_err());
         let said = child.until(|line| line.strip_prefix("e").map(str::to_owned)).await;
-        assert_eq!(said.expect("it says that"), "nd");
-        assert!(child.until(|_| Some(())).await.is_err(), "it has ended");
-        assert!(child.wait().await.expect("it ends").success());
+        assert_eq!(said.expect("a line"), "nd");
+        assert!(child.until(|_| Some(())).await.is_err(), "the child has ended");
+        assert!(child.wait().await.expect("the child ends").success());
     }
 
     #[tokio::test]
@@ -162,24 +163,24 @@ mod tests {
         let mut child = shell("echo 1; echo 2; echo x; echo 4");
         let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let hearing = child.listen(move |line| Ok(sender.send(line.parse::<u8>()?)?));
-        assert!(hearing.await.expect("it does not panic").is_err());
+        assert!(hearing.await.expect("no panic").is_err());
         assert_eq!([heard.recv().await, heard.recv().await], [Some(1), Some(2)]);
         assert_eq!(heard.recv().await, None);
-        assert!(child.line().await.is_err(), "they were heard elsewhere");
+        assert!(child.line().await.is_err(), "the output has another reader");
     }
 
     #[tokio::test]
     async fn it_stops_and_goes_on() {
         let mut child = shell("read -r order; echo \"$order\"");
         for _ in 0..2 {
-            child.stop().await.expect("it is stopped");
-            child.go_on().expect("it runs");
+            child.stop().await.expect("stopped");
+            child.go_on().expect("resumed");
         }
-        child.order("go").await.expect("it listens");
-        assert_eq!(child.line().await.expect("it says that").as_deref(), Some("go"));
-        while child.ended().expect("it is ours").is_none() {
-            sleep(LOOK).await;
+        child.order("go").await.expect("the child reads");
+        assert_eq!(child.line().await.expect("a line").as_deref(), Some("go"));
+        while child.ended().expect("a status").is_none() {
+            sleep(INTERVAL).await;
         }
-        assert!(child.stop().await.is_err(), "it has ended");
+        assert!(child.stop().await.is_err(), "the child has ended");
     }
 }

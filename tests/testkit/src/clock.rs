@@ -1,37 +1,37 @@
-//! Clocks that all processes of a machine share, those in its containers among them.
+//! Clocks that all processes of a machine share, including those in containers.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::sleep;
 
-/// The one that distlock keeps its deadlines on.
+/// The clock of distlock's deadlines.
 #[cfg(target_os = "linux")]
 const DEADLINES: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const DEADLINES: ClockId = ClockId::Monotonic;
 
-/// Nanoseconds on `CLOCK_MONOTONIC`.
+/// Returns the nanoseconds of `CLOCK_MONOTONIC`.
 pub fn now() -> u64 {
     read(ClockId::Monotonic)
 }
 
-/// Microseconds on the clock that distlock keeps its deadlines on.
+/// Returns the microseconds of the clock of distlock's deadlines.
 pub fn uptime() -> u64 {
     read(DEADLINES) / 1000
 }
 
-/// Nanoseconds that this process has kept a processor busy.
+/// Returns the nanoseconds of processor time that this process has used.
 pub fn cpu() -> u64 {
     read(ClockId::ProcessCPUTime)
 }
 
-/// A time in microseconds.
+/// Converts a time to microseconds.
 pub fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Returns when [`now`] says this, or later.
+/// Sleeps until [`now`] is at least `instant`.
 pub async fn sleep_until(instant: u64) {
     sleep(Duration::from_nanos(instant.saturating_sub(now()))).await;
 }

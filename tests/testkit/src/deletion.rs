@@ -4,15 +4,15 @@ use zookeeper_client::{Client, Error, EventType};
 
 use crate::{Result, clock::uptime};
 
-/// No node has this name.
+/// The name of a node that does not exist.
 const MISSING: &str = "/no-node-of-this-name";
 
-/// Waits until a node that was created is gone, and returns when that was known, on [`uptime`].
+/// Waits until a node that was created is deleted, and returns when that was known, on [`uptime`].
 ///
 /// The server of `client` may apply the creation later than the server that confirmed it. This is
-/// true of the leader, too, whose `CommitProcessor` lets reads and `sync` overtake a write that is
-/// decided and not yet applied. A write, even one that fails, is answered in the order of all
-/// writes.
+/// also true of the leader, whose `CommitProcessor` lets reads and `sync` overtake a write that is
+/// decided and not yet applied. The reply to a write, even to one that fails, comes in the order of
+/// all writes.
 pub async fn deletion(client: &Client, key: &str) -> Result<u64> {
     match client.delete(MISSING, None).await {
         Err(Error::NoNode) => {}

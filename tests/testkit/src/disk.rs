@@ -1,4 +1,4 @@
-//! A server's disk that hangs: what it writes to its log waits, and everything else goes on.
+//! A server's disk that hangs: writes to its log wait, and everything else continues.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::{
     retry::retried,
 };
 
-/// How long strace may take until it is attached.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time limit for attaching strace.
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The files that a server has open whose paths contain `$1`, and what is written to them: servers
-/// that do not flush write all the same.
+/// Delays writes to the server's open files whose paths contain `$1`. Flushes alone would not
+/// suffice, since some servers do not flush.
 const STRACE: &str = r#"
 part=$1
 set --
@@ -32,13 +32,13 @@ pub const LOG_OF_ETCD: &str = "/wal/";
 /// The log of ZooKeeper.
 pub const LOG_OF_ZOOKEEPER: &str = "/version-2/log.";
 
-/// The container of the strace that makes a server's disk hang.
+/// Returns the name of the container with the strace that makes a server's disk hang.
 fn strace(container: &str) -> String {
     format!("{container}-hung")
 }
 
-/// Makes the disk below a server's log hang, from its next write on, until [`mend`]. The server's
-/// image has strace.
+/// Makes the disk of a server's log hang from its next write on, until [`mend`]. The server's image
+/// must have strace.
 pub async fn hang(container: &str, log: &str) -> Result<()> {
     let format = "--format={{.Config.Image}}";
     let image = docker(&["inspect", format, container]).await?;
@@ -48,15 +48,15 @@ pub async fn hang(container: &str, log: &str) -> Result<()> {
     let shell = ["--entrypoint=sh", &image, "-c", STRACE, "sh", log];
     docker(&[&run[..], &shell].concat()).await?;
     let attached = "! grep --quiet 'TracerPid:.0$' /proc/1/task/*/status";
-    let look = async || docker(&["exec", container, "sh", "-c", attached]).await;
-    if let Err(error) = retried(PATIENCE, look).await {
-        let said = docker(&["logs", &strace(container)]).await;
-        return Err(format!("strace is not attached: {error}, {said:?}").into());
+    let attached = async || docker(&["exec", container, "sh", "-c", attached]).await;
+    if let Err(error) = retried(ATTACH_TIMEOUT, attached).await {
+        let logs = docker(&["logs", &strace(container)]).await;
+        return Err(format!("strace is not attached: {error}, {logs:?}").into());
     }
     Ok(())
 }
 
-/// What waits is written.
+/// Ends the hang: waiting writes complete.
 pub async fn mend(container: &str) -> Result<()> {
     docker(&["rm", "--force", &strace(container)]).await.map(drop)
 }
@@ -68,7 +68,7 @@ pub struct HungDisk {
 }
 
 impl HungDisk {
-    /// As [`hang`] does.
+    /// Makes a disk hang as [`hang`] does.
     pub async fn of(container: &str, log: &str) -> Self {
         let disk = Self { strace: strace(container) };
         done(hang(container, log).await);

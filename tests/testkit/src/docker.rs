@@ -1,5 +1,5 @@
 //! The servers' containers, and what docker/'s scripts do to them. Servers of `tests/up` are
-//! processes, which can be killed, paused and restarted as well.
+//! processes, which can also be killed, paused and restarted.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,43 +10,43 @@ use crate::{Result, retry::retried};
 /// The root of the repository.
 pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// Whether the servers are processes, which `tests/up --local` has started.
+/// Returns `true` if the servers are processes, which `tests/up --local` has started.
 fn is_local() -> bool {
     std::env::var_os("DISTLOCK_LOCAL").is_some()
 }
 
-/// Fails a test that is about containers where there are none.
+/// Fails a test that needs containers if there are none.
 fn need_containers() {
     assert!(
         !is_local(),
-        "this test needs Docker: it does with a container what tests/up cannot do with a process"
+        "this test needs Docker: it controls containers, which tests/up does not start"
     );
 }
 
-/// The name of a server's container.
+/// Returns the name of a server's container.
 pub fn container(server: &str) -> String {
     need_containers();
     let project = std::env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "distlock".to_owned());
     format!("{project}-{server}")
 }
 
-/// Runs docker, and returns what it says.
+/// Runs docker, and returns its output.
 pub async fn docker(arguments: &[&str]) -> Result<String> {
     run(Command::new("docker").args(arguments)).await
 }
 
-/// Runs one of docker/'s scripts, and returns what it says.
+/// Runs one of docker/'s scripts, and returns its output.
 pub async fn script(name: &str, arguments: &[&str]) -> Result<String> {
     need_containers();
     run(Command::new(path(name)).args(arguments)).await
 }
 
-/// The same for a shell.
+/// Runs bash, and returns its output.
 pub async fn bash(arguments: &[&str]) -> Result<String> {
     run(Command::new("bash").args(arguments)).await
 }
 
-/// Where a file of docker/'s is.
+/// Returns the path of a file of docker/.
 pub fn path(file: &str) -> String {
     format!("{ROOT}/docker/{file}")
 }
@@ -59,12 +59,12 @@ async fn run(command: &mut Command) -> Result<String> {
     Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim()).into())
 }
 
-/// For a test, which fails without it.
+/// Unwraps a result. Fails the test on an error.
 pub(crate) fn done<T>(outcome: Result<T>) -> T {
     outcome.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A server that is cut off from its peers. Healed at the end of the test, however it ends.
+/// A server that is cut off from its peers. It is healed on drop.
 #[derive(Debug)]
 pub struct Cut {
     server: &'static str,
@@ -72,14 +72,14 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Cuts it off.
+    /// Cuts off a server.
     pub async fn off(server: &'static str) -> Self {
         let cut = Self { server, healed: false };
         done(script("cut", &[server]).await);
         cut
     }
 
-    /// Heals it.
+    /// Heals the server.
     pub async fn heal(mut self) {
         done(script("heal", &[self.server]).await);
         self.healed = true;
@@ -94,7 +94,8 @@ impl Drop for Cut {
     }
 }
 
-/// What kills, pauses or starts a server: docker, or the script that has started it.
+/// Returns the command that kills, pauses or starts a server, by docker or by the script that
+/// started it.
 fn order(command: &str, server: &str) -> std::process::Command {
     let (program, arguments) = if is_local() {
         (format!("{ROOT}/tests/up"), [format!("--{command}"), server.to_owned()])
@@ -106,12 +107,12 @@ fn order(command: &str, server: &str) -> std::process::Command {
     order
 }
 
-/// Ends a server in good order and starts it again. It may take seconds until it serves.
+/// Restarts a server cleanly. It may take seconds until it serves.
 pub async fn restart(server: &str) {
     done(run(&mut order("restart", server).into()).await);
 }
 
-/// A server that is down. It runs again at the end of the test, however it ends.
+/// A server that is down. It runs again after the drop.
 #[derive(Debug)]
 pub struct Outage {
     server: &'static str,
@@ -120,12 +121,12 @@ pub struct Outage {
 }
 
 impl Outage {
-    /// SIGKILL; its data stays.
+    /// Kills a server by SIGKILL. Its data stays.
     pub async fn kill(server: &'static str) -> Self {
         Self::begin(server, "kill", "start").await
     }
 
-    /// It stands still, and its connections stay.
+    /// Freezes a server. Its connections stay open.
     pub async fn pause(server: &'static str) -> Self {
         Self::begin(server, "pause", "unpause").await
     }
@@ -136,9 +137,9 @@ impl Outage {
         outage
     }
 
-    /// Lets it run again.
+    /// Makes the server run again.
     pub async fn end(mut self) {
-        // Docker may still be putting the killed process away.
+        // Docker may still be removing the killed process.
         let undo = async || run(&mut order(self.undo, self.server).into()).await;
         done(retried(Duration::from_secs(10), undo).await);
         self.over = true;
@@ -162,65 +163,66 @@ pub const SETTABLE_CLOCK: [&str; 4] = [
     "--env=FAKETIME_DONT_FAKE_MONOTONIC=1",
 ];
 
-/// The same for Redis and Valkey, by docker/redis/clock.c.
+/// Options for a settable clock of Redis and Valkey, by docker/redis/clock.c.
 pub const CLOCK_OF_REDIS: [&str; 2] =
     ["--env=LD_PRELOAD=/usr/local/lib/clock.so", "--env=CLOCK=/data/clock"];
 
-/// What sets its clock so many seconds from the truth, run by a shell in its container.
+/// Returns the shell command that sets a container's clock to this many seconds from the actual
+/// time.
 pub fn set_clock(seconds: i64) -> String {
     format!("echo {seconds:+} >/data/new && mv /data/new /data/clock")
 }
 
-/// A single server of one test's own; gone at the end of the test.
+/// A test's own server, which is removed on drop.
 #[derive(Debug)]
 pub struct OwnServer {
     container: String,
 }
 
 impl OwnServer {
-    /// Of the same image as this one, which is up. `run` are options of `docker run`, `arguments`
-    /// those of the server.
+    /// Starts a server of the same image as `like`, which must be running. `run` are options of
+    /// `docker run`, `arguments` those of the server.
     pub async fn start(like: &str, run: &[&str], arguments: &[&str]) -> Self {
-        let of_the_other = ["inspect", "--format={{.Config.Image}}", &container(like)];
-        let image = done(docker(&of_the_other).await);
-        // Not with --rm, by which a restart now and then removes a container on a busy machine.
+        let inspect = ["inspect", "--format={{.Config.Image}}", &container(like)];
+        let image = done(docker(&inspect).await);
+        // Without --rm: with it, a restart on a busy machine occasionally removes the container.
         let container = docker(&[&["run", "--detach"], run, &[&image], arguments].concat()).await;
         Self { container: done(container) }
     }
 
-    /// The container's id.
+    /// Returns the container's id.
     pub fn container(&self) -> &str {
         &self.container
     }
 
-    /// Where a port that was published is to be found.
+    /// Returns the address of a published port.
     pub async fn address(&self, port: u16) -> SocketAddr {
         let address = done(docker(&["port", &self.container, &port.to_string()]).await);
         address.parse().expect("an address")
     }
 
-    /// Where other containers reach it.
+    /// Returns the address for other containers.
     pub async fn ip(&self) -> String {
         let format = "--format={{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
         done(docker(&["inspect", format, &self.container]).await)
     }
 
-    /// SIGKILL, for good.
+    /// Kills the server by SIGKILL, for good.
     pub async fn kill(&self) {
         done(docker(&["kill", &self.container]).await);
     }
 
-    /// It stands still, and its connections stay.
+    /// Freezes the server. Its connections stay open.
     pub async fn pause(&self) {
         done(docker(&["pause", &self.container]).await);
     }
 
-    /// It goes on.
+    /// Resumes the server.
     pub async fn unpause(&self) {
         done(docker(&["unpause", &self.container]).await);
     }
 
-    /// Ends it in good order and starts it again, perhaps at another address.
+    /// Restarts the server cleanly, possibly at another address.
     pub async fn restart(&self) {
         done(docker(&["restart", &self.container]).await);
     }
@@ -230,11 +232,11 @@ impl OwnServer {
         done(docker(&[&["exec", &self.container], program].concat()).await)
     }
 
-    /// What it has said so far.
+    /// Returns the server's log.
     pub async fn log(&self) -> String {
         let log = Command::new("docker").args(["logs", &self.container]).output().await;
         let log = log.expect("docker runs");
-        [log.stdout, log.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat()
+        [log.stdout, log.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat()
     }
 }
 
@@ -245,16 +247,16 @@ impl Drop for OwnServer {
     }
 }
 
-/// A single etcd of one test's own, with options that the others do not have.
+/// A test's own etcd, with options that the shared servers do not have.
 #[derive(Debug)]
 pub struct OwnEtcd {
     _server: OwnServer,
-    /// Where it listens.
+    /// The address of the server.
     pub address: SocketAddr,
 }
 
 impl OwnEtcd {
-    /// The image is that of the servers which are up.
+    /// Starts a server with the image of the running servers.
     pub async fn start(options: &[&str]) -> Self {
         let listen = [
             "--listen-client-urls=http://0.0.0.0:2379",

@@ -1,27 +1,27 @@
-//! The events that workers report, a line each: `WORD NANOSECONDS [REST]`.
+//! The events that workers report, one per line: `WORD NANOSECONDS [REST]`.
 
 use std::{fmt, io};
 
 use crate::{clock::now, orders};
 
-/// One of them.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What happened, in one word.
+    /// What happened: a keyword.
     pub word: String,
     /// When, on `CLOCK_MONOTONIC`.
     pub at: u64,
-    /// What else there is to say of it.
+    /// Details.
     pub rest: String,
 }
 
 impl Event {
-    /// What happens now.
+    /// Creates an event with the current time.
     pub fn new(word: &str, rest: impl ToString) -> Self {
         Self { word: word.to_owned(), at: now(), rest: rest.to_string().replace('\n', " ") }
     }
 
-    /// `None`: the line is not one of ours, but a warning of a library, say.
+    /// Parses a line. Returns `None` if it is no event, such as a library's warning.
     pub fn parse(line: &str) -> Option<Self> {
         let mut parts = line.trim_end().splitn(3, ' ');
         let word = parts.next()?.to_owned();
@@ -29,7 +29,7 @@ impl Event {
         Some(Self { word, at, rest: parts.next().unwrap_or_default().to_owned() })
     }
 
-    /// Reports it to the process that started this one.
+    /// Reports the event to the parent process.
     pub fn report(&self) -> io::Result<()> {
         orders::say(&self.to_string())
     }
@@ -41,7 +41,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// Reports what happens now.
+/// Reports an event with the current time.
 pub fn report(word: &str, rest: impl ToString) -> io::Result<()> {
     Event::new(word, rest).report()
 }

@@ -14,19 +14,19 @@ use tokio::{
 
 use crate::{Result, child::Child, clock::now, event::Event, history::Log};
 
-/// How long anything may take that is not measured.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// The time limit of anything that is not measured.
+const TIME_LIMIT: Duration = Duration::from_secs(90);
 
 /// Workers by their numbers, and the events so far.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
-    /// Of all that were ever started.
+    /// The names of all workers ever started.
     pub names: Vec<String>,
     log: watch::Sender<Log>,
 }
 
 impl Fleet {
-    /// Starts one more.
+    /// Starts another worker.
     pub fn start(&mut self, name: &str, command: &mut Command) -> Result<Worker> {
         let (number, log) = (self.names.len(), self.log.clone());
         self.names.push(name.to_owned());
@@ -38,35 +38,36 @@ impl Fleet {
                 return Ok(());
             };
             log.send_modify(|log| log.push((number, event.clone())));
-            let _ = sender.send(event); // nobody listens to a worker that was dropped
+            let _ = sender.send(event); // a dropped worker has no receiver
             Ok(())
         });
         Ok(Worker { number, name: name.to_owned(), child, events, reader, log: self.log.clone() })
     }
 
-    /// The events so far.
+    /// Returns the events so far.
     pub fn log(&self) -> Log {
         self.log.borrow().clone()
     }
 
-    /// Waits until a worker reports this after so many events of the log: its number, and how many
-    /// events there are by then.
+    /// Waits for an event `word` after the first `heard` events of the log. Returns the worker's
+    /// number, and the number of events up to that one.
     pub async fn next(&self, word: &str, heard: usize) -> Result<(usize, usize)> {
         let find = |log: &Log| log[heard..].iter().position(|(_, event)| event.word == word);
         let mut log = self.log.subscribe();
-        let said = timeout(PATIENCE, log.wait_for(|log| find(log).is_some())).await;
-        let log = said.map_err(|_| format!("no {word} of anybody within {PATIENCE:?}"))??;
+        let awaited = timeout(TIME_LIMIT, log.wait_for(|log| find(log).is_some())).await;
+        let log =
+            awaited.map_err(|_| format!("no {word} of any worker within {TIME_LIMIT:?}"))??;
         let at = heard + find(&log).unwrap_or_default();
         Ok((log[at].0, at + 1))
     }
 }
 
-/// One of them. It is killed when this is dropped.
+/// A worker. It is killed on drop.
 #[derive(Debug)]
 pub struct Worker {
-    /// Among all of its fleet.
+    /// Its index among all workers of the fleet.
     pub number: usize,
-    /// What it is called in reports.
+    /// Its name in reports.
     pub name: String,
     /// Its process.
     pub child: Child,
@@ -76,19 +77,19 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Gives it an order.
+    /// Sends an order.
     pub async fn tell(&mut self, order: &str) -> Result<()> {
         Ok(self.child.order(order).await?)
     }
 
-    /// Waits until it reports that.
+    /// Waits until the worker reports this event.
     pub async fn until(&mut self, word: &str) -> Result<Event> {
         self.until_one(&[word]).await
     }
 
-    /// Waits until it reports one of these.
+    /// Waits until the worker reports one of these events.
     pub async fn until_one(&mut self, words: &[&str]) -> Result<Event> {
-        let said = words.join(" or ");
+        let awaited = words.join(" or ");
         let wait = async {
             while let Some(event) = self.events.recv().await {
                 match event.word.as_str() {
@@ -97,32 +98,33 @@ impl Worker {
                     _ => {}
                 }
             }
-            Err(format!("{} ended before it said {said}", self.name))
+            Err(format!("{} ended before it awaited {awaited}", self.name))
         };
-        let late = |_| format!("{}: no {said} within {PATIENCE:?}", self.name);
-        Ok(timeout(PATIENCE, wait).await.map_err(late)??)
+        let late = |_| format!("{}: no {awaited} within {TIME_LIMIT:?}", self.name);
+        Ok(timeout(TIME_LIMIT, wait).await.map_err(late)??)
     }
 
-    /// Gives it an order, and waits until it reports that.
+    /// Sends an order, and waits until the worker reports this event.
     pub async fn tell_until(&mut self, order: &str, word: &str) -> Result<Event> {
         self.tell(order).await?;
         self.until(word).await
     }
 
-    /// How often it has reported that.
+    /// Returns how often the worker has reported this event.
     pub fn count(&self, word: &str) -> usize {
         let log = self.log.borrow();
         let own = log.iter().filter(|(worker, _)| *worker == self.number);
         own.filter(|(_, event)| event.word == word).count()
     }
 
-    /// Writes into the log what happened to it then.
+    /// Adds an event about the worker to the log.
     pub fn note(&self, word: &str, at: u64) {
         let event = Event { at, ..Event::new(word, "") };
         self.log.send_modify(|log| log.push((self.number, event)));
     }
 
-    /// Kills it without a chance to say anything, which the log tells; when that was begun.
+    /// Kills the worker without a chance to report anything, and logs that. Returns when the kill
+    /// started.
     pub async fn kill(mut self) -> Result<u64> {
         let at = now();
         self.child.kill().await?;
@@ -131,10 +133,10 @@ impl Worker {
         Ok(at)
     }
 
-    /// Lets it finish, until all that it says is in the log.
+    /// Lets the worker finish, and waits until all its events are in the log.
     pub async fn end(mut self) -> Result<()> {
         self.child.hang_up();
-        match timeout(PATIENCE, self.child.wait()).await {
+        match timeout(TIME_LIMIT, self.child.wait()).await {
             Ok(Ok(status)) if status.success() => self.reader.await?,
             Ok(status) => Err(format!("{} failed at its end: {status:?}", self.name).into()),
             Err(_) => Err(format!("{} does not end", self.name).into()),
@@ -157,14 +159,14 @@ mod tests {
         let echo = "while read -r order; do echo \"$order 1 $order\"; done; echo end 2";
         let (mut one, two) =
             (start(&mut fleet, echo), start(&mut fleet, "echo lost 3; exec sleep 99"));
-        assert_eq!(one.tell_until("grant", "grant").await.expect("it says so").rest, "grant");
-        let (number, heard) = fleet.next("lost", 0).await.expect("the other one says so");
+        assert_eq!(one.tell_until("grant", "grant").await.expect("an event").rest, "grant");
+        let (number, heard) = fleet.next("lost", 0).await.expect("an event");
         assert!(number == two.number && heard > 0);
         assert_eq!((one.count("grant"), two.count("grant")), (1, 0));
-        let killed = two.kill().await.expect("it can be killed");
-        one.tell("error").await.expect("it listens");
+        let killed = two.kill().await.expect("killed");
+        one.tell("error").await.expect("the worker reads");
         assert_eq!(one.until("x").await.unwrap_err().to_string(), "shell: error");
-        one.end().await.expect("it ends well");
+        one.end().await.expect("ended");
         let log = fleet.log();
         let words = |of| {
             let of = log.iter().filter(move |(number, _)| *number == of);

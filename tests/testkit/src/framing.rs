@@ -1,22 +1,22 @@
-//! Where in a stream of bytes one packet ends.
+//! Splits streams of bytes into packets.
 
-/// How a server's bytes fall into packets.
+/// How a server's bytes are split into packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// gRPC's frames: a length of three bytes, and six more of header.
+    /// gRPC's frames: a length of three bytes, and six more bytes of header.
     Http2,
     /// ZooKeeper's: a length of four bytes.
     Jute,
-    /// MySQL's: a length of three bytes, the lowest one first, and a number.
+    /// MySQL's: a little-endian length of three bytes, and a sequence number.
     Mysql,
-    /// PostgreSQL's: a byte that says what it is, and a length of four bytes, which counts itself.
+    /// PostgreSQL's: a type byte, and a length of four bytes that includes itself.
     Postgres,
-    /// Redis': a byte that says what it is, and a line, after which bytes or other packets follow.
+    /// Redis': a type byte and a line, which bytes or other packets may follow.
     Resp,
 }
 
 impl Framing {
-    /// Takes the first whole packet out of the buffer.
+    /// Takes the first complete packet out of the buffer.
     pub(crate) fn packet(self, buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
         if self == Self::Resp {
             let length = resp(buffer)?;
@@ -34,11 +34,11 @@ impl Framing {
     }
 }
 
-/// How long the first packet is, once it is there as a whole.
+/// Returns the length of the first packet once it is complete.
 fn resp(buffer: &[u8]) -> Option<usize> {
     let line = buffer.windows(2).position(|end| end == b"\r\n")?;
     let mut length = line + 2;
-    // Nothing follows what is not there, which has the number -1.
+    // An absent value has the length -1, and nothing follows it.
     let number = || std::str::from_utf8(&buffer[1..line]).ok()?.parse::<usize>().ok();
     let parts = match buffer[0] {
         b'$' | b'=' | b'!' => {

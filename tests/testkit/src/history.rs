@@ -1,51 +1,50 @@
-//! Whether what workers saw can be: no two held what only one may hold, and tokens rose.
+//! Checks the history that workers report: exclusion held, and tokens rose.
 //!
-//! A worker says `grant` after it was granted something, and `release` before it gives that back;
-//! `lost` if it was not valid any more by then; `error`, and what was wrong; `done`, when it has
-//! done what it was started for.
+//! A worker reports `grant` after a grant, and `release` before it releases. It reports `lost` if
+//! the guard is invalid by then, `error` with a text, and `done` when it has finished its work.
 
 use std::collections::{BTreeMap, HashSet};
 
 use crate::event::Event;
 
-/// The events, and which worker reported each, in the order in which they were read.
+/// The events and their workers' numbers, in the order in which they were read.
 pub type Log = Vec<(usize, Event)>;
 
-/// From when to when somebody held something: from after the grant to before the release.
+/// The time during which a worker held a lock: from after the grant to before the release.
 #[derive(Clone, Copy, Debug)]
 pub struct Hold {
-    /// Its number.
+    /// The worker's number.
     pub worker: usize,
     /// When it was granted.
     pub from: u64,
-    /// When it was given back; of one that was killed, until when it lived at least.
+    /// When it was released. For a killed worker, the earliest possible time of its end.
     pub to: u64,
-    /// What else the grant says.
+    /// The details of the grant.
     pub what: Grant,
 }
 
 /// What is granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Which of its worker's tasks holds it: what that says begins with it, if there are several.
+    /// The worker's task that holds the lock. Details begin with it if there are several tasks.
     pub task: u64,
     /// The fencing token.
     pub token: u64,
-    /// How much it takes of the room that there is for all holders.
+    /// How much of the total room this holder takes.
     pub room: u32,
 }
 
-/// What a log comes to.
+/// The result of reading a log.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// In the order of the grants.
+    /// All holds, in the order of the grants.
     pub holds: Vec<Hold>,
-    /// What must not be, in words; nothing if all is well.
+    /// The violations found, as texts.
     pub violations: Vec<String>,
 }
 
 impl History {
-    /// Puts together what belongs together. `grant` reads the rest of a grant's event.
+    /// Matches grants and releases. `grant` parses the details of a grant event.
     pub fn read(log: &Log, names: &[String], grant: impl Fn(&str) -> Option<Grant>) -> Self {
         let (mut open, mut killed, mut read) = (BTreeMap::new(), BTreeMap::new(), Self::default());
         for (worker, event) in log {
@@ -78,7 +77,7 @@ impl History {
         read
     }
 
-    /// No more is held at once than there is room for.
+    /// Checks that the holders never exceed the room.
     pub fn check_room(&mut self, room: u32, names: &[String]) {
         let mut held: Vec<&Hold> = Vec::new();
         for hold in &self.holds {
@@ -94,8 +93,8 @@ impl History {
         }
     }
 
-    /// The token of one who holds all the room is above those of all before it, and below all after
-    /// it.
+    /// Checks that the token of an exclusive holder is above those of all earlier holders, and
+    /// below those of all later ones.
     pub fn check_tokens(&mut self, room: u32) {
         let Self { holds, violations } = self;
         let what = |index: usize| holds[index].what;
@@ -107,10 +106,12 @@ impl History {
     }
 }
 
-/// Of tokens in the order of the grants, and whether their holders are alone, the places of those
-/// that came too late, each with the token that it came after. Where one of two holders is alone,
-/// the later one's token has to be the greater. Those who may be there together join in another
-/// order than that in which they return; still no token is given twice.
+/// Finds tokens that do not rise. `tokens` are in the order of the grants, each with whether its
+/// holder is alone.
+///
+/// Returns the index of each such token, with the token that it should exceed. If one of two
+/// holders is alone, the later token must be greater. Holders that share a lock may return in an
+/// order other than that of their joins, and their tokens must differ.
 pub fn falling(tokens: impl IntoIterator<Item = (u64, bool)>) -> Vec<(usize, u64)> {
     let (mut seen, mut greatest, mut greatest_alone) = (HashSet::new(), 0, 0);
     let mut falling = Vec::new();
@@ -129,7 +130,7 @@ pub fn falling(tokens: impl IntoIterator<Item = (u64, bool)>) -> Vec<(usize, u64
     falling
 }
 
-/// How many grants each of so many workers had when the first was done.
+/// Returns how many grants each worker had when the first one was done.
 pub fn shares(log: &Log, workers: usize) -> Vec<usize> {
     let events = |word| log.iter().filter(move |(_, event)| event.word == word);
     let done = events("done").map(|(_, event)| event.at).min().unwrap_or(u64::MAX);
@@ -156,14 +157,14 @@ mod tests {
         ["a", "b", "c"].map(str::to_owned).to_vec()
     }
 
-    /// A grant tells its task, its token and the room that it takes.
+    /// Parses a grant's task, token and room.
     fn grant(rest: &str) -> Option<Grant> {
         let numbers: Vec<u64> = rest.split(' ').map_while(|it| it.parse().ok()).collect();
         let [task, token, room] = numbers[..] else { return None };
         Some(Grant { task, token, room: room.try_into().ok()? })
     }
 
-    /// What is wrong where there is room for so many.
+    /// Returns the violations in a log with this much room.
     fn wrong(lines: &[(usize, &str)], room: u32) -> Vec<String> {
         let mut history = History::read(&log(lines), &names(), grant);
         history.check_room(room, &names());
@@ -189,7 +190,7 @@ mod tests {
         let two = [(1, "grant 3 0 2 1"), (1, "release 5"), (0, "grant 1 0 1 1"), (0, "release 4")];
         assert_eq!(wrong(&two, 1), ["2 of 1 held at once at 3: a, b"]);
         assert_eq!(wrong(&two, 2), [""; 0]);
-        // Two beside one that holds for long.
+        // Two short holds during a long one.
         let three = [
             (0, "grant 1 0 1 2"),
             (1, "grant 2 0 2 1"),

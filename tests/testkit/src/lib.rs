@@ -1,6 +1,6 @@
-//! What those have in common who try distlock from outside: the test suites, the torture, interop,
-//! upgrade and the benchmark. It knows the stores' servers and the network to them, and starts
-//! processes; it does not know distlock.
+//! The common parts of programs that test distlock from outside: the test suites, the torture,
+//! interop and upgrade tests, and the benchmark. It covers the stores' servers, the network to them
+//! and child processes. It does not depend on distlock.
 
 #![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
 
@@ -30,5 +30,5 @@ pub mod telemetry;
 
 use std::error::Error;
 
-/// The result of what may fail in several ways, and is told in words.
+/// The result of anything that may fail in several ways. Errors are texts.
 pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;

@@ -1,6 +1,6 @@
-//! The middle of some values.
+//! The median.
 
-/// The value in the middle; of an even number, what lies between the two.
+/// Returns the median. For an even number of values, it is the mean of the middle two.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<_> = values.into_iter().collect();
     values.sort_unstable_by(f64::total_cmp);

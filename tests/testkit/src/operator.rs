@@ -1,4 +1,4 @@
-//! What an operator sees and does in etcd and ZooKeeper.
+//! An operator's view of etcd and ZooKeeper.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::{Result, backend::Backend};
 
 /// An operator's client.
 #[derive(Clone)]
-#[allow(missing_debug_implementations)] // that of etcd has none
+#[allow(missing_debug_implementations)] // etcd's client does not implement it
 pub enum Operator {
-    /// Of a cluster of etcd.
+    /// A client of an etcd cluster.
     Etcd(Box<Etcd>),
-    /// Of an ensemble of ZooKeeper.
+    /// A client of a ZooKeeper ensemble.
     ZooKeeper(ZooKeeper),
 }
 
 impl Operator {
-    /// To the servers of a URL.
+    /// Connects to the servers of a URL.
     pub async fn connect(url: &str) -> Result<Self> {
         let (backend, servers) = Backend::split(url).ok_or_else(|| format!("no store: {url}"))?;
         Ok(match backend {
@@ -34,7 +34,7 @@ impl Operator {
         })
     }
 
-    /// What it is a client of.
+    /// Returns the store.
     pub fn backend(&self) -> Backend {
         match self {
             Self::Etcd(_) => Backend::Etcd,
@@ -42,7 +42,8 @@ impl Operator {
         }
     }
 
-    /// The keys below a path; on ZooKeeper all nodes from it on, each before those below it.
+    /// Returns the keys below a path. On ZooKeeper that is the node and all nodes below it, parents
+    /// first.
     pub async fn below(&self, path: &str) -> Result<Vec<String>> {
         let client = match self {
             Self::Etcd(client) => {
@@ -67,7 +68,7 @@ impl Operator {
         Ok(found)
     }
 
-    /// Writes a key that belongs to no session.
+    /// Writes a key without a session.
     pub async fn put(&self, key: &str) -> Result<()> {
         match self {
             Self::Etcd(client) => drop(client.kv_client().put(key, "junk", None).await?),
@@ -80,7 +81,7 @@ impl Operator {
         Ok(())
     }
 
-    /// Deletes a key, if it is there.
+    /// Deletes a key if it exists.
     pub async fn delete(&self, key: &str) -> Result<()> {
         match self {
             Self::Etcd(client) => drop(client.kv_client().delete(key, None).await?),

@@ -1,5 +1,5 @@
-//! What a process and the one that started it say to each other, a line each, as the former sees
-//! it. The other side is a [`Child`](crate::child::Child).
+//! The lines that a process and its parent exchange, from the process's side. The other side is a
+//! [`Child`](crate::child::Child).
 
 use std::{
     io::{self, BufRead, Write, stdin, stdout},
@@ -11,13 +11,13 @@ use tokio::{
     task::spawn_blocking,
 };
 
-/// What the process that started this one says. It ends when that hangs up, or has ended.
+/// Receives the parent's lines. The channel ends when the parent closes the input or ends.
 pub fn orders() -> UnboundedReceiver<String> {
     listen(|| ())
 }
 
-/// The same for a process that exits at once when the one that started it has ended: in good order
-/// it would release its locks.
+/// Receives the parent's lines, and exits at once when the parent has ended. An orderly shutdown
+/// would release locks.
 pub fn orders_for_life() -> UnboundedReceiver<String> {
     listen(|| std::process::exit(0))
 }
@@ -26,7 +26,7 @@ fn listen(at_the_end: fn()) -> UnboundedReceiver<String> {
     let (sender, orders) = unbounded_channel();
     thread::spawn(move || {
         for line in stdin().lock().lines().map_while(io::Result::ok) {
-            // Maybe only the end is of interest.
+            // The receiver may be dropped if only the end matters.
             let _ = sender.send(line);
         }
         at_the_end();
@@ -34,7 +34,8 @@ fn listen(at_the_end: fn()) -> UnboundedReceiver<String> {
     orders
 }
 
-/// The next order, for a process that reads one at a time; `None`: there is nobody any more.
+/// Reads the next order, for a process that reads one at a time. Returns `None` when the parent has
+/// ended.
 pub async fn next_order() -> io::Result<Option<String>> {
     let read = spawn_blocking(|| {
         let mut line = String::new();
@@ -44,7 +45,7 @@ pub async fn next_order() -> io::Result<Option<String>> {
     Ok((!line.is_empty()).then(|| line.trim_end().to_owned()))
 }
 
-/// Says a line, in one piece: a process that is killed leaves no half ones.
+/// Writes a line in one piece, so that a killed process leaves no partial lines.
 pub fn say(line: &str) -> io::Result<()> {
     let mut out = stdout().lock();
     out.write_all(format!("{line}\n").as_bytes())?;

@@ -11,19 +11,20 @@ use crate::{
 /// A cluster behind proxies, one for each server.
 #[derive(Debug)]
 pub struct Proxies {
-    /// What stands before and after the servers in a URL.
+    /// The parts of a URL before and after the servers.
     around: [String; 2],
-    /// In the servers' order.
+    /// The proxies, in the order of the servers.
     pub all: Vec<Proxy>,
 }
 
 impl Proxies {
-    /// One for each of these servers.
+    /// Starts a proxy for each of these servers.
     pub async fn start(backend: Backend, servers: &[SocketAddr]) -> Self {
         Self::between([&format!("{}://", backend.scheme()), ""], backend.framing(), servers).await
     }
 
-    /// The same for a store whose URLs have more to them: what stands before and after the servers.
+    /// Starts proxies for a store with longer URLs. `around` are the parts before and after the
+    /// servers.
     pub async fn between(around: [&str; 2], framing: Framing, servers: &[SocketAddr]) -> Self {
         let mut all = Vec::new();
         for server in servers {
@@ -32,35 +33,35 @@ impl Proxies {
         Self { around: around.map(str::to_owned), all }
     }
 
-    /// The cluster's URL by way of them.
+    /// Returns the cluster's URL through the proxies.
     pub fn url(&self) -> String {
         let servers: Vec<_> = self.all.iter().map(|proxy| proxy.address.to_string()).collect();
         self.around.join(&servers.join(","))
     }
 
-    /// The same for all of them.
+    /// Sets the mode of all proxies.
     pub fn set(&self, mode: &Mode) {
         for proxy in &self.all {
             proxy.set(mode.clone());
         }
     }
 
-    /// Returns `true` if one of them passes everything on again: see [`Proxy::passes`].
+    /// Returns `true` if a proxy passes everything on again: see [`Proxy::passes`].
     pub fn passes(&self) -> bool {
         self.all.iter().any(Proxy::passes)
     }
 
-    /// How many packets have come for the clients.
+    /// Returns how many packets were sent to clients.
     pub fn packets(&self) -> usize {
         self.all.iter().map(Proxy::packets).sum()
     }
 
-    /// How many connections there have been.
+    /// Returns how many connections were accepted.
     pub fn accepted(&self) -> usize {
         self.all.iter().map(Proxy::accepted).sum()
     }
 
-    /// Ends all connections, and with them what is on its way.
+    /// Closes all connections, and drops the data in flight.
     pub fn hang_up(&self) {
         for proxy in &self.all {
             proxy.hang_up();

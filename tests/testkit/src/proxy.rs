@@ -1,4 +1,4 @@
-//! A TCP proxy with faults: what a network may do between a client and a server.
+//! A TCP proxy that injects network faults between clients and a server.
 
 use std::{
     io,
@@ -23,36 +23,36 @@ use tokio::{
 
 use crate::framing::Framing;
 
-/// What it does with that which comes.
+/// What the proxy does with data.
 #[derive(Clone, Debug)]
 pub enum Mode {
-    /// Carries it at once.
+    /// Passes data on at once.
     Pass,
-    /// Each way takes so long.
+    /// Delays each direction by this time.
     Delay(Duration),
-    /// Each way takes between half as long and half as long again, anew for each packet. They come
-    /// in order.
+    /// Delays each packet by a random time between half and one and a half times this one. Packets
+    /// stay in order.
     Jitter(Duration),
-    /// Nothing gets through; what was sent meanwhile comes late, as TCP has it when a network is
-    /// mended.
+    /// Nothing passes. Data sent in the meantime arrives late, as with TCP after a network
+    /// recovers.
     Blackhole,
-    /// The servers hear nothing.
+    /// Nothing reaches the servers.
     BlackholeToServer,
-    /// The clients hear nothing.
+    /// Nothing reaches the clients.
     BlackholeToClient,
-    /// What the clients send from now on reaches the servers this much later, on the connection
-    /// that it was sent on, whatever has become of the client and of this mode by then. A new
-    /// connection made after the mode has ended is not late.
+    /// Requests sent from now on reach the server this much later, on their own connection. The end
+    /// of the client or of this mode does not change that. Connections made after the end of the
+    /// mode are not delayed.
     LateToServer(Duration),
-    /// The next reply is lost and its connection with it; then as `Pass`.
+    /// Loses the next reply and closes its connection, then acts as `Pass`.
     SwallowReply,
-    /// Packets to the client with these bytes in them are lost, and nothing else.
+    /// Loses only packets to the client that contain these bytes.
     Drop(Arc<[u8]>),
-    /// The same with the next such packet; then as `Pass`.
+    /// Loses the next packet to the client that contains these bytes, then acts as `Pass`.
     DropOne(Arc<[u8]>),
-    /// Packets to the client for which this gives another one are replaced.
+    /// Replaces packets to the client for which this function returns another one.
     Forge(fn(&[u8]) -> Option<Vec<u8>>),
-    /// No connections.
+    /// Refuses connections.
     Refuse,
 }
 
@@ -72,7 +72,7 @@ impl Mode {
         }
     }
 
-    /// How much later than now it carries what comes now.
+    /// Returns the delay of data that arrives now.
     fn lateness(&self, way: Way) -> Duration {
         match self {
             Self::LateToServer(late) if way == Way::ToServer => *late,
@@ -84,30 +84,29 @@ impl Mode {
 #[derive(Clone, Debug)]
 struct State {
     mode: Mode,
-    /// Connections of an earlier one are dead.
+    /// Connections of earlier generations are closed.
     generation: u64,
-    /// How many there are.
+    /// The number of open connections.
     connections: usize,
-    /// How many there have been.
+    /// The number of connections ever accepted.
     accepted: usize,
     /// How many packets have come for the clients.
     packets: Arc<AtomicUsize>,
-    /// How many have come from them.
+    /// The number of packets received from clients.
     requests: Arc<AtomicUsize>,
 }
 
-/// One server, seen through it. Nothing goes through any more when this is dropped.
+/// A proxy of one server. Nothing passes after the drop.
 #[derive(Debug)]
 pub struct Proxy {
-    /// Where clients connect to.
+    /// The address for clients.
     pub address: SocketAddr,
     state: watch::Sender<State>,
     accepting: JoinHandle<()>,
 }
 
 impl Proxy {
-    /// Without framing the bytes are carried as they come, and what is said of packets holds for
-    /// those of one read.
+    /// Starts a proxy. Without framing, the data of one read counts as a packet.
     pub async fn start(server: SocketAddr, framing: impl Into<Option<Framing>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -123,7 +122,7 @@ impl Proxy {
         Self { address, state, accepting }
     }
 
-    /// From now on, also for what it has heard and not yet carried.
+    /// Sets the mode, also for data that has arrived and not been passed on.
     pub fn set(&self, mode: Mode) {
         let refuse = matches!(mode, Mode::Refuse);
         self.state.send_modify(|state| state.mode = mode);
@@ -137,27 +136,27 @@ impl Proxy {
         matches!(self.state.borrow().mode, Mode::Pass)
     }
 
-    /// Ends all connections, and with them what is on its way.
+    /// Closes all connections, and drops the data in flight.
     pub fn hang_up(&self) {
         self.state.send_modify(|state| state.generation += 1);
     }
 
-    /// How many connections there are.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.state.borrow().connections
     }
 
-    /// How many connections there have been.
+    /// Returns the number of connections ever accepted.
     pub fn accepted(&self) -> usize {
         self.state.borrow().accepted
     }
 
-    /// How many packets have come from the clients, whether they have been carried on or not.
+    /// Returns the number of packets from clients, passed on or not.
     pub fn requests(&self) -> usize {
         self.state.borrow().requests.load(Ordering::Relaxed)
     }
 
-    /// How many packets have come for the clients.
+    /// Returns the number of packets sent to clients.
     pub fn packets(&self) -> usize {
         self.state.borrow().packets.load(Ordering::Relaxed)
     }
@@ -194,7 +193,7 @@ async fn accept(
     }
 }
 
-/// Carries both ways until both have come to their end, or one fails.
+/// Passes data in both directions until both have ended or one fails.
 async fn connection(
     client: TcpStream,
     server: SocketAddr,
@@ -203,8 +202,8 @@ async fn connection(
 ) -> io::Result<()> {
     let _ = state.subscribe().wait_for(|state| !matches!(state.mode, Mode::Blackhole)).await;
     let server = TcpStream::connect(server).await?;
-    // Delays are this proxy's to choose: else the kernel would hold small packets back until
-    // earlier ones are acknowledged.
+    // Only this proxy delays data. Otherwise the kernel would hold small packets until earlier ones
+    // are acknowledged.
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let ((from_client, to_client), (from_server, to_server)) =
@@ -216,7 +215,7 @@ async fn connection(
     Ok(())
 }
 
-/// Carries what comes from one side to the other, and its end at last.
+/// Passes data in one direction, and its end at last.
 async fn pump(
     way: Way,
     from: OwnedReadHalf,
@@ -224,13 +223,14 @@ async fn pump(
     framing: Option<Framing>,
     state: &watch::Sender<State>,
 ) -> io::Result<()> {
-    // Without a bound: what is on its way must not hold up what follows.
+    // Unbounded: data in flight must not block what follows.
     let (sender, arrived) = mpsc::unbounded_channel();
     tokio::try_join!(read(way, from, framing, sender, state), write(way, to, arrived, state))?;
     Ok(())
 }
 
-/// What came at some moment; empty at the end, which is news that a blackhole keeps back, too.
+/// Data with its time of arrival. Empty at the end of the stream, which a blackhole also holds
+/// back.
 type Arrival = (Instant, Vec<u8>);
 
 async fn read(
@@ -318,7 +318,7 @@ mod tests {
 
     const WAY: Duration = Duration::from_millis(30);
 
-    /// A server that hears all that one client says, and then says it in one packet of Jute.
+    /// A server that reads all of a client's data, and sends it back in one packet of Jute.
     async fn server() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -327,20 +327,20 @@ mod tests {
                 let mut heard = Vec::new();
                 client.read_to_end(&mut heard).await.expect("the end");
                 let length = u32::try_from(heard.len()).expect("a length").to_be_bytes();
-                client.write_all(&[&length, &heard[..]].concat()).await.expect("it listens");
+                client.write_all(&[&length, &heard[..]].concat()).await.expect("the proxy accepts");
             }
         });
         address
     }
 
-    /// What comes back of a few bytes, and how long that takes.
+    /// Returns what comes back for a few bytes, and how long that takes.
     async fn echo(proxy: &Proxy) -> (io::Result<Vec<u8>>, Duration) {
         let start = Instant::now();
-        let mut stream = TcpStream::connect(proxy.address).await.expect("it listens");
-        stream.write_all(b"some").await.expect("it listens");
-        stream.shutdown().await.expect("it listens");
-        let mut answer = Vec::new();
-        let read = stream.read_to_end(&mut answer).await.map(|_| answer);
+        let mut stream = TcpStream::connect(proxy.address).await.expect("the proxy accepts");
+        stream.write_all(b"some").await.expect("the proxy accepts");
+        stream.shutdown().await.expect("the proxy accepts");
+        let mut reply = Vec::new();
+        let read = stream.read_to_end(&mut reply).await.map(|_| reply);
         (read, start.elapsed())
     }
 
@@ -348,11 +348,11 @@ mod tests {
     async fn the_end_of_one_way_leaves_the_other_open() {
         for framing in [None, Some(Framing::Jute)] {
             let proxy = Proxy::start(server().await, framing).await;
-            let (answer, _) = echo(&proxy).await;
-            assert_eq!(answer.expect("the end"), b"\0\0\0\x04some");
+            let (reply, _) = echo(&proxy).await;
+            assert_eq!(reply.expect("the end"), b"\0\0\0\x04some");
             proxy.set(Mode::Delay(WAY));
-            let (answer, time) = echo(&proxy).await;
-            assert_eq!(answer.expect("the end"), b"\0\0\0\x04some");
+            let (reply, time) = echo(&proxy).await;
+            assert_eq!(reply.expect("the end"), b"\0\0\0\x04some");
             assert!(time >= WAY * 2, "{time:?}");
             assert_eq!(proxy.accepted(), 2);
             while proxy.connections() > 0 {
@@ -367,19 +367,19 @@ mod tests {
         let proxy = Proxy::start(listener.local_addr().expect("an address"), None).await;
         proxy.set(Mode::LateToServer(WAY * 10));
         let (sent, mut late) =
-            (Instant::now(), TcpStream::connect(proxy.address).await.expect("it"));
+            (Instant::now(), TcpStream::connect(proxy.address).await.expect("the proxy accepts"));
         let (mut server, _) = listener.accept().await.expect("a connection");
-        late.write_all(b"late").await.expect("it listens");
-        late.flush().await.expect("it listens");
+        late.write_all(b"late").await.expect("the proxy accepts");
+        late.flush().await.expect("the proxy accepts");
         // What the proxy reads after the mode has ended is not late.
         while proxy.requests() == 0 {
             tokio::task::yield_now().await;
         }
         drop(late);
         proxy.set(Mode::Pass);
-        let mut soon = TcpStream::connect(proxy.address).await.expect("it listens");
+        let mut soon = TcpStream::connect(proxy.address).await.expect("the proxy accepts");
         let (mut other, _) = listener.accept().await.expect("a connection");
-        soon.write_all(b"soon").await.expect("it listens");
+        soon.write_all(b"soon").await.expect("the proxy accepts");
         let mut heard = [0; 4];
         other.read_exact(&mut heard).await.expect("the request");
         assert_eq!((&heard, sent.elapsed() < WAY * 10), (b"soon", true));
@@ -392,11 +392,11 @@ mod tests {
         let proxy = Proxy::start(server().await, Framing::Jute).await;
         for mode in [Mode::SwallowReply, Mode::DropOne(b"om".as_slice().into())] {
             proxy.set(mode);
-            let (answer, _) = echo(&proxy).await;
-            assert_eq!(answer.unwrap_or_default(), b"");
-            // Once only.
-            let (answer, _) = echo(&proxy).await;
-            assert_eq!(answer.expect("the end"), b"\0\0\0\x04some");
+            let (reply, _) = echo(&proxy).await;
+            assert_eq!(reply.unwrap_or_default(), b"");
+            // Only once.
+            let (reply, _) = echo(&proxy).await;
+            assert_eq!(reply.expect("the end"), b"\0\0\0\x04some");
         }
         assert_eq!(proxy.packets(), 2);
     }

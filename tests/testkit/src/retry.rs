@@ -1,4 +1,4 @@
-//! Trying again what fails at first.
+//! Retries.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use tokio::time::sleep;
 
 use crate::Result;
 
-/// How long to wait between two attempts.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Tries until it succeeds. After the limit, the next error is returned.
+/// Retries until success. After the limit, the next error is returned.
 pub async fn retried<T, A>(limit: Duration, attempt: impl Fn() -> A) -> Result<T>
 where
     A: Future<Output = Result<T>>,

@@ -1,4 +1,4 @@
-//! The stores that are tortured and measured, and what tells them apart.
+//! The stores of the torture test and the benchmark, and their properties.
 
 use std::str::FromStr;
 
@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize, de::IntoDeserializer};
 
 use crate::backend::Backend;
 
-/// A store, or a way to set one up. By the names that they have in JSON, they are named on command
-/// lines and in reports.
+/// A store in one deployment. Command lines and reports use its name in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Store {
@@ -19,9 +18,9 @@ pub enum Store {
     ZooKeeper,
     /// One server.
     Postgres,
-    /// With a standby that the primary waits for.
+    /// With a standby that must confirm commits.
     PostgresStandby,
-    /// With a standby that may lag behind.
+    /// With a standby that may lag.
     PostgresAsync,
     /// One server behind a pooler in transaction mode.
     Pgbouncer,
@@ -31,19 +30,19 @@ pub enum Store {
     Galera,
     /// One server.
     Redis,
-    /// A Redis that may lose what it has confirmed in the last second.
+    /// A Redis that may lose confirmed writes of the last second.
     RedisEverysec,
-    /// A Redis that loses everything now and then.
+    /// A Redis that occasionally loses everything.
     RedisWiped,
     /// One server.
     Valkey,
-    /// A primary and two replicas, that are waited for.
+    /// A primary and two replicas that must confirm writes.
     RedisReplicas,
-    /// The same, and nobody waits for them.
+    /// A primary and two replicas that confirm nothing.
     RedisAsync,
-    /// The same, and sentinels that promote one of them.
+    /// A primary, two replicas that must confirm writes, and sentinels that promote one of them.
     RedisSentinel,
-    /// Primaries with a replica each, which is waited for.
+    /// Primaries with one replica each, which must confirm writes.
     RedisCluster,
     /// Five nodes.
     Redlock,
@@ -52,7 +51,7 @@ pub enum Store {
 }
 
 impl Store {
-    /// What it is called in a picture.
+    /// Returns the title in a chart.
     pub fn title(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -65,7 +64,7 @@ impl Store {
         }
     }
 
-    /// The one of docker/up, whose servers many share.
+    /// Returns the cluster of docker/up, whose servers tests share.
     pub fn clustered(self) -> Option<Backend> {
         match self {
             Self::Etcd => Some(Backend::Etcd),
@@ -74,36 +73,36 @@ impl Store {
         }
     }
 
-    /// Whether it is a primary with a standby, or several.
+    /// Returns `true` for a primary with one standby or several.
     pub fn is_pair(self) -> bool {
         use Store::{PostgresAsync, PostgresStandby, RedisAsync, RedisReplicas};
         let pair = [PostgresStandby, PostgresAsync, RedisReplicas, RedisAsync].contains(&self);
         pair || self.elects()
     }
 
-    /// Whether another primary is elected when the one is lost. Those who lock are told where it
-    /// is, and go there by no proxy.
+    /// Returns `true` if another primary is elected when the primary is lost. Clients get the
+    /// addresses of the servers, and do not use proxies.
     pub fn elects(self) -> bool {
         matches!(self, Self::RedisSentinel | Self::RedisCluster)
     }
 
-    /// Whether it is Redis or Valkey, and not several nodes.
+    /// Returns `true` for Redis or Valkey, except as nodes of Redlock.
     pub fn is_redis(self) -> bool {
         (Self::Redis..=Self::RedisCluster).contains(&self)
     }
 
-    /// Whether it is queried by SQL.
+    /// Returns `true` if the store is queried by SQL.
     pub fn is_relational(self) -> bool {
         (Self::Postgres..=Self::Galera).contains(&self) || self == Self::Sqlite
     }
 
-    /// Whether there are queues, and what takes them: every primitive, an order, and writes that
-    /// are guarded.
+    /// Returns `true` if the store has queues, and thereby all primitives, an order and guarded
+    /// writes.
     pub fn queues(self) -> bool {
         self != Self::Redlock
     }
 
-    /// Whether there is a network between it and its clients.
+    /// Returns `true` if clients reach the store over a network.
     pub fn is_remote(self) -> bool {
         self != Self::Sqlite
     }
@@ -140,7 +139,7 @@ macro_rules! shown_by_name {
     };
 }
 
-/// The one of an enum's values that has this name in JSON; the error tells which there are.
+/// Parses an enum's value by its name in JSON. The error lists the names.
 pub fn named<'de, T: Deserialize<'de>>(name: &'de str) -> Result<T, String> {
     T::deserialize(name.into_deserializer())
         .map_err(|error: serde::de::value::Error| error.to_string())

@@ -1,5 +1,5 @@
 //! Listens to the signals that a library emits through the crates `metrics` and `tracing`, and
-//! hands them on as plain values, in the order in which they are emitted.
+//! passes them on as plain values in the order of emission.
 
 use std::{
     collections::BTreeMap,
@@ -31,47 +31,46 @@ pub type Fields = BTreeMap<String, String>;
 /// One signal: a change of a metric, a span or an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Signal {
-    /// A counter rose by so much.
+    /// A counter was incremented by this amount.
     Counted(String, Fields, u64),
-    /// A gauge changed by so much.
+    /// A gauge changed by this amount.
     Changed(String, Fields, f64),
-    /// A gauge has this value.
+    /// A gauge was set to this value.
     Set(String, Fields, f64),
-    /// A histogram got this value.
+    /// A histogram recorded this value.
     Measured(String, Fields, f64),
-    /// There is such a metric: `counter`, `gauge` or `histogram`, its name, and its unit.
+    /// A metric was described: `counter`, `gauge` or `histogram`, its name, and its unit.
     Described(&'static str, String, String),
-    /// A span has come.
+    /// A span was opened.
     Opened(String, Fields),
-    /// It has gone: with all fields that it ever had.
+    /// A span was closed, with all fields that it ever had.
     Closed(String, Fields),
-    /// An event: its level, its message, its other fields, and the spans that it is in, the
-    /// outermost first.
+    /// An event: its level, its message, its other fields, and its spans, the outermost first.
     Logged(String, String, Fields, Vec<String>),
 }
 
 type Sink = Arc<dyn Fn(Signal) + Send + Sync>;
 
-/// Those who listen, each with a number of its own.
+/// The listeners, each with its number.
 static SINKS: Mutex<Vec<(u64, Sink)>> = Mutex::new(Vec::new());
 
 fn sinks() -> MutexGuard<'static, Vec<(u64, Sink)>> {
     SINKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Nothing is locked while a listener is called, which may emit something itself.
+/// Holds no lock while it calls a listener, which may emit signals itself.
 fn emit(signal: &Signal) {
     let all: Vec<_> = sinks().iter().map(|(_, sink)| Arc::clone(sink)).collect();
     all.iter().for_each(|sink| sink(signal.clone()));
 }
 
-/// Somebody who listens until this is dropped.
+/// A listener, until it is dropped.
 #[derive(Debug)]
-#[must_use = "it ends when it is dropped"]
+#[must_use = "the listener ends when this is dropped"]
 pub struct Listening(u64);
 
 impl Listening {
-    /// It goes on until the process ends.
+    /// Keeps the listener until the process ends.
     pub fn for_life(self) {
         std::mem::forget(self);
     }
@@ -83,7 +82,7 @@ impl Drop for Listening {
     }
 }
 
-/// From now on, every signal that distlock emits in this process goes there. There may be several.
+/// Adds a listener for every signal that distlock emits in this process. There may be several.
 pub fn listen(sink: impl Fn(Signal) + Send + Sync + 'static) -> Listening {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     static ONCE: Once = Once::new();
@@ -97,7 +96,7 @@ pub fn listen(sink: impl Fn(Signal) + Send + Sync + 'static) -> Listening {
     Listening(number)
 }
 
-/// Hears metrics.
+/// Receives metrics.
 struct Ear;
 
 /// One metric.
@@ -124,7 +123,7 @@ impl CounterFn for Metric {
     }
 
     fn absolute(&self, value: u64) {
-        panic!("{} is not counted but set to {value}", self.name);
+        panic!("the counter {} is set to {value} instead of incremented", self.name);
     }
 }
 
@@ -181,7 +180,7 @@ impl Recorder for Ear {
     }
 }
 
-/// Sees spans and events.
+/// Receives spans and events.
 struct Eye;
 
 #[derive(Default)]

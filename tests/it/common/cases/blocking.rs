@@ -1,5 +1,5 @@
-//! Threads that wait for a store's servers. What they wait for has passed the other cases; here it
-//! counts that no thread waits for ever.
+//! The blocking API on a store's servers. Other cases check the outcomes. This one checks that no
+//! thread blocks for ever.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -11,12 +11,12 @@ use distlock::{Builder, Client, blocking::Wait};
 
 use crate::common::Case;
 
-/// Threads without a runtime, and then a thread of a runtime, do all that waits for the store.
+/// Runs all blocking calls on threads without a runtime, and then on a thread of a runtime.
 pub(crate) async fn threads_take_turns(t: &Case) {
     let builder = t.builder();
     tokio::task::spawn_blocking({
         let builder = builder.clone();
-        // A thread of std's, as tokio's own would know where it belongs.
+        // A std thread: one of tokio's would have entered a runtime.
         || thread::spawn(move || take_turns(&builder)).join().expect("it panicked")
     })
     .await
@@ -32,10 +32,14 @@ fn take_turns(builder: &Builder) {
         for client in &clients {
             scope.spawn(|| {
                 for _ in 0..10 {
-                    let guard = client.mutex("a").lock().wait().expect("it is our turn");
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two are inside");
+                    let guard = client.mutex("a").lock().wait().expect("granted");
+                    assert_eq!(
+                        inside.fetch_add(1, Ordering::SeqCst),
+                        0,
+                        "the lock has two holders"
+                    );
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    guard.unlock().wait().expect("it was held");
+                    guard.unlock().wait().expect("released");
                 }
             });
         }
@@ -54,25 +58,19 @@ fn wait_for_everything([client, other]: &[Client; 2]) {
     assert_eq!(guard.lost().wait_timeout(short), None);
     assert!(other.mutex("a").request_release("please").wait().expect("the servers are up"));
     assert_eq!(guard.release_requested().wait().reason(), "please");
-    guard.unlock().wait().expect("it was held");
+    guard.unlock().wait().expect("released");
 
     let writer = client.rw_lock("a").write().wait().expect("it is free");
     let reader = writer.downgrade().wait().expect("it is held");
-    other.rw_lock("a").read().wait().expect("readers share").unlock().wait().expect("it was held");
-    reader.unlock().wait().expect("it was held");
+    other.rw_lock("a").read().wait().expect("readers share").unlock().wait().expect("released");
+    reader.unlock().wait().expect("released");
     let permit = client.semaphore("a", 2).acquire_many(2).wait().expect("they are free");
     assert!(other.semaphore("a", 2).try_acquire().wait().expect("the servers are up").is_none());
-    permit.release().wait().expect("they were held");
-    client
-        .lock_all(["b", "a"])
-        .wait()
-        .expect("they are free")
-        .unlock()
-        .wait()
-        .expect("they were held");
+    permit.release().wait().expect("released");
+    client.lock_all(["b", "a"]).wait().expect("they are free").unlock().wait().expect("released");
 
     let election = client.election("a");
-    let leadership = election.campaign("one").wait().expect("nobody else is here");
+    let leadership = election.campaign("one").wait().expect("no other candidate");
     let mut leaders = other.election("a").observe().expect("the name is good");
     assert_eq!(leaders.next().wait().expect("the client is open").value(), b"one");
     leadership.proclaim("two").wait().expect("it leads");

@@ -1,4 +1,4 @@
-//! Futures that are dropped: at any point, and nothing stays behind.
+//! Dropped futures leave nothing behind, at whatever point they are dropped.
 
 use std::{
     sync::{
@@ -16,8 +16,8 @@ use crate::common::{
     Case, SOON, cases::costs::sessions_of, locked, release_both, take_turn, within,
 };
 
-/// Half of them on a lock that is free, so that they are dropped while joining, while holding and
-/// while releasing; half on one that is held, so that they are dropped while waiting.
+/// Half of the calls are on a free lock, and are dropped while joining, holding or releasing. The
+/// other half are on a held lock, and are dropped while waiting.
 pub(crate) async fn a_thousand_dropped_locks_leave_nothing(t: &Case) {
     let [client, holder] = t.clients().await;
     let marker = client.mutex("marker").lock().await.expect("granted");
@@ -30,8 +30,8 @@ pub(crate) async fn a_thousand_dropped_locks_leave_nothing(t: &Case) {
         let granted = Arc::clone(&granted);
         droppers.spawn(async move {
             for _ in 0..50 {
-                let patience = Duration::from_micros(fastrand::u64(..5000));
-                if let Ok(guard) = timeout(patience, mutex.lock()).await {
+                let limit = Duration::from_micros(fastrand::u64(..5000));
+                if let Ok(guard) = timeout(limit, mutex.lock()).await {
                     drop(guard.expect("no error"));
                     granted.fetch_add(1, SeqCst);
                 }
@@ -40,10 +40,10 @@ pub(crate) async fn a_thousand_dropped_locks_leave_nothing(t: &Case) {
     }
     within(SOON * 3, "all are dropped", droppers.join_all()).await;
     t.keys_within(Duration::from_secs(5), 2).await;
-    assert!(marker.is_valid() && held.is_valid(), "no session paid for it");
-    assert!(granted.load(SeqCst) < 600, "most were to be dropped");
+    assert!(marker.is_valid() && held.is_valid(), "no session was lost");
+    assert!(granted.load(SeqCst) < 600, "too many calls were granted before they were dropped");
     held.unlock().await.expect("released");
-    // The same session goes on, and the locks are free.
+    // The session is the same, and the locks are free.
     for name in ["free", "held"] {
         let guard = locked(&client, name).await;
         assert_eq!(sessions_of(t, &[guard.key()]).await, session);
@@ -52,7 +52,7 @@ pub(crate) async fn a_thousand_dropped_locks_leave_nothing(t: &Case) {
     marker.unlock().await.expect("released");
 }
 
-/// Polls a future so many times, then drops it. Gives its output if it has come to one.
+/// Polls a future up to `times` times, then drops it. Returns its output if it is ready by then.
 async fn polled<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
     let (mut future, mut polls) = (std::pin::pin!(future), 0);
     std::future::poll_fn(|context| {
@@ -62,7 +62,7 @@ async fn polled<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
         polls += 1;
         match future.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            // Nothing would wake it when only the drop is left.
+            // No wake-up may follow the last poll.
             Poll::Pending if polls == times => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
@@ -70,16 +70,16 @@ async fn polled<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-/// Not at random: before the first poll, after it, and after each one that follows.
+/// Drops the call systematically: before the first poll, and after each number of polls.
 pub(crate) async fn a_lock_dropped_after_any_poll_leaves_nothing(t: &Case) {
     let [client, holder] = t.clients().await;
     let held = holder.mutex("held").lock().await.expect("granted");
     let mut granted = 0;
-    // Each server's answer may be a poll.
+    // The reply of each server may cause a poll.
     let servers = t.store.at_once() as usize;
     for round in 0..60 {
-        // The last poll of a waiter does not come while the lock is held. What is free is granted,
-        // or dropped, however long a busy machine takes for that.
+        // A waiter does not get its last poll while the lock is held. A call on the free lock is
+        // granted or dropped, however long a busy machine takes.
         for (name, times, limit) in [
             ("free", round % (3 * servers + 3), SOON),
             ("held", round % (3 * servers), Duration::from_millis(20)),
@@ -90,7 +90,7 @@ pub(crate) async fn a_lock_dropped_after_any_poll_leaves_nothing(t: &Case) {
     }
     assert!(
         (1..50).contains(&granted),
-        "{granted} of 60 were granted: some were to be dropped before, some not"
+        "{granted} of 60 were granted: some must be dropped before the grant, some after it"
     );
     t.queue_of(1).await;
     assert!(held.is_valid());
@@ -106,7 +106,7 @@ pub(crate) async fn a_waiter_dropped_at_its_grant_passes_the_lock_on(t: &Case) {
         let (guard, dropped) = t.contended(&one, &two, "handed").await;
         let last = t.enqueue(&three, "handed").await;
         let release = tokio::spawn(guard.unlock());
-        // Somewhere between the delete, the event, the read and the grant.
+        // Falls anywhere between the delete, the event, the read and the grant.
         tokio::time::sleep(Duration::from_micros(fastrand::u64(..3000))).await;
         dropped.cancel();
         last.served().await;
@@ -114,13 +114,14 @@ pub(crate) async fn a_waiter_dropped_at_its_grant_passes_the_lock_on(t: &Case) {
     }
 }
 
-/// A, B, C and D in a queue; B and C go in each order: D moves up, but it is A who lets D in.
+/// A, B, C and D are in a queue. B and C leave in either order. D moves up, and only the release of
+/// A grants the lock to D.
 pub(crate) async fn waiters_dropped_in_the_middle_do_not_wake_the_last(t: &Case) {
     let clients = t.clients().await;
     drop_in_the_middle(t, &clients).await;
 }
 
-/// They know of each other.
+/// All four waiters belong to one client, which knows all of them.
 pub(crate) async fn waiters_of_one_client_dropped_in_the_middle_do_not_wake_the_last(t: &Case) {
     let client = t.client().await;
     drop_in_the_middle(t, &[client.clone(), client.clone(), client.clone(), client]).await;
@@ -141,14 +142,14 @@ async fn drop_in_the_middle(t: &Case, [one, two, three, four]: &[Client; 4]) {
     }
 }
 
-/// A holder that drops the future of `unlock()` has still let go.
+/// A dropped future of `unlock()` still releases.
 pub(crate) async fn dropped_unlocks_still_release(t: &Case) {
     let [one, two] = t.clients().await;
     let (unpolled, waiter) = t.contended(&one, &two, "unlocked").await;
     drop(unpolled.unlock());
     let polled = waiter.granted().await;
     let waiter = t.enqueue(&one, "unlocked").await;
-    // One poll, and no more.
+    // Polled once.
     tokio::select! {
         biased;
         _ = polled.unlock() => {}

@@ -1,4 +1,4 @@
-//! Transactions of a user's own, in the database that the lock is in.
+//! Checks in user transactions, in the database that stores the lock.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::common::{
     within,
 };
 
-/// As one who was stopped and has a successor, but nobody has come.
+/// The process is paused beyond its TTL. Its lock has no successor, and its session has not been
+/// removed.
 pub(crate) async fn writes_of_a_stopped_holder_without_successor_are_refused(t: &Case) {
     let ttl = t.store.min_ttl();
     let job = Job { writes: 20, ..Job::new(t, "stopped", ttl) };
@@ -21,20 +22,20 @@ pub(crate) async fn writes_of_a_stopped_holder_without_successor_are_refused(t: 
     let mut process = Process::start(&t.store.url(), &job);
     within(SOON * 2, "the process has its locks and has written", process.granted()).await;
     let written = process.sleep_through(ttl + ttl / 2).await;
-    assert!(!written, "the database took a write of a session that is over");
+    assert!(!written, "the database accepted a write of an expired session");
     drop(process);
     for key in &keys {
         assert_eq!(t.store.data(key).await.as_deref(), Some(&b"old"[..]));
         t.store.erase(key).await;
     }
-    // Somebody has to put it away.
+    // The next acquire removes the expired session.
     for n in 0..keys.len() {
         let next = t.client().await.mutex(format!("stopped-{n}")).lock_timeout(SOON).await;
-        next.expect("an answer").expect("granted").unlock().await.expect("released");
+        next.expect("a reply").expect("granted").unlock().await.expect("released");
     }
 }
 
-/// With the driver that distlock has itself, and by the text alone.
+/// Through distlock's own driver function, and by the text of the check alone.
 pub(crate) async fn every_guard_can_be_checked(t: &Case) {
     let client = t.client().await;
     let mut own = Own { raw: Raw::connect(&t.store.url(), &t.namespace).await, sql: sql(t).await };
@@ -56,10 +57,10 @@ pub(crate) async fn every_guard_can_be_checked(t: &Case) {
     let both = all.sql().expect("a check");
     assert_eq!(own.sql.ask(&written(&both)).await.rows, ["1"]);
     t.store.delete_key(all.guards()[1].key()).await;
-    assert!(own.sql.ask(&written(&both)).await.rows.is_empty(), "one of them is gone");
+    assert!(own.sql.ask(&written(&both)).await.rows.is_empty(), "one of the entries is deleted");
     let downgraded = writer.downgrade().await.expect("a reader");
     own.writes(&downgraded, &key, true).await;
-    // Somebody has deleted it, and nobody has told.
+    // The entry has been deleted, and the client has not been notified yet.
     t.store.delete_key(mutex.key()).await;
     own.writes(&mutex, &key, false).await;
     let permit_was = permit.sql().expect("a check");
@@ -68,14 +69,14 @@ pub(crate) async fn every_guard_can_be_checked(t: &Case) {
     t.store.erase(&key).await;
 }
 
-/// A user's connections.
+/// A user's connections, one by each way.
 struct Own {
     raw: Raw,
     sql: Sql,
 }
 
 impl Own {
-    /// Both ways say the same.
+    /// Expects the same result of both ways.
     async fn writes(&mut self, guard: &LockGuard, key: &str, held: bool) {
         let check = written(&guard.sql().expect("a check"));
         assert_eq!(self.sql.ask(&check).await.rows.len(), usize::from(held), "{guard:?}");
@@ -91,7 +92,7 @@ async fn sql(t: &Case) -> Sql {
     sql
 }
 
-/// What it writes is written under the lock, however long it takes.
+/// The checked transaction writes under the lock until it ends, however long it takes.
 pub(crate) async fn a_transaction_that_has_checked_keeps_the_lock_until_it_ends(
     t: &Case<dyn Servers>,
 ) {
@@ -104,16 +105,16 @@ pub(crate) async fn a_transaction_that_has_checked_keeps_the_lock_until_it_ends(
     assert_eq!(own.ask(&check).await.rows, ["1"]);
     let waiter = Waiter::of(&other, "a");
     proxies.set(&Mode::Refuse);
-    waiter.waits_throughout(t.store.min_ttl() * 3, "the next one waits").await;
-    assert!(!guard.is_valid(), "its holder has given up");
+    waiter.waits_throughout(t.store.min_ttl() * 3, "the next client waits").await;
+    assert!(!guard.is_valid(), "the holder has lost the lock");
     own.ask("COMMIT").await;
     let next = waiter.result(SOON).await;
-    assert!(own.ask(&check).await.rows.is_empty(), "the entry has gone");
+    assert!(own.ask(&check).await.rows.is_empty(), "the entry is deleted");
     next.expect("granted").unlock().await.expect("released");
     drop(guard);
 }
 
-/// Though it is still there, as nobody has come who puts it away.
+/// The row of the expired session still exists, since no client has removed it.
 pub(crate) async fn a_session_that_is_over_by_the_clock_does_not_do(t: &Case<dyn Sessions>) {
     let guard = t.client().await.mutex("a").lock().await.expect("granted");
     let check = guard.sql().expect("a check");
@@ -125,17 +126,18 @@ pub(crate) async fn a_session_that_is_over_by_the_clock_does_not_do(t: &Case<dyn
     let mut own = sql(t).await;
     own.ask(begin).await;
     assert_eq!(own.ask(&written(&check)).await.rows, ["1"]);
-    // When it was renewed last, at the latest. Nobody renews it in the midst of the transaction.
+    // Moves the expiry to the last renewal at the latest. No renewal happens while the transaction
+    // is open.
     let session = t.store.session_of(guard.key()).await;
     let over = format!("UPDATE {sessions} SET expires = expires - ttl WHERE id = {session}");
     assert_eq!(own.ask(&over).await.changed, 1);
-    assert!(own.ask(&written(&check)).await.rows.is_empty(), "it is over");
+    assert!(own.ask(&written(&check)).await.rows.is_empty(), "the session has expired");
     own.ask("ROLLBACK").await;
     assert_eq!(own.ask(&written(&check)).await.rows, ["1"]);
     guard.unlock().await.expect("released");
 }
 
-/// Nobody deletes the entry of a lock by hand in the midst of it, either.
+/// An operator's delete waits for a transaction that has checked the lock.
 pub(crate) async fn a_transaction_that_has_checked_keeps_the_entry(t: &Case) {
     let client = t.client().await;
     let guard = client.mutex("a").lock().await.expect("granted");
@@ -146,13 +148,13 @@ pub(crate) async fn a_transaction_that_has_checked_keeps_the_entry(t: &Case) {
     let deleting = t.store.delete_key(guard.key());
     tokio::pin!(deleting);
     let early = tokio::time::timeout(Duration::from_millis(500), &mut deleting).await;
-    assert!(early.is_err(), "it was deleted in the midst of the transaction");
+    assert!(early.is_err(), "the entry was deleted during the transaction");
     own.ask("COMMIT").await;
-    within(SOON, "then it is", deleting).await;
-    eventually(SOON, "its holder is told", async || !guard.is_valid()).await;
+    within(SOON, "the entry is deleted afterwards", deleting).await;
+    eventually(SOON, "the holder is notified", async || !guard.is_valid()).await;
 }
 
-/// A transaction that was shown several locks keeps the entries of all of them.
+/// A transaction that has checked several locks keeps all their entries.
 pub(crate) async fn one_query_checks_several_locks(t: &Case) {
     let client = t.client().await;
     let mut own = sql(t).await;
@@ -161,23 +163,23 @@ pub(crate) async fn one_query_checks_several_locks(t: &Case) {
         own.ask("BEGIN").await;
         let check = written(&all.sql().expect("a check"));
         assert_eq!(own.ask(&check).await.rows, ["1"]);
-        let key = all.get(lost).expect("it was asked for").key();
+        let key = all.get(lost).expect("one of the locks").key();
         let deleting = t.store.delete_key(key);
         tokio::pin!(deleting);
         let early = tokio::time::timeout(Duration::from_millis(300), &mut deleting).await;
-        assert!(early.is_err(), "{lost} was deleted in the midst of the transaction");
+        assert!(early.is_err(), "{lost} was deleted during the transaction");
         own.ask("ROLLBACK").await;
-        within(SOON, "then it is", deleting).await;
-        assert!(own.ask(&check).await.rows.is_empty(), "{lost} is gone");
+        within(SOON, "the entry is deleted afterwards", deleting).await;
+        assert!(own.ask(&check).await.rows.is_empty(), "the entry of {lost} is deleted");
     }
 }
 
-/// Nothing is asked of a database that cannot know.
+/// The check fails without a query if the guard belongs to another store.
 pub(crate) async fn guards_of_other_stores_are_refused_by_name(t: &Case) {
     let memory = Client::connect("memory://checked-elsewhere").await.expect("connected");
     let guard = memory.mutex("a").lock().await.expect("granted");
     assert!(guard.sql().is_none());
-    let (text, asked) = match Raw::connect(&t.store.url(), &t.namespace).await {
+    let (text, queried) = match Raw::connect(&t.store.url(), &t.namespace).await {
         #[cfg(feature = "mysql")]
         Raw::Mysql(mut connection) => {
             let begun = connection.start_transaction(mysql_async::TxOpts::default()).await;
@@ -197,14 +199,14 @@ pub(crate) async fn guards_of_other_stores_are_refused_by_name(t: &Case) {
         #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
         _ => panic!("no SQL: {}", t.store.url()),
     };
-    assert!(text.contains("memory") && text.contains(&asked.to_string()), "{text}");
+    assert!(text.contains("memory") && text.contains(&queried.to_string()), "{text}");
     guard.unlock().await.expect("released");
 }
 
 fn refused<E: std::fmt::Debug + std::error::Error>(
     checked: Result<(), CheckError<E>>,
 ) -> (String, SqlDialect) {
-    let error = checked.expect_err("it is memory's");
-    let CheckError::OtherStore { asked, .. } = &error else { panic!("{error:?}") };
-    (error.to_string(), *asked)
+    let error = checked.expect_err("a guard of another store");
+    let CheckError::OtherStore { asked: queried, .. } = &error else { panic!("{error:?}") };
+    (error.to_string(), *queried)
 }

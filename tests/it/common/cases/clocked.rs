@@ -1,4 +1,4 @@
-//! A server whose clock can be set, and what a lock does when it is.
+//! The effects of setting a server's clock.
 
 use std::time::Duration;
 
@@ -12,28 +12,28 @@ use crate::common::{
     take_turn, within,
 };
 
-/// Who has watched the clock for so long believes it.
+/// A client that has observed the server's clock for this long trusts it.
 const WATCHED: Duration = Duration::from_millis(3400);
 pub(crate) const HOUR: i64 = 3600;
-/// How often it is tried to do all of it while somebody asks nothing.
+/// How often to retry until the whole sequence falls between two requests of the observing client.
 const TIMES: usize = 5;
 
 /// A kind of server.
 pub(crate) struct Kind {
     pub(crate) image: &'static Image,
-    /// What makes its container's clock settable.
+    /// The options that make its container's clock settable.
     pub(crate) clock: &'static [&'static str],
-    /// Of the container, besides.
+    /// Further options of the container.
     pub(crate) options: &'static [&'static str],
-    /// Of the server.
+    /// Arguments of the server.
     pub(crate) arguments: &'static [&'static str],
     pub(crate) framing: Framing,
-    /// Who connects again has not watched the clock. Else only a time is noticed that is longer
-    /// than two readings are apart: see `beats.rs`.
+    /// `true` if a client that reconnects starts observing the clock from scratch. Otherwise a
+    /// clock change is noticed only if it exceeds the time between two readings. See `beats.rs`.
     pub(crate) forgets: bool,
-    /// What is run on it first, and says `ready`; nothing, if it is empty.
+    /// The command that prepares the server and prints `ready`. Empty if none is needed.
     pub(crate) prepare: &'static [&'static str],
-    /// What tells the seconds since 1970 by its clock, in the first word.
+    /// The command that prints the server's clock in seconds since 1970 as its first word.
     pub(crate) shows: &'static [&'static str],
 }
 
@@ -46,7 +46,7 @@ impl Settable {
     async fn start(kind: &'static Kind) -> Self {
         let options = [kind.clock, kind.options].concat();
         let server = Server::start(kind.image, &options, kind.arguments).await;
-        eventually(SOON * 5, "it is prepared", async || {
+        eventually(SOON * 5, "the server is prepared", async || {
             kind.prepare.is_empty() || server.own.run(kind.prepare).await == "ready"
         })
         .await;
@@ -54,7 +54,7 @@ impl Settable {
         Self { kind, server }
     }
 
-    /// So many seconds from the truth.
+    /// Sets the clock to this many seconds from the actual time.
     async fn set(&self, seconds: i64) {
         self.server.own.run(&["sh", "-c", &set_clock(seconds)]).await;
         let ours = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
@@ -71,13 +71,13 @@ impl Settable {
         connected(self.server.builder()).await
     }
 
-    /// A way to it that can be cut.
+    /// Opens a connection to the server that can be cut.
     async fn proxies(&self) -> Proxies {
         let Kind { image, framing, .. } = self.kind;
         Proxies::between(image.around, *framing, &[self.server.address]).await
     }
 
-    /// One that can be cut off, and holds `a`.
+    /// Connects a client that can be cut off and holds `a`.
     async fn holder(&self) -> (Client, Proxies, LockGuard) {
         let proxies = self.proxies().await;
         let client = connect(&proxies.url(), TTL).await;
@@ -102,7 +102,7 @@ async fn a_jump_frees_nothing(kind: &'static Kind, by: i64) {
         assert!(guard.is_valid() && waiter.waits(), "after {:?}", jumped.elapsed());
         sleep(Duration::from_millis(50)).await;
     }
-    guard.unlock().await.expect("it was held all the time");
+    guard.unlock().await.expect("released");
     waiter.served().await;
     close([client, other, newcomer]).await;
 }
@@ -115,7 +115,7 @@ pub(crate) async fn a_clock_that_is_set_back_frees_nothing(kind: &'static Kind) 
     a_jump_frees_nothing(kind, -HOUR).await;
 }
 
-/// By the clock, the dead holder would live for an hour.
+/// By the server's clock, the crashed holder's session would last another hour.
 pub(crate) async fn a_dead_holder_is_removed_by_a_clock_that_was_set_back(kind: &'static Kind) {
     let server = Settable::start(kind).await;
     let (holder, proxies, guard) = server.holder().await;
@@ -131,7 +131,7 @@ pub(crate) async fn a_dead_holder_is_removed_by_a_clock_that_was_set_back(kind: 
     drop((guard, holder));
 }
 
-/// No client has watched the clock since the holder died. A process that only tries is granted the
+/// No client has observed the clock since the holder died. A process that only tries is granted the
 /// lock. A process whose timeout is too short is not.
 pub(crate) async fn newcomer_that_only_tries_takes_the_lock_of_a_dead_holder(kind: &'static Kind) {
     let server = Settable::start(kind).await;
@@ -142,24 +142,28 @@ pub(crate) async fn newcomer_that_only_tries_takes_the_lock_of_a_dead_holder(kin
     let first = Instant::now();
     let hurried = server.client().await;
     let began = Instant::now();
-    let taken = hurried.mutex("a").lock_timeout(TTL / 3).await.expect("an answer");
+    let taken = hurried.mutex("a").lock_timeout(TTL / 3).await.expect("a reply");
     assert!(taken.is_none() && began.elapsed() < TTL / 3 + TTL / 4, "{:?}", began.elapsed());
     hurried.close().await.expect("closed");
     let newcomer = server.client().await;
     let began = Instant::now();
-    let next = newcomer.mutex("a").try_lock().await.expect("an answer").expect("granted");
+    let next = newcomer.mutex("a").try_lock().await.expect("a reply").expect("granted");
     let took = began.elapsed();
-    // The other client may have left what it has seen.
+    // The other client may have stored what it observed.
     assert!(first.elapsed() > TTL && took < TTL * 2, "{took:?}");
     let began = Instant::now();
-    let busy = server.client().await.mutex("a").try_lock().await.expect("an answer");
-    assert!(busy.is_none() && began.elapsed() < TTL / 2, "its holder lives: {:?}", began.elapsed());
+    let busy = server.client().await.mutex("a").try_lock().await.expect("a reply");
+    assert!(
+        busy.is_none() && began.elapsed() < TTL / 2,
+        "the lock has a live holder: {:?}",
+        began.elapsed()
+    );
     next.unlock().await.expect("released");
     newcomer.close().await.expect("closed");
     drop((guard, holder));
 }
 
-/// It cannot renew its session, and believes in its lock until its deadline.
+/// The holder cannot renew its session, and trusts its lock until its deadline.
 pub(crate) async fn a_clock_that_is_set_forward_leaves_a_cut_off_holder_its_time(
     kind: &'static Kind,
 ) {
@@ -172,73 +176,74 @@ pub(crate) async fn a_clock_that_is_set_forward_leaves_a_cut_off_holder_its_time
     server.set(HOUR).await;
     let cut = Instant::now();
     while waiter.waits() {
-        assert!(cut.elapsed() < TTL * 4, "it is never put away");
-        // Each request looks for sessions that are over.
+        assert!(cut.elapsed() < TTL * 4, "the expired session is never removed");
+        // Each request removes expired sessions.
         take_turn(&other, "b").await;
-        assert!(waiter.waits() || !guard.is_valid(), "both hold it");
+        assert!(waiter.waits() || !guard.is_valid(), "the lock has two holders");
     }
     waiter.served().await;
     other.close().await.expect("closed");
     drop((guard, holder));
 }
 
-/// The holder cannot renew its session by the right clock, and believes in its lock until its
-/// deadline. The other one takes the clock for one that is never set.
-async fn it_is_left_its_time(holding: (Client, Proxies, LockGuard), unknowing: Client) {
+/// The holder cannot renew its session by the right clock, and trusts its lock until its deadline.
+/// The other client has not noticed that the clock was changed.
+async fn it_is_left_its_time(holding: (Client, Proxies, LockGuard), unaware: Client) {
     let (holder, _way, guard) = holding;
     assert!(guard.is_valid());
-    let next = within(TTL * 4, "the next one's turn", unknowing.mutex("a").lock()).await;
-    assert!(!guard.is_valid(), "both hold it");
+    let next =
+        within(TTL * 4, "the next client is granted the lock", unaware.mutex("a").lock()).await;
+    assert!(!guard.is_valid(), "the lock has two holders");
     next.expect("granted").unlock().await.expect("released");
-    unknowing.close().await.expect("closed");
+    unaware.close().await.expect("closed");
     drop((guard, holder));
 }
 
-/// All of it falls between two requests of one who has watched the clock. On a busy machine it may
-/// not: then nothing is shown, and another server is taken.
+/// The whole sequence falls between two requests of a client that observes the clock. On a busy
+/// machine it may not: then the case proves nothing, and another server is used.
 pub(crate) async fn a_session_that_began_while_the_clock_was_wrong_is_left_its_time(
     kind: &'static Kind,
 ) {
     for _ in 0..TIMES {
         let server = Settable::start(kind).await;
         let watching = server.proxies().await;
-        // Renewed so seldom that there is time.
-        let unknowing = connect(&watching.url(), TTL * 12).await;
+        // A long TTL, so that there is time between two renewals.
+        let unaware = connect(&watching.url(), TTL * 12).await;
         sleep(WATCHED).await;
         let mut packets = watching.packets();
         let renewed = async || std::mem::replace(&mut packets, watching.packets()) != packets;
-        eventually(TTL * 12, "it renews its session", renewed).await;
+        eventually(TTL * 12, "the session is renewed", renewed).await;
         let mut packets = watching.packets();
-        let answered = async || std::mem::replace(&mut packets, watching.packets()) == packets;
-        eventually(SOON, "it has its answer", answered).await;
+        let replied = async || std::mem::replace(&mut packets, watching.packets()) == packets;
+        eventually(SOON, "the reply has arrived", replied).await;
         server.set(-HOUR).await;
         let holding = server.holder().await;
         holding.1.all[0].set(Mode::Refuse);
         server.set(0).await;
         if watching.packets() == packets {
-            return it_is_left_its_time(holding, unknowing).await;
+            return it_is_left_its_time(holding, unaware).await;
         }
     }
-    panic!("it has asked meanwhile each time, so nothing is shown");
+    panic!("the observing client sent a request each time, so the case proves nothing");
 }
 
-/// By so little that its row does not seem to be over long since, while the other one was cut off,
-/// for less than half of its TTL: it goes on watching the clock.
+/// The clock is off by so little that the session's row does not seem long expired. The other
+/// client was cut off for less than half its TTL, so it keeps observing the clock.
 pub(crate) async fn a_session_that_began_while_the_clock_was_a_little_wrong_is_left_its_time(
     kind: &'static Kind,
 ) {
     let server = Settable::start(kind).await;
     let proxies = server.proxies().await;
-    // It forgets the clock if it is cut off for longer than 2.75 s.
+    // The client starts observing from scratch if it is cut off for longer than 2.75 s.
     let long = Duration::from_millis(5500);
-    let unknowing = connect(&proxies.url(), long).await;
+    let unaware = connect(&proxies.url(), long).await;
     sleep(WATCHED).await;
-    take_turn(&unknowing, "b").await;
+    take_turn(&unaware, "b").await;
     let read = Instant::now();
     proxies.all[0].set(Mode::Refuse);
     if kind.forgets {
         server.set(-1).await;
-        // The row that is written now seems to be younger than what was read last.
+        // The row written now seems younger than the clock that was read last.
         sleep_until(read + Duration::from_millis(1100)).await;
     } else {
         server.set(-3).await;
@@ -247,5 +252,5 @@ pub(crate) async fn a_session_that_began_while_the_clock_was_a_little_wrong_is_l
     holding.1.all[0].set(Mode::Refuse);
     server.set(0).await;
     proxies.all[0].set(Mode::Pass);
-    it_is_left_its_time(holding, unknowing).await;
+    it_is_left_its_time(holding, unaware).await;
 }

@@ -1,4 +1,4 @@
-//! The ends of clients, and their beginnings.
+//! Closing clients, and connecting them.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ pub(crate) async fn close_releases_everything(t: &Case) {
     let waiter = t.enqueue(&other, "one").await;
     let clone = client.clone();
     client.close().await.expect("closed");
-    // Ok means that the store has confirmed it.
+    // `Ok` means that the store has confirmed the release.
     let keys = t.keys().await;
     assert!(guards.iter().all(|guard| !keys.iter().any(|key| key == guard.key())), "{keys:?}");
     waiter.served().await;
@@ -27,7 +27,7 @@ pub(crate) async fn close_releases_everything(t: &Case) {
         && !t.store.url().starts_with("memory")
     {
         let over = async || !store.session_exists(session[0]).await;
-        eventually(SOON, "the session is over", over).await;
+        eventually(SOON, "the session has ended", over).await;
     }
     for guard in guards {
         assert!(!guard.is_valid());
@@ -43,7 +43,7 @@ pub(crate) async fn close_releases_everything(t: &Case) {
             mutex.lock_timeout(Duration::from_secs(1)).await,
         ];
         for outcome in outcomes {
-            let error = outcome.expect_err("it is closed");
+            let error = outcome.expect_err("the client is closed");
             assert!(matches!(error, Error::Closed), "{error:?}");
         }
         client.close().await.expect("closing twice is fine");
@@ -77,7 +77,7 @@ pub(crate) async fn a_guard_keeps_its_session_alive(t: &Case) {
     drop(guard);
     if let Some(store) = t.store.sessions() {
         let over = async || !store.session_exists(session[0]).await;
-        eventually(Duration::from_secs(2), "the session is over", over).await;
+        eventually(Duration::from_secs(2), "the session has ended", over).await;
     }
 }
 
@@ -89,13 +89,13 @@ pub(crate) async fn the_last_clone_ends_the_session(t: &Case<dyn Sessions>) {
     let (clone, mutex) = (client.clone(), client.mutex("brief"));
     drop(client);
     drop(clone);
-    // A mutex is a way to its client, too.
+    // A mutex also keeps its client alive.
     let guard = mutex.lock().await.expect("granted");
     assert_eq!(t.store.session_of(guard.key()).await, session);
     guard.unlock().await.expect("released");
     assert!(t.store.session_exists(session).await);
     drop(mutex);
-    eventually(Duration::from_secs(2), "the session is over", async || {
+    eventually(Duration::from_secs(2), "the session has ended", async || {
         !t.store.session_exists(session).await
     })
     .await;
@@ -104,28 +104,30 @@ pub(crate) async fn the_last_clone_ends_the_session(t: &Case<dyn Sessions>) {
 pub(crate) async fn dead_endpoints_are_unavailable_in_time(t: &Case) {
     let link = t.link().await;
     link.set_reachable(false);
-    let patience = Duration::from_secs(1);
+    let connect_timeout = Duration::from_secs(1);
     let start = Instant::now();
-    let error = refused(t.builder_for(&link.url()).connect_timeout(patience)).await;
+    let error = refused(t.builder_for(&link.url()).connect_timeout(connect_timeout)).await;
     let took = start.elapsed();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(error.is_retryable());
-    assert!(took < patience + Duration::from_millis(500), "given up after {took:?}");
+    assert!(took < connect_timeout + Duration::from_millis(500), "given up after {took:?}");
     link.set_reachable(true);
     t.connect(t.builder_for(&link.url())).await;
 }
 
-/// For services that start before their store.
+/// A lazy client is for services that start before their store.
 pub(crate) async fn a_lazy_client_opens_its_session_when_it_is_needed(t: &Case) {
     let link = t.link().await;
     link.set_reachable(false);
-    let patience = Duration::from_secs(1);
-    let lazy = || t.builder_for(&link.url()).connect_timeout(patience).connect_lazy();
+    let connect_timeout = Duration::from_secs(1);
+    let lazy = || t.builder_for(&link.url()).connect_timeout(connect_timeout).connect_lazy();
     let (client, never) = (lazy().expect("a client"), lazy().expect("another one"));
     for _ in 0..2 {
         assert_eq!(client.health(), Health::NotOpened);
         let mutex = client.mutex("a");
-        let error = within(SOON, "it gives up", mutex.lock()).await.expect_err("nobody is there");
+        let error = within(SOON, "the call gives up", mutex.lock())
+            .await
+            .expect_err("no server is reachable");
         assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     }
     link.set_reachable(true);
@@ -133,15 +135,15 @@ pub(crate) async fn a_lazy_client_opens_its_session_when_it_is_needed(t: &Case) 
     assert!(matches!(client.health(), Health::Confirmed { .. }), "{:?}", client.health());
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");
-    never.close().await.expect("there is nothing to close");
+    never.close().await.expect("closed");
     assert_eq!(never.health(), Health::Closed);
     assert!(matches!(never.mutex("a").lock().await, Err(Error::Closed)));
-    let error = t.builder().namespace("locks").connect_lazy().expect_err("it is checked at once");
+    let error =
+        t.builder().namespace("locks").connect_lazy().expect_err("options are checked at once");
     assert!(matches!(error, Error::InvalidArgument { argument: "namespace", .. }), "{error:?}");
 }
 
-/// A store that cannot grant so little or so much says what it grants instead, and that is what
-/// counts.
+/// A store that cannot grant such a short or long TTL returns the granted one, which then applies.
 pub(crate) async fn a_ttl_beyond_bounds_is_returned_as_granted(t: &Case) {
     const DAY: Duration = Duration::from_secs(24 * 3600);
     for asked in [Duration::from_millis(100), DAY] {
@@ -155,7 +157,7 @@ pub(crate) async fn a_ttl_beyond_bounds_is_returned_as_granted(t: &Case) {
         let guard = client.mutex("ttl").lock().await.expect("granted");
         assert!(guard.remaining() <= granted, "{:?} of {granted:?}", guard.remaining());
         if granted > asked {
-            // It lives by the one that was granted.
+            // The session has the granted TTL.
             throughout(asked * 3, "the lock is held", async || guard.is_valid()).await;
         }
         drop(guard);
@@ -166,7 +168,7 @@ pub(crate) async fn a_ttl_beyond_bounds_is_returned_as_granted(t: &Case) {
 pub(crate) async fn the_granted_ttl_is_returned(t: &Case) {
     for asked in [t.store.min_ttl(), Duration::from_secs(7)] {
         let client = t.connect(t.builder().session_ttl(asked)).await;
-        assert_eq!(client.session_ttl(), asked, "every store grants this one as it is");
+        assert_eq!(client.session_ttl(), asked, "every store grants this TTL unchanged");
         let guard = client.mutex("ttl").lock().await.expect("granted");
         assert!(guard.remaining() <= asked);
         assert!(guard.remaining() > asked / 2, "{:?} of {asked:?}", guard.remaining());
@@ -174,7 +176,7 @@ pub(crate) async fn the_granted_ttl_is_returned(t: &Case) {
     }
 }
 
-/// Only the store's word makes it Ok, however often it is asked for.
+/// `close` returns `Ok` only if the store confirms it, however often it is called.
 pub(crate) async fn closing_again_needs_a_confirmation(t: &Case) {
     let link = t.link().await;
     let builder = t.builder_for(&link.url()).connect_timeout(Duration::from_secs(1));
@@ -182,12 +184,12 @@ pub(crate) async fn closing_again_needs_a_confirmation(t: &Case) {
     let guard = client.mutex("a").lock().await.expect("granted");
     link.set_reachable(false);
     for _ in 0..2 {
-        let error = within(SOON, "it gives up", client.close())
+        let error = within(SOON, "the call gives up", client.close())
             .await
             .expect_err("no store has confirmed it");
         assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     }
-    assert!(!guard.is_valid(), "it is closed all the same");
+    assert!(!guard.is_valid(), "the client is closed nevertheless");
     assert!(matches!(client.mutex("b").lock().await, Err(Error::Closed)));
     link.set_reachable(true);
 }

@@ -1,4 +1,4 @@
-//! What things cost, by the store's own counters. These run alone.
+//! The cost of operations, by the store's own counters. These cases run alone.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,8 @@ pub(crate) async fn an_uncontended_lock_costs_what_it_must(t: &Case) {
     .await;
 }
 
-/// As much as a lock, and a semaphore twice as much: it has a gate.
+/// The other primitives cost as much as a mutex. A semaphore costs twice as much, since it has a
+/// gate.
 pub(crate) async fn uncontended_primitives_cost_what_they_must(t: &Case) {
     let client = t.client().await;
     let (lock, semaphore, election) = (
@@ -50,7 +51,7 @@ async fn session_of_a_lock(t: &Case, client: &Client) -> Vec<i64> {
     session
 }
 
-/// Fails unless it costs so many requests, and nothing else.
+/// Fails unless `once` costs `requests` requests and nothing else.
 async fn costs(t: &Case, session: &[i64], requests: u64, once: impl AsyncFn()) {
     const ROUNDS: u64 = 100;
     once().await;
@@ -64,15 +65,15 @@ async fn costs(t: &Case, session: &[i64], requests: u64, once: impl AsyncFn()) {
         }
         settled(t, session).await;
         let spent = t.cost(session).await - before;
-        assert!(spent.watches <= 2 && spent.events <= 2, "{spent:?}: nobody waited");
-        // A few keepalives may fall into it. What a semaphore gives back at the same time may
-        // travel together, as PostgreSQL's does.
+        assert!(spent.watches <= 2 && spent.events <= 2, "{spent:?}: no task waited");
+        // A few keepalives may be counted as well. Concurrent releases of a semaphore may share a
+        // request, as they do on PostgreSQL.
         let least = due - due / 4;
         if (least..=due + (6 + upkeep(started)) * servers(t)).contains(&spent.requests) {
             break;
         }
-        // ZooKeeper removes a directory that it finds empty, which costs the next lock two
-        // requests. That is once in a while, not once in a lock.
+        // ZooKeeper occasionally removes an empty directory, which costs the next lock two
+        // requests. That is not the cost of every lock.
         attempts += 1;
         assert!(attempts < 5, "{spent:?} instead of {due} requests");
     }
@@ -87,13 +88,13 @@ pub(crate) async fn a_try_lock_on_a_held_lock_only_looks(t: &Case) {
     settled(t, &session).await;
     let (before, started) = (t.cost(&session).await, Instant::now());
     for _ in 0..ROUNDS {
-        assert!(two.mutex("busy").try_lock().await.expect("an answer").is_none());
+        assert!(two.mutex("busy").try_lock().await.expect("a reply").is_none());
     }
     let spent = t.cost(&session).await - before;
     let due = ROUNDS * t.store.busy();
     let most = due + (3 + upkeep(started)) * servers(t);
     assert!((due..=most).contains(&spent.requests), "{spent:?} instead of {due} requests");
-    assert!(spent.watches == 0 && spent.events == 0, "{spent:?}: nobody waited");
+    assert!(spent.watches == 0 && spent.events == 0, "{spent:?}: no task waited");
     release([guard, other]).await;
 }
 
@@ -107,20 +108,20 @@ pub(crate) async fn a_release_wakes_one_waiter(t: &Case) {
     let next = handover(holder, waiters.remove(0)).await;
     settled(t, &sessions).await;
     let spent = t.cost(&sessions).await - before;
-    // The delete, one event, one look; then the new holder's watch on its own key. A few keepalives
-    // may fall into it, too.
-    assert!(spent.events <= 2, "{spent:?}: more than one was told");
+    // The delete, one event and one read, then the new holder's watch on its own key. A few
+    // keepalives may be counted as well.
+    assert!(spent.events <= 2, "{spent:?}: more than one waiter was notified");
     let looks = t.store.looks() * (started.elapsed().as_secs() + 1);
     let most = 9 + (looks + upkeep(started)) * sessions.len() as u64;
-    assert!((1..=most).contains(&spent.requests), "{spent:?}: more than one looked");
-    assert!(spent.watches <= 4, "{spent:?}: more than one watched");
+    assert!((1..=most).contains(&spent.requests), "{spent:?}: more than one waiter read the queue");
+    assert!(spent.watches <= 4, "{spent:?}: more than one waiter started a watch");
     assert!(waiters.iter().all(Waiter::waits));
     drop(waiters);
     next.unlock().await.expect("released");
 }
 
-/// One joins while the other one leaves, which does not know of it. The store shows that it was
-/// there.
+/// One task joins while the other leaves, and neither knows of the other. The reply of the store
+/// shows what happened.
 pub(crate) async fn two_tasks_of_one_client_hand_over_without_a_look(t: &Case) {
     const TURNS: u64 = 100;
     let client = t.client().await;
@@ -142,7 +143,7 @@ pub(crate) async fn two_tasks_of_one_client_hand_over_without_a_look(t: &Case) {
     turns().await;
     let spent = t.cost(&[]).await - before;
     let pairs = 2 * TURNS;
-    // One to lock and one to unlock; now and then they come in another order.
+    // One request to lock and one to unlock. Occasionally they arrive in another order.
     assert!(spent.requests <= pairs * 12 / 5, "{spent:?} for {pairs}");
 }
 
@@ -159,11 +160,11 @@ pub(crate) async fn idle_waiters_cost_nothing(t: &Case) {
     t.queue_of(201).await;
     settled(t, &sessions).await;
     let before = t.cost(&sessions).await;
-    // Long enough for anything that polls.
+    // Long enough to notice any polling.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let spent = t.cost(&sessions).await - before;
-    // Two sessions' keepalives and pings, and the servers' own health checks: a tenth of what one
-    // request for each waiter would be.
+    // The keepalives and pings of two sessions, and the servers' own health checks: a tenth of one
+    // request per waiter.
     assert!(spent.requests + spent.keepalives <= 20, "{spent:?}");
     assert!(spent.watches == 0 && spent.events == 0, "{spent:?}");
     for waiter in &rest {
@@ -189,15 +190,15 @@ pub(crate) async fn held_locks_share_one_keepalive(t: &Case) {
         spent.push(t.cost(&session).await - before);
     }
     let [one, many] = [spent[0], spent[1]].map(|spent| spent.requests + spent.keepalives);
-    assert!(one >= 5, "{spent:?}: it was to be kept alive about six times");
+    assert!(one >= 5, "{spent:?}: about six keepalives were due");
     assert!(many <= one * 2, "{spent:?}: a thousand locks cost more than one");
     assert!(guards.iter().all(|guard| guard.is_valid()));
     drop(guards);
-    // So many releases take a busy machine longer than a case's end allows.
+    // On a busy machine this many releases take longer than the end of a case allows.
     t.queue_of(0).await;
 }
 
-/// A look after the keys of all of them, that none was deleted without a word.
+/// One recheck reads the keys of all held locks, and so finds keys deleted without an event.
 pub(crate) async fn held_locks_share_one_recheck(t: &Case) {
     const LOCKS: usize = 200;
     const RECHECKS: u32 = 5;
@@ -214,8 +215,8 @@ pub(crate) async fn held_locks_share_one_recheck(t: &Case) {
     tokio::time::sleep(interval.mul_f64(1.25) * RECHECKS).await;
     let spent = t.cost(&session).await - before;
     let most = started.elapsed().as_secs() + 1;
-    assert!(spent.requests + 1 >= u64::from(RECHECKS), "{spent:?}: nobody looked after the keys");
-    // Proofs of life and pings of some seconds may be among them, and servers' own health checks.
+    assert!(spent.requests + 1 >= u64::from(RECHECKS), "{spent:?}: the keys were not rechecked");
+    // Keepalives and pings of several seconds may be counted, and servers' own health checks.
     assert!(spent.requests <= most + 8, "{spent:?}: more than one request for each interval");
     assert!(spent.watches == 0 && spent.events == 0, "{spent:?}");
     assert!(guards.iter().all(|guard| guard.is_valid()));
@@ -243,14 +244,14 @@ pub(crate) async fn a_lock_that_is_never_polled_costs_nothing(t: &Case) {
     other.unlock().await.expect("released");
 }
 
-/// How many keepalives and pings of one session may have fallen into the time since then: a busy
+/// Returns how many keepalives and pings of one session may have been sent since then: a busy
 /// machine takes long.
 fn upkeep(since: Instant) -> u64 {
-    // A third of a case's usual TTL is between two.
+    // The interval between two is a third of a case's usual TTL.
     2 * (since.elapsed().as_secs() / 5)
 }
 
-/// To how many servers each of a session's own requests goes.
+/// Returns to how many servers each of a session's requests goes.
 fn servers(t: &Case) -> u64 {
     t.store.at_once() as u64
 }
@@ -260,7 +261,7 @@ pub(crate) async fn sessions(t: &Case, waiters: &[Waiter]) -> Vec<i64> {
     sessions_of(t, &keys).await
 }
 
-/// The sessions of these keys, where servers know of any: some count requests by them.
+/// Returns the sessions of these keys. Some stores count requests by session; others have none.
 pub(crate) async fn sessions_of(t: &Case, keys: &[&str]) -> Vec<i64> {
     let Some(store) = t.store.sessions() else { return Vec::new() };
     let mut sessions = Vec::new();
@@ -270,11 +271,11 @@ pub(crate) async fn sessions_of(t: &Case, keys: &[&str]) -> Vec<i64> {
     sessions
 }
 
-/// Returns when nothing but keepalives has been asked for a while: what was begun is done, for
-/// instance the holder's watch on its own key.
+/// Waits until only keepalives are sent for a while. Then everything that was started is finished,
+/// such as the holder's watch on its own key.
 pub(crate) async fn settled(t: &Case, sessions: &[i64]) {
     let mut last = t.cost(sessions).await;
-    let quiet = eventually(SOON, "the store comes to rest", async || {
+    let quiet = eventually(SOON, "the store becomes idle", async || {
         tokio::time::sleep(Duration::from_millis(700)).await;
         let now = t.cost(sessions).await;
         let spent = now - last;
@@ -283,5 +284,5 @@ pub(crate) async fn settled(t: &Case, sessions: &[i64]) {
             && spent.watches == 0
             && spent.events == 0
     });
-    within(SOON * 2, "the store comes to rest", quiet).await;
+    within(SOON * 2, "the store becomes idle", quiet).await;
 }

@@ -1,4 +1,4 @@
-//! Sessions with more locks than a store removes within the time of a request.
+//! Sessions with more locks than a store removes within one request timeout.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use crate::common::{
     Waiter, clients::connect, close, database::Tables, eventually, locked, release, take_turn,
 };
 
-/// How long the store may take to remove all of them.
+/// The time limit for removing all of them.
 const LONG: Duration = Duration::from_secs(120);
 
-/// A waiter is granted soon, and the other locks are removed without ending another session or
-/// keeping its calls waiting for long.
+/// A waiter is granted one of the locks soon. The store removes the others without ending another
+/// session or delaying its calls for long.
 async fn are_free(database: &impl Tables, session: &str) {
     let ttl = Duration::from_secs(3);
     let [waiting, working] =
         [connect(database.url(), ttl).await, connect(database.url(), ttl).await];
     let guard = locked(&working, "held").await;
-    // One that is alone in its queue, and one that is not.
+    // A lock that is alone in its queue, and one that is not.
     let locks = database.dialect().crowd;
     for name in [locks / 2, locks] {
         let granted = Waiter::of(&waiting, &format!("crowd-{name}")).granted().await;
@@ -29,13 +29,13 @@ async fn are_free(database: &impl Tables, session: &str) {
         database.ask(&rows).await.is_empty()
     })
     .await;
-    assert!(guard.is_valid(), "its session was renewed meanwhile");
+    assert!(guard.is_valid(), "its session was renewed");
     release([guard]).await;
     close([waiting, working]).await;
 }
 
 pub(crate) async fn locks_of_a_dead_client_are_free_however_many(database: &impl Tables) {
-    // It makes the tables.
+    // The first client creates the tables.
     close([database.client().await]).await;
     let dialect = database.dialect();
     database.ask(&(dialect.dead)()).await;
@@ -43,12 +43,12 @@ pub(crate) async fn locks_of_a_dead_client_are_free_however_many(database: &impl
     let client = connect(database.url(), Duration::from_secs(3)).await;
     take_turn(&client, "a").await;
     let left = database.ask(&(dialect.of_session)("7")).await.len();
-    assert_ne!(left, 0, "one request has removed all");
+    assert_ne!(left, 0, "one request removed all locks");
     close([client]).await;
     are_free(database, "7").await;
 }
 
-/// They are free before the TTL is over.
+/// The locks are free before the TTL has expired.
 pub(crate) async fn locks_of_a_closed_client_are_free_however_many(database: &impl Tables) {
     let client = connect(database.url(), Duration::from_secs(3600)).await;
     let dialect = database.dialect();

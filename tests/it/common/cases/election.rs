@@ -1,4 +1,4 @@
-//! Elections: one leader at a time, seen by all, never an earlier one.
+//! Elections: one leader at a time, and observers never see an earlier one again.
 
 use std::{
     future::pending,
@@ -14,7 +14,7 @@ use distlock::{
     Observe, Result,
 };
 
-/// Stands for election; returns when its key is there.
+/// Starts a campaign, and returns when its key exists.
 async fn stand(t: &Case, client: &Client, value: &'static str) -> Waiter<Leadership> {
     let election = client.election("e");
     t.stands(async move { election.campaign(value).await }).await
@@ -30,7 +30,7 @@ async fn next(observe: &mut Observe) -> Leader {
     within(SOON, "a leader is observed", observe.next()).await.expect("the client is open")
 }
 
-/// Fails if something is observed within this time.
+/// Fails if a leader is observed within `time`.
 async fn nothing_new(observe: &mut Observe, time: Duration) {
     let seen = tokio::time::timeout(time, observe.next()).await;
     assert!(seen.is_err(), "observed {seen:?}");
@@ -40,10 +40,10 @@ pub(crate) async fn candidates_lead_one_at_a_time_and_in_order(t: &Case) {
     let clients = t.clients::<3>().await;
     let mut leader = leads(&clients[0], "0").await;
     let mut waiting = vec![stand(t, &clients[1], "1").await, stand(t, &clients[2], "2").await];
-    assert!(clients[1].election("e").try_campaign("3").await.expect("asked").is_none());
+    assert!(clients[1].election("e").try_campaign("3").await.expect("a reply").is_none());
     let timed_out =
         clients[1].election("e").campaign_timeout("4", Duration::from_millis(100)).await;
-    assert!(timed_out.expect("asked").is_none());
+    assert!(timed_out.expect("a reply").is_none());
     let mut token = leader.fencing_token();
     while !waiting.is_empty() {
         throughout(Duration::from_millis(100), "one leads", async || {
@@ -56,33 +56,37 @@ pub(crate) async fn candidates_lead_one_at_a_time_and_in_order(t: &Case) {
         token = leader.fencing_token();
     }
     leader.resign().await.expect("resigned");
-    let again =
-        clients[0].election("e").try_campaign("5").await.expect("asked").expect("nobody leads");
-    // Dropped, it resigns as well.
+    let again = clients[0]
+        .election("e")
+        .try_campaign("5")
+        .await
+        .expect("a reply")
+        .expect("no other leader");
+    // A dropped leadership also resigns.
     drop(again);
     t.queue_of(0).await;
 }
 
 pub(crate) async fn leader_is_returned_with_value_and_token(t: &Case) {
     let [client, other] = t.clients().await;
-    assert_eq!(other.election("e").leader().await.expect("asked"), None);
+    assert_eq!(other.election("e").leader().await.expect("a reply"), None);
     let value = b"bytes \0\n\xff of any kind";
     let leadership = client.election("e").campaign(value).await.expect("elected");
     let second = stand(t, &other, "second").await;
-    let leader = other.election("e").leader().await.expect("asked").expect("there is one");
+    let leader = other.election("e").leader().await.expect("a reply").expect("there is one");
     assert_eq!((leader.value(), leader.value_str()), (&value[..], None));
     assert_eq!(
         (leader.fencing_token(), leader.key()),
         (leadership.fencing_token(), leadership.key())
     );
     let leadership = handover(leadership, second).await;
-    let leader = client.election("e").leader().await.expect("asked").expect("there is one");
+    let leader = client.election("e").leader().await.expect("a reply").expect("there is one");
     assert_eq!(
         (leader.value_str(), leader.fencing_token()),
         (Some("second"), leadership.fencing_token())
     );
     leadership.resign().await.expect("resigned");
-    assert_eq!(client.election("e").leader().await.expect("asked"), None);
+    assert_eq!(client.election("e").leader().await.expect("a reply"), None);
 }
 
 pub(crate) async fn a_proclaimed_value_is_seen(t: &Case) {
@@ -93,15 +97,15 @@ pub(crate) async fn a_proclaimed_value_is_seen(t: &Case) {
     assert_eq!(next(&mut observe).await.value_str(), Some("0"));
     for value in ["1", "", "3"] {
         leadership.proclaim(value).await.expect("proclaimed");
-        let leader = other.election("e").leader().await.expect("asked").expect("there is one");
+        let leader = other.election("e").leader().await.expect("a reply").expect("there is one");
         assert_eq!(
             (leader.value_str(), leader.fencing_token()),
             (Some(value), leadership.fencing_token())
         );
         assert_eq!(next(&mut observe).await, leader);
     }
-    assert!(leadership.is_valid() && waiting.waits(), "nobody else is elected by that");
-    // Two at once: both are written, one after the other.
+    assert!(leadership.is_valid() && waiting.waits(), "a proclaim elects no other leader");
+    // Of two concurrent proclaims, both are written, one after the other.
     let (one, two) = tokio::join!(leadership.proclaim("one"), leadership.proclaim("two"));
     one.and(two).expect("proclaimed");
     while next(&mut observe).await.value_str() != Some("two") {}
@@ -120,8 +124,8 @@ pub(crate) async fn a_dropped_proclaim_is_completed_or_never_begun(t: &Case) {
         let _ = proclaiming.as_mut().await;
     }
     leadership.proclaim("last").await.expect("proclaimed");
-    throughout(Duration::from_millis(300), "no earlier one comes after it", async || {
-        let leader = client.election("e").leader().await.expect("asked");
+    throughout(Duration::from_millis(300), "no earlier value follows", async || {
+        let leader = client.election("e").leader().await.expect("a reply");
         leader.is_some_and(|leader| leader.value() == b"last")
     })
     .await;
@@ -133,18 +137,17 @@ pub(crate) async fn a_proclaim_is_never_ok_without_a_store(t: &Case) {
     let client = t.hasty_client_by(&*link).await;
     let leadership = leads(&client, "0").await;
     link.set_reachable(false);
-    let error = within(SOON, "it gives up", leadership.proclaim("1"))
-        .await
-        .expect_err("nobody has heard it");
+    let error =
+        within(SOON, "the call gives up", leadership.proclaim("1")).await.expect_err("no reply");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(error.is_retryable() && leadership.is_valid());
-    // An outage that is shorter than its patience is not told.
+    // An outage shorter than the request timeout is not reported.
     let (proclaimed, ()) = tokio::join!(leadership.proclaim("1"), async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         link.set_reachable(true);
     });
     proclaimed.expect("proclaimed");
-    let leader = client.election("e").leader().await.expect("asked").expect("there is one");
+    let leader = client.election("e").leader().await.expect("a reply").expect("there is one");
     assert_eq!(leader.value_str(), Some("1"));
     leadership.resign().await.expect("resigned");
 }
@@ -162,7 +165,7 @@ pub(crate) async fn observers_see_the_present_leader_first(t: &Case) {
             (Some("first"), leadership.fencing_token())
         );
     }
-    // Others who come are no news, nor is it that they go.
+    // Candidates that join or leave are not reported.
     drop(stand(t, &other, "second").await);
     t.queue_of(1).await;
     nothing_new(&mut early, Duration::from_millis(300)).await;
@@ -194,7 +197,7 @@ pub(crate) async fn observers_never_go_back(t: &Case) {
     let seen = watching.await.expect("no panic");
     assert!(seen.is_sorted_by(|a, b| a.0 < b.0), "{seen:?}");
     for (token, value) in &seen {
-        let n = values.iter().position(|known| known == value).expect("somebody's");
+        let n = values.iter().position(|known| known == value).expect("a known value");
         assert_eq!(tokens[n], *token);
     }
     leader.resign().await.expect("resigned");
@@ -206,11 +209,11 @@ pub(crate) async fn observers_outlive_their_sessions(t: &Case<dyn Sessions>) {
     let leadership = leads(&client, "before").await;
     assert_eq!(next(&mut observe).await.value_str(), Some("before"));
     for (round, value) in ["1", "2", "3"].into_iter().enumerate() {
-        // By this key the observer's session is known.
+        // Its key belongs to the observer's session.
         let anchor = other.mutex("anchor").lock().await.expect("granted");
         t.store.end_session_of(anchor.key()).await;
         if round % 2 == 0 {
-            within(SOON, "the session is over", anchor.lost()).await;
+            within(SOON, "the session has ended", anchor.lost()).await;
         }
         leadership.proclaim(value).await.expect("proclaimed");
         assert_eq!(next(&mut observe).await.value_str(), Some(value));
@@ -253,7 +256,7 @@ pub(crate) async fn a_dropped_campaign_leaves_nothing(t: &Case) {
     for micros in [1, 50, 200, 1_000] {
         let election = other.election("e");
         let hasty = election.campaign_timeout("hasty", Duration::from_micros(micros));
-        assert!(hasty.await.expect("asked").is_none());
+        assert!(hasty.await.expect("a reply").is_none());
         let hasty = tokio::time::timeout(Duration::from_micros(micros), election.campaign("hasty"));
         assert!(hasty.await.is_err(), "another one leads");
     }
@@ -268,12 +271,12 @@ pub(crate) async fn a_leader_that_lost_its_session_is_notified(t: &Case<dyn Sess
     let waiting = stand(t, &other, "1").await;
     t.store.end_session_of(leadership.key()).await;
     let lost = leadership.run(std::future::pending::<()>());
-    within(SOON, "the leader is told", lost).await.expect_err("it was lost");
+    within(SOON, "the leader is notified", lost).await.expect_err("it was lost");
     assert!(!leadership.is_valid());
     let error = leadership.proclaim("late").await.expect_err("it was lost");
     assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     let successor = waiting.granted().await;
-    let leader = client.election("e").leader().await.expect("asked").expect("there is one");
+    let leader = client.election("e").leader().await.expect("a reply").expect("there is one");
     assert_eq!(
         (leader.value_str(), leader.fencing_token()),
         (Some("1"), successor.fencing_token())
@@ -288,12 +291,15 @@ pub(crate) async fn a_proclaim_without_its_key_is_refused(t: &Case) {
     let leadership = leads(&client, "0").await;
     let waiting = stand(t, &other, "1").await;
     t.store.delete_key(leadership.key()).await;
-    let error = leadership.proclaim("late").await.expect_err("its key is gone");
+    let error = leadership.proclaim("late").await.expect_err("its key was deleted");
     assert!(matches!(error, Error::Lost { reason: LostReason::Evicted, .. }), "{error:?}");
     assert!(!leadership.is_valid());
-    assert_eq!(within(SOON, "the leader is told", leadership.lost()).await, LostReason::Evicted);
+    assert_eq!(
+        within(SOON, "the leader is notified", leadership.lost()).await,
+        LostReason::Evicted
+    );
     let successor = waiting.granted().await;
-    let leader = client.election("e").leader().await.expect("asked").expect("there is one");
+    let leader = client.election("e").leader().await.expect("a reply").expect("there is one");
     assert_eq!(leader.value_str(), Some("1"));
     successor.resign().await.expect("resigned");
 }
@@ -301,10 +307,10 @@ pub(crate) async fn a_proclaim_without_its_key_is_refused(t: &Case) {
 pub(crate) async fn elections_and_mutexes_of_one_name_are_independent(t: &Case) {
     let client = t.client().await;
     let guard = client.mutex("e").lock().await.expect("granted");
-    assert_eq!(client.election("e").leader().await.expect("asked"), None);
+    assert_eq!(client.election("e").leader().await.expect("a reply"), None);
     let leadership = leads(&client, "leads").await;
     assert_ne!(guard.key(), leadership.key());
-    assert_eq!(client.mutex("e").queue().await.expect("asked").len(), 1);
+    assert_eq!(client.mutex("e").queue().await.expect("a reply").len(), 1);
     guard.unlock().await.expect("released");
     assert!(leadership.is_valid());
     leadership.resign().await.expect("resigned");
@@ -318,8 +324,8 @@ pub(crate) async fn bad_elections_are_refused_before_anything_is_sent(t: &Case) 
     let leadership = client.election("e").campaign(&long[1..]).await.expect("just not too long");
     let error = leadership.proclaim(&long).await.expect_err("too long");
     assert!(matches!(error, Error::InvalidArgument { argument: "value", .. }), "{error:?}");
-    eventually(SOON, "the longest value is told", async || {
-        let leader = client.election("e").leader().await.expect("asked");
+    eventually(SOON, "the longest value is returned", async || {
+        let leader = client.election("e").leader().await.expect("a reply");
         leader.is_some_and(|leader| leader.value().len() == 16 << 10)
     })
     .await;
@@ -335,7 +341,7 @@ pub(crate) async fn bad_elections_are_refused_before_anything_is_sent(t: &Case) 
     }
 }
 
-/// A leader that proclaims often does not make its successor blind.
+/// A leader that proclaims often does not delay its successor's notification.
 pub(crate) async fn a_successor_of_a_busy_leader_leads_at_once(t: &Case) {
     let clients = t.clients::<2>().await;
     let mut best = Duration::MAX;
@@ -357,7 +363,7 @@ pub(crate) async fn a_successor_of_a_busy_leader_leads_at_once(t: &Case) {
     assert!(best < Duration::from_millis(200), "the successor led after {best:?} at best");
 }
 
-/// What a leader works on.
+/// The application of a leader.
 struct App(u64);
 
 impl App {
@@ -380,8 +386,8 @@ impl App {
     }
 }
 
-/// The work of a leader may be spawned with whatever it borrows, clones or owns, as that of a
-/// mutex: that this compiles is half of the test.
+/// The work of a leader or of a mutex may be spawned with anything it borrows, clones or owns. That
+/// this compiles is half of the test.
 pub(crate) async fn spawned_work_captures_what_it_likes(t: &Case) {
     let client = t.client().await;
     let app = Arc::new(App(7));
@@ -425,11 +431,11 @@ pub(crate) async fn spawned_work_captures_what_it_likes(t: &Case) {
     let method = tokio::spawn(Arc::clone(&app).work(client.clone()));
     for working in [locked, method] {
         let done = within(SOON, "it is done", working).await.expect("no panic");
-        assert_eq!(done.expect("it had the lock"), 7);
+        assert_eq!(done.expect("the lock was held"), 7);
     }
 }
 
-/// A leader whose run is cancelled has a successor at once, and no client sees it lead after that.
+/// A leader whose run is cancelled has a successor at once. No client sees it lead afterwards.
 pub(crate) async fn a_run_that_is_cancelled_has_resigned(t: &Case) {
     let [client, other] = t.clients().await;
     for round in 0..8 {
@@ -445,14 +451,14 @@ pub(crate) async fn a_run_that_is_cancelled_has_resigned(t: &Case) {
                 pending::<()>().await
             };
             let done = election.run("candidate", stopped, work).await;
-            // By the same task, which leaves a resignation in the background the least time.
+            // In the same task, which leaves least time to a resignation in the background.
             (done, others.leader().await)
         });
         within(SOON, "it leads", led).await.expect("it leads");
         drop(stop);
         let (done, leader) = within(SOON, "it stops", running).await.expect("no panic");
         assert_eq!(done.expect("it was cancelled"), None);
-        let leader = leader.expect("answered");
+        let leader = leader.expect("a reply");
         assert!(leader.is_none(), "round {round}: {leader:?}");
     }
 }

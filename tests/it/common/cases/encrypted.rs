@@ -1,4 +1,4 @@
-//! Passwords and certificates of a store with a password in its URL.
+//! Passwords and certificates of stores with a password in the URL.
 
 use std::{error::Error as _, fs};
 
@@ -7,7 +7,7 @@ use distlock_testkit::{certificates::Ca, servers::certificates};
 
 use crate::common::{close, connected, reason, refused};
 
-/// A file with the servers' CA, which goes with its test.
+/// A file with the servers' CA, which is removed with its test.
 pub(crate) struct CaFile(pub(crate) String);
 
 impl CaFile {
@@ -38,7 +38,7 @@ pub(crate) async fn a_lock_is_held_by_tls(url: &str) {
         let namespace = format!("/tls-{:016x}", fastrand::u64(..));
         let client = connected(builder.namespace(namespace)).await;
         let guard = client.mutex("a").lock().await.expect("granted");
-        assert!(client.mutex("a").try_lock().await.expect("an answer").is_none());
+        assert!(client.mutex("a").try_lock().await.expect("a reply").is_none());
         guard.unlock().await.expect("released");
         close([client]).await;
     }
@@ -75,7 +75,8 @@ pub(crate) async fn a_password_in_plain_text_is_refused_before_it_is_sent(url: &
     is_misconfigured(plain, "credentials").await;
 }
 
-/// Without a CA, or where the password could be read on its way.
+/// Fails unless connecting fails because the CA is missing or the password could be read in
+/// transit.
 pub(crate) async fn is_misconfigured(builder: Builder, wrong: &str) {
     let error = refused(builder).await;
     let found = matches!(&error, Error::InvalidArgument { argument, .. } if *argument == wrong);
@@ -87,7 +88,7 @@ pub(crate) async fn denied_logins_are_reported_without_credentials(url: &str) {
     is_denied(Client::builder(url).credentials("app", "wrong-s3cret")).await;
 }
 
-/// The text names the server and shows no password.
+/// Fails unless the login is denied with an error that names the server and no password.
 pub(crate) async fn is_denied(builder: Builder) {
     let error = refused(builder).await;
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");

@@ -1,4 +1,4 @@
-//! One at a time, in order, with rising tokens.
+//! Exclusion, order, and rising tokens.
 
 use std::{
     sync::{
@@ -16,8 +16,8 @@ use tokio::{
 
 use crate::common::{Case, SOON, handover, locked, release, release_both, within};
 
-/// A resource that shows whether two were at it at once: the count loses an update, or the flag is
-/// found set.
+/// A resource that detects concurrent access: the count loses an update, or the flag is already
+/// set.
 #[derive(Default)]
 pub(crate) struct Fragile {
     count: AtomicU32,
@@ -59,11 +59,11 @@ pub(crate) async fn waiters_are_granted_in_order(t: &Case) {
     let mut waiters = t.enqueue_all(clients.iter().cycle().take(10), "queue").await;
     while !waiters.is_empty() {
         holder = handover(holder, waiters.remove(0)).await;
-        assert!(waiters.iter().all(|waiter| waiter.waits()), "somebody was granted out of order");
+        assert!(waiters.iter().all(|waiter| waiter.waits()), "a waiter was granted out of order");
     }
 }
 
-/// Each of them loses the lock, and lets nobody know.
+/// Each holder loses the lock, and does not release it.
 pub(crate) async fn waiters_are_granted_in_order_though_holders_are_lost(t: &Case) {
     let clients = t.clients::<3>().await;
     let mut holder = clients[0].mutex("queue").lock().await.expect("granted");
@@ -73,11 +73,11 @@ pub(crate) async fn waiters_are_granted_in_order_though_holders_are_lost(t: &Cas
         t.store.delete_key(holder.key()).await;
         let next = waiters.remove(0).granted().await;
         assert!(next.fencing_token() > holder.fencing_token());
-        assert!(waiters.iter().all(|waiter| waiter.waits()), "somebody was granted out of order");
+        assert!(waiters.iter().all(|waiter| waiter.waits()), "a waiter was granted out of order");
         lost.push(std::mem::replace(&mut holder, next));
     }
     for guard in &lost {
-        within(SOON, "each is told", guard.lost()).await;
+        within(SOON, "the holder is notified", guard.lost()).await;
     }
     holder.unlock().await.expect("released");
 }
@@ -95,7 +95,7 @@ pub(crate) async fn two_namespaces_are_independent(t: &Case) {
     let one = here.mutex("same").lock().await.expect("granted");
     let other = locked(&there, "same").await;
     assert_ne!(one.key(), other.key());
-    // A lock named like the namespace's last part lies in the directory that holds the other
+    // A lock with the name of the other namespace's last part is stored in the directory of that
     // namespace's locks.
     let between = locked(&here, "below").await;
     assert!(one.is_valid() && other.is_valid() && between.is_valid());
@@ -125,12 +125,12 @@ pub(crate) async fn tokens_rise_across_clients_that_come_and_go(t: &Case) {
     }
 }
 
-/// ZooKeeper deletes a lock's directory once it is empty and the next one counts from zero.
+/// ZooKeeper deletes a lock's directory when it is empty. The next directory counts from zero.
 pub(crate) async fn tokens_rise_after_the_lock_was_forgotten(t: &Case) {
     let client = t.client().await;
     let mut last = 0;
     for _ in 0..2 {
-        // More than one, so that a counter of the directory's own would be seen to fall back.
+        // More than one grant, so that a counter in the directory would be seen to fall.
         for _ in 0..3 {
             let guard = client.mutex("rare").lock().await.expect("granted");
             assert!(guard.fencing_token().as_u64() > last);
@@ -141,17 +141,17 @@ pub(crate) async fn tokens_rise_after_the_lock_was_forgotten(t: &Case) {
     }
 }
 
-/// What keeps the highest token that it has seen refuses a write that was under way when its guard
-/// was dropped, and takes one that arrives in time.
+/// A resource that keeps the highest token seen refuses a write that was in flight when its guard
+/// was dropped. It accepts a write that arrives in time.
 pub(crate) async fn a_write_that_outlives_its_lock_is_refused(t: &Case) {
     let [one, two] = t.clients().await;
     let highest = Arc::new(AtomicU64::new(0));
     for in_time in [true, false] {
-        let (go, gone) = oneshot::channel::<()>();
+        let (arrive, arrives) = oneshot::channel::<()>();
         let (guard, waiter) = t.contended(&one, &two, "write").await;
         let (token, seen) = (guard.fencing_token().as_u64(), Arc::clone(&highest));
         let write = tokio::spawn(async move {
-            gone.await.expect("it arrives at last");
+            arrives.await.expect("the write arrives");
             seen.fetch_max(token, SeqCst) <= token
         });
         drop(guard);
@@ -160,10 +160,10 @@ pub(crate) async fn a_write_that_outlives_its_lock_is_refused(t: &Case) {
         if !in_time {
             assert!(
                 highest.fetch_max(successor.fencing_token().as_u64(), SeqCst) <= token,
-                "the successor is let in"
+                "the successor's token is accepted"
             );
         }
-        go.send(()).expect("the write is under way");
+        arrive.send(()).expect("the write is in flight");
         assert_eq!(write.await.expect("no panic"), in_time);
         successor.unlock().await.expect("released");
     }
@@ -178,7 +178,7 @@ pub(crate) async fn tokens_follow_the_queue(t: &Case) {
         contenders.spawn(async move {
             let guard = mutex.lock().await.expect("granted");
             // Sent while the lock is held: the channel's order is the order of the grants.
-            grants.send(guard.fencing_token()).expect("somebody listens");
+            grants.send(guard.fencing_token()).expect("the receiver exists");
             guard.unlock().await.expect("released");
         });
     }

@@ -1,5 +1,5 @@
-//! Writes that the store applies only while the lock is held, and the gate for those that go
-//! elsewhere.
+//! Writes that the store applies only while the lock is held, and the gate for writes to other
+//! systems.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use distlock::{Error, FencingGate, LockGuard, LostReason, Write};
 
 use crate::common::{Case, Job, SOON, Sessions, eventually, throughout, within};
 
-/// What is in the store under these keys.
+/// Returns the values of these keys.
 async fn data<const N: usize>(t: &Case, keys: &[String; N]) -> [Option<String>; N] {
     let mut found = keys.each_ref().map(|_| None);
     for (key, found) in keys.iter().zip(&mut found) {
@@ -16,7 +16,8 @@ async fn data<const N: usize>(t: &Case, keys: &[String; N]) -> [Option<String>; 
     found
 }
 
-/// Refused by somebody who knows for certain, or else nobody knows. Never applied.
+/// Expects that the write was refused, or that its outcome is unknown. It must not have been
+/// applied.
 fn assert_refused(result: Result<(), Error>) {
     let error = result.expect_err("the lock is lost");
     assert!(matches!(error, Error::Lost { .. } | Error::WriteUnconfirmed { .. }), "{error:?}");
@@ -37,10 +38,10 @@ pub(crate) async fn puts_are_applied_and_overwrite(t: &Case) {
         assert_eq!(data(t, &keys).await, [Some(value.to_owned())]);
     }
     guard.unlock().await.expect("released");
-    // It is nobody's: neither the lock's end nor the client's takes it away.
+    // The value belongs to no session: the end of the lock or the client does not delete it.
     client.close().await.expect("closed");
     assert_eq!(data(t, &keys).await, [Some(String::new())]);
-    // Nor does it matter who wrote it.
+    // Any holder may overwrite it.
     let guard = t.client().await.mutex("another").lock().await.expect("granted");
     put(&guard, &keys[0], "three").await;
     guard.delete(&keys[0]).await.expect("deleted");
@@ -52,7 +53,7 @@ pub(crate) async fn puts_are_applied_and_overwrite(t: &Case) {
 pub(crate) async fn deletes_of_what_is_not_there_are_fine(t: &Case) {
     let guard = t.client().await.mutex("delete").lock().await.expect("granted");
     let keys = [t.data_key("never/there"), t.data_key("there")];
-    guard.delete(&keys[0]).await.expect("there is nothing to do");
+    guard.delete(&keys[0]).await.expect("the key is absent");
     put(&guard, &keys[1], "value").await;
     // Both kinds in one transaction, in either order.
     for _ in 0..2 {
@@ -70,7 +71,7 @@ pub(crate) async fn several_writes_are_applied_together(t: &Case) {
     let writes = [Write::put(&keys[0], "1"), Write::delete(&keys[1]), Write::put(&keys[2], "3")];
     guard.write(&writes).await.expect("written");
     assert_eq!(data(t, &keys).await, [Some("1".to_owned()), None, Some("3".to_owned())]);
-    // As many as there may be.
+    // The maximum number of writes.
     let many: Vec<_> = (0..64).map(|n| t.data_key(&format!("many-{n}"))).collect();
     let writes: Vec<_> = many.iter().map(|key| Write::put(key, "x")).collect();
     within(SOON, "the write returns", guard.write(&writes)).await.expect("written");
@@ -85,7 +86,7 @@ pub(crate) async fn several_writes_are_applied_together(t: &Case) {
     t.erase(many.iter().chain(&keys)).await;
 }
 
-/// The store says so, before anything has told the holder.
+/// The store refuses the write before the holder has been notified.
 pub(crate) async fn a_put_after_the_key_was_deleted_is_refused(t: &Case) {
     let client = t.client().await;
     let keys = [t.data_key("deleted")];
@@ -102,8 +103,8 @@ pub(crate) async fn a_put_after_the_key_was_deleted_is_refused(t: &Case) {
             ),
             "{error:?}"
         );
-        assert!(!guard.is_valid(), "what the write was told, the guard knows as well");
-        assert_eq!(within(SOON, "the loss is told", guard.lost()).await, LostReason::Evicted);
+        assert!(!guard.is_valid(), "the guard is lost once a write has reported it");
+        assert_eq!(within(SOON, "the loss is notified", guard.lost()).await, LostReason::Evicted);
         assert_eq!(data(t, &keys).await, [None], "round {round}");
     }
     // One key is one lock.
@@ -119,17 +120,17 @@ pub(crate) async fn a_put_after_the_session_ended_is_refused(t: &Case<dyn Sessio
     for round in 0..5 {
         let guard = client.mutex("ended").lock().await.expect("granted");
         t.store.end_session_of(guard.key()).await;
-        // At once: its own clock has the lock for seconds yet.
+        // Immediately, while the client's own deadline is seconds away.
         assert_refused(within(SOON, "the write returns", guard.put(&keys[0], "late")).await);
         assert_eq!(data(t, &keys).await, [None], "round {round}");
-        within(SOON, "the loss is told", guard.lost()).await;
+        within(SOON, "the loss is notified", guard.lost()).await;
         let error = guard.put(&keys[0], "later").await.expect_err("the lock is lost");
         assert!(matches!(error, Error::Lost { .. }), "{error:?}");
         assert_eq!(data(t, &keys).await, [None], "round {round}");
     }
 }
 
-/// Its own clock refuses, without a store.
+/// The client's own deadline refuses the write, without a store.
 pub(crate) async fn a_put_by_a_holder_that_is_cut_off_ends_in_time(t: &Case) {
     let link = t.link().await;
     let (holder, other) = (t.mortal_client_by(&*link).await, t.client().await);
@@ -139,7 +140,7 @@ pub(crate) async fn a_put_by_a_holder_that_is_cut_off_ends_in_time(t: &Case) {
     link.cut_off(&guard);
     let error = within(ttl * 2, "the write returns", guard.put(&keys[0], "old"))
         .await
-        .expect_err("nobody answers");
+        .expect_err("no reply");
     let expected = matches!(
         error,
         Error::WriteUnconfirmed { .. } | Error::Unavailable { .. } | Error::Lost { .. }
@@ -150,7 +151,7 @@ pub(crate) async fn a_put_by_a_holder_that_is_cut_off_ends_in_time(t: &Case) {
     let error = guard.put(&keys[0], "old").await.expect_err("the lock is lost");
     assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     link.set_reachable(true);
-    // Nor does what was under way come late.
+    // The write that was in flight does not arrive late either.
     throughout(Duration::from_secs(1), "the newer value stays", async || {
         data(t, &keys).await == [Some("new".to_owned())]
     })
@@ -192,7 +193,7 @@ pub(crate) async fn writes_that_cannot_be_made_are_refused_before_anything_is_se
     guard.unlock().await.expect("released");
 }
 
-/// Holders whose locks were taken from them go on writing, for as long as they like.
+/// Evicted holders keep trying to write.
 pub(crate) async fn old_holders_never_write_over_their_successors(t: &Case) {
     let clients = t.clients::<2>().await;
     let keys = [t.data_key("newest")];
@@ -213,7 +214,7 @@ pub(crate) async fn old_holders_never_write_over_their_successors(t: &Case) {
                 panic!("an old holder has written");
             });
         }
-        throughout(Duration::from_millis(30), "nobody else writes", async || {
+        throughout(Duration::from_millis(30), "no other holder writes", async || {
             data(t, &keys).await == [Some(round.to_string())]
         })
         .await;
@@ -224,24 +225,24 @@ pub(crate) async fn old_holders_never_write_over_their_successors(t: &Case) {
     t.store.erase(&keys[0]).await;
 }
 
-/// A holder that crashed has a successor, whose token is the newer one at any gate.
+/// A crashed holder has a successor with a higher token at any gate.
 pub(crate) async fn a_gate_refuses_the_tokens_of_old_holders(t: &Case) {
     let gate = FencingGate::new();
     let mut process = t.store.lock_elsewhere(Job::new(t, "gate", t.store.min_ttl())).await;
     let old = within(SOON, "the process has the lock", process.granted()).await;
-    gate.admit(old).expect("nobody was there before");
+    gate.admit(old).expect("the first token");
     let waiter = t.enqueue(&t.client().await, "gate").await;
     process.crash().await;
     let successor = waiter.result(t.store.min_ttl() + t.store.grace()).await.expect("granted");
-    // Nobody newer has been there: the gate can't know.
+    // No newer token has been admitted, so the gate cannot know.
     gate.admit(old).expect("the highest so far");
     gate.admit(successor.fencing_token()).expect("a higher one");
     let stale = gate.admit(old).expect_err("it is stale");
     assert_eq!((stale.fencing_token.as_u64(), stale.highest), (old, successor.fencing_token()));
-    // A gate that was stored and made anew is none the wiser.
+    // A gate restored from its stored value refuses the same tokens.
     let again = FencingGate::starting_at(gate.highest().expect("two were there").as_u64());
     again.admit(old).expect_err("it is stale");
     again.admit(successor.fencing_token()).expect("the same one again");
     successor.unlock().await.expect("released");
-    eventually(SOON, "nothing is left", async || t.keys().await.is_empty()).await;
+    eventually(SOON, "no keys are left", async || t.keys().await.is_empty()).await;
 }

@@ -1,4 +1,4 @@
-//! What can be done with a guard, and where.
+//! Operations on a guard, in any thread or runtime.
 
 use std::{
     future::poll_fn,
@@ -18,14 +18,14 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::common::{Case, SOON, eventually, locked, throughout, within, without_a_runtime};
 
-/// What a program of its own fails with.
+/// The error type of a program.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
 }
 
-/// Runs this where no tokio runtime is.
+/// Runs `work` on a thread without a tokio runtime.
 async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = thread::spawn(work);
     within(SOON, "the thread ends", async {
@@ -42,7 +42,7 @@ pub(crate) async fn unlock_lets_the_next_one_in(t: &Case) {
     let (first, waiter) = t.contended(&one, &two, "next").await;
     let (key, token) = (first.key().to_owned(), first.fencing_token());
     first.unlock().await.expect("released");
-    assert!(!t.keys().await.contains(&key), "unlock() said Ok, so the key is gone");
+    assert!(!t.keys().await.contains(&key), "unlock() returned Ok, so the key is deleted");
     let second = waiter.granted().await;
     assert!(second.fencing_token() > token);
     second.unlock().await.expect("released");
@@ -94,7 +94,7 @@ pub(crate) async fn a_guard_moves_between_runtimes(t: &Case) {
     waiter.served().await;
 }
 
-/// The runtime that a client and its guard were made on ends; their session lives on another one.
+/// The runtime that created a client and its guard ends. Their session is kept by another one.
 pub(crate) async fn a_guard_outlives_its_runtime(t: &Case) {
     let builder = t.builder().session_ttl(t.store.min_ttl());
     let (client, guard): (Client, LockGuard) = on_a_thread(move || {
@@ -116,7 +116,7 @@ pub(crate) async fn a_guard_outlives_its_runtime(t: &Case) {
     t.queue_of(0).await;
 }
 
-/// One with a single thread, and one all of whose workers are blocked.
+/// A single-threaded runtime, and one with all workers blocked.
 pub(crate) async fn a_blocked_runtime_keeps_its_lock(t: &Case) {
     let block = |name: &'static str, blocked: Runtime| {
         let builder = t.builder().session_ttl(t.store.min_ttl());
@@ -125,7 +125,7 @@ pub(crate) async fn a_blocked_runtime_keeps_its_lock(t: &Case) {
                 let client = builder.connect().await.expect("connected");
                 let guard = client.mutex(name).lock().await.expect("granted");
                 let pause = client.session_ttl() * 2;
-                // The fault itself: nothing else of this runtime runs meanwhile.
+                // The fault: no other task of this runtime runs during the pause.
                 let workers = blocked.metrics().num_workers();
                 let others: Vec<_> = (0..workers)
                     .map(|_| tokio::spawn(async move { thread::sleep(pause) }))
@@ -164,8 +164,7 @@ pub(crate) async fn a_waiter_of_a_dropped_runtime_leaves_the_queue(t: &Case) {
     guard.unlock().await.expect("released");
 }
 
-/// `remaining()` stays below the TTL, falls, and jumps up with the keepalives that the lock lives
-/// by.
+/// `remaining()` stays below the TTL, falls, and rises with each keepalive.
 pub(crate) async fn a_lock_is_kept_for_three_ttls(t: &Case) {
     let client = t.mortal_client().await;
     let ttl = client.session_ttl();
@@ -188,8 +187,8 @@ pub(crate) async fn a_lock_is_kept_for_three_ttls(t: &Case) {
         () = watched => {}
         reason = guard.lost() => panic!("lost: {reason}"),
     }
-    assert!(falls > 10, "it fell {falls} times");
-    assert!(renewals >= 3, "it was renewed {renewals} times in three TTLs");
+    assert!(falls > 10, "remaining() fell {falls} times");
+    assert!(renewals >= 3, "renewed {renewals} times in three TTLs");
     assert_eq!(guard.fencing_token(), token);
     assert_eq!(t.keys().await, [key]);
     guard.unlock().await.expect("released");
@@ -204,7 +203,7 @@ pub(crate) async fn run_returns_the_value(t: &Case) {
         not_static.len()
     };
     assert_eq!(guard.run(work).await, Ok(8));
-    assert!(guard.is_valid(), "run() does not use the guard up");
+    assert!(guard.is_valid(), "run() does not consume the guard");
     guard.unlock().await.expect("released");
 }
 
@@ -212,23 +211,23 @@ pub(crate) async fn work_is_done_under_a_lock_that_is_then_free(t: &Case) {
     let client = t.client().await;
     let mutex = client.mutex("run");
     let (taken, other) = (mutex.clone(), mutex.clone());
-    // On a task of its own, as services do.
+    // In its own task, as services do.
     let work = tokio::spawn(async move {
         taken.run(async |guard| (guard.is_valid(), other.try_lock().await)).await
     });
     let (valid, tried) = work.await.expect("no panic").expect("granted");
-    assert!(valid && tried.expect("answered").is_none());
+    assert!(valid && tried.expect("a reply").is_none());
 
-    let guard = mutex.try_lock().await.expect("answered").expect("it is free");
+    let guard = mutex.try_lock().await.expect("a reply").expect("it is free");
     let work = tokio::spawn(guard.run_owned(async { 42 }));
     assert_eq!(work.await.expect("no panic").expect("held"), 42);
 
-    // What takes an error of the work's own returns one `Result`.
+    // `try_run` returns one `Result` for errors of the work and of the library.
     let parse = async |text: &str| text.parse::<u8>().map_err(Failure::from);
     assert_eq!(mutex.try_run(async |_| parse("42").await).await.expect("a number"), 42);
     let refused = mutex.try_run(async |_| parse("no number").await).await;
-    refused.expect_err("it is none").downcast::<ParseIntError>().expect("the work's own error");
-    let guard = mutex.try_lock().await.expect("answered").expect("it is free");
+    refused.expect_err("not a number").downcast::<ParseIntError>().expect("the work's own error");
+    let guard = mutex.try_lock().await.expect("a reply").expect("it is free");
     assert_eq!(guard.try_run(parse("42")).await.expect("a number"), 42);
     let refused = tokio::spawn(guard.try_run_owned(async { Err::<(), _>(Failure::from("no")) }));
     assert_eq!(refused.await.expect("no panic").expect_err("refused").to_string(), "no");
@@ -238,8 +237,8 @@ pub(crate) async fn work_is_done_under_a_lock_that_is_then_free(t: &Case) {
         std::future::pending::<()>().await;
     });
     let error = within(SOON, "the work is stopped", lost).await.expect_err("it was lost");
-    let is_told = matches!(&error, Error::Lost { name, .. } if name == "run");
-    assert!(is_told, "{error:?}");
+    let is_lost = matches!(&error, Error::Lost { name, .. } if name == "run");
+    assert!(is_lost, "{error:?}");
     let lost = mutex.try_run(async |guard| {
         t.store.delete_key(guard.key()).await;
         std::future::pending::<Result<(), Failure>>().await
@@ -288,13 +287,13 @@ pub(crate) async fn run_drops_the_future_at_loss(t: &Case) {
     let lost = outcome.expect_err("the lock was lost");
     assert_eq!(lost.reason, guard.lost().await);
     assert!(dropped.load(SeqCst), "the future was not dropped");
-    // On a lost lock nothing is polled at all.
+    // With a lost lock, the future is never polled.
     let mut polled = false;
     guard.run(async { polled = true }).await.expect_err("the lock was lost");
     assert!(!polled);
 }
 
-/// Neither on a plain thread nor under a runtime that has no timers.
+/// Timeouts work on a plain thread, and in a runtime without timers.
 pub(crate) async fn timeouts_need_no_runtime_of_the_callers(t: &Case) {
     let [client, other] = t.clients().await;
     let foreign = other.mutex("foreign").lock().await.expect("granted");
@@ -305,15 +304,15 @@ pub(crate) async fn timeouts_need_no_runtime_of_the_callers(t: &Case) {
                 let _entered = timers.map(Runtime::enter);
                 without_a_runtime(time_out(&client));
             };
-            scope.spawn(calls).join().expect("no timer of the caller's is asked for");
+            scope.spawn(calls).join().expect("no timer of the caller's is used");
         });
     }
     std::thread::scope(|scope| scope.spawn(move || drop(untimed)).join().expect("no panic"));
     foreign.unlock().await.expect("released");
 }
 
-/// All that waits for no longer than a while: behind others of the same client, behind another
-/// client's lock, and for what is free.
+/// All calls with a timeout: behind calls of the same client, behind another client's lock, and on
+/// a free lock.
 async fn time_out(client: &Client) {
     const SHORT: Duration = Duration::from_millis(20);
     let free = client.mutex("free");
@@ -327,11 +326,11 @@ async fn time_out(client: &Client) {
     let (mut next, mut passed) = (pin!(free.lock_timeout(SOON)), Some(guard));
     let next = poll_fn(|context| {
         let polled = next.as_mut().poll(context);
-        // It waits now.
+        // It waits by now.
         drop(passed.take());
         polled
     });
-    let guard = next.await.expect("no error").expect("it was let go");
+    let guard = next.await.expect("no error").expect("released");
     guard.unlock().await.expect("released");
 
     let (rw_lock, semaphore) = (client.rw_lock("others"), client.semaphore("others", 1));

@@ -1,4 +1,4 @@
-//! What is sent by one who was stopped, and what is late on its way.
+//! Requests that a paused process sends, and requests that arrive late.
 
 use std::time::{Duration, Instant};
 
@@ -12,15 +12,15 @@ use crate::common::{
     within,
 };
 
-/// How many locks the stopped process holds. It writes under each of them as it wakes.
+/// The number of locks of the paused process. It writes under each of them on waking.
 const WRITES: usize = 20;
 
-/// A process that was stopped for longer than its TTL writes before it looks at anything: the store
-/// refuses it, every time.
+/// A process that was paused for longer than its TTL writes first thing on waking. The store
+/// refuses every write.
 ///
-/// The guard's own clock would refuse first. So the process has the store's own client make the
-/// transaction, by what `distlock::etcd::compare` and `distlock::zookeeper::check` give: the
-/// condition of a guarded write.
+/// The guard's own deadline would refuse first. So the process writes with the store's native
+/// client, under the condition that `distlock::etcd::compare` or `distlock::zookeeper::check`
+/// provides: that of a guarded write.
 pub(crate) async fn writes_of_a_holder_that_was_stopped_are_refused(t: &Case) {
     let ttl = t.store.min_ttl();
     let job = Job { writes: WRITES, ..Job::new(t, "stopped", ttl) };
@@ -31,7 +31,7 @@ pub(crate) async fn writes_of_a_holder_that_was_stopped_are_refused(t: &Case) {
         assert_eq!(
             t.store.data(key).await.as_deref(),
             Some(&b"old"[..]),
-            "with the lock, the same transaction writes"
+            "the transaction writes while the lock is held"
         );
     }
     let other = t.client().await;
@@ -53,11 +53,8 @@ pub(crate) async fn writes_of_a_holder_that_was_stopped_are_refused(t: &Case) {
     let ((written, woke), (successors, succeeded)) =
         within(pause + SOON * 2, "it wakes", async { tokio::join!(awake, succeed) }).await;
     println!("succeeded {:?} before it woke", woke.saturating_duration_since(succeeded));
-    assert!(
-        succeeded < woke,
-        "too slow to tell: the process woke before it had a successor at each lock"
-    );
-    assert!(!written, "the store took a write of a holder that had a successor");
+    assert!(succeeded < woke, "inconclusive: the process woke before each lock had a successor");
+    assert!(!written, "the store accepted a write of a holder with a successor");
     for (successor, key) in successors.into_iter().zip(&keys) {
         assert!(successor.is_valid());
         assert_eq!(t.store.data(key).await.as_deref(), Some(&b"new"[..]));
@@ -66,7 +63,7 @@ pub(crate) async fn writes_of_a_holder_that_was_stopped_are_refused(t: &Case) {
     }
 }
 
-/// It is sent in time, and still on its way when the lock has another holder.
+/// The write is sent in time, and arrives when the lock has another holder.
 pub(crate) async fn a_write_that_arrives_late_is_refused(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let (holder, other) = (t.mortal_client_by(&*proxies).await, t.client().await);
@@ -80,10 +77,10 @@ pub(crate) async fn a_write_that_arrives_late_is_refused(t: &Case<dyn Servers>) 
     let ttl = holder.session_ttl();
     let successor = waiter.result(ttl * 3 + t.store.grace()).await.expect("granted");
     successor.put(&key, "new").await.expect("written");
-    // What was held back arrives now.
+    // The delayed write arrives now.
     proxies.set(&Mode::Pass);
     let (outcome, guard) = within(SOON, "the write returns", writing).await.expect("no panic");
-    let error = outcome.expect_err("it was not answered in time");
+    let error = outcome.expect_err("no reply in time");
     let expected = matches!(
         error,
         Error::WriteUnconfirmed { .. } | Error::Lost { .. } | Error::Unavailable { .. }
@@ -98,8 +95,7 @@ pub(crate) async fn a_write_that_arrives_late_is_refused(t: &Case<dyn Servers>) 
     t.store.erase(&key).await;
 }
 
-/// A write whose answer is lost is made once, or not at all, and its caller is told that it is not
-/// known.
+/// A write whose reply is lost is applied once or not at all. The caller gets `WriteUnconfirmed`.
 pub(crate) async fn a_write_whose_reply_is_lost_is_unconfirmed(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let client = t.hasty_client_by(&*proxies).await;
@@ -107,18 +103,17 @@ pub(crate) async fn a_write_whose_reply_is_lost_is_unconfirmed(t: &Case<dyn Serv
     let guard = client.mutex("unconfirmed").lock().await.expect("granted");
     guard.put(&key, "before").await.expect("written");
     proxies.set(&Mode::BlackholeToClient);
-    let error = within(SOON, "the write returns", guard.put(&key, "value"))
-        .await
-        .expect_err("nothing answers");
+    let error =
+        within(SOON, "the write returns", guard.put(&key, "value")).await.expect_err("no reply");
     let expected = matches!(&error, Error::WriteUnconfirmed { name, .. } if name == "unconfirmed");
     assert!(expected && !error.is_retryable(), "{error:?}");
-    assert!(guard.is_valid(), "that says nothing of the lock");
+    assert!(guard.is_valid(), "the lock is not affected");
     let written = async || t.store.data(&key).await.as_deref() == Some(b"value");
-    eventually(SOON, "it is written all the same", written).await;
+    eventually(SOON, "the value is written nevertheless", written).await;
     t.store.erase(&key).await;
     proxies.hang_up();
     proxies.set(&Mode::Pass);
-    throughout(Duration::from_secs(2), "it is not sent again", async || {
+    throughout(Duration::from_secs(2), "the write is not sent again", async || {
         t.store.data(&key).await.is_none()
     })
     .await;
@@ -128,31 +123,31 @@ pub(crate) async fn a_write_whose_reply_is_lost_is_unconfirmed(t: &Case<dyn Serv
     guard.unlock().await.expect("released");
 }
 
-/// The server has made the keys; the client hears nothing but that its connection is gone.
+/// The server has created the keys. The client only notices the end of its connection.
 pub(crate) async fn a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing(
     t: &Case<dyn Servers>,
 ) {
     let proxies = t.proxies().await;
     let client = t.hasty_client_by(&*proxies).await;
     for wanted in [true, false] {
-        // ZooKeeper's directories are there then; and a pool has other connections than the one
-        // that it tests as the last request is done with it.
+        // Afterwards ZooKeeper's directories exist. A pool also has other connections than the one
+        // that it tests when the last request releases it.
         join_all(["a", "b", "c"].map(|name| take_turn(&client, name))).await;
         client.lock_all(["a", "b", "c"]).await.expect("granted").unlock().await.expect("released");
-        let asker = client.clone();
+        let caller = client.clone();
         proxies.set(&Mode::BlackholeToClient);
-        let asking = tokio::spawn(async move { asker.lock_all(["a", "b", "c"]).await });
-        eventually(SOON, "the first key is there", async || !t.keys().await.is_empty()).await;
+        let locking = tokio::spawn(async move { caller.lock_all(["a", "b", "c"]).await });
+        eventually(SOON, "the first key exists", async || !t.keys().await.is_empty()).await;
         if !wanted {
-            asking.abort();
+            locking.abort();
         }
         proxies.hang_up();
         proxies.set(&Mode::Pass);
         if wanted {
             let all =
-                within(SOON, "all are free", asking).await.expect("no panic").expect("granted");
+                within(SOON, "all are free", locking).await.expect("no panic").expect("granted");
             assert!(all.is_valid());
-            // What the lost reply told of is gone, or is what is held.
+            // The keys of the lost reply are deleted or belong to the guards.
             t.queue_of(3).await;
             all.unlock().await.expect("released");
         }
@@ -161,7 +156,7 @@ pub(crate) async fn a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing(
     }
 }
 
-/// One that was given up while it was still on its way is not applied over a later one.
+/// A proclaim that was abandoned in flight does not overwrite a later one.
 pub(crate) async fn a_proclaim_that_arrives_late_is_refused(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let client = t.hasty_client_by(&*proxies).await;
@@ -169,18 +164,20 @@ pub(crate) async fn a_proclaim_that_arrives_late_is_refused(t: &Case<dyn Servers
     let leadership = client.election("late").campaign("first").await.expect("granted");
     leadership.proclaim("second").await.expect("proclaimed");
     proxies.set(&Mode::BlackholeToClient);
-    let error = within(SOON, "it gives up", leadership.proclaim("third"))
+    let error = within(SOON, "the call gives up", leadership.proclaim("third"))
         .await
-        .expect_err("nothing answers");
+        .expect_err("no reply");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     proxies.hang_up();
     proxies.set(&Mode::Pass);
-    within(SOON, "it is heard", leadership.proclaim("fourth")).await.expect("proclaimed");
+    within(SOON, "the value is proclaimed", leadership.proclaim("fourth"))
+        .await
+        .expect("proclaimed");
     throughout(Duration::from_secs(1), "the last one stays", async || {
         election
             .leader()
             .await
-            .expect("answered")
+            .expect("a reply")
             .is_some_and(|leader| leader.value_str() == Some("fourth"))
     })
     .await;

@@ -1,4 +1,4 @@
-//! The longest time for which a lock may be held.
+//! The maximum hold time of a lock.
 
 use std::{
     future::pending,
@@ -10,10 +10,10 @@ use distlock::{Error, LockGuard, LockHandle, LostReason};
 
 use crate::common::{Case, SOON, within};
 
-/// The longest time for which these locks are held.
+/// The maximum hold time in these cases.
 const LIMIT: Duration = Duration::from_millis(400);
 
-/// A guard whose time is over says so, and nothing is done by it.
+/// Checks that a guard beyond its maximum hold time is lost and refuses writes.
 async fn assert_over(t: &Case, guard: &LockGuard) {
     assert!(!guard.is_valid() && guard.remaining().is_zero());
     assert_eq!(within(SOON, "the holder is notified", guard.lost()).await, LostReason::HeldTooLong);
@@ -28,21 +28,21 @@ fn assert_lost(unlocked: Result<(), Error>) {
     assert!(matches!(error, Error::Lost { reason: LostReason::HeldTooLong, .. }), "{error:?}");
 }
 
-/// The work of a live process hangs, and its session is renewed for ever.
+/// The work of a live process hangs, while its session is renewed.
 pub(crate) async fn work_that_hangs_keeps_a_lock_for_max_hold(t: &Case) {
     let [client, other] = t.clients().await;
     let (began, mutex) = (Instant::now(), client.mutex("hangs").max_hold(LIMIT));
     let guard = mutex.lock().await.expect("granted");
     assert!(guard.is_valid() && guard.remaining() <= LIMIT);
     let waiter = t.enqueue(&other, "hangs").await;
-    let hung = within(SOON, "it is stopped", guard.run(pending::<()>())).await;
+    let hung = within(SOON, "the work is stopped", guard.run(pending::<()>())).await;
     assert_eq!(hung.expect_err("it hangs").reason, LostReason::HeldTooLong);
     assert!(began.elapsed() >= LIMIT);
     waiter.served().await;
     let next = other.mutex("hangs").lock().await.expect("granted");
     assert!(next.fencing_token() > guard.fencing_token());
     assert_over(t, &guard).await;
-    assert!(next.is_valid(), "what the old holder does is its own affair");
+    assert!(next.is_valid(), "the former holder does not affect the next one");
     assert_lost(guard.unlock().await);
     next.unlock().await.expect("it was held");
     // A holder that ends in time is not affected.
@@ -56,18 +56,19 @@ pub(crate) async fn every_primitive_has_a_longest_hold(t: &Case) {
     let rw_lock = client.rw_lock("rw").max_hold(LIMIT);
     let writer = rw_lock.write().await.expect("granted");
     let next = other.rw_lock("rw");
-    let reader = within(SOON, "its time is over", next.read()).await.expect("granted");
+    let reader = within(SOON, "the maximum hold time ends", next.read()).await.expect("granted");
     assert_over(t, &writer).await;
     let reading = rw_lock.read().await.expect("granted");
     reader.unlock().await.expect("it was held");
-    let written = within(SOON, "its time is over", next.write()).await.expect("granted");
+    let written = within(SOON, "the maximum hold time ends", next.write()).await.expect("granted");
     assert_over(t, &reading).await;
     written.unlock().await.expect("it was held");
     assert_lost(writer.unlock().await);
 
     let permit = client.semaphore("s", 1).max_hold(LIMIT).acquire().await.expect("granted");
     let semaphore = other.semaphore("s", 1);
-    let next = within(SOON, "its time is over", semaphore.acquire()).await.expect("granted");
+    let next =
+        within(SOON, "the maximum hold time ends", semaphore.acquire()).await.expect("granted");
     assert_over(t, &permit).await;
     next.release().await.expect("it was held");
     assert_lost(permit.release().await);
@@ -75,9 +76,11 @@ pub(crate) async fn every_primitive_has_a_longest_hold(t: &Case) {
     let election = client.election("e").max_hold(LIMIT);
     let leadership = election.campaign("one").await.expect("elected");
     let election = other.election("e");
-    let next = within(SOON, "its time is over", election.campaign("two")).await.expect("elected");
+    let next = within(SOON, "the maximum hold time ends", election.campaign("two"))
+        .await
+        .expect("elected");
     assert_over(t, &leadership).await;
-    let error = leadership.proclaim("three").await.expect_err("it leads no more");
+    let error = leadership.proclaim("three").await.expect_err("the leader is lost");
     assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     next.resign().await.expect("it led");
     drop(leadership);
@@ -86,14 +89,16 @@ pub(crate) async fn every_primitive_has_a_longest_hold(t: &Case) {
     let (outer, inner) = (reentrant.lock().await, reentrant.lock().await);
     let (outer, inner) = (outer.expect("granted"), inner.expect("granted again"));
     let mutex = other.mutex("r");
-    let next = within(SOON, "its time is over", mutex.lock()).await.expect("granted");
+    let next = within(SOON, "the maximum hold time ends", mutex.lock()).await.expect("granted");
     assert_over(t, &outer).await;
     assert_over(t, &inner).await;
     next.unlock().await.expect("it was held");
     drop((outer, inner));
 
     let all = client.multi_lock(["a", "b"]).max_hold(LIMIT).lock().await.expect("granted");
-    let both = within(SOON, "its time is over", other.lock_all(["a", "b"])).await.expect("granted");
+    let both = within(SOON, "the maximum hold time ends", other.lock_all(["a", "b"]))
+        .await
+        .expect("granted");
     for guard in all.guards() {
         assert_over(t, guard).await;
     }
@@ -101,7 +106,7 @@ pub(crate) async fn every_primitive_has_a_longest_hold(t: &Case) {
     assert_lost(all.unlock().await);
 }
 
-/// The time goes on from the grant of the write lock.
+/// The time counts from the grant of the write lock.
 pub(crate) async fn a_downgrade_gives_no_more_time(t: &Case) {
     let [client, other] = t.clients().await;
     let writer = client.rw_lock("rw").max_hold(LIMIT).write().await.expect("granted");
@@ -109,13 +114,13 @@ pub(crate) async fn a_downgrade_gives_no_more_time(t: &Case) {
     let reader = writer.downgrade().await.expect("a reader");
     assert!(reader.remaining() <= LIMIT);
     let next = other.rw_lock("rw");
-    let next = within(SOON, "its time is over", next.write()).await.expect("granted");
+    let next = within(SOON, "the maximum hold time ends", next.write()).await.expect("granted");
     assert!(began.elapsed() < SOON);
     assert_over(t, &reader).await;
     next.unlock().await.expect("it was held");
 }
 
-/// A thread that blocks the program's runtime stops no timer of the client's.
+/// A thread that blocks the program's runtime does not stop the client's timers.
 pub(crate) async fn max_hold_needs_nothing_of_the_callers_runtime(t: &Case) {
     let [client, other] = t.clients().await;
     let (held, is_held) = mpsc::channel();
@@ -134,14 +139,14 @@ pub(crate) async fn max_hold_needs_nothing_of_the_callers_runtime(t: &Case) {
     let handle: LockHandle = tokio::task::spawn_blocking(move || is_held.recv())
         .await
         .expect("no panic")
-        .expect("it is held");
+        .expect("a handle");
     let mutex = other.mutex("blocked");
-    let next = within(SOON, "its time is over", mutex.lock()).await.expect("granted");
+    let next = within(SOON, "the maximum hold time ends", mutex.lock()).await.expect("granted");
     assert_over(t, &handle).await;
     next.unlock().await.expect("it was held");
     drop(done);
     let ended = tokio::task::spawn_blocking(move || blocked.join()).await.expect("no panic");
-    ended.expect("the thread ended in order");
+    ended.expect("the thread did not panic");
 }
 
 pub(crate) async fn bad_limits_are_refused_before_anything_is_sent(t: &Case) {
@@ -158,7 +163,7 @@ pub(crate) async fn bad_limits_are_refused_before_anything_is_sent(t: &Case) {
             client.multi_lock(["a", "b"]).max_hold(bad).lock().await.map(drop),
         ];
         for refused in refused {
-            let error = refused.expect_err("it makes no sense");
+            let error = refused.expect_err("an invalid limit");
             assert!(
                 matches!(error, Error::InvalidArgument { argument: "max_hold", .. }),
                 "{error:?}"
@@ -168,7 +173,7 @@ pub(crate) async fn bad_limits_are_refused_before_anything_is_sent(t: &Case) {
     assert!(t.keys().await.is_empty());
 }
 
-/// A handle sees what its guard sees, and keeps nothing.
+/// A handle has the state of its guard, and keeps nothing alive.
 pub(crate) async fn a_handle_ends_with_its_guard(t: &Case) {
     let client = t.client().await;
     let mutex = client.mutex("handle");

@@ -1,4 +1,4 @@
-//! Loss: told in time, to those whom it concerns, and never taken for anything else.
+//! Loss of locks: notified in time, to the affected guards only, and with the right reason.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::common::{
     precedes_grant, release_both, throughout, within,
 };
 
-/// Fails to unlock a guard that is lost.
+/// Checks that a guard is lost and that its unlock fails.
 macro_rules! assert_lost {
     ($guard:expr, $reason:pat) => {
         assert!(!$guard.is_valid());
@@ -27,11 +27,11 @@ pub(crate) async fn holder_of_an_ended_session_is_notified(t: &Case<dyn Sessions
     let waiter = t.enqueue(&other, "ended").await;
     t.store.end_session_of(guard.key()).await;
     let ended = Instant::now();
-    // Its keys went with the session, and either may be noticed first.
+    // The keys are deleted with the session, and the client may notice either first.
     for guard in [guard, second] {
-        let reason = within(SOON, "the holder is told", guard.lost()).await;
-        // The next keepalive would tell it at the latest, a third of the TTL after the one before.
-        // The rest of the time to the one after that is for a busy machine.
+        let reason = within(SOON, "the holder is notified", guard.lost()).await;
+        // The next keepalive reports the loss at the latest, a third of the TTL after the previous
+        // one. The rest of the time is for a busy machine.
         let limit = client.session_ttl() / 2;
         assert!(ended.elapsed() < limit, "notified after {:?}", ended.elapsed());
         assert!(matches!(reason, LostReason::SessionExpired | LostReason::Evicted), "{reason}");
@@ -50,7 +50,7 @@ pub(crate) async fn waiters_of_an_ended_session_are_notified(t: &Case<dyn Sessio
         assert!(matches!(error, Error::SessionLost { .. } | Error::Evicted { .. }), "{error:?}");
         assert!(error.is_retryable());
     }
-    // It is worth retrying indeed.
+    // The retry succeeds.
     let waiter = t.enqueue(&client, "queue").await;
     assert!(guard.is_valid());
     release_both(guard, waiter).await;
@@ -61,12 +61,12 @@ pub(crate) async fn a_lost_session_is_replaced(t: &Case<dyn Sessions>) {
     let guard = client.mutex("held").lock().await.expect("granted");
     let (session, token) = (t.store.session_of(guard.key()).await, guard.fencing_token());
     t.store.end_session_of(guard.key()).await;
-    within(SOON, "the holder is told", guard.lost()).await;
+    within(SOON, "the holder is notified", guard.lost()).await;
     let again = locked(&client, "held").await;
     assert_ne!(t.store.session_of(again.key()).await, session);
     assert!(again.fencing_token() > token);
     assert!(again.is_valid() && !guard.is_valid());
-    // What is left of the old guard does not touch its successor.
+    // The old guard does not affect its successor.
     drop(guard);
     throughout(Duration::from_millis(300), "the new lock is held", async || {
         again.is_valid() && t.keys().await == [again.key()]
@@ -80,13 +80,14 @@ pub(crate) async fn holder_of_a_deleted_key_is_notified_within_a_second(t: &Case
     let guard = client.mutex("deleted").lock().await.expect("granted");
     let bystander = client.mutex("bystander").lock().await.expect("granted");
     let waiter = t.enqueue(&other, "deleted").await;
-    // Once young and once long held: the watch on its key starts late.
+    // Once with a lock that was just granted, whose watch has not started, and once with one held
+    // for a while.
     for (guard, waiter) in
         [(guard, Some(waiter)), (client.mutex("young").lock().await.expect("granted"), None)]
     {
         let deleted = Instant::now();
         t.store.delete_key(guard.key()).await;
-        assert_eq!(within(SOON, "the holder is told", guard.lost()).await, LostReason::Evicted);
+        assert_eq!(within(SOON, "the holder is notified", guard.lost()).await, LostReason::Evicted);
         let took = deleted.elapsed();
         assert!(took < Duration::from_secs(1), "notified after {took:?}");
         assert_lost!(guard, LostReason::Evicted);
@@ -98,14 +99,13 @@ pub(crate) async fn holder_of_a_deleted_key_is_notified_within_a_second(t: &Case
     bystander.unlock().await.expect("released");
 }
 
-/// By a client, which may be another one's.
-/// Whether it is unlocked or dropped.
+/// The lost guard is unlocked or dropped. The successor belongs to another client.
 pub(crate) async fn an_unlock_of_what_was_lost_spares_the_successor(t: &Case) {
     let [former, next, third] = t.clients().await;
     for unlocks in [true, false] {
         let lost = former.mutex("lost").lock().await.expect("granted");
         t.store.delete_key(lost.key()).await;
-        within(SOON, "the holder is told", lost.lost()).await;
+        within(SOON, "the holder is notified", lost.lost()).await;
         let guard = locked(&next, "lost").await;
         assert!(guard.fencing_token() > lost.fencing_token());
         if unlocks {
@@ -115,10 +115,10 @@ pub(crate) async fn an_unlock_of_what_was_lost_spares_the_successor(t: &Case) {
             drop(lost);
         }
         let held = async || {
-            let tried = third.mutex("lost").try_lock().await.expect("an answer");
+            let tried = third.mutex("lost").try_lock().await.expect("a reply");
             guard.is_valid() && tried.is_none()
         };
-        throughout(Duration::from_millis(200), "the next one holds it", held).await;
+        throughout(Duration::from_millis(200), "the successor holds the lock", held).await;
         guard.unlock().await.expect("released");
     }
 }
@@ -128,16 +128,16 @@ pub(crate) async fn an_operator_evicts_holders_and_waiters(t: &Case) {
     let (guard, second) = t.contended(&holder, &waiting, "queue").await;
     let third = t.enqueue(&holder, "queue").await;
     let key = second.key.clone();
-    assert!(operator.evict(&key).await.expect("an answer"), "it was there");
+    assert!(operator.evict(&key).await.expect("a reply"), "the entry existed");
     let held = guard.key().to_owned();
-    assert!(operator.evict(&held).await.expect("an answer"), "it was there");
-    assert_eq!(within(SOON, "the holder is told", guard.lost()).await, LostReason::Evicted);
-    // The waiter is told as it looks.
-    let evicted = second.result(SOON).await.expect_err("its key is gone");
+    assert!(operator.evict(&held).await.expect("a reply"), "the entry existed");
+    assert_eq!(within(SOON, "the holder is notified", guard.lost()).await, LostReason::Evicted);
+    // The waiter notices it when it next reads the queue.
+    let evicted = second.result(SOON).await.expect_err("its key was deleted");
     assert!(matches!(evicted, Error::Evicted { .. }), "{evicted:?}");
     third.served().await;
     for key in [key, held] {
-        assert!(!operator.evict(key).await.expect("an answer"), "it is gone");
+        assert!(!operator.evict(key).await.expect("a reply"), "the entry no longer exists");
     }
 }
 
@@ -146,27 +146,27 @@ pub(crate) async fn an_eviction_spares_a_later_hold(t: &Case) {
     let [holder, operator] = t.clients().await;
     let (mutex, seen_by) = (holder.mutex("queue"), operator.mutex("queue"));
     let first = mutex.lock().await.expect("free");
-    let seen = seen_by.holder().await.expect("an answer").expect("it is held");
+    let seen = seen_by.holder().await.expect("a reply").expect("it is held");
     assert_eq!(seen.key(), first.key());
     first.unlock().await.expect("released");
     let second = mutex.lock().await.expect("free");
-    assert!(!operator.evict_entry(&seen).await.expect("an answer"), "that hold is over");
+    assert!(!operator.evict_entry(&seen).await.expect("a reply"), "that hold is over");
     let held = async || second.is_valid() && t.keys().await.len() == 1;
-    throughout(Duration::from_millis(300), "the later hold goes on", held).await;
-    let seen = seen_by.holder().await.expect("an answer").expect("it is held");
-    assert!(operator.evict_entry(&seen).await.expect("an answer"), "it was there");
+    throughout(Duration::from_millis(300), "the later hold continues", held).await;
+    let seen = seen_by.holder().await.expect("a reply").expect("it is held");
+    assert!(operator.evict_entry(&seen).await.expect("a reply"), "the entry existed");
     assert_eq!(within(SOON, "the holder is notified", second.lost()).await, LostReason::Evicted);
-    assert!(!operator.evict_entry(&seen).await.expect("an answer"), "it is gone");
+    assert!(!operator.evict_entry(&seen).await.expect("a reply"), "the entry no longer exists");
 }
 
-/// A waiter whose key is gone has lost its place: it must not be granted when the holder lets go,
-/// nor when the one ahead does.
+/// An evicted waiter has lost its place. It must not be granted the lock when the holder or its
+/// predecessor releases.
 pub(crate) async fn an_evicted_waiter_is_never_granted(t: &Case) {
     let clients = t.clients().await;
     evict(t, &clients).await;
 }
 
-/// Its predecessor is of the same client, which does not ask the store who is first.
+/// The predecessor belongs to the same client, which does not query the store for the queue's head.
 pub(crate) async fn an_evicted_waiter_of_one_client_is_never_granted(t: &Case) {
     let client = t.client().await;
     evict(t, &[client.clone(), client.clone(), client]).await;
@@ -179,7 +179,7 @@ async fn evict(t: &Case, [holder, evicted, patient]: &[Client; 3]) {
     t.queue_of(2).await;
     third.waits_behind(&guard, Duration::from_millis(200)).await;
     let third = handover(guard, third).await;
-    let error = second.result(SOON).await.expect_err("its key is gone");
+    let error = second.result(SOON).await.expect_err("its key was deleted");
     assert!(matches!(error, Error::Evicted { .. }), "{error:?}");
     assert!(error.is_retryable());
     assert!(third.is_valid());
@@ -188,7 +188,7 @@ async fn evict(t: &Case, [holder, evicted, patient]: &[Client; 3]) {
 
 pub(crate) async fn a_holder_that_is_cut_off_knows_before_its_successor(t: &Case) {
     let link = t.link().await;
-    // Keepalives may come late on a busy machine.
+    // On a busy machine, keepalives may be late.
     let ttl = t.store.min_ttl().max(Duration::from_secs(5));
     let builder = t.builder_for(&link.url()).session_ttl(ttl);
     let holder = t.connect(builder.request_timeout(Duration::from_secs(1))).await;
@@ -201,7 +201,7 @@ pub(crate) async fn a_holder_that_is_cut_off_knows_before_its_successor(t: &Case
     let Loss { at, reason, guard, .. } = precedes_grant(loss).await;
     assert_eq!(reason, LostReason::DeadlinePassed);
     println!("after {:?} of {ttl:?}", at - cut);
-    assert!(at - cut > ttl / 2, "a keepalive was due every third of {ttl:?}: given up too early");
+    assert!(at - cut > ttl / 2, "lost too early: a keepalive was due every third of {ttl:?}");
     assert_lost!(guard, LostReason::DeadlinePassed);
     assert!(successor.is_valid());
     successor.unlock().await.expect("released");
@@ -214,16 +214,15 @@ pub(crate) async fn a_waiter_that_is_cut_off_is_notified(t: &Case) {
     let (guard, waiter) = t.contended(&holder, &cut_off, "cut").await;
     let ttl = cut_off.session_ttl();
     link.cut_off_key(&waiter.key);
-    let error = waiter
-        .result(ttl * 2 + t.store.grace())
-        .await
-        .expect_err("nobody can know its place any more");
+    let error = waiter.result(ttl * 2 + t.store.grace()).await.expect_err("its place is unknown");
     assert!(matches!(error, Error::SessionLost { .. }), "{error:?}");
     assert!(error.is_retryable());
     assert!(guard.is_valid());
-    // Its key goes with its session.
-    eventually(ttl + t.store.grace(), "its key is gone", async || t.keys().await == [guard.key()])
-        .await;
+    // Its key is deleted with its session.
+    eventually(ttl + t.store.grace(), "its key was deleted", async || {
+        t.keys().await == [guard.key()]
+    })
+    .await;
     guard.unlock().await.expect("released");
 }
 
@@ -242,8 +241,8 @@ pub(crate) async fn a_crashed_holder_is_succeeded_in_time(t: &Case) {
     guard.unlock().await.expect("released");
 }
 
-/// A dead waiter's key blocks the queue no longer than its session lasts, and nobody behind it is
-/// let in by its end.
+/// A crashed waiter's key blocks the queue only until its session expires. Its removal does not
+/// grant the lock to waiters behind it.
 pub(crate) async fn a_crashed_waiter_is_passed_over(t: &Case) {
     let ttl = t.store.min_ttl();
     let [one, two] = t.clients().await;
@@ -264,14 +263,14 @@ pub(crate) async fn unlock_without_a_store_is_never_ok(t: &Case) {
     let guard = client.mutex("dead").lock().await.expect("granted");
     link.set_reachable(false);
     let start = Instant::now();
-    let error = guard.unlock().await.expect_err("no store has confirmed anything");
+    let error = guard.unlock().await.expect_err("not confirmed");
     let took = start.elapsed();
     assert!(matches!(error, Error::ReleaseUnconfirmed { .. } | Error::Lost { .. }), "{error:?}");
     assert!(took < timeout * 2 + Duration::from_millis(500), "given up after {took:?}");
     link.set_reachable(true);
 }
 
-/// The network does not come back: then the session's end does what the release could not.
+/// The network stays cut. The expiry of the session then releases the lock.
 pub(crate) async fn a_release_that_never_arrives_ends_with_the_ttl(t: &Case) {
     let link = t.link().await;
     let (client, other) = (t.mortal_client_by(&*link).await, t.client().await);
@@ -279,12 +278,12 @@ pub(crate) async fn a_release_that_never_arrives_ends_with_the_ttl(t: &Case) {
     let (guard, waiter) = t.contended(&client, &other, "gone").await;
     link.cut_off(&guard);
     let cut = Instant::now();
-    let error = guard.unlock().await.expect_err("no store has confirmed anything");
+    let error = guard.unlock().await.expect_err("not confirmed");
     assert!(matches!(error, Error::ReleaseUnconfirmed { .. } | Error::Lost { .. }), "{error:?}");
     let successor = waiter.result(ttl + t.store.grace()).await.expect("granted");
     println!("succeeded after {:?} of {ttl:?}", cut.elapsed());
     link.set_reachable(true);
-    // What is left of the release finds nothing to delete.
+    // The pending release finds nothing to delete.
     throughout(ttl, "the successor holds the lock", async || successor.is_valid()).await;
     assert_eq!(t.keys().await, [successor.key()]);
     successor.unlock().await.expect("released");
@@ -297,14 +296,17 @@ pub(crate) async fn a_release_is_completed_when_the_store_is_back(t: &Case) {
     let session = sessions_of(t, &[guard.key()]).await;
     let waiter = t.enqueue(&other, "back").await;
     link.set_reachable(false);
-    let error = guard.unlock().await.expect_err("no store has confirmed anything");
+    let error = guard.unlock().await.expect_err("not confirmed");
     assert!(matches!(error, Error::ReleaseUnconfirmed { .. }), "{error:?}");
     assert!(waiter.waits());
     link.set_reachable(true);
-    // Long before the session's TTL would end it.
+    // Long before the session would expire.
     let successor = waiter.result(Duration::from_secs(6)).await.expect("granted");
     if let Some(store) = t.store.sessions() {
-        assert!(store.session_exists(session[0]).await, "the session did not have to die for it");
+        assert!(
+            store.session_exists(session[0]).await,
+            "the release did not need the session's end"
+        );
     }
     successor.unlock().await.expect("released");
 }

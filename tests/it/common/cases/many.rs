@@ -1,4 +1,4 @@
-//! Several locks: all or none.
+//! Several locks acquired together.
 
 use std::{
     sync::Arc,
@@ -17,8 +17,8 @@ fn names(all: &MultiLockGuard) -> Vec<&str> {
 
 pub(crate) async fn free_locks_are_taken_together_and_released_together(t: &Case) {
     let [client, other] = t.clients().await;
-    // More than fit into one request, one, and a few. The order is that of the keys: `/` is escaped
-    // in them.
+    // More locks than fit into one request, one lock, and a few. The order is that of the keys, in
+    // which `/` is escaped.
     let many: Vec<_> = (0..40).map(|n| format!("many-{n:02}")).collect();
     let (one, few) = (vec!["one".to_owned()], ["b", "a/b", "a", "c"].map(str::to_owned).to_vec());
     for (asked, sorted) in [
@@ -31,25 +31,24 @@ pub(crate) async fn free_locks_are_taken_together_and_released_together(t: &Case
         assert!(all.is_valid() && all.remaining() > Duration::ZERO);
         assert_eq!(t.keys().await.len(), asked.len());
         for name in asked {
-            let guard = all.get(name).expect("it was asked for");
+            let guard = all.get(name).expect("one of the locks");
             assert!(guard.name() == name && guard.is_valid());
         }
         assert!(all.get("another").is_none());
-        // They are the locks that a mutex takes.
+        // They are the same locks that a mutex acquires.
         let last = asked.last().expect("there are some");
-        assert!(other.mutex(last).try_lock().await.expect("answered").is_none());
+        assert!(other.mutex(last).try_lock().await.expect("a reply").is_none());
         let waiter = t.enqueue(&other, last).await;
         assert_eq!(all.run(async { 42 }).await.expect("they are held"), 42);
         release_both(all, waiter).await;
         assert!(t.keys().await.is_empty());
     }
-    let all = client.lock_all(["b", "a", "b"]).await.expect("a name that comes twice counts once");
+    let all = client.lock_all(["b", "a", "b"]).await.expect("a repeated name counts once");
     assert_eq!(all.guards().len(), 2);
     all.unlock().await.expect("released");
 }
 
-/// Two sets that overlap, asked for in opposite orders: nobody waits in a circle, nobody is in
-/// twice.
+/// Overlapping sets are acquired in opposite orders. No deadlock and no double grant may happen.
 async fn contend(t: &Case, clients: [distlock::Client; 2]) {
     let resources: Arc<[Fragile; 3]> = Arc::default();
     let mut contenders = JoinSet::new();
@@ -68,7 +67,7 @@ async fn contend(t: &Case, clients: [distlock::Client; 2]) {
             }
         });
     }
-    // And one who wants but one of them.
+    // A contender for only one of the locks.
     let (mutex, resource) = (clients[0].mutex("set-2"), Arc::clone(&resources));
     contenders.spawn(async move {
         for _ in 0..20 {
@@ -89,14 +88,14 @@ pub(crate) async fn lock_all_waits_for_the_one_that_is_held(t: &Case) {
     let [client, other] = t.clients().await;
     for held in ["a", "b", "c"] {
         let guard = other.mutex(held).lock().await.expect("granted");
-        let asker = client.clone();
-        let asking = tokio::spawn(async move { asker.lock_all(["c", "b", "a"]).await });
-        // It holds those before, and nothing of those behind.
+        let caller = client.clone();
+        let locking = tokio::spawn(async move { caller.lock_all(["c", "b", "a"]).await });
+        // It holds the locks before the held one, and none behind it.
         let before = usize::from(held != "a") + usize::from(held == "c");
         t.queue_of(1 + before + 1).await;
-        throughout(Duration::from_millis(100), "it waits", async || !asking.is_finished()).await;
+        throughout(Duration::from_millis(100), "it waits", async || !locking.is_finished()).await;
         guard.unlock().await.expect("released");
-        let all = within(SOON, "all are free", asking).await.expect("no panic").expect("granted");
+        let all = within(SOON, "all are free", locking).await.expect("no panic").expect("granted");
         assert_eq!(names(&all), ["a", "b", "c"]);
         all.unlock().await.expect("released");
     }
@@ -108,21 +107,22 @@ pub(crate) async fn lock_all_timeout_gives_up_in_time(t: &Case) {
     for timeout in [Duration::from_millis(300), Duration::ZERO] {
         let start = Instant::now();
         let none =
-            within(SOON, "the time is up", client.lock_all_timeout(["b", "a", "c"], timeout)).await;
-        assert!(none.expect("answered").is_none());
+            within(SOON, "the timeout ends", client.lock_all_timeout(["b", "a", "c"], timeout))
+                .await;
+        assert!(none.expect("a reply").is_none());
         let took = start.elapsed();
         assert!(
             took >= timeout && took < timeout + Duration::from_secs(2),
             "given up after {took:?} of {timeout:?}"
         );
-        eventually(SOON, "nothing of it is left", async || t.keys().await == [guard.key()]).await;
+        eventually(SOON, "it leaves no keys", async || t.keys().await == [guard.key()]).await;
     }
     assert!(guard.is_valid());
     guard.unlock().await.expect("released");
     let all = client
         .lock_all_timeout(["b", "a", "c"], SOON)
         .await
-        .expect("answered")
+        .expect("a reply")
         .expect("all are free");
     all.unlock().await.expect("released");
 }
@@ -132,44 +132,45 @@ pub(crate) async fn try_lock_all_takes_all_or_nothing(t: &Case) {
     for held in ["a", "b", "c"] {
         let guard = other.mutex(held).lock().await.expect("granted");
         let none = within(SOON, "it does not wait", client.try_lock_all(["c", "a", "b"])).await;
-        assert!(none.expect("answered").is_none());
-        eventually(SOON, "nothing of it is left", async || t.keys().await == [guard.key()]).await;
+        assert!(none.expect("a reply").is_none());
+        eventually(SOON, "it leaves no keys", async || t.keys().await == [guard.key()]).await;
         guard.unlock().await.expect("released");
     }
-    let all = client.try_lock_all(["c", "a", "b"]).await.expect("answered").expect("all are free");
-    assert!(other.try_lock_all(["c", "d"]).await.expect("answered").is_none());
+    let all = client.try_lock_all(["c", "a", "b"]).await.expect("a reply").expect("all are free");
+    assert!(other.try_lock_all(["c", "d"]).await.expect("a reply").is_none());
     drop(all);
     t.queue_of(0).await;
-    let again = other.try_lock_all(["c", "d"]).await.expect("answered").expect("all are free");
+    let again = other.try_lock_all(["c", "d"]).await.expect("a reply").expect("all are free");
     again.unlock().await.expect("released");
 }
 
-/// Dropped wherever it is: before it sends, while one request takes all, while it waits for one.
+/// The call is dropped at any point: before it sends a request, while one request takes all locks,
+/// or while it waits for one.
 pub(crate) async fn a_dropped_lock_all_leaves_nothing(t: &Case) {
     let [client, other] = t.clients().await;
     drop(client.lock_all(["a", "b", "c"]));
     let guard = other.mutex("b").lock().await.expect("granted");
     for round in 0..20 {
         let names = if round % 2 == 0 { ["a", "b", "c"] } else { ["x", "y", "z"] };
-        let asking = tokio::time::timeout(
+        let locking = tokio::time::timeout(
             Duration::from_micros(fastrand::u64(..5000)),
             client.lock_all(names),
         )
         .await;
-        // If it was quick enough, it is released by the drop.
-        drop(asking);
+        // A call that was fast enough is released by the drop.
+        drop(locking);
     }
-    eventually(SOON, "nothing of it is left", async || t.keys().await == [guard.key()]).await;
+    eventually(SOON, "it leaves no keys", async || t.keys().await == [guard.key()]).await;
     assert!(guard.is_valid());
     guard.unlock().await.expect("released");
-    // A request may have been under way when nothing was there yet: its entries leave.
+    // A request may have been in flight while no keys existed. Its entries are removed.
     let all = client.lock_all(["a", "b", "c", "x", "y", "z"]);
     let all = within(SOON, "all are free", all).await.expect("granted");
     all.unlock().await.expect("released");
 }
 
-/// Nobody knows what became of the first request. What it may have written is deleted, and all is
-/// taken in the end.
+/// The outcome of the first request is unknown. What it may have written is deleted, and all locks
+/// are acquired in the end.
 pub(crate) async fn lock_all_outlasts_a_store_that_does_not_answer(t: &Case) {
     let link = t.link().await;
     let client =
@@ -179,12 +180,12 @@ pub(crate) async fn lock_all_outlasts_a_store_that_does_not_answer(t: &Case) {
     let error = within(SOON, "a try does not wait", client.try_lock_all(["a", "b", "c"])).await;
     assert!(matches!(error, Err(Error::Unavailable { .. })), "{error:?}");
     assert!(start.elapsed() < Duration::from_secs(5), "given up after {:?}", start.elapsed());
-    let asker = client.clone();
-    let asking = tokio::spawn(async move { asker.lock_all(["a", "b", "c"]).await });
+    let caller = client.clone();
+    let locking = tokio::spawn(async move { caller.lock_all(["a", "b", "c"]).await });
     sleep(Duration::from_millis(700)).await;
     link.set_reachable(true);
-    let all = within(SOON * 2, "all are free", asking).await.expect("no panic").expect("granted");
-    eventually(SOON, "there are no other keys", async || t.keys().await.len() == 3).await;
+    let all = within(SOON * 2, "all are free", locking).await.expect("no panic").expect("granted");
+    eventually(SOON, "only three keys are left", async || t.keys().await.len() == 3).await;
     assert!(all.is_valid());
     all.unlock().await.expect("released");
 }
@@ -201,7 +202,7 @@ pub(crate) async fn bad_lists_are_refused_before_anything_is_sent(t: &Case) {
             client.lock_all_timeout(bad, SOON).await.map(drop),
         ];
         for refused in refused {
-            let error = refused.expect_err("it can't be locked");
+            let error = refused.expect_err("an invalid list");
             assert!(matches!(error, Error::InvalidArgument { argument: "name", .. }), "{error:?}");
         }
     }
@@ -218,24 +219,24 @@ pub(crate) async fn loss_of_one_lock_notifies_the_holder_of_all(t: &Case) {
     let named =
         matches!(&error, Error::Lost { name, reason: LostReason::Evicted, .. } if name == "b");
     assert!(named, "{error:?}");
-    assert_eq!(within(SOON, "it is told", all.lost()).await, ("b", LostReason::Evicted));
+    assert_eq!(within(SOON, "the loss is notified", all.lost()).await, ("b", LostReason::Evicted));
     assert!(!all.is_valid());
     assert_eq!(all.remaining(), Duration::ZERO);
     assert!(all.get("a").is_some_and(|guard| guard.is_valid()), "one key is one lock");
-    let error = all.unlock().await.expect_err("one was lost before");
+    let error = all.unlock().await.expect_err("one of them was lost");
     assert!(matches!(&error, Error::Lost { name, .. } if name == "b"), "{error:?}");
-    // The others are released all the same.
+    // The other locks are released nevertheless.
     waiter.served().await;
     assert!(poll(SOON, async || t.keys().await.is_empty()).await);
 }
 
-/// What was taken already is lost while the next one is awaited: nobody is granted a set with a
-/// hole in it.
+/// A lock that was already acquired is lost while the next one is awaited. No guard with a missing
+/// lock is returned.
 pub(crate) async fn a_lock_lost_while_others_are_awaited_ends_the_wait(t: &Case) {
     let [client, other] = t.clients().await;
     let guard = other.mutex("b").lock().await.expect("granted");
-    let asker = client.clone();
-    let asking = tokio::spawn(async move { asker.lock_all(["a", "b"]).await });
+    let caller = client.clone();
+    let locking = tokio::spawn(async move { caller.lock_all(["a", "b"]).await });
     t.queue_of(3).await;
     let keys = t.keys().await;
     let first = keys
@@ -243,16 +244,18 @@ pub(crate) async fn a_lock_lost_while_others_are_awaited_ends_the_wait(t: &Case)
         .find(|key| key.starts_with(&format!("{}/a/", t.namespace)))
         .expect("it holds the first");
     t.store.delete_key(first).await;
-    let error =
-        within(SOON, "it is told", asking).await.expect("no panic").expect_err("it lost one");
+    let error = within(SOON, "the loss is notified", locking)
+        .await
+        .expect("no panic")
+        .expect_err("one lock was lost");
     assert!(matches!(&error, Error::Evicted { name, .. } if name == "a"), "{error:?}");
     assert!(error.is_retryable());
-    eventually(SOON, "nothing of it is left", async || t.keys().await == [guard.key()]).await;
+    eventually(SOON, "it leaves no keys", async || t.keys().await == [guard.key()]).await;
     guard.unlock().await.expect("released");
 }
 
-/// What several locks protect is written only while all of them are held: the store says so, also
-/// of a lock that another client has taken by then.
+/// A write under several locks is applied only while all of them are held. The store also refuses
+/// it when another client holds one of them.
 pub(crate) async fn a_write_under_several_locks_needs_all_of_them(t: &Case) {
     let [client, other] = t.clients().await;
     let keys = [t.data_key("alice"), t.data_key("bob")];
@@ -260,8 +263,8 @@ pub(crate) async fn a_write_under_several_locks_needs_all_of_them(t: &Case) {
     for lost in ["alice", "bob"] {
         let all = client.lock_all(["alice", "bob"]).await.expect("granted");
         within(SOON, "it is written", all.write(&transfer("before"))).await.expect("all are held");
-        let key = all.get(lost).expect("it was asked for").key().to_owned();
-        assert!(other.evict(&key).await.expect("answered"), "it was there");
+        let key = all.get(lost).expect("one of the locks").key().to_owned();
+        assert!(other.evict(&key).await.expect("a reply"), "the entry existed");
         let next = locked(&other, lost).await;
         let error = within(SOON, "it is refused", all.write(&transfer("after"))).await;
         let error = error.expect_err("one of them is lost");

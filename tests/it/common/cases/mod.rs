@@ -1,11 +1,11 @@
-//! The cases, by theme. What they have in common is in `case.rs`.
+//! The cases, by topic. Their common parts are in `case.rs`.
 
 #[cfg(feature = "sqlite")]
 pub(crate) mod accounts;
 #[cfg(feature = "blocking")]
 pub(crate) mod blocking;
 pub(crate) mod cancelling;
-// Of stores that are SQL databases alone.
+// Only for SQL databases.
 pub(crate) mod checked;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 pub(crate) mod clocked;
@@ -37,7 +37,7 @@ pub(crate) mod strangers;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod tables;
 pub(crate) mod trying;
-// Of stores that are SQL databases alone.
+// Only for SQL databases.
 pub(crate) mod unlock_sql;
 pub(crate) mod unpolled;
 pub(crate) mod versions;

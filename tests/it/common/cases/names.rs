@@ -12,8 +12,7 @@ use crate::common::{Case, SOON, builder, eventually, locked, release, within};
 pub(crate) async fn names_that_begin_alike_are_independent(t: &Case) {
     let clients = t.clients::<2>().await;
     let mut names = ["a", "ab", "a/b", "a/", "a/b/c", "A"];
-    // The other way round, too: only who comes later could take another's key for one that is
-    // ahead.
+    // Also in reverse order: only a later entry could take another lock's key for its predecessor.
     for _ in 0..2 {
         let mut guards = Vec::new();
         for (place, name) in names.into_iter().enumerate() {
@@ -48,7 +47,7 @@ pub(crate) async fn odd_names_work_and_are_independent(t: &Case) {
         "🔒",
         "e\u{301}",
         "é",
-        // Databases compare some of these as equal.
+        // Some database collations compare these as equal.
         "e",
         "E",
         "e ",
@@ -80,14 +79,14 @@ pub(crate) async fn odd_names_work_and_are_independent(t: &Case) {
     );
     for name in names {
         assert!(
-            client.mutex(name).try_lock().await.expect("an answer").is_none(),
+            client.mutex(name).try_lock().await.expect("a reply").is_none(),
             "{name:?} is granted twice"
         );
     }
     release(guards).await;
 }
 
-/// The error comes though the store is out of reach, so nothing was asked of it.
+/// The store is unreachable, so the error proves that nothing was sent.
 pub(crate) async fn bad_names_are_refused_before_anything_is_sent(t: &Case) {
     let link = t.link().await;
     let client = t.connect(t.builder_for(&link.url())).await;
@@ -113,12 +112,12 @@ pub(crate) async fn bad_names_are_refused_before_anything_is_sent(t: &Case) {
     link.set_reachable(true);
 }
 
-/// As above: there is no answer, but an error that only this machine can have given.
+/// The store is unreachable here as well.
 pub(crate) async fn bad_options_are_refused_before_anything_is_sent(t: &Case) {
     async fn refused(builder: Builder) -> Error {
-        within(Duration::from_secs(1), "it is refused", builder.connect())
+        within(Duration::from_secs(1), "the options are refused", builder.connect())
             .await
-            .expect_err("it is refused")
+            .expect_err("refused")
     }
     let link = t.link().await;
     link.set_reachable(false);
@@ -179,5 +178,6 @@ pub(crate) async fn guards_return_their_name_and_key(t: &Case) {
         "{shown}"
     );
     guard.unlock().await.expect("released");
-    eventually(Duration::from_secs(2), "the key is gone", async || t.keys().await.is_empty()).await;
+    eventually(Duration::from_secs(2), "the key is deleted", async || t.keys().await.is_empty())
+        .await;
 }

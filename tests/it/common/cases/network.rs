@@ -1,4 +1,4 @@
-//! What a network in between can do: for stores that have one.
+//! Network faults, for stores that are reached over a network.
 
 use std::{
     sync::{
@@ -18,12 +18,12 @@ use crate::common::{
     precedes_grant, process::Process, reason, release, release_both, take_turn, throughout, within,
 };
 
-/// The server has made the key; the client hears nothing but that its connection is gone.
+/// The server has created the key. The client only notices the end of its connection.
 pub(crate) async fn a_join_whose_reply_is_lost_leaves_one_key(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     for _ in 0..3 {
-        // What the opening of a session leaves for later has been replied to: nothing is ahead of
+        // Requests that opening a session defers have been replied to, so no request is ahead of
         // the join on the connection.
         take_turn(&client, "before").await;
         let ahead = other.mutex("join").lock().await.expect("granted");
@@ -37,17 +37,18 @@ pub(crate) async fn a_join_whose_reply_is_lost_leaves_one_key(t: &Case<dyn Serve
     }
 }
 
-/// The same without a sign of the loss: the answer comes long after the client has asked again.
+/// The reply to the join arrives long after the client has repeated the request, and the connection
+/// does not end.
 pub(crate) async fn a_join_whose_reply_is_late_leaves_one_key(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     let ahead = other.mutex("join").lock().await.expect("granted");
-    // As above.
+    // See `a_join_whose_reply_is_lost_leaves_one_key`.
     take_turn(&client, "before").await;
     proxies.set(&Mode::BlackholeToClient);
     let waiter = t.enqueue(&client, "join").await;
-    // More than two request timeouts: it has asked again.
-    throughout(Duration::from_millis(1200), "it asks again without another key", async || {
+    // More than two request timeouts, so that the client repeats the request.
+    throughout(Duration::from_millis(1200), "the repeated request adds no key", async || {
         t.keys().await.len() == 2
     })
     .await;
@@ -57,7 +58,7 @@ pub(crate) async fn a_join_whose_reply_is_late_leaves_one_key(t: &Case<dyn Serve
     guard.unlock().await.expect("released");
 }
 
-/// The key of a caller who went away before the answer came is found and deleted.
+/// The key of a call that was dropped before the reply is found and deleted.
 pub(crate) async fn a_dropped_join_whose_reply_is_lost_leaves_nothing(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
@@ -68,35 +69,36 @@ pub(crate) async fn a_dropped_join_whose_reply_is_lost_leaves_nothing(t: &Case<d
     waiter.cancel();
     proxies.hang_up();
     proxies.set(&Mode::Pass);
-    eventually(SOON, "its key is gone", async || t.keys().await.len() == 2).await;
+    eventually(SOON, "its key was deleted", async || t.keys().await.len() == 2).await;
     assert!(marker.is_valid() && ahead.is_valid());
     release([marker, ahead]).await;
 }
 
-/// A join that was given up is still on its way when another attempt has the lock and its label was
-/// changed: the key that it puts then has the former label.
+/// An abandoned join is still in flight when another attempt has the lock and its label was
+/// changed. The key that the join then creates has the former label.
 pub(crate) async fn a_join_that_lands_after_a_downgrade_is_taken_back(t: &Case<dyn Servers>) {
-    // It lands in about every second round; in the others its connection is given up before. Each
-    // round has a session of its own, as one in doubt looks for such keys until it ends.
+    // The join arrives in about every second round. In the others its connection is closed before.
+    // Each round has a new session, since a session with an unconfirmed join searches for such keys
+    // until it ends.
     let (mut round, mut landed, start) = (0, 0, Instant::now());
     while landed < 2 && start.elapsed() < SOON * 2 {
         round += 1;
         let proxies = t.proxies().await;
         let client = t.hasty_client_by(&*proxies).await;
         let marker = client.mutex("marker").lock().await.expect("granted");
-        // Whichever server the first attempt goes to does not hear of it yet.
-        let silent =
-            proxies.all.iter().find(|proxy| proxy.connections() > 0).expect("it is connected");
+        // The server that the first attempt uses does not receive it yet.
+        let silent = proxies.all.iter().find(|proxy| proxy.connections() > 0).expect("connected");
         silent.set(Mode::BlackholeToServer);
         let lock = client.rw_lock(format!("downgraded-{round}"));
-        let writer = within(SOON, "another attempt is heard", lock.write()).await.expect("granted");
-        let reader = writer.downgrade().await.expect("it is held");
+        let writer =
+            within(SOON, "another attempt is granted", lock.write()).await.expect("granted");
+        let reader = writer.downgrade().await.expect("not lost");
         silent.set(Mode::Pass);
         let own = async || t.keys().await.len() == 2;
         if poll(Duration::from_millis(500), async || !own().await).await {
             landed += 1;
         }
-        // At the next recheck at the latest: after 20 s, and a quarter of that.
+        // At the next recheck at the latest: after 20 s plus up to a quarter.
         eventually(Duration::from_secs(30), "the reader's key is the only one", own).await;
         let second = within(SOON, "readers share", lock.read()).await.expect("granted");
         release([reader, second]).await;
@@ -109,14 +111,14 @@ pub(crate) async fn a_release_whose_reply_is_lost_spares_the_successor(t: &Case<
     let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     let (guard, waiter) = t.contended(&client, &other, "release").await;
     proxies.set(&Mode::SwallowReply);
-    // It may say that it does not know; it may not say that the lock was lost.
+    // The release may be unconfirmed. It must not report the lock lost.
     match within(SOON, "unlock() returns", guard.unlock()).await {
         Ok(()) | Err(Error::ReleaseUnconfirmed { .. }) => {}
         Err(error) => panic!("{error:?}"),
     }
     let successor = waiter.granted().await;
     proxies.set(&Mode::Pass);
-    // The first release may be repeated as often as it likes.
+    // The first release may be repeated any number of times.
     throughout(Duration::from_secs(2), "the successor holds the lock", async || {
         successor.is_valid() && t.keys().await == [successor.key()]
     })
@@ -124,7 +126,7 @@ pub(crate) async fn a_release_whose_reply_is_lost_spares_the_successor(t: &Case<
     successor.unlock().await.expect("released");
 }
 
-/// Either way alone is enough to lose a lock, and what still comes the other way must not hide it.
+/// A cut in one direction suffices to lose a lock. Traffic in the other direction must not hide it.
 async fn cut_one_way(t: &Case<dyn Servers>, mode: Mode) {
     let proxies = t.proxies().await;
     let holder = t.mortal_client_by(&*proxies).await;
@@ -133,9 +135,9 @@ async fn cut_one_way(t: &Case<dyn Servers>, mode: Mode) {
     let ttl = holder.session_ttl();
     proxies.set(&mode);
     let loss = loss(guard);
-    // A server that still hears keepalives keeps the lock until the client gives up.
-    // zookeeper-client goes on asking for its session until 1.4 TTL have passed without an answer,
-    // also when it has been dropped, and each time the server counts anew.
+    // A server that still receives keepalives keeps the lock until the client stops sending them.
+    // zookeeper-client keeps reconnecting until 1.4 TTL have passed without a reply, even after it
+    // has been dropped, and each attempt restarts the timeout on the server.
     let successor = waiter.result(ttl * 3 + t.store.grace()).await.expect("granted");
     assert_eq!(precedes_grant(loss).await.reason, LostReason::DeadlinePassed);
     assert!(successor.is_valid());
@@ -151,8 +153,7 @@ pub(crate) async fn a_holder_that_hears_nothing_knows_before_its_successor(t: &C
     cut_one_way(t, Mode::BlackholeToClient).await;
 }
 
-/// A process that was stopped for longer than its TTL looks at its guard before it does anything
-/// else.
+/// A process that was paused for longer than its TTL checks its guard first thing on waking.
 pub(crate) async fn a_holder_that_was_stopped_knows_when_it_wakes(t: &Case) {
     let ttl = t.store.min_ttl();
     let mut process = Process::start(&t.store.url(), &Job::new(t, "stopped", ttl));
@@ -163,13 +164,13 @@ pub(crate) async fn a_holder_that_was_stopped_knows_when_it_wakes(t: &Case) {
     let valid = within(pause + SOON, "the process wakes", process.sleep_through(pause)).await;
     let successor = waiter.granted().await;
     assert!(successor.fencing_token().as_u64() > token);
-    assert!(!valid, "the one that slept and its successor were both valid");
+    assert!(!valid, "the paused holder and its successor were both valid");
     assert!(successor.is_valid());
     successor.unlock().await.expect("released");
 }
 
-/// A process that drops its guard, its client and its runtime and exits at once: the release may
-/// still go out, else the session's end does it.
+/// A process drops its guard, client and runtime, and exits at once. The release may still be sent.
+/// Otherwise the lock is free when the session expires.
 pub(crate) async fn a_process_that_exits_gives_its_lock_back(t: &Case) {
     let ttl = t.store.min_ttl();
     let mut process = Process::start(&t.store.url(), &Job::new(t, "exit", ttl));
@@ -183,8 +184,7 @@ pub(crate) async fn a_process_that_exits_gives_its_lock_back(t: &Case) {
     guard.unlock().await.expect("released");
 }
 
-/// Two clients at a lock, each on a network that comes and goes: each holds it or knows that it
-/// does not.
+/// Two clients contend for a lock on flapping networks. Each holds it, or its guard is lost.
 pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case<dyn Servers>) {
     let guards: Arc<[Mutex<Option<LockGuard>>; 2]> = Arc::default();
     let grants = Arc::new(AtomicU32::new(0));
@@ -204,7 +204,7 @@ pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case<dyn Server
         let (guards, grants) = (Arc::clone(&guards), Arc::clone(&grants));
         tasks.spawn(async move {
             loop {
-                // Errors are to be expected here, as long as they can be overcome.
+                // Retryable errors are expected here.
                 let guard = match client.mutex("flapping").lock().await {
                     Ok(guard) => guard,
                     Err(error) if error.is_retryable() => continue,
@@ -227,7 +227,8 @@ pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case<dyn Server
     };
     let alone = async || {
         let (before, other, after) = (valid(0), valid(1), valid(0));
-        // However long a question takes: what was valid before and after was so between.
+        // However long the checks take: a guard that is valid before and after was valid in
+        // between.
         before.is_none() || other.is_none() || before != after
     };
     let time = Duration::from_secs(12);
@@ -240,9 +241,9 @@ pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case<dyn Server
     assert!(tasks.try_join_next().is_none(), "a task failed");
     tasks.shutdown().await;
     drop(guards.each_ref().map(|guard| guard.lock().expect("no panic").take()));
-    assert!(grants.load(SeqCst) >= 4, "{grants:?} grants: too few to tell");
+    assert!(grants.load(SeqCst) >= 4, "{grants:?} grants: too few to prove anything");
     t.heal();
-    // Sessions that were lost end by themselves.
+    // Lost sessions expire by themselves.
     t.keys_within(t.store.min_ttl() + t.store.grace(), 0).await;
 }
 
@@ -261,7 +262,7 @@ pub(crate) async fn locks_and_waiters_outlive_their_connections(t: &Case<dyn Ser
     guard.unlock().await.expect("released");
 }
 
-/// The one ahead is gone while the waiter's connection is down.
+/// The predecessor leaves while the waiter's connection is down.
 pub(crate) async fn what_happens_while_disconnected_is_seen_afterwards(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
@@ -272,32 +273,33 @@ pub(crate) async fn what_happens_while_disconnected_is_seen_afterwards(t: &Case<
     waiter.served().await;
 }
 
-/// The one ahead goes between the answer that names it and the watch on it: no event tells of that.
+/// The predecessor leaves between the reply that names it and the watch on it, so no event reports
+/// it.
 pub(crate) async fn what_happens_before_the_watch_is_seen_at_once(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     let guard = other.mutex("before").lock().await.expect("granted");
-    // In between: behind a holder, a look of its own goes with the watch.
+    // A waiter in between. Directly behind a holder, the watch would come with a read of its own.
     let middle = t.enqueue(&other, "before").await;
-    // The answer to joining is this long on its way back, and then the watch on its way there.
+    // The reply to the join is delayed this long, and then so is the request for the watch.
     proxies.set(&Mode::Delay(Duration::from_millis(200)));
     let waiter = t.enqueue(&client, "before").await;
     middle.cancel();
     t.queue_of(2).await;
     guard.unlock().await.expect("released");
-    // Not as late as a recheck would be.
+    // Earlier than at the next recheck.
     waiter.result(Duration::from_secs(5)).await.expect("granted").unlock().await.expect("released");
     proxies.set(&Mode::Pass);
 }
 
-/// Servers do lose events now and then, on connections that are in good order.
+/// Servers occasionally lose events, even on healthy connections.
 pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let recheck = Duration::from_secs(2);
     let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
     let other = t.client().await;
     let (guard, waiter) = t.contended(&other, &client, "event").await;
-    // Its watch is there once the server has nothing more to say.
+    // Its watch exists once the server is silent.
     sleep(Duration::from_millis(500)).await;
     proxies.set(&Mode::Drop(guard.key().as_bytes().into()));
     let released = Instant::now();
@@ -311,7 +313,7 @@ pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case<dyn Server
     granted.unlock().await.expect("released");
 }
 
-/// The same, and it is a holder that would have been told: an operator has deleted its key.
+/// The lost event is that of a holder whose key an operator has deleted.
 pub(crate) async fn a_holder_whose_event_was_lost_is_notified_by_the_recheck(
     t: &Case<dyn Servers>,
 ) {
@@ -320,12 +322,11 @@ pub(crate) async fn a_holder_whose_event_was_lost_is_notified_by_the_recheck(
     let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
     let guard = client.mutex("held").lock().await.expect("granted");
     let bystander = client.mutex("bystander").lock().await.expect("granted");
-    // Its watch, which begins late, is there once the server has had nothing more to say for a
-    // while.
-    let (mut said, mut since) = (proxies.packets(), Instant::now());
+    // Its watch starts late. It exists once the server has been silent for a while.
+    let (mut count, mut since) = (proxies.packets(), Instant::now());
     eventually(SOON, "its key is watched", async || {
-        if said != proxies.packets() {
-            (said, since) = (proxies.packets(), Instant::now());
+        if count != proxies.packets() {
+            (count, since) = (proxies.packets(), Instant::now());
         }
         since.elapsed() > Duration::from_millis(700)
     })
@@ -338,7 +339,7 @@ pub(crate) async fn a_holder_whose_event_was_lost_is_notified_by_the_recheck(
             .await;
     }
     let limit = recheck.mul_f64(1.25) + Duration::from_secs(1);
-    assert_eq!(within(limit, "the holder is told", guard.lost()).await, LostReason::Evicted);
+    assert_eq!(within(limit, "the holder is notified", guard.lost()).await, LostReason::Evicted);
     println!("notified after {:?}", deleted.elapsed());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     proxies.set(&Mode::Pass);
@@ -346,14 +347,14 @@ pub(crate) async fn a_holder_whose_event_was_lost_is_notified_by_the_recheck(
     bystander.unlock().await.expect("released");
 }
 
-/// The store counts from when it heard the request, so that the time an answer takes is no time to
-/// hold the lock.
+/// The store counts the TTL from the arrival of the request, so the duration of the reply is not
+/// part of it.
 pub(crate) async fn late_answers_count_from_their_requests(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let client = t.connect(t.builder_for(&proxies.url()).session_ttl(t.store.min_ttl() * 3)).await;
     let delay = client.session_ttl() / 20;
     let guard = client.mutex("late").lock().await.expect("granted");
-    // What is left just after a keepalive, which is the most.
+    // Returns the time left just after a keepalive, when it is longest.
     let renewed = async || {
         let mut left = guard.remaining();
         let rises = poll(client.session_ttl(), async || {
@@ -365,21 +366,21 @@ pub(crate) async fn late_answers_count_from_their_requests(t: &Case<dyn Servers>
     };
     let at_once = renewed().await;
     proxies.set(&Mode::Delay(delay));
-    // This one may have been under way already.
+    // This keepalive may have been in flight already.
     renewed().await;
     for _ in 0..2 {
         let left = renewed().await;
-        // There and back it is twice the delay; the rest is for a busy machine.
+        // A round trip is twice the delay. The difference is for a busy machine.
         assert!(
             left < at_once - delay,
-            "{left:?} left after a late answer, {at_once:?} after a quick one"
+            "{left:?} left after a late reply, {at_once:?} after a quick one"
         );
     }
     proxies.set(&Mode::Pass);
     guard.unlock().await.expect("released");
 }
 
-/// Answers take most of the time between two keepalives, now less and now more.
+/// Round trips of varying length take most of the time between two keepalives.
 pub(crate) async fn a_slow_network_loses_nothing(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let client = t.connect(t.builder_for(&proxies.url()).session_ttl(t.store.min_ttl() * 2)).await;
@@ -397,27 +398,28 @@ pub(crate) async fn a_slow_network_loses_nothing(t: &Case<dyn Servers>) {
         "with round trips of {round_trip:?} and more {least:?} of {ttl:?} were left \
          at the worst moment"
     );
-    // Counted from the sending, no proof is as good as new once its answer is there.
+    // The deadline counts from the sending of a keepalive, so it is already closer when the reply
+    // arrives.
     assert!(
         guard.remaining() < ttl.mul_f64(0.9) - round_trip / 4,
         "{:?} of {ttl:?}",
         guard.remaining()
     );
-    within(SOON, "the release is slow but sure", guard.unlock()).await.expect("released");
+    within(SOON, "the slow release completes", guard.unlock()).await.expect("released");
     proxies.set(&Mode::Pass);
 }
 
-/// Within this time a server answers: on a busy machine, half a second was not enough.
+/// The time limit of a server's reply. On a busy machine, half a second was not enough.
 const ANSWERS: Duration = Duration::from_secs(1);
 
-/// One server of several is dead, or silent from the start: each client gets its lock all the same,
-/// and soon.
+/// One of several servers is dead, or silent from the start. Each client still acquires its lock
+/// soon.
 async fn one_bad_endpoint(t: &Case<dyn Servers>, mode: Mode, timeout: Duration, limit: Duration) {
     let proxies = t.proxies().await;
     for bad in 0..proxies.all.len() {
         proxies.set(&Mode::Pass);
         proxies.all[bad].set(mode.clone());
-        // Side by side, as each may wait for the bad one.
+        // Concurrently, since each may wait for the bad server.
         let locking = (0..3).map(async |number| {
             let start = Instant::now();
             let builder = t.builder_for(&proxies.url()).request_timeout(timeout);
@@ -440,17 +442,21 @@ pub(crate) async fn one_silent_endpoint_does_no_harm(t: &Case<dyn Servers>) {
     one_bad_endpoint(t, Mode::Blackhole, ANSWERS, ANSWERS * 10).await;
 }
 
-/// The server in use falls silent, and the next one is found before the session is lost.
+/// The server in use falls silent, and the client finds another one before the session is lost.
 pub(crate) async fn a_lock_outlives_its_server_falling_silent(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let builder = t.builder_for(&proxies.url()).session_ttl(Duration::from_secs(6));
     let client = t.connect(builder.request_timeout(Duration::from_secs(1))).await;
     let guard = client.mutex("silent").lock().await.expect("granted");
     let used: Vec<_> = proxies.all.iter().filter(|proxy| proxy.connections() > 0).collect();
-    assert_eq!(used.len() as f64, t.store.at_once(), "it is connected to no more than it needs");
+    assert_eq!(
+        used.len() as f64,
+        t.store.at_once(),
+        "the client connects only to the servers it needs"
+    );
     used[0].set(Mode::Blackhole);
     throughout(client.session_ttl() * 2, "the lock is held", async || guard.is_valid()).await;
-    within(SOON, "the others hear of it", guard.unlock()).await.expect("released");
+    within(SOON, "the other servers apply the release", guard.unlock()).await.expect("released");
     used[0].set(Mode::Pass);
 }
 
@@ -458,14 +464,14 @@ pub(crate) async fn refused_endpoints_are_unavailable_at_once(t: &Case<dyn Serve
     let proxies = t.proxies().await;
     proxies.set(&Mode::Refuse);
     let start = Instant::now();
-    let error = t.builder_for(&proxies.url()).connect().await.expect_err("nobody is there");
+    let error = t.builder_for(&proxies.url()).connect().await.expect_err("no server is reachable");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(
         start.elapsed() < Duration::from_secs(2),
-        "each was to be tried once: {:?}",
+        "each server is tried only once: {:?}",
         start.elapsed()
     );
     let text = reason(&error);
-    assert!(text.contains("127.0.0.1"), "it names an endpoint: {text}");
+    assert!(text.contains("127.0.0.1"), "no endpoint is named: {text}");
     proxies.set(&Mode::Pass);
 }

@@ -1,4 +1,4 @@
-//! The same random programs on every store.
+//! Random programs, the same on every store.
 
 use std::{collections::HashSet, env, fs, io::Write as _};
 
@@ -9,7 +9,7 @@ use crate::common::{
     programs::{program, run, shrunk},
 };
 
-/// How many programs on a server, how many elsewhere, and how many of them at once.
+/// The number of programs on a server, of those in memory or on a file, and of concurrent ones.
 const PROGRAMS: u64 = 50;
 const NEAR: u64 = 500;
 const AT_ONCE: usize = 8;
@@ -18,8 +18,8 @@ fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
 }
 
-/// `DISTLOCK_PROGRAMS` of them from the seed `DISTLOCK_PROGRAM` on. Those that are told in the file
-/// `DISTLOCK_PROGRAMS_DONE` were run before; each that has been run is added.
+/// Runs `DISTLOCK_PROGRAMS` programs from the seed `DISTLOCK_PROGRAM` on. It skips programs listed
+/// in the file `DISTLOCK_PROGRAMS_DONE`, and adds each program that it has run.
 pub(crate) async fn random_programs_come_to_what_the_model_says(t: &Case) {
     let number = |name| variable(name).map(|text| text.parse::<u64>().expect("a number"));
     let is_near = ["memory:", "sqlite:"].iter().any(|near| t.store.url().starts_with(near));
@@ -34,8 +34,8 @@ pub(crate) async fn random_programs_come_to_what_the_model_says(t: &Case) {
     let seeds = (first..first + count).filter(|seed| !before.contains(&*line(*seed)));
     let runs = stream::iter(seeds).map(async |seed| (seed, run(t, &program(seed), SOON * 2).await));
     let mut runs = runs.buffer_unordered(AT_ONCE);
-    while let Some((seed, came)) = runs.next().await {
-        if let Err(difference) = came {
+    while let Some((seed, outcome)) = runs.next().await {
+        if let Err(difference) = outcome {
             println!("program {seed}: {difference}");
             let (calls, shorter) = shrunk(t, program(seed)).await;
             panic!("program {seed}: {difference}\n{} calls: {shorter}\n{calls:?}", calls.len());

@@ -1,4 +1,4 @@
-//! Rows that a user changes without a lock of distlock's: by their version, or by locking them.
+//! Rows that a user changes without a lock of distlock, by a version column or by row locks.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::common::{
     throughout, within,
 };
 
-/// What each block of the page begins with.
+/// The statements at the beginning of each block of the page.
 const ACCOUNTS: &[&str] = &[
     "DROP TABLE IF EXISTS account",
     "CREATE TABLE account (id INT PRIMARY KEY, owner VARCHAR(10), balance INT, version INT)",
@@ -30,7 +30,7 @@ async fn accounts(url: &str) -> Sql {
     sql
 }
 
-/// One who waits for others, as servers let everybody do.
+/// Connects a user that waits for row locks, as servers do by default.
 async fn connect(url: &str) -> Sql {
     let mut sql = Sql::connect(url).await;
     if url.starts_with("sqlite") {
@@ -42,8 +42,8 @@ async fn connect(url: &str) -> Sql {
 const WRITERS: usize = 4;
 const ROUNDS: usize = 20;
 
-/// Each adds 1 in each round, after all of them have read. Tells the sum, and how often somebody
-/// was overtaken.
+/// Each writer adds 1 in each round, after all of them have read. Returns the sum, and how often an
+/// update was overtaken.
 async fn add_up(url: &str, condition: &'static str) -> (usize, usize) {
     let mut operator = accounts(url).await;
     let barrier = Arc::new(Barrier::new(WRITERS));
@@ -57,7 +57,7 @@ async fn add_up(url: &str, condition: &'static str) -> (usize, usize) {
                 loop {
                     let balance = "SELECT balance FROM account WHERE id = 1";
                     let version = "SELECT version FROM account WHERE id = 1";
-                    // The version first: it is not later than the balance.
+                    // The version is read first, so it is not later than the balance.
                     let version = sql.ask(version).await.rows.remove(0);
                     let balance: usize = sql.ask(balance).await.rows[0].parse().expect("a number");
                     if !std::mem::replace(&mut all_have_read, true) {
@@ -74,7 +74,7 @@ async fn add_up(url: &str, condition: &'static str) -> (usize, usize) {
                         Err(error) => panic!("{error}"),
                     }
                 }
-                // Nobody begins to read while others write.
+                // No writer starts to read while others write.
                 barrier.wait().await;
             }
             overtaken
@@ -85,16 +85,16 @@ async fn add_up(url: &str, condition: &'static str) -> (usize, usize) {
     (sum.parse::<usize>().expect("a number") - 100, overtaken.iter().sum())
 }
 
-/// With the version in the condition nothing is lost; without it, most is.
+/// With the version in the condition no update is lost. Without it, most are.
 pub(crate) async fn versions_lose_nothing(database: &impl Database) {
     let url = database.url();
     let (sum, overtaken) = add_up(url, "AND version = {}").await;
     println!("{WRITERS} writers, {ROUNDS} rounds: {sum}, overtaken {overtaken} times");
     assert_eq!(sum, WRITERS * ROUNDS);
-    assert!(overtaken >= ROUNDS, "all had read the same version");
+    assert!(overtaken >= ROUNDS, "all writers read the same version");
     let (sum, _) = add_up(url, "").await;
     println!("without the version: {sum}");
-    assert_eq!(sum, ROUNDS, "of those who have read the same, the last one counts");
+    assert_eq!(sum, ROUNDS, "of updates based on the same read, the last one wins");
     let mut sql = accounts(url).await;
     let update = "UPDATE account SET version = version + 1 WHERE version = 0";
     let error = updated(sql.ask(update).await.changed).expect_err("there are three");
@@ -106,14 +106,14 @@ pub(crate) async fn versions_lose_nothing(database: &impl Database) {
 /// A connection, and what its last statement returned.
 type Done = (Box<Sql>, Result<Reply, Code>);
 
-/// One of those who talk to the database in a block.
+/// A connection to the database that a block names.
 enum Actor {
     Idle(Box<Sql>),
     Waiting(JoinHandle<Done>),
 }
 
 impl Actor {
-    /// Begins a statement, which may have to wait.
+    /// Starts a statement, which may have to wait.
     fn begin(self, statement: String) -> JoinHandle<Done> {
         let mut sql = self.idle();
         tokio::spawn(async move {
@@ -124,21 +124,23 @@ impl Actor {
 
     async fn goes_on(self) -> Done {
         match self {
-            Self::Idle(_) => panic!("it waits for nothing"),
-            Self::Waiting(task) => within(SOON, "it goes on", task).await.expect("no panic"),
+            Self::Idle(_) => panic!("no statement is waiting"),
+            Self::Waiting(task) => {
+                within(SOON, "the statement ends", task).await.expect("no panic")
+            }
         }
     }
 
     fn idle(self) -> Box<Sql> {
         match self {
             Self::Idle(sql) => sql,
-            Self::Waiting(_) => panic!("it still waits"),
+            Self::Waiting(_) => panic!("the statement is still waiting"),
         }
     }
 }
 
-/// What the page says of an answer.
-fn said(reply: &Result<Reply, Code>, outcome: &str) -> String {
+/// Formats a reply as the page does.
+fn shown(reply: &Result<Reply, Code>, outcome: &str) -> String {
     match reply {
         Ok(_) if outcome.is_empty() => String::new(),
         Ok(reply) if outcome.ends_with("row") || outcome.ends_with("rows") => {
@@ -154,7 +156,7 @@ fn said(reply: &Result<Reply, Code>, outcome: &str) -> String {
     }
 }
 
-/// One of the two that wait for each other is told so, and the other one goes on.
+/// One of the two connections in a deadlock gets an error, and the other continues.
 async fn deadlock(actors: &mut BTreeMap<char, Actor>, code: &str) {
     let (mut failed, mut waited) = (0, Vec::new());
     for (name, actor) in std::mem::take(actors) {
@@ -167,7 +169,7 @@ async fn deadlock(actors: &mut BTreeMap<char, Actor>, code: &str) {
     let tasks = waited.into_iter().map(|(name, task)| async move {
         let (mut sql, reply) = task.await.expect("no panic");
         if reply.is_err() {
-            // It has to: the other one waits until it does.
+            // The other connection waits until this one rolls back.
             sql.ask("ROLLBACK").await;
         }
         (name, sql, reply)
@@ -180,16 +182,16 @@ async fn deadlock(actors: &mut BTreeMap<char, Actor>, code: &str) {
         }
         actors.insert(name, Actor::Idle(sql));
     }
-    assert_eq!(failed, 1, "one of them is told");
+    assert_eq!(failed, 1, "one of them fails");
 }
 
-/// Has the statements of a block said, and compares what they tell with what the page says.
+/// Runs the statements of a block, and compares their results with the page.
 async fn perform(url: &str, block: &str) {
     drop(accounts(url).await);
     let mut actors = BTreeMap::<char, Actor>::new();
     for line in block.lines().filter_map(|line| line.strip_prefix("/* ")) {
         println!("{line}");
-        let (name, rest) = line.split_once(" */ ").expect("who says it");
+        let (name, rest) = line.split_once(" */ ").expect("the connection's name");
         let name = name.chars().next().expect("a letter");
         let (statement, outcome) = rest.rsplit_once("-- ").unwrap_or((rest, ""));
         let outcome = outcome.trim_start_matches("goes on");
@@ -218,11 +220,11 @@ async fn perform(url: &str, block: &str) {
             }
             _ => Actor::Waiting(actor.begin(statement)).goes_on().await,
         };
-        assert_eq!(said(&reply, outcome), outcome, "{line}");
+        assert_eq!(shown(&reply, outcome), outcome, "{line}");
         actors.insert(name, Actor::Idle(sql));
     }
     for (_, actor) in actors {
-        // Nothing may be under way.
+        // There may be no open transaction.
         let _ = actor.idle().run("ROLLBACK").await;
     }
 }

@@ -1,4 +1,5 @@
-//! The read-write lock: readers together, writers alone, in the order in which they came.
+//! The read-write lock: readers share it, a writer is alone, and all are granted in order of
+//! arrival.
 
 use std::{
     sync::{
@@ -27,21 +28,21 @@ async fn writer(t: &Case, client: &Client) -> Waiter<WriteGuard> {
     t.stands(async move { lock.write().await }).await
 }
 
-/// Counts who is in: readers as ones, a writer as a thousand.
+/// Counts the holders: 1 for a reader, 1000 for a writer.
 #[derive(Default)]
 struct Inside(AtomicIsize);
 
 impl Inside {
     async fn read(&self) {
-        assert!(self.0.fetch_add(1, SeqCst) < 1000, "a writer is there");
+        assert!(self.0.fetch_add(1, SeqCst) < 1000, "a writer holds the lock");
         tokio::time::sleep(Duration::from_micros(fastrand::u64(..1000))).await;
-        assert!(self.0.fetch_sub(1, SeqCst) < 1000, "a writer came");
+        assert!(self.0.fetch_sub(1, SeqCst) < 1000, "a writer was granted the lock");
     }
 
     async fn write(&self) {
-        assert_eq!(self.0.fetch_add(1000, SeqCst), 0, "somebody is there");
+        assert_eq!(self.0.fetch_add(1000, SeqCst), 0, "the lock has other holders");
         tokio::time::sleep(Duration::from_micros(fastrand::u64(..1000))).await;
-        assert_eq!(self.0.fetch_sub(1000, SeqCst), 1000, "somebody came");
+        assert_eq!(self.0.fetch_sub(1000, SeqCst), 1000, "another holder was granted the lock");
     }
 }
 
@@ -61,7 +62,7 @@ pub(crate) async fn readers_share_and_writers_do_not(t: &Case) {
     let writer = writer.granted().await;
     let another = self::writer(t, &one).await;
     let reader = reader(t, &one).await;
-    throughout(Duration::from_millis(200), "they wait", async || another.waits() && reader.waits())
+    throughout(Duration::from_millis(200), "both wait", async || another.waits() && reader.waits())
         .await;
     release_both(writer, another).await;
     reader.served().await;
@@ -90,7 +91,7 @@ pub(crate) async fn readers_and_writers_never_overlap(t: &Case) {
     within(SOON * 6, "all are served", contenders.join_all()).await;
 }
 
-/// Neither starves the other.
+/// Neither readers nor writers starve.
 pub(crate) async fn readers_do_not_pass_a_waiting_writer(t: &Case) {
     let [one, two] = t.clients().await;
     let first = one.rw_lock("rw").read().await.expect("granted");
@@ -117,13 +118,13 @@ pub(crate) async fn a_writer_that_gives_up_lets_the_readers_in(t: &Case) {
     first.unlock().await.expect("released");
 }
 
-/// The writer's own client, and the reader's, learns it from the store.
+/// The clients of the writer and of the reader both notice it by the store.
 pub(crate) async fn an_evicted_writer_lets_the_readers_in(t: &Case) {
     let [one, two, operator] = t.clients().await;
     let first = one.rw_lock("rw").read().await.expect("granted");
     let writer = writer(t, &one).await;
     let behind = [reader(t, &one).await, reader(t, &two).await];
-    assert!(operator.evict(&writer.key).await.expect("an answer"));
+    assert!(operator.evict(&writer.key).await.expect("a reply"));
     release(behind).await;
     first.unlock().await.expect("released");
     writer.cancel();
@@ -139,7 +140,7 @@ pub(crate) async fn a_hundred_readers_enter_after_one_release(t: &Case) {
     }
     t.queue_of(101).await;
     guard.unlock().await.expect("released");
-    let inside = within(SOON, "all readers are in", readers.join_all()).await;
+    let inside = within(SOON, "all readers are granted", readers.join_all()).await;
     let inside: Vec<ReadGuard> =
         inside.into_iter().map(|reader| reader.expect("granted")).collect();
     assert_eq!(inside.len(), 100);
@@ -147,7 +148,7 @@ pub(crate) async fn a_hundred_readers_enter_after_one_release(t: &Case) {
     release(inside).await;
 }
 
-/// By the servers' counters: nothing is told to a writer of the readers but the nearest.
+/// By the servers' counters: a writer is notified only of the nearest reader.
 pub(crate) async fn a_writer_watches_one_reader_at_a_time(t: &Case) {
     let [one, two] = t.clients().await;
     let mut readers = Vec::new();
@@ -159,26 +160,29 @@ pub(crate) async fn a_writer_watches_one_reader_at_a_time(t: &Case) {
     settled(t, &sessions).await;
     let nearest = readers.pop().expect("there are some");
     let before = t.cost(&sessions).await;
-    let mut spared: Vec<ReadGuard> = readers.drain(..20).collect();
+    let mut others: Vec<ReadGuard> = readers.drain(..20).collect();
     let last = readers.pop().expect("there are some");
-    release(spared.drain(..)).await;
+    release(others.drain(..)).await;
     settled(t, &sessions).await;
     let spent = t.cost(&sessions).await - before;
-    // Each may still hear of its own key's end, but nobody else does.
-    assert!(spent.events <= 20, "{spent:?}: the writer was told of those that are not next to it");
+    // A client may still get the event of its own key. No other client gets one.
+    assert!(
+        spent.events <= 20,
+        "{spent:?}: the writer was notified of readers other than the nearest"
+    );
     assert!(writer.waits());
     let before = t.cost(&sessions).await;
     nearest.unlock().await.expect("released");
     settled(t, &sessions).await;
-    // What a server has sent and received is not counted at one instant: a ping in between hides an
-    // event for a moment.
+    // A server does not count sent and received messages at one instant, so a ping in between hides
+    // an event for a moment.
     let least = i64::from(t.store.notifies());
-    eventually(SOON, "the next one is told", async || {
+    eventually(SOON, "the writer is notified", async || {
         (t.cost(&sessions).await - before).events >= least
     })
     .await;
     let spent = t.cost(&sessions).await - before;
-    assert!((least..=2 * least).contains(&spent.events), "{spent:?}: one was told");
+    assert!((least..=2 * least).contains(&spent.events), "{spent:?}: one event was due");
     assert!(writer.waits());
     release(readers.into_iter().chain([last])).await;
     writer.served().await;
@@ -198,9 +202,9 @@ pub(crate) async fn a_downgrade_lets_readers_in_and_no_writer(t: &Case) {
         inside.push(reader.granted().await);
     }
     let waits = async || far.waits() && writers.iter().all(Waiter::waits) && guard.is_valid();
-    throughout(Duration::from_millis(300), "no writer gets in between", waits).await;
+    throughout(Duration::from_millis(300), "no writer is granted in between", waits).await;
     release(inside).await;
-    throughout(Duration::from_millis(200), "one reader is left", async || {
+    throughout(Duration::from_millis(200), "a reader still holds the lock", async || {
         writers.iter().all(Waiter::waits)
     })
     .await;
@@ -213,24 +217,25 @@ pub(crate) async fn a_downgrade_lets_readers_in_and_no_writer(t: &Case) {
     far.served().await;
 }
 
-/// What one writes before the downgrade, it reads after it, a thousand times.
+/// What a writer writes before the downgrade, it reads afterwards, a thousand times.
 pub(crate) async fn no_write_falls_between_write_and_read(t: &Case) {
     let clients = t.clients::<3>().await;
     let written = Arc::new(AtomicIsize::new(0));
     let mut writers = JoinSet::new();
-    // With `DISTLOCK_ROUNDS=125` they are a thousand also on servers, which takes a busy machine
-    // longer than a case may take.
+    // With `DISTLOCK_ROUNDS=125` servers also do a thousand, which takes a busy machine longer than
+    // the time limit of a case.
     let rounds = t.rounds(125, 30);
     for writer in 0..8 {
         let (lock, written) = (clients[writer % 3].rw_lock("rw"), Arc::clone(&written));
         writers.spawn(async move {
             for round in 0..rounds {
-                let guard = within(SOON, "its turn", lock.write()).await.expect("granted");
+                let guard =
+                    within(SOON, "the writer is granted", lock.write()).await.expect("granted");
                 let mine = 1 + (writer * rounds + round) as isize;
                 written.store(mine, SeqCst);
                 let guard = guard.downgrade().await.expect("not lost");
                 tokio::task::yield_now().await;
-                assert_eq!(written.load(SeqCst), mine, "somebody wrote in between");
+                assert_eq!(written.load(SeqCst), mine, "another writer wrote in between");
                 guard.unlock().await.expect("released");
                 assert!(written.load(SeqCst) != 0);
             }
@@ -246,14 +251,16 @@ pub(crate) async fn a_downgraded_guard_is_a_guard(t: &Case) {
     assert_eq!(t.keys().await, [guard.key()]);
     let writer = writer(t, &two).await;
     t.store.delete_key(guard.key()).await;
-    let reason = within(SOON, "the reader is told", guard.lost()).await;
+    let reason = within(SOON, "the reader is notified", guard.lost()).await;
     assert_eq!(reason, LostReason::Evicted);
     assert!(!guard.is_valid());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     let guard = writer.granted().await;
-    // Dropped in the middle, it is as if the guard had been.
+    // A dropped downgrade releases the lock, as a dropped guard does.
     t.store.delete_key(guard.key()).await;
-    let error = within(SOON, "it is told", guard.downgrade()).await.expect_err("its key is gone");
+    let error = within(SOON, "the downgrade fails", guard.downgrade())
+        .await
+        .expect_err("its key was deleted");
     assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     for polls in 0..6 {
         let guard = one.rw_lock("rw").write().await.expect("granted");
@@ -265,10 +272,10 @@ pub(crate) async fn a_downgraded_guard_is_a_guard(t: &Case) {
         }
         drop(downgrade);
     }
-    eventually(SOON, "nothing is left", async || t.keys().await.is_empty()).await;
+    eventually(SOON, "no keys are left", async || t.keys().await.is_empty()).await;
 }
 
-/// One poll; tells whether it was the last.
+/// Polls once. Returns `true` if the future is ready.
 async fn once<F: Future + Unpin>(future: &mut F) -> bool {
     let ready = std::future::poll_fn(|context| {
         std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_ready())
@@ -282,21 +289,22 @@ pub(crate) async fn tries_on_a_busy_lock_leave_nothing(t: &Case) {
     let [one, two] = t.clients().await;
     let lock = two.rw_lock("rw");
     let guard = one.rw_lock("rw").read().await.expect("granted");
-    assert!(lock.try_write().await.expect("an answer").is_none());
-    assert!(lock.write_timeout(Duration::from_millis(100)).await.expect("an answer").is_none());
-    let reader = lock.try_read().await.expect("an answer").expect("readers share");
+    assert!(lock.try_write().await.expect("a reply").is_none());
+    assert!(lock.write_timeout(Duration::from_millis(100)).await.expect("a reply").is_none());
+    let reader = lock.try_read().await.expect("a reply").expect("readers share");
     release([reader, guard]).await;
-    let guard = lock.try_write().await.expect("an answer").expect("it is free");
+    let guard = lock.try_write().await.expect("a reply").expect("it is free");
     let lock = one.rw_lock("rw");
-    assert!(lock.try_read().await.expect("an answer").is_none());
-    assert!(lock.read_timeout(Duration::from_millis(100)).await.expect("an answer").is_none());
-    assert!(lock.read_timeout(Duration::ZERO).await.expect("an answer").is_none());
+    assert!(lock.try_read().await.expect("a reply").is_none());
+    assert!(lock.read_timeout(Duration::from_millis(100)).await.expect("a reply").is_none());
+    assert!(lock.read_timeout(Duration::ZERO).await.expect("a reply").is_none());
     eventually(SOON, "only the writer's key is there", async || t.keys().await == [guard.key()])
         .await;
     guard.unlock().await.expect("released");
 }
 
-/// A waiter whose session ends in the queue is never let in, and those behind it are not held up.
+/// A waiter whose session ends in the queue is never granted, and does not block the waiters behind
+/// it.
 pub(crate) async fn a_writer_whose_session_ends_in_the_queue_is_passed_over(
     t: &Case<dyn Sessions>,
 ) {
@@ -317,7 +325,7 @@ pub(crate) async fn a_dead_writer_lets_the_readers_in(t: &Case<dyn Sessions>) {
     let guard = dying.rw_lock("rw").write().await.expect("granted");
     let readers = [reader(t, &other).await, reader(t, &other).await];
     t.store.end_session_of(guard.key()).await;
-    within(SOON, "the writer is told", guard.lost()).await;
+    within(SOON, "the writer is notified", guard.lost()).await;
     release(readers).await;
 }
 
@@ -328,11 +336,11 @@ pub(crate) async fn dropped_readers_and_writers_leave_nothing(t: &Case) {
     for dropper in 0..40 {
         let lock = two.rw_lock("rw");
         droppers.spawn(async move {
-            let patience = Duration::from_micros(fastrand::u64(..8000));
+            let limit = Duration::from_micros(fastrand::u64(..8000));
             if dropper % 2 == 0 {
-                drop(tokio::time::timeout(patience, lock.read()).await);
+                drop(tokio::time::timeout(limit, lock.read()).await);
             } else {
-                drop(tokio::time::timeout(patience, lock.write()).await);
+                drop(tokio::time::timeout(limit, lock.write()).await);
             }
         });
     }

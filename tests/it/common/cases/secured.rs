@@ -14,7 +14,7 @@ use crate::common::{
     within,
 };
 
-/// The user `app` may touch what begins with `/distlock`.
+/// Returns a namespace. The user `app` may access keys that begin with `/distlock`.
 pub(crate) fn namespace() -> String {
     format!("/distlock-t-{:016x}", fastrand::u64(..))
 }
@@ -37,12 +37,12 @@ pub(crate) async fn certificates_let_in(backend: Backend) {
     let tls = Tls::new().ca_certificate(ca).client_identity(certificate, key);
     let client = connected(with_tls(backend).await.tls(tls)).await;
     let guard = client.mutex("a").lock().await.expect("granted");
-    assert!(client.mutex("a").try_lock().await.expect("an answer").is_none());
+    assert!(client.mutex("a").try_lock().await.expect("a reply").is_none());
     guard.unlock().await.expect("released");
     close([client]).await;
 }
 
-/// Each wrong in another way; none hangs, none is let in.
+/// Each configuration is wrong in another way. None hangs, and none connects.
 pub(crate) async fn wrong_certificates_are_refused(backend: Backend) {
     let [ca, certificate, key] = certificates();
     let identified = Tls::new().client_identity(&certificate, &key);
@@ -69,14 +69,14 @@ pub(crate) async fn wrong_certificates_are_refused(backend: Backend) {
     }
 }
 
-/// Where nobody answers.
-pub(crate) fn nobody(backend: Backend) -> Builder {
+/// Describes a client of an address without a server.
+pub(crate) fn unreachable(backend: Backend) -> Builder {
     let url = format!("{}://127.0.0.1:1", backend.scheme());
     Client::builder(url).connect_timeout(Duration::from_millis(500))
 }
 
-/// Fails if what was shown has a secret, or what is shown of certificates: whether they are let in,
-/// refused, or find nobody.
+/// Fails if a text contains a secret, or part of a certificate's key. The clients are accepted,
+/// refused, or find no server.
 pub(crate) async fn has_no_secret(backend: Backend, mut shown: Shown) {
     let [ca, certificate, key] = certificates();
     let tls = Tls::new().ca_certificate(&ca).client_identity(&certificate, &key);
@@ -85,7 +85,7 @@ pub(crate) async fn has_no_secret(backend: Backend, mut shown: Shown) {
         Tls::new().ca_certificate(&ca).client_identity(&certificate, key.replace('\n', " "));
     let mixed = Tls::new().ca_certificate(format!("{key}{ca}").replace('\n', " "));
     for tls in [tls, stranger, garbled, mixed] {
-        for builder in [with_tls(backend).await, nobody(backend)] {
+        for builder in [with_tls(backend).await, unreachable(backend)] {
             let builder = builder.connect_timeout(Duration::from_secs(3)).tls(tls.clone());
             shown.builder(&builder.clone().credentials("app", "apppw")).await;
             shown.builder(&builder).await;
@@ -95,7 +95,7 @@ pub(crate) async fn has_no_secret(backend: Backend, mut shown: Shown) {
     shown.has_none_of(&lines_of(&key));
 }
 
-/// PEM that is none is refused before a server is asked.
+/// Malformed PEM is refused before a request is sent.
 pub(crate) async fn garbled_certificates_are_refused_by_name(backend: Backend) {
     let [ca, ..] = certificates();
     for tls in [

@@ -1,4 +1,5 @@
-//! The semaphore: never more than there are, in the order in which they came, one at a time.
+//! The semaphore: never more permits than its limit, granted one waiter at a time in order of
+//! arrival.
 
 use std::{
     sync::{
@@ -51,7 +52,7 @@ pub(crate) async fn there_are_never_more_permits_than_there_are(t: &Case) {
         });
     }
     within(SOON * 6, "all are served", contenders.join_all()).await;
-    assert!(most.load(SeqCst) > 1, "they were there together");
+    assert!(most.load(SeqCst) > 1, "several permits were out at once");
 }
 
 pub(crate) async fn permits_are_given_in_order(t: &Case) {
@@ -60,14 +61,14 @@ pub(crate) async fn permits_are_given_in_order(t: &Case) {
     let mut waiters = Vec::new();
     for place in 0..6 {
         waiters.push(waiter(t, [&one, &two][place % 2], 1, 2).await);
-        // The first one waits at the permits, too, and holds the gate.
+        // The first waiter also has an entry at the permits, and holds the gate.
         t.queue_of(held.len() + waiters.len() + 1).await;
     }
-    // Whichever comes back, the first one in the line gets it.
+    // Whichever permit is released, the first waiter gets it.
     for round in 0..6 {
         held.swap_remove(round % 2).release().await.expect("released");
         held.push(waiters.remove(0).granted().await);
-        assert!(waiters.iter().all(Waiter::waits), "somebody was let in out of order");
+        assert!(waiters.iter().all(Waiter::waits), "a waiter was granted out of order");
         assert!(held.iter().all(|permit| permit.is_valid()));
     }
     release(held).await;
@@ -79,27 +80,27 @@ pub(crate) async fn a_waiter_for_many_permits_is_not_overtaken(t: &Case) {
     let many = waiter(t, &two, 3, 3).await;
     let few = waiter(t, &one, 1, 3).await;
     assert!(
-        one.semaphore("permits", 3).try_acquire().await.expect("an answer").is_none(),
-        "somebody waits for it"
+        one.semaphore("permits", 3).try_acquire().await.expect("a reply").is_none(),
+        "another waiter is first"
     );
     let waits = async || many.waits() && few.waits();
     throughout(Duration::from_millis(200), "one is not enough", waits).await;
     release(held).await;
     let many = many.granted().await;
-    few.waits_throughout(Duration::from_millis(200), "there are no more").await;
+    few.waits_throughout(Duration::from_millis(200), "no more permits are free").await;
     release_both(many, few).await;
 }
 
-/// As in a change of all processes, one by one, from 2 permits to 4, and back.
+/// As in a rolling change of all processes from 2 permits to 4, and back.
 pub(crate) async fn the_smaller_number_of_permits_counts(t: &Case) {
     let [old, new] = t.clients().await;
     for (number, other) in [(2, 4), (4, 2)] {
         let (before, after) = (old.semaphore("permits", number), new.semaphore("permits", other));
         let held = [before.acquire().await.expect("granted"), acquired(&new, 1, other).await];
-        assert_eq!(after.permits().await.expect("asked"), 2);
+        assert_eq!(after.permits().await.expect("a reply"), 2);
         assert!(before.try_acquire().await.expect("no error").is_none());
         assert!(after.try_acquire().await.expect("no error").is_none());
-        // Three at once are had when nobody is there any more who names two.
+        // Three permits are granted at once when no client names two any longer.
         let (waiter, waits) = match other {
             4 => (waiter(t, &new, 3, 4).await, true),
             _ => (waiter(t, &new, 2, 2).await, true),
@@ -107,18 +108,18 @@ pub(crate) async fn the_smaller_number_of_permits_counts(t: &Case) {
         assert_eq!(waiter.waits(), waits);
         release(held).await;
         waiter.served().await;
-        eventually(SOON, "all are gone", async || t.keys().await.is_empty()).await;
+        eventually(SOON, "no keys are left", async || t.keys().await.is_empty()).await;
     }
-    assert_eq!(new.semaphore("permits", 4).permits().await.expect("asked"), 4);
-    // It need not be known what it was.
+    assert_eq!(new.semaphore("permits", 4).permits().await.expect("a reply"), 4);
+    // The previous number need not be known.
     let held = acquired(&old, 1, 2).await;
     new.semaphore("permits", 5).set_permits(5).await.expect("set");
     for (client, named) in [(&old, 2), (&new, 5)] {
-        assert_eq!(client.semaphore("permits", named).permits().await.expect("asked"), 5);
+        assert_eq!(client.semaphore("permits", named).permits().await.expect("a reply"), 5);
         acquired(client, 4, named).await.release().await.expect("released");
     }
     held.release().await.expect("released");
-    // Who names a number that was never replaced counts on no more than that.
+    // A client that names a number that was never replaced gets no more permits than that.
     let third = old.semaphore("permits", 3);
     let held = third.acquire_many(3).await.expect("granted");
     assert!(third.try_acquire().await.expect("no error").is_none());
@@ -126,7 +127,7 @@ pub(crate) async fn the_smaller_number_of_permits_counts(t: &Case) {
     held.release().await.expect("released");
     let error = third.acquire_many(4).await.expect_err("there are never so many");
     assert!(matches!(error, Error::InvalidArgument { argument: "permits", .. }), "{error:?}");
-    eventually(SOON, "all are gone", async || t.keys().await.len() <= 1).await;
+    eventually(SOON, "no keys are left", async || t.keys().await.len() <= 1).await;
     t.store.erase(&note(t, "limit=5+2+@1")).await;
 }
 
@@ -140,25 +141,28 @@ pub(crate) async fn set_permits_changes_it_for_all(t: &Case) {
         held.push(waiter.granted().await);
     }
     held.push(acquired(&one, 1, 1).await);
-    // Those who name the number that is replaced go along.
-    assert!(new.semaphore("permits", 1).try_acquire().await.expect("an answer").is_none());
-    assert!(new.semaphore("permits", 4).try_acquire().await.expect("an answer").is_none());
-    // With less, who is in stays in, and the next one waits until there is room.
+    // Clients that name the replaced number follow the change.
+    assert!(new.semaphore("permits", 1).try_acquire().await.expect("a reply").is_none());
+    assert!(new.semaphore("permits", 4).try_acquire().await.expect("a reply").is_none());
+    // With a smaller number, holders keep their permits. The next waiter waits until a permit is
+    // free.
     new.semaphore("permits", 4).set_permits(2).await.expect("set");
     let waiter = waiter(t, &new, 1, 1).await;
     assert!(held.iter().all(|permit| permit.is_valid()));
     held.remove(0).release().await.expect("released");
-    waiter.waits_throughout(Duration::from_millis(200), "three are out, and there are two").await;
+    waiter
+        .waits_throughout(Duration::from_millis(200), "three permits are out, and the limit is two")
+        .await;
     release(held).await;
     waiter.served().await;
-    // It is remembered though nobody is there.
-    eventually(SOON, "all are gone", async || t.keys().await.len() <= 1).await;
+    // The number is kept while the semaphore is unused.
+    eventually(SOON, "no keys are left", async || t.keys().await.len() <= 1).await;
     assert!(one.semaphore("permits", 3).acquire_many(3).await.is_err());
     acquired(&one, 2, 2).await.release().await.expect("released");
     t.store.erase(&format!("{}/permits!permits/limit=2+4+1+@2", t.namespace)).await;
 }
 
-/// The note that made them agree is gone: what counts then is what each of them named.
+/// The note that made all clients agree is deleted. Then each client's own number counts.
 pub(crate) async fn a_larger_number_of_permits_grants_no_extra_one(t: &Case) {
     let [one, two] = t.clients().await;
     one.semaphore("permits", 3).set_permits(5).await.expect("set");
@@ -166,45 +170,45 @@ pub(crate) async fn a_larger_number_of_permits_grants_no_extra_one(t: &Case) {
     let (more, less) = (acquired(&one, 1, 5).await, acquired(&two, 1, 3).await);
     t.store.erase(&note(t, "limit=3+5+@2")).await;
     let third = acquired(&two, 1, 5).await;
-    // One of those who are in counts on three.
-    let fourth = two.semaphore("permits", 5).try_acquire().await.expect("an answer");
+    // One of the holders relies on a limit of three.
+    let fourth = two.semaphore("permits", 5).try_acquire().await.expect("a reply");
     let out = [&more, &less, &third]
         .into_iter()
         .chain(&fourth)
         .filter(|permit| permit.is_valid())
         .count();
-    assert!(out <= 3, "{out} permits are out, and one was let in as one of 3");
+    assert!(out <= 3, "{out} permits are out, and one was granted under a limit of 3");
     let waiter = waiter(t, &one, 2, 5).await;
-    waiter.waits_throughout(Duration::from_millis(200), "there are three").await;
+    waiter.waits_throughout(Duration::from_millis(200), "the limit is three").await;
     release_both(less, waiter).await;
     release([more, third]).await;
 }
 
-/// `set_permits` is repeated until it is confirmed. A copy of it that lands after a later one must
-/// not undo that.
+/// `set_permits` is repeated until it is confirmed. A repeated request that arrives after a later
+/// change must not undo that change.
 pub(crate) async fn a_note_that_comes_late_changes_nothing(t: &Case) {
     let [one, two] = t.clients().await;
     one.semaphore("permits", 4).set_permits(2).await.expect("set");
     one.semaphore("permits", 2).set_permits(3).await.expect("set");
     let held = acquired(&one, 1, 3).await;
-    // Of a namespace beside this one, or the library would not let it write there.
+    // In a separate namespace, since the library refuses guarded writes to its own.
     let operator = t.connect(t.builder().namespace(format!("/operator{}", t.namespace))).await;
     let hand = operator.mutex("hand").lock().await.expect("granted");
     t.store.put_beside(&hand, &note(t, "limit=2+4+@1")).await;
     let held = [held, acquired(&two, 1, 2).await, acquired(&one, 1, 4).await];
-    assert!(two.semaphore("permits", 3).try_acquire().await.expect("an answer").is_none());
-    // The next change takes away both.
+    assert!(two.semaphore("permits", 3).try_acquire().await.expect("a reply").is_none());
+    // The next change removes both.
     two.semaphore("permits", 3).set_permits(4).await.expect("set");
     for late in ["limit=2+4+@1", "limit=3+2+4+@2"] {
         assert!(t.store.data(&note(t, late)).await.is_none(), "{late} is still there");
     }
     release(held).await;
     hand.unlock().await.expect("released");
-    // What builds before this one have noted has no generation, and counts while it is alone.
+    // Notes of earlier builds have no generation. They count if there is no other note.
     let hand = operator.mutex("hand").lock().await.expect("granted");
     t.store.put_beside(&hand, &note(t, "limit=1+9")).await;
     acquired(&one, 4, 2).await.release().await.expect("released");
-    eventually(SOON, "all are gone", async || {
+    eventually(SOON, "no keys are left", async || {
         t.keys().await.iter().all(|key| key.contains("limit="))
     })
     .await;
@@ -213,14 +217,14 @@ pub(crate) async fn a_note_that_comes_late_changes_nothing(t: &Case) {
     assert!(matches!(error, Error::InvalidArgument { argument: "permits", .. }), "{error:?}");
     acquired(&one, 1, 9).await.release().await.expect("released");
     hand.unlock().await.expect("released");
-    eventually(SOON, "all are gone", async || {
+    eventually(SOON, "no keys are left", async || {
         t.keys().await.iter().all(|key| key.contains("limit="))
     })
     .await;
     t.store.erase(&note(t, "limit=1+9")).await;
 }
 
-/// The key that says how many permits there are.
+/// Returns the key of a note on the number of permits.
 fn note(t: &Case, name: &str) -> String {
     format!("{}/permits!permits/{name}", t.namespace)
 }
@@ -229,17 +233,17 @@ pub(crate) async fn tries_without_permits_leave_nothing(t: &Case) {
     let [one, two] = t.clients().await;
     let held = acquired(&one, 2, 2).await;
     let semaphore = two.semaphore("permits", 2);
-    assert!(semaphore.try_acquire().await.expect("an answer").is_none());
+    assert!(semaphore.try_acquire().await.expect("a reply").is_none());
     assert!(
-        semaphore.acquire_timeout(Duration::from_millis(100)).await.expect("an answer").is_none()
+        semaphore.acquire_timeout(Duration::from_millis(100)).await.expect("a reply").is_none()
     );
-    assert!(semaphore.acquire_timeout(Duration::ZERO).await.expect("an answer").is_none());
+    assert!(semaphore.acquire_timeout(Duration::ZERO).await.expect("a reply").is_none());
     eventually(SOON, "only the holder's key is there", async || t.keys().await == [held.key()])
         .await;
     held.release().await.expect("released");
 }
 
-/// As many as there are, all at once, though nobody waits.
+/// As many tries succeed as permits are free, without waiters.
 pub(crate) async fn tries_at_once_get_what_there_is(t: &Case) {
     let clients = t.clients::<2>().await;
     for _ in 0..5 {
@@ -248,9 +252,9 @@ pub(crate) async fn tries_at_once_get_what_there_is(t: &Case) {
             let semaphore = clients[contender % 2].semaphore("permits", 4);
             tries.spawn(async move { semaphore.try_acquire().await });
         }
-        let permits = within(SOON, "all are answered", tries.join_all()).await;
+        let permits = within(SOON, "all tries return", tries.join_all()).await;
         let permits: Vec<_> =
-            permits.into_iter().filter_map(|permit| permit.expect("an answer")).collect();
+            permits.into_iter().filter_map(|permit| permit.expect("a reply")).collect();
         assert_eq!(permits.len(), 4, "there were four");
         release(permits).await;
     }
@@ -269,7 +273,7 @@ pub(crate) async fn a_permit_given_back_wakes_one_waiter(t: &Case) {
         let semaphore = client.semaphore("permits", 10);
         waiters.spawn(async move { semaphore.acquire().await });
     }
-    // The first one waits at the permits, and holds the gate.
+    // The first waiter has an entry at the permits, and holds the gate.
     t.queue_of(10 + 200 + 1).await;
     let sessions = sessions_of(t, &[held[0].key(), &first.key]).await;
     settled(t, &sessions).await;
@@ -279,7 +283,7 @@ pub(crate) async fn a_permit_given_back_wakes_one_waiter(t: &Case) {
         held.remove(round).release().await.expect("released");
         held.push(match first.take() {
             Some(first) => first.granted().await,
-            None => within(SOON, "one is let in", waiters.join_next())
+            None => within(SOON, "one waiter is granted", waiters.join_next())
                 .await
                 .expect("one")
                 .expect("no panic")
@@ -287,10 +291,10 @@ pub(crate) async fn a_permit_given_back_wakes_one_waiter(t: &Case) {
         });
         settled(t, &sessions).await;
         let spent = t.cost(&sessions).await - before;
-        // One; the holder may hear of its own key's end, and who comes to the permits next of
-        // what happened before it looked. Not the other two hundred.
-        assert!(spent.events <= 4, "round {round}: {spent:?}: more than one was told");
-        assert_eq!(waiters.len(), 199 - round, "one was let in");
+        // One event. The holder may get the event of its own key, and the next waiter at the
+        // permits one from before its read. The other two hundred waiters get none.
+        assert!(spent.events <= 4, "round {round}: {spent:?}: more than one waiter was notified");
+        assert_eq!(waiters.len(), 199 - round, "one waiter was granted");
     }
     waiters.shutdown().await;
     release(held).await;
@@ -301,7 +305,7 @@ pub(crate) async fn a_dead_holders_permits_come_back(t: &Case<dyn Sessions>) {
     let (lost, kept) = (acquired(&dying, 2, 3).await, acquired(&other, 1, 3).await);
     let waiters = [waiter(t, &other, 1, 3).await, waiter(t, &other, 1, 3).await];
     t.store.end_session_of(lost.key()).await;
-    within(SOON, "the holder is told", lost.lost()).await;
+    within(SOON, "the holder is notified", lost.lost()).await;
     assert!(!lost.is_valid());
     release(waiters).await;
     kept.release().await.expect("released");
@@ -318,7 +322,8 @@ pub(crate) async fn a_dead_waiter_is_passed_over(t: &Case<dyn Sessions>) {
     match dead.result(SOON).await {
         Err(Error::SessionLost { .. } | Error::Evicted { .. }) => {}
         Err(error) => panic!("{error:?}"),
-        // Its session ended before it was told that it had joined, and it joined by another one.
+        // Its session ended before the client received the reply to its join, so it joined again
+        // with a new session.
         Ok(permit) => {
             assert_ne!(permit.key(), key, "its session is over");
             permit.release().await.expect("released");
@@ -333,11 +338,8 @@ pub(crate) async fn dropped_acquisitions_leave_nothing(t: &Case) {
     for dropper in 0..60 {
         let semaphore = [&one, &two][dropper % 2].semaphore("permits", 2);
         droppers.spawn(async move {
-            let patience = Duration::from_micros(fastrand::u64(..8000));
-            drop(
-                tokio::time::timeout(patience, semaphore.acquire_many(1 + dropper as u32 % 2))
-                    .await,
-            );
+            let limit = Duration::from_micros(fastrand::u64(..8000));
+            drop(tokio::time::timeout(limit, semaphore.acquire_many(1 + dropper as u32 % 2)).await);
         });
     }
     within(SOON, "all are dropped", droppers.join_all()).await;

@@ -1,5 +1,5 @@
-//! What services are built of: jobs that run once a period, holders that take their lock again,
-//! leaders that do their work as long as they lead, and a client that is shut down.
+//! Building blocks of services: jobs that run once a period, reentrant locks, leaders that work
+//! while they lead, and clients that shut down.
 
 use std::{
     cell::Cell,
@@ -24,8 +24,8 @@ pub(crate) async fn a_job_runs_once_a_period(t: &Case) {
         jobs.spawn(async move { job.run_once_per(HOUR, async |_| ()).await });
     }
     let ran = jobs.join_all().await.into_iter().collect::<Result<Vec<_>>>().expect("no error");
-    assert_eq!(ran.iter().flatten().count(), 1, "of twelve that came at once");
-    // Over after nine tenths of the period.
+    assert_eq!(ran.iter().flatten().count(), 1, "of twelve concurrent jobs");
+    // The period ends after nine tenths of its length.
     let (job, period) = (clients[0].mutex("short"), Duration::from_millis(1000));
     assert!(job.run_once_per(period, async |_| ()).await.expect("no error").is_some());
     assert!(job.run_once_per(period, async |_| ()).await.expect("no error").is_none());
@@ -36,24 +36,24 @@ pub(crate) async fn a_job_runs_once_a_period(t: &Case) {
     t.erase(["job", "short"].map(|name| note(t, name))).await;
 }
 
-/// Where it is noted when a lock's work began.
+/// Returns the key of the note on when a lock's work began.
 fn note(t: &Case, name: &str) -> String {
     format!("{}/!began/{name}", t.namespace)
 }
 
-/// Only one who says so lets work begin twice in a period.
+/// Only an explicit clear lets work begin twice in a period.
 pub(crate) async fn a_period_is_cleared_by_name_alone(t: &Case) {
     let [one, two] = t.clients().await;
     let (job, other) = (one.mutex("job"), two.mutex("job"));
     let guard = job.lock().await.expect("granted");
-    assert_eq!(guard.clear_period().await.expect("an answer"), None, "nothing has begun");
+    assert_eq!(guard.clear_period().await.expect("a reply"), None, "nothing has begun");
     guard.unlock().await.expect("it was held");
     let failed = job.run_once_per(HOUR, async |_| Err::<(), _>("disk full")).await;
     assert_eq!(failed.expect("no error"), Some(Err("disk full")));
     let again = async || other.run_once_per(HOUR, async |_| ()).await.expect("no error");
-    assert_eq!(again().await, None, "it counts");
+    assert_eq!(again().await, None, "a failed job counts");
     let guard = job.lock().await.expect("granted");
-    let began = guard.clear_period().await.expect("an answer").expect("it had begun");
+    let began = guard.clear_period().await.expect("a reply").expect("it had begun");
     assert!(began.elapsed().is_ok_and(|age| age < HOUR), "{began:?}");
     guard.unlock().await.expect("it was held");
     assert_eq!(again().await, Some(()));
@@ -67,7 +67,7 @@ pub(crate) async fn a_period_is_cleared_by_name_alone(t: &Case) {
     t.store.erase(&note(t, "job")).await;
 }
 
-/// What is noted of names that come once does not stay for ever.
+/// Notes of names that are used only once are deleted eventually.
 pub(crate) async fn notes_of_periods_that_are_over_go(t: &Case) {
     let period = Duration::from_millis(200);
     let first = t.client().await;
@@ -76,14 +76,14 @@ pub(crate) async fn notes_of_periods_that_are_over_go(t: &Case) {
         assert!(job.run_once_per(period, async |_| ()).await.expect("no error").is_some());
     }
     assert!(first.mutex("kept").run_once_per(HOUR, async |_| ()).await.expect("ok").is_some());
-    // The note of a lock that is held is kept. It is the first one to be looked at.
+    // The note of a held lock is kept. It is the first one that the cleanup reads.
     let held = first.mutex("order/0").lock().await.expect("granted");
     assert!(held.claim_period(period).await.expect("no error"));
     tokio::time::sleep(period * 2).await;
     let old: Vec<_> = (0..5).map(|number| note(t, &format!("order%2F{number}"))).collect();
     let second = t.client().await;
     assert!(second.mutex("new").run_once_per(HOUR, async |_| ()).await.expect("ok").is_some());
-    eventually(SOON, "they are deleted", async || {
+    eventually(SOON, "the notes are deleted", async || {
         let mut left = 0;
         for key in &old[1..] {
             left += usize::from(t.store.data(key).await.is_some());
@@ -101,18 +101,18 @@ pub(crate) async fn what_was_put_is_read(t: &Case) {
     let [one, two] = t.clients().await;
     let guard = one.mutex("m").lock().await.expect("granted");
     let key = t.data_key("value");
-    assert_eq!(guard.get(&key).await.expect("an answer"), None);
+    assert_eq!(guard.get(&key).await.expect("a reply"), None);
     guard.put(key.clone(), "first").await.expect("written");
     let other = two.mutex("n").lock().await.expect("granted");
-    assert_eq!(other.get(&key).await.expect("an answer").as_deref(), Some(&b"first"[..]));
+    assert_eq!(other.get(&key).await.expect("a reply").as_deref(), Some(&b"first"[..]));
     for bad in ["", "value", "/", &format!("{}/m", t.namespace)] {
         let error = guard.get(bad).await.expect_err("no such key");
         assert!(matches!(error, Error::InvalidArgument { argument: "key", .. }), "{error:?}");
     }
     guard.delete(key.clone()).await.expect("deleted");
-    assert_eq!(other.get(&key).await.expect("an answer"), None);
+    assert_eq!(other.get(&key).await.expect("a reply"), None);
     t.store.delete_key(other.key()).await;
-    within(SOON, "it is told", other.lost()).await;
+    within(SOON, "the holder is notified", other.lost()).await;
     let error = other.get(&key).await.expect_err("the lock was lost");
     assert!(matches!(error, Error::Lost { reason: LostReason::Evicted, .. }), "{error:?}");
     guard.unlock().await.expect("released");
@@ -122,23 +122,26 @@ pub(crate) async fn a_holder_takes_its_lock_again(t: &Case) {
     let [one, two] = t.clients().await;
     let (mutex, other) = (one.mutex("m").reentrant("a"), one.clone().mutex("m").reentrant("b"));
     let outer = mutex.lock().await.expect("granted");
-    let inner = mutex.try_lock().await.expect("an answer").expect("it has it");
+    let inner = mutex.try_lock().await.expect("a reply").expect("the same holder");
     assert_eq!((inner.key(), inner.fencing_token()), (outer.key(), outer.fencing_token()));
     assert_eq!(t.keys().await.len(), 1);
-    // Another holder of this client, and the same one of another client.
+    // Another holder of this client, and the same holder of another client.
     for other in [&other, &two.mutex("m").reentrant("a")] {
-        assert!(other.try_lock().await.expect("an answer").is_none());
+        assert!(other.try_lock().await.expect("a reply").is_none());
     }
     let waiting = tokio::spawn(async move { other.lock().await });
     t.queue_of(2).await;
     outer.unlock().await.expect("it is held");
-    throughout(Duration::from_millis(200), "it is held once more", async || {
+    throughout(Duration::from_millis(200), "the lock is still held", async || {
         inner.is_valid() && !waiting.is_finished()
     })
     .await;
     inner.unlock().await.expect("released");
-    let next = within(SOON, "the next one", waiting).await.expect("no panic").expect("granted");
-    // Two calls of one holder that both wait: what the one gets, both have.
+    let next = within(SOON, "the next holder is granted", waiting)
+        .await
+        .expect("no panic")
+        .expect("granted");
+    // Two waiting calls of one holder are granted together.
     let calls = [(); 2].map(|()| {
         let mutex = mutex.clone();
         tokio::spawn(async move { mutex.lock().await })
@@ -148,22 +151,23 @@ pub(crate) async fn a_holder_takes_its_lock_again(t: &Case) {
     let mut tokens = Vec::new();
     let mut guards = Vec::new();
     for call in calls {
-        let guard = within(SOON, "both", call).await.expect("no panic").expect("granted");
+        let guard =
+            within(SOON, "both are granted", call).await.expect("no panic").expect("granted");
         tokens.push(guard.fencing_token());
         guards.push(guard);
     }
     assert_eq!(tokens[0], tokens[1]);
-    // What was lost is not shared.
+    // A lost lock is not shared.
     t.store.delete_key(guards[0].key()).await;
-    within(SOON, "it is told", guards[1].lost()).await;
-    let anew = within(SOON, "taken anew", mutex.lock()).await.expect("granted");
-    assert!(anew.fencing_token() > tokens[0]);
+    within(SOON, "the holder is notified", guards[1].lost()).await;
+    let again = within(SOON, "acquired again", mutex.lock()).await.expect("granted");
+    assert!(again.fencing_token() > tokens[0]);
     for guard in guards {
         let error = guard.unlock().await.expect_err("it was lost");
         assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     }
-    assert!(anew.is_valid());
-    anew.unlock().await.expect("released");
+    assert!(again.is_valid());
+    again.unlock().await.expect("released");
 }
 
 pub(crate) async fn a_leader_works_until_it_is_cancelled(t: &Case) {
@@ -177,7 +181,7 @@ pub(crate) async fn a_leader_works_until_it_is_cancelled(t: &Case) {
         terms.set(terms.get() + 1);
         if terms.get() == 1 {
             let leader = two.election("e").leader().await.expect("a reply").expect("it leads");
-            assert_eq!(leader.value_str(), Some("candidate"), "the value is there from the start");
+            assert_eq!(leader.value_str(), Some("candidate"), "the value is set from the start");
         }
         leadership.proclaim(format!("term {}", terms.get())).await.expect("it leads");
         pending::<()>().await;
@@ -191,14 +195,18 @@ pub(crate) async fn a_leader_works_until_it_is_cancelled(t: &Case) {
         };
         let first = observed("term 1").await;
         t.store.delete_key(first.key()).await;
-        // It campaigns again.
+        // The leader campaigns again.
         let second = observed("term 2").await;
         assert!(second.fencing_token() > first.fencing_token());
         stop.send(()).expect("it runs");
     };
     let (done, ()) = tokio::join!(leading, watching);
     assert_eq!(done.expect("no error"), None);
-    assert_eq!(two.election("e").leader().await.expect("a reply"), None, "it has resigned");
+    assert_eq!(
+        two.election("e").leader().await.expect("a reply"),
+        None,
+        "no leader after the cancellation"
+    );
     let done = election.run("candidate", pending(), async |_| 7).await.expect("no error");
     assert_eq!(done, Some(7));
     assert_eq!(election.run("candidate", ready(()), async |_| 7).await.expect("no error"), None);
@@ -206,7 +214,7 @@ pub(crate) async fn a_leader_works_until_it_is_cancelled(t: &Case) {
 
 pub(crate) async fn all_locks_of_a_namespace_are_listed(t: &Case) {
     let [one, two] = t.clients().await;
-    assert!(one.locks().await.expect("asked").is_empty());
+    assert!(one.locks().await.expect("a reply").is_empty());
     let (mutex, waiter) = t.contended(&one, &two, "odd/näme !").await;
     let rw_lock = two.rw_lock("shared");
     let readers = [rw_lock.read().await, rw_lock.read().await].map(|r| r.expect("granted"));
@@ -220,14 +228,14 @@ pub(crate) async fn all_locks_of_a_namespace_are_listed(t: &Case) {
     };
     let next = acquire(&two);
     eventually(SOON, "one waits at the gate and for permits", async || {
-        let entries = semaphore.queue().await.expect("asked");
+        let entries = semaphore.queue().await.expect("a reply");
         entries.len() == 2 && t.keys().await.len() == 8
     })
     .await;
     let last = acquire(&one);
     t.queue_of(9).await;
     let leadership = two.election("leader").campaign("me").await.expect("elected");
-    let locks = one.locks().await.expect("asked");
+    let locks = one.locks().await.expect("a reply");
     let summaries: Vec<_> = locks
         .iter()
         .map(|lock| (lock.name(), lock.kind(), lock.holders().len(), lock.waiters().len()))
@@ -242,19 +250,19 @@ pub(crate) async fn all_locks_of_a_namespace_are_listed(t: &Case) {
         ]
     );
     assert_eq!(locks[1].holders()[0].key(), mutex.key());
-    // Each primitive tells the same of itself.
-    let shown = within(SOON, "a look", async {
+    // Each primitive returns the same entries.
+    let shown = within(SOON, "the queue is shown", async {
         let mut watch = two.semaphore("some", 2).watch_queue().expect("a name");
         watch.next().await.expect("the client is open")
     });
     let positions: Vec<_> =
         shown.await.iter().map(|entry| (entry.position(), entry.is_holder())).collect();
     assert_eq!(positions, [(0, true), (1, false), (2, false)]);
-    let sharing = one.rw_lock("shared").queue().await.expect("asked");
+    let sharing = one.rw_lock("shared").queue().await.expect("a reply");
     assert_eq!(sharing[0].key(), readers[0].key());
-    let leader = one.election("leader").holder().await.expect("asked").expect("there is one");
+    let leader = one.election("leader").holder().await.expect("a reply").expect("there is one");
     assert_eq!((leader.key(), leader.owner()), (leadership.key(), "me"));
-    assert_eq!(semaphore.queue().await.expect("asked")[0].key(), permit.key());
+    assert_eq!(semaphore.queue().await.expect("a reply")[0].key(), permit.key());
     release_both(mutex, waiter).await;
     release(readers).await;
     writer.await.expect("no panic").expect("granted").unlock().await.expect("released");
@@ -276,9 +284,9 @@ pub(crate) async fn a_client_that_shuts_down_lets_holders_finish(t: &Case) {
         let client = client.clone();
         tokio::spawn(async move { client.shutdown(Duration::from_millis(1500)).await })
     };
-    let asked = within(SOON, "holders are told", guard.release_requested()).await;
+    let asked = within(SOON, "the holder is asked to release", guard.release_requested()).await;
     assert_eq!(asked.owner(), client.owner());
-    within(SOON, "this one too", permit.release_requested()).await;
+    within(SOON, "the other holder is asked to release", permit.release_requested()).await;
     let error = waiter.result(SOON).await.expect_err("not granted");
     assert!(matches!(error, Error::Closed), "{error:?}");
     for error in [
@@ -294,13 +302,13 @@ pub(crate) async fn a_client_that_shuts_down_lets_holders_finish(t: &Case) {
         assert!(matches!(error, Error::Closed), "{error:?}");
     }
     assert!(guard.is_valid() && left.is_valid() && permit.is_valid() && !closing.is_finished());
-    guard.unlock().await.expect("released in peace");
-    permit.release().await.expect("released in peace");
+    guard.unlock().await.expect("released");
+    permit.release().await.expect("released");
     let next = timeout(SOON, other.mutex("m").lock()).await.expect("it is free");
     next.expect("granted").unlock().await.expect("released");
-    within(SOON, "the grace is over", closing).await.expect("no panic").expect("closed");
-    assert_eq!(within(SOON, "it is told", left.lost()).await, LostReason::ClientClosed);
-    // Where nothing is held, it takes no longer than closing.
+    within(SOON, "the shutdown ends", closing).await.expect("no panic").expect("closed");
+    assert_eq!(within(SOON, "the holder is notified", left.lost()).await, LostReason::ClientClosed);
+    // Without held locks, `shutdown` takes no longer than `close`.
     within(SOON, "at once", other.shutdown(HOUR)).await.expect("closed");
     assert!(client.is_closed() && other.is_closed());
 }
@@ -309,6 +317,6 @@ pub(crate) async fn durability_is_what_the_store_promises(t: &Case) {
     let [client] = t.clients().await;
     assert_eq!(promises(&client).await, t.store.promises());
     client.close().await.expect("closed");
-    let error = client.durability().await.expect_err("it is closed");
+    let error = client.durability().await.expect_err("the client is closed");
     assert!(matches!(error, Error::Closed), "{error:?}");
 }

@@ -1,4 +1,4 @@
-//! The tables, and the databases that they are in.
+//! The tables, and their databases.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(crate) async fn tables_of_another_version_are_refused_by_name(database: &imp
     let dialect = database.dialect();
     let version = dialect.version + 1;
     database.ask(&format!("UPDATE {}schema SET version = {version}", dialect.prefix)).await;
-    let error = database.connect().await.expect_err("it does not know them");
+    let error = database.connect().await.expect_err("an unknown version");
     assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
     assert!(reason(&error).contains(&format!("version {version}")), "{}", reason(&error));
 }
@@ -41,7 +41,7 @@ pub(crate) async fn a_later_build_takes_the_tables_from_clients_that_are_connect
     database.dialect().change.is_noticed(database.url()).await;
 }
 
-/// A queue's row that is removed takes its number with it; the next ones are higher.
+/// Removing a queue's row removes its number. Later numbers are higher.
 pub(crate) async fn tokens_rise_over_the_end_of_a_queue(database: &impl Tables) {
     let client = database.client().await;
     let mut last = 0;
@@ -65,7 +65,8 @@ pub(crate) async fn tokens_rise_over_the_end_of_a_queue(database: &impl Tables) 
     close([client]).await;
 }
 
-/// Nobody else comes: what the client removed as it connected is not all.
+/// No other client connects, and the idle queues are more than the client removed when it
+/// connected.
 pub(crate) async fn client_that_stays_removes_idle_queues(database: &impl Tables) {
     let client = connect(database.url(), Duration::from_secs(3)).await;
     let guard = locked(&client, "held").await;
@@ -89,8 +90,8 @@ pub(crate) async fn client_that_stays_removes_idle_queues(database: &impl Tables
     close([client]).await;
 }
 
-/// Rows that were used of late stay, and are not read when a session begins. Clients that connect
-/// at once, or come back after the server was lost, find as many.
+/// Recently used rows are kept, and not read when a session starts. Clients that connect
+/// concurrently, or reconnect after an outage, find as many.
 pub(crate) async fn queues_of_late_keep_no_client_from_connecting(database: &impl Tables) {
     close([database.client().await]).await;
     let dialect = database.dialect();
@@ -110,7 +111,7 @@ pub(crate) async fn queues_of_late_keep_no_client_from_connecting(database: &imp
     }
 }
 
-/// They are written so that nothing of them gets out of its quotes.
+/// Quoting in the statements keeps such names intact.
 pub(crate) async fn names_with_quotes_are_names(database: &impl Tables) {
     let namespace = "/it's\\'a\\--$$;";
     let connect = || Client::builder(database.url()).namespace(namespace).connect();
@@ -119,8 +120,8 @@ pub(crate) async fn names_with_quotes_are_names(database: &impl Tables) {
     let guard = client.mutex(database.dialect().name).lock().await.expect("granted");
     let key = "/it's\\data'\\";
     guard.put(key, "it's\\").await.expect("written");
-    assert!(other.mutex(guard.name()).try_lock().await.expect("an answer").is_none());
-    assert_eq!(client.locks().await.expect("an answer").len(), 1);
+    assert!(other.mutex(guard.name()).try_lock().await.expect("a reply").is_none());
+    assert_eq!(client.locks().await.expect("a reply").len(), 1);
     let waiter = Waiter::of(&other, guard.name());
     release_both(guard, waiter).await;
     assert_eq!(database.ask(database.dialect().values).await, ["it's\\"]);

@@ -1,4 +1,4 @@
-//! Not waiting, or not for ever.
+//! Calls that do not wait, or only for a limited time.
 
 use std::{
     sync::{
@@ -14,22 +14,22 @@ use crate::common::{Case, SOON, release, release_both, take_turn, throughout, wi
 
 pub(crate) async fn try_lock_takes_a_free_lock(t: &Case) {
     let client = t.client().await;
-    let guard = client.mutex("free").try_lock().await.expect("an answer").expect("it is free");
+    let guard = client.mutex("free").try_lock().await.expect("a reply").expect("it is free");
     assert!(guard.is_valid());
     assert_eq!(t.keys().await, [guard.key()]);
     guard.unlock().await.expect("released");
-    drop(client.mutex("free").try_lock().await.expect("an answer").expect("it is free again"));
+    drop(client.mutex("free").try_lock().await.expect("a reply").expect("the lock is free again"));
 }
 
-/// Somebody looks at the store all the while: not even for a moment is there a second key.
+/// Reads the store all the while: there is never a second key, not even for a moment.
 pub(crate) async fn two_take_turns_by_trying(t: &Case) {
     let clients = t.clients::<2>().await;
     let mutexes = clients.each_ref().map(|client| client.mutex("turns"));
     for turn in 0..6 {
         let [one, other] = [&mutexes[turn % 2], &mutexes[(turn + 1) % 2]];
-        let guard = one.try_lock().await.expect("an answer").expect("it is free");
+        let guard = one.try_lock().await.expect("a reply").expect("it is free");
         for mutex in [other, one] {
-            assert!(mutex.try_lock().await.expect("an answer").is_none());
+            assert!(mutex.try_lock().await.expect("a reply").is_none());
         }
         guard.unlock().await.expect("released");
     }
@@ -38,14 +38,14 @@ pub(crate) async fn two_take_turns_by_trying(t: &Case) {
 pub(crate) async fn try_lock_on_a_held_lock_leaves_nothing_at_any_time(t: &Case) {
     let [holder, trier] = t.clients().await;
     let guard = holder.mutex("held").lock().await.expect("granted");
-    let looks = Arc::new(AtomicUsize::new(0));
+    let reads = Arc::new(AtomicUsize::new(0));
     let tries = tokio::spawn({
-        let (looks, mutexes) = (Arc::clone(&looks), [holder.mutex("held"), trier.mutex("held")]);
+        let (reads, mutexes) = (Arc::clone(&reads), [holder.mutex("held"), trier.mutex("held")]);
         async move {
             let mut rounds = 0;
-            while rounds < 25 || looks.load(SeqCst) < 50 {
+            while rounds < 25 || reads.load(SeqCst) < 50 {
                 for mutex in &mutexes {
-                    assert!(mutex.try_lock().await.expect("an answer").is_none());
+                    assert!(mutex.try_lock().await.expect("a reply").is_none());
                 }
                 rounds += 1;
             }
@@ -53,9 +53,9 @@ pub(crate) async fn try_lock_on_a_held_lock_leaves_nothing_at_any_time(t: &Case)
     });
     while !tries.is_finished() {
         assert_eq!(t.keys().await, [guard.key()]);
-        looks.fetch_add(1, SeqCst);
+        reads.fetch_add(1, SeqCst);
     }
-    tries.await.expect("every try is answered with no");
+    tries.await.expect("every try returns None");
     assert_eq!(t.keys().await, [guard.key()]);
     guard.unlock().await.expect("released");
 }
@@ -65,14 +65,14 @@ pub(crate) async fn try_lock_does_not_pass_waiters(t: &Case) {
     let (guard, waiter) = t.contended(&holder, &waiting, "queue").await;
     let next = t.enqueue(&waiting, "queue").await;
     let mutex = trier.mutex("queue");
-    assert!(mutex.try_lock().await.expect("an answer").is_none());
+    assert!(mutex.try_lock().await.expect("a reply").is_none());
     guard.unlock().await.expect("released");
-    // At once, while the lock changes hands: the queue is not empty at any time.
-    assert!(mutex.try_lock().await.expect("an answer").is_none());
+    // Immediately, during the handover: the queue is never empty.
+    assert!(mutex.try_lock().await.expect("a reply").is_none());
     let guard = waiter.granted().await;
-    assert!(mutex.try_lock().await.expect("an answer").is_none());
+    assert!(mutex.try_lock().await.expect("a reply").is_none());
     release_both(guard, next).await;
-    drop(mutex.try_lock().await.expect("an answer").expect("nobody is left"));
+    drop(mutex.try_lock().await.expect("a reply").expect("the queue is empty"));
 }
 
 pub(crate) async fn try_locks_at_once_grant_one_at_most(t: &Case) {
@@ -81,23 +81,23 @@ pub(crate) async fn try_locks_at_once_grant_one_at_most(t: &Case) {
         let mut tries = JoinSet::new();
         for place in 0..20 {
             let mutex = clients[place % 4].mutex("raced");
-            tries.spawn(async move { mutex.try_lock().await.expect("an answer") });
+            tries.spawn(async move { mutex.try_lock().await.expect("a reply") });
         }
         // All guards are kept until all have tried.
-        let guards: Vec<_> = within(SOON, "all are answered", tries.join_all())
+        let guards: Vec<_> = within(SOON, "all tries return", tries.join_all())
             .await
             .into_iter()
             .flatten()
             .collect();
         assert!(guards.len() <= 1, "{guards:?}");
         release(guards).await;
-        // Those who lost left nothing that would stand in the way.
+        // Failed tries have left nothing that blocks the lock.
         take_turn(&clients[0], "raced").await;
     }
 }
 
-/// No time, or next to none, for a lock that is free, one that is held and one that all want: who
-/// is told that it does not have it leaves nothing.
+/// Calls with no timeout or one of 1 ms, on a free lock, a held one and a contended one. A call
+/// that returns `None` leaves nothing.
 pub(crate) async fn hasty_tries_are_granted_or_gone(t: &Case) {
     const TRIES: usize = 40;
     let clients = t.clients::<4>().await;
@@ -124,9 +124,9 @@ pub(crate) async fn hasty_tries_are_granted_or_gone(t: &Case) {
                     };
                     assert_ne!(name, "held", "granted twice");
                     if name == "contended" {
-                        assert_eq!(holders.fetch_add(1, SeqCst), 0, "two at once");
+                        assert_eq!(holders.fetch_add(1, SeqCst), 0, "two holders");
                         tokio::task::yield_now().await;
-                        assert_eq!(holders.fetch_sub(1, SeqCst), 1, "two at once");
+                        assert_eq!(holders.fetch_sub(1, SeqCst), 1, "two holders");
                     }
                     granted.fetch_add(1, SeqCst);
                     guard.unlock().await.expect("released");
@@ -175,13 +175,14 @@ pub(crate) async fn lock_timeout_takes_a_lock_that_comes_free(t: &Case) {
     let [holder, waiter] = t.clients().await;
     let guard = holder.mutex("held").lock().await.expect("granted");
     let mutex = waiter.mutex("held");
-    // How soon it is granted is not the point, but that it is before the time is up.
+    // What matters is not how soon the lock is granted but that it is granted before the timeout.
     let waiting = tokio::spawn(async move { mutex.lock_timeout(SOON * 2).await });
     t.queue_of(2).await;
     guard.unlock().await.expect("released");
-    let guard = within(SOON * 3, "it returns", waiting).await.expect("no panic").expect("no error");
+    let guard =
+        within(SOON * 3, "the call returns", waiting).await.expect("no panic").expect("no error");
     assert!(guard.expect("in time").is_valid());
-    // No time is too long for the clock, and a free lock is taken at once.
+    // Any timeout is valid, and a free lock is granted at once.
     t.queue_of(0).await;
     let guard = within(SOON * 2, "it is free", waiter.mutex("held").lock_timeout(Duration::MAX))
         .await
@@ -198,11 +199,11 @@ pub(crate) async fn waiters_that_timed_out_are_passed_over(t: &Case) {
     let waiter = t.enqueue(&patient, "queue").await;
     assert!(hasty.await.expect("no panic").expect("no error").is_none());
     t.queue_of(2).await;
-    // And its key is there: were it deleted, it would know by then.
+    // Its key still exists. The waiter would have noticed a deletion by now.
     let held = async || waiter.waits() && guard.is_valid();
     throughout(
         Duration::from_millis(300),
-        "the one ahead gave up, but the holder did not let go",
+        "the predecessor left, and the holder keeps the lock",
         held,
     )
     .await;

@@ -1,4 +1,4 @@
-//! Releases in transactions of a user's own, in the database that the lock is in.
+//! Releases in user transactions, in the database that stores the lock.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::common::{
     take_turn, throughout, within,
 };
 
-/// Long enough for a release that nobody has asked for.
-const MEANWHILE: Duration = Duration::from_millis(700);
+/// Long enough to notice a release that was not requested.
+const PAUSE: Duration = Duration::from_millis(700);
 
-/// The transaction of a user's who writes, and releases the lock at the end.
+/// A user transaction that writes, and releases the lock at its end.
 struct Own {
     sql: Sql,
     key: String,
@@ -50,7 +50,7 @@ impl Own {
         self.sql.ask(&format!("INSERT INTO {table} VALUES ({place}, {value})")).await;
     }
 
-    /// Runs the statement. Tells how many rows it has affected.
+    /// Runs the statement, and returns how many rows it affected.
     async fn release(&mut self, release: &SqlRelease) -> u64 {
         let text = filled(release.text(), release.parameters());
         let reply = self.sql.ask(&text).await;
@@ -63,18 +63,18 @@ impl Own {
     }
 }
 
-/// Gives the lock up: neither the guard nor its handles are valid any more.
+/// Gives up the guard: it and its handles are no longer valid.
 async fn unlocking(guard: LockGuard) -> SqlRelease {
     let handle = guard.handle();
     assert!(handle.is_valid());
     let release = guard.unlock_sql().expect("a statement");
-    assert!(!handle.is_valid(), "it is valid while another transaction may release it");
-    let reason = within(SOON, "its handles are told", handle.lost()).await;
+    assert!(!handle.is_valid(), "the handle is valid although a transaction may release the lock");
+    let reason = within(SOON, "the handle is notified", handle.lost()).await;
     assert_eq!(reason, LostReason::Released);
     release
 }
 
-/// Whether or not another client waits; the value is kept meanwhile.
+/// With and without a waiter of another client. The release value is kept until the commit.
 pub(crate) async fn commit_releases_the_lock_with_what_was_written(t: &Case) {
     let [client, other] = t.clients().await;
     for waits in [false, true] {
@@ -86,9 +86,9 @@ pub(crate) async fn commit_releases_the_lock_with_what_was_written(t: &Case) {
         let mut own = Own::begin(t).await;
         let release = unlocking(guard).await;
         own.write(release.dialect()).await;
-        assert_eq!(own.release(&release).await, 1, "it was held");
+        assert_eq!(own.release(&release).await, 1, "the lock was held");
         if let Some(waiter) = &waiter {
-            waiter.waits_throughout(MEANWHILE, "it is not committed").await;
+            waiter.waits_throughout(PAUSE, "the release is not committed").await;
         }
         own.ends("COMMIT").await;
         match waiter {
@@ -106,10 +106,10 @@ pub(crate) async fn commit_releases_the_lock_with_what_was_written(t: &Case) {
     }
 }
 
-/// A client that is told of the commit asks for nothing; those of its own who wait are served.
+/// A client that is notified of the commit sends no request. Its own waiters are granted the lock.
 pub(crate) async fn waiters_of_the_same_client_are_served(t: &Case) {
     let client = t.client().await;
-    for told in [true, false] {
+    for is_notified in [true, false] {
         let guard = locked(&client, "a").await;
         let waiter = Waiter::of(&client, "a");
         queue_of(&client, "a", 2).await;
@@ -117,7 +117,7 @@ pub(crate) async fn waiters_of_the_same_client_are_served(t: &Case) {
         let release = unlocking(guard).await;
         assert_eq!(own.release(&release).await, 1);
         own.ends("COMMIT").await;
-        if told {
+        if is_notified {
             release.committed()
         } else {
             drop(release)
@@ -126,7 +126,7 @@ pub(crate) async fn waiters_of_the_same_client_are_served(t: &Case) {
     }
 }
 
-/// The client releases it as soon as it is told, and not before.
+/// The client releases the lock when the value is dropped, and not before.
 pub(crate) async fn rolled_back_release_is_made_in_the_background(t: &Case) {
     let [client, other] = t.clients().await;
     let guard = locked(&client, "a").await;
@@ -136,13 +136,13 @@ pub(crate) async fn rolled_back_release_is_made_in_the_background(t: &Case) {
     assert_eq!(own.release(&release).await, 1);
     own.ends("ROLLBACK").await;
     let waiter = Waiter::of(&other, "a");
-    waiter.waits_throughout(MEANWHILE, "the value is there").await;
+    waiter.waits_throughout(PAUSE, "the release value exists").await;
     drop(release);
     waiter.granted().await.unlock().await.expect("released");
     assert_eq!(t.store.data(&own.key).await, None);
 }
 
-/// A user who does nothing with it, or whose connection ends in the midst of it.
+/// The statement is never run, or the connection ends within its transaction.
 pub(crate) async fn statement_that_was_never_run_is_made_up_for(t: &Case) {
     let [client, other] = t.clients().await;
     for begun in [false, true] {
@@ -153,13 +153,14 @@ pub(crate) async fn statement_that_was_never_run_is_made_up_for(t: &Case) {
             assert_eq!(own.release(&release).await, 1);
             drop(own);
         }
-        throughout(MEANWHILE, "the value is there", async || t.keys().await.len() == 1).await;
+        throughout(PAUSE, "the release value exists", async || t.keys().await.len() == 1).await;
         drop(release);
         take_turn(&other, "a").await;
     }
 }
 
-/// A value that is dropped too early lets nobody in before what was written is committed.
+/// A release value that is dropped too early grants the lock to no waiter before the transaction
+/// commits.
 pub(crate) async fn release_that_is_dropped_early_waits_for_the_transaction(t: &Case) {
     let [client, other] = t.clients().await;
     let guard = locked(&client, "a").await;
@@ -170,21 +171,21 @@ pub(crate) async fn release_that_is_dropped_early_waits_for_the_transaction(t: &
     own.write(release.dialect()).await;
     assert_eq!(own.release(&release).await, 1);
     drop(release);
-    waiter.waits_throughout(MEANWHILE, "it is not committed").await;
+    waiter.waits_throughout(PAUSE, "the release is not committed").await;
     own.ends("COMMIT").await;
     waiter.granted().await.unlock().await.expect("released");
     t.store.erase(&own.key).await;
-    // And before the statement: that finds nothing.
+    // Dropped before the statement runs, which then affects no row.
     let release = unlocking(locked(&client, "a").await).await;
     let text = filled(release.text(), release.parameters());
     drop(release);
     t.keys_within(SOON, 0).await;
     let mut own = Own::begin(t).await;
-    assert_eq!(own.sql.ask(&text).await.changed, 0, "it was released before");
+    assert_eq!(own.sql.ask(&text).await.changed, 0, "the lock was released before");
     own.ends("ROLLBACK").await;
 }
 
-/// An operator has deleted the key, and another client may have been granted the lock since.
+/// An operator has deleted the key. Another client may have been granted the lock since.
 pub(crate) async fn statement_of_an_evicted_holder_affects_no_row(t: &Case) {
     let [client, other] = t.clients().await;
     for successor in [false, true] {
@@ -197,24 +198,24 @@ pub(crate) async fn statement_of_an_evicted_holder_affects_no_row(t: &Case) {
             false => None,
         };
         let mut own = Own::begin(t).await;
-        assert_eq!(own.release(&release).await, 0, "it was deleted");
+        assert_eq!(own.release(&release).await, 0, "the entry was deleted");
         own.ends("ROLLBACK").await;
         drop(release);
         if let Some(next) = next {
-            throughout(MEANWHILE, "it is the other's", async || next.is_valid()).await;
+            throughout(PAUSE, "the successor holds the lock", async || next.is_valid()).await;
             assert_eq!(t.keys().await, [next.key()]);
             next.unlock().await.expect("released");
         }
     }
-    // One whose loss is known gets no statement.
+    // A guard that is known to be lost returns no statement.
     let guard = locked(&client, "a").await;
     t.store.delete_key(guard.key()).await;
-    eventually(SOON, "it is notified", async || !guard.is_valid()).await;
+    eventually(SOON, "the holder is notified", async || !guard.is_valid()).await;
     let error = guard.unlock_sql().expect_err("it is lost");
     assert!(matches!(error, distlock::Error::Lost { .. }), "{error:?}");
 }
 
-/// With the driver that distlock has itself.
+/// Through distlock's own driver functions.
 pub(crate) async fn each_driver_releases(t: &Case) {
     let client = t.client().await;
     let (mut raw, key) = (Raw::connect(&t.store.url(), &t.namespace).await, t.data_key("driven"));
@@ -227,25 +228,25 @@ pub(crate) async fn each_driver_releases(t: &Case) {
     let held = guard.key().to_owned();
     let release = unlocking(guard).await;
     t.store.delete_key(&held).await;
-    assert!(!raw.put_and_unlock(&release, &key, "newer").await, "it was deleted");
+    assert!(!raw.put_and_unlock(&release, &key, "newer").await, "the entry was deleted");
     assert_eq!(t.store.data(&key).await.as_deref(), Some(&b"new"[..]));
     t.store.erase(&key).await;
 }
 
-/// The longest time of holding ends it though its value is kept.
+/// The maximum hold time ends the hold even if the release value is kept.
 pub(crate) async fn max_hold_ends_what_a_transaction_does_not_release(t: &Case) {
     let [client, other] = t.clients().await;
     let held = client.mutex("a").max_hold(Duration::from_millis(1500));
-    let guard = within(SOON, "it is granted", held.lock()).await.expect("granted");
+    let guard = within(SOON, "the lock is granted", held.lock()).await.expect("granted");
     let release = unlocking(guard).await;
-    throughout(MEANWHILE, "the value is there", async || t.keys().await.len() == 1).await;
+    throughout(PAUSE, "the release value exists", async || t.keys().await.len() == 1).await;
     take_turn(&other, "a").await;
     let mut own = Own::begin(t).await;
     assert_eq!(own.release(&release).await, 0);
     own.ends("ROLLBACK").await;
 }
 
-/// The connection is cut when the commit is under way: it was done, or it was not.
+/// The connection is cut during the commit, which may or may not have been applied.
 pub(crate) async fn release_whose_commit_is_not_answered_is_made(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let (client, other) = (t.client().await, t.client().await);
@@ -261,10 +262,10 @@ pub(crate) async fn release_whose_commit_is_not_answered_is_made(t: &Case<dyn Se
         proxies.set(&mode);
         if !done {
             let is_cut = async || proxies.all.iter().all(|proxy| proxy.connections() == 0);
-            eventually(SOON, "its connection is cut", is_cut).await;
+            eventually(SOON, "the connection is cut", is_cut).await;
         }
-        let committed = within(SOON, "an answer", own.sql.run("COMMIT")).await;
-        committed.expect_err("its connection was cut");
+        let committed = within(SOON, "the commit returns", own.sql.run("COMMIT")).await;
+        committed.expect_err("the connection was cut");
         drop(release);
         waiter.granted().await.unlock().await.expect("released");
         let written = t.store.data(&own.key).await;
@@ -273,7 +274,7 @@ pub(crate) async fn release_whose_commit_is_not_answered_is_made(t: &Case<dyn Se
     }
 }
 
-/// Another transaction writes under the lock that it has checked: it comes first.
+/// Another transaction has checked the lock and writes under it. The release waits for it.
 pub(crate) async fn statement_waits_for_those_who_have_checked(t: &Case<dyn Servers>) {
     let client = t.client().await;
     for waits in [false, true] {
@@ -290,10 +291,10 @@ pub(crate) async fn statement_waits_for_those_who_have_checked(t: &Case<dyn Serv
         {
             let releasing = own.release(&release);
             tokio::pin!(releasing);
-            let early = tokio::time::timeout(MEANWHILE, &mut releasing).await;
-            assert!(early.is_err(), "it was released in the midst of the other transaction");
+            let early = tokio::time::timeout(PAUSE, &mut releasing).await;
+            assert!(early.is_err(), "the lock was released during the other transaction");
             checked.ends("COMMIT").await;
-            assert_eq!(within(SOON, "then it is", releasing).await, 1);
+            assert_eq!(within(SOON, "the lock is released afterwards", releasing).await, 1);
         }
         own.ends("COMMIT").await;
         release.committed();
@@ -303,8 +304,8 @@ pub(crate) async fn statement_waits_for_those_who_have_checked(t: &Case<dyn Serv
     }
 }
 
-/// A session is renewed all the time: by a snapshot from before it, the statement works all the
-/// same.
+/// A session is renewed continually. The statement also works in a snapshot from before the last
+/// renewal.
 pub(crate) async fn renewals_meanwhile_do_not_fail_the_statement(t: &Case<dyn Sessions>) {
     let client = t.client().await;
     let guard = locked(&client, "a").await;
@@ -321,10 +322,10 @@ pub(crate) async fn renewals_meanwhile_do_not_fail_the_statement(t: &Case<dyn Se
     let renew = format!("UPDATE {sessions} SET beat = beat + 1 WHERE id = {session}");
     assert_eq!(operator.ask(&renew).await.changed, 1);
     let text = filled(release.text(), release.parameters());
-    let reply = within(SOON, "an answer", own.run(&text)).await.expect("it is not refused");
+    let reply = within(SOON, "the statement returns", own.run(&text)).await.expect("not refused");
     assert_eq!(reply.changed, 1);
-    // And no renewal waits for the transaction.
-    within(SOON, "it is renewed", operator.ask(&renew)).await;
+    // No renewal waits for the transaction.
+    within(SOON, "the session is renewed", operator.ask(&renew)).await;
     own.ask("COMMIT").await;
     release.committed();
 }

@@ -1,4 +1,4 @@
-//! Futures that nobody polls, and stores that do not answer: nobody else waits for them.
+//! Futures that are not polled, and stores that do not reply: other calls do not wait for them.
 
 use std::{
     pin::{Pin, pin},
@@ -12,7 +12,7 @@ use tokio::{task::yield_now, time::sleep};
 
 use crate::common::{Case, SOON, Sessions, locked, take_turn, within};
 
-/// What is beyond the library: a busy machine.
+/// Slack for a busy machine.
 const SLACK: Duration = Duration::from_millis(1500);
 
 type Left = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -23,14 +23,14 @@ async fn poll(future: &mut Left, times: usize) {
             *future = Box::pin(std::future::pending());
         }
         yield_now().await;
-        // As a caller that comes back now and then.
+        // Like a caller that polls only from time to time.
         if times > 3 {
             sleep(Duration::from_micros(500)).await;
         }
     }
 }
 
-/// Every public future of a client, on names of its own.
+/// Creates every public future of a client, on names of its own.
 async fn futures(client: &Client, number: usize) -> Vec<Left> {
     let name = |what: &str| format!("{what}-{number}");
     let [one, two, three] = [client.clone(), client.clone(), client.clone()];
@@ -80,8 +80,7 @@ async fn futures(client: &Client, number: usize) -> Vec<Left> {
     ]
 }
 
-/// Whatever a caller leaves where it is, after however many polls, all else goes on: of its client
-/// and of others.
+/// Abandoned futures, polled any number of times, block no call of this client or of another.
 pub(crate) async fn abandoned_futures_block_no_other_call(t: &Case) {
     const POLLS: usize = 20;
     let [client, other] = t.clients().await;
@@ -96,32 +95,34 @@ pub(crate) async fn abandoned_futures_block_no_other_call(t: &Case) {
         for client in [&client, &other] {
             let free = format!("free-{polls}");
             let guard = locked(client, &free).await;
-            within(SOON, "it is let go", guard.unlock()).await.expect("released");
+            within(SOON, "the lock is released", guard.unlock()).await.expect("released");
             let guard =
-                within(SOON, "a try ends", client.mutex(&free).try_lock()).await.expect("answered");
+                within(SOON, "a try ends", client.mutex(&free).try_lock()).await.expect("a reply");
             drop(guard.expect("it is free"));
-            let reader = within(SOON, "a reader comes in", client.rw_lock(&free).read())
+            let reader = within(SOON, "a reader is granted", client.rw_lock(&free).read())
                 .await
                 .expect("granted");
             drop(reader);
-            within(SOON, "a queue is told", client.mutex("held").queue()).await.expect("answered");
+            within(SOON, "a queue is returned", client.mutex("held").queue())
+                .await
+                .expect("a reply");
         }
         assert!(held.is_valid());
     }
-    within(SOON, "it is let go", held.unlock()).await.expect("released");
-    // Not even that needs them.
+    within(SOON, "the lock is released", held.unlock()).await.expect("released");
+    // Closing does not need the futures either.
     within(SOON, "the client is closed", client.close()).await.expect("closed");
-    // What belongs to no session: the numbers of permits, and what was written.
+    // Data that belongs to no session: the numbers of permits, and written values.
     for number in 0..=POLLS {
         let limit = format!("{}/permits-{number}!permits/limit=3+2+@1", t.namespace);
         t.erase([limit, format!("/data-unpolled/put-{number}")]).await;
     }
-    let gone = crate::common::case::poll(SOON, async || t.keys().await.is_empty()).await;
-    assert!(gone, "its keys are still there: {:?}", t.keys().await);
+    let is_empty = crate::common::case::poll(SOON, async || t.keys().await.is_empty()).await;
+    assert!(is_empty, "keys are left: {:?}", t.keys().await);
     drop(left);
 }
 
-/// Hundreds of joins that were polled once have all the turns that there are.
+/// Hundreds of joins that were polled once occupy all slots of the client's concurrency limit.
 pub(crate) async fn hundreds_of_joins_polled_once_block_no_other_call(t: &Case) {
     let [client, other] = t.clients().await;
     let guard = client.mutex("held").lock().await.expect("granted");
@@ -129,20 +130,20 @@ pub(crate) async fn hundreds_of_joins_polled_once_block_no_other_call(t: &Case) 
     let mut left: Vec<_> = (0..300).map(|_| Box::pin(mutex.lock())).collect();
     for future in &mut left {
         assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        // Tokio lets a task do so much at a time, and no more.
+        // Avoids tokio's cooperative budget of a task.
         yield_now().await;
     }
     let start = Instant::now();
-    let free = within(SOON, "a try ends", client.mutex("free").try_lock()).await.expect("answered");
+    let free = within(SOON, "a try ends", client.mutex("free").try_lock()).await.expect("a reply");
     println!("a free lock after {:?}", start.elapsed());
     drop(free.expect("it is free"));
-    // What they hold of the connection does not keep a closed client's keys.
+    // Their slots do not keep the keys of a closed client.
     client.close().await.expect("closed");
     take_turn(&other, "held").await;
     drop((left, guard));
 }
 
-/// Acquires a lock in time, again if its session is lost: a busy machine loses short ones.
+/// Acquires a lock in time, and retries if the session is lost: a busy machine loses short ones.
 async fn acquired(mutex: &Mutex) -> LockGuard {
     let granted = async {
         loop {
@@ -152,27 +153,28 @@ async fn acquired(mutex: &Mutex) -> LockGuard {
             }
         }
     };
-    within(SOON, "it is granted", granted).await
+    within(SOON, "the lock is granted", granted).await
 }
 
-/// A session is lost, and the first one that wants another is polled once and left.
+/// A session is lost. The first call that needs a new one is polled once and abandoned.
 pub(crate) async fn a_session_is_replaced_though_a_caller_is_not_polled(t: &Case<dyn Sessions>) {
-    // etcd tells with the next keepalive only. `DISTLOCK_ROUNDS=50` is for those who have a minute.
+    // etcd reports the loss only with the next keepalive. `DISTLOCK_ROUNDS=50` takes a minute.
     let rounds = t.rounds(1000, 15);
     let clients = [t.mortal_client().await, t.mortal_client().await];
     for round in 0..rounds {
         let client = &clients[round % 2];
         let guard = acquired(&client.mutex("a")).await;
         t.store.end_session_of(guard.key()).await;
-        // A store that is asked tells at once; otherwise the next keepalive does.
+        // Stores with a guarded write report the loss in its reply. Otherwise the next keepalive
+        // does.
         let _ = guard.put("/data-unpolled/lost", "").await;
-        within(SOON, "it is told", guard.lost()).await;
+        within(SOON, "the holder is notified", guard.lost()).await;
         drop(guard);
         let (one, two) = (client.mutex("b"), client.mutex("c"));
         let mut first = pin!(one.lock());
         assert!(first.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         drop(acquired(&two).await);
-        // The `select!` loop of two who want each other's.
+        // A `select!` of two futures, each of which needs the progress of the other.
         let mut second = pin!(two.lock());
         let both = async {
             tokio::select! {
@@ -180,11 +182,11 @@ pub(crate) async fn a_session_is_replaced_though_a_caller_is_not_polled(t: &Case
                 guard = &mut second => drop(guard),
             }
         };
-        within(SOON, "one of both goes on", both).await;
+        within(SOON, "one of both is granted", both).await;
     }
 }
 
-/// One outcome for all who wait for a session.
+/// All calls that wait for a session share one outcome.
 pub(crate) async fn failed_openings_are_shared(t: &Case) {
     const LIMIT: Duration = Duration::from_millis(300);
     let link = t.link().await;
@@ -223,20 +225,20 @@ pub(crate) async fn tries_end_in_time_without_a_store(t: &Case) {
         (client.mutex("m"), client.rw_lock("rw"), client.semaphore("s", 2));
     let election = client.election("e");
     tokio::join!(
-        async { ended("try_lock", mutex.try_lock().await.expect_err("no answer")) },
-        async { ended("try_read", rw.try_read().await.expect_err("no answer")) },
-        async { ended("try_write", rw.try_write().await.expect_err("no answer")) },
-        async { ended("try_acquire", semaphore.try_acquire().await.expect_err("no answer")) },
-        async { ended("try_campaign", election.try_campaign("x").await.expect_err("no answer")) },
+        async { ended("try_lock", mutex.try_lock().await.expect_err("no reply")) },
+        async { ended("try_read", rw.try_read().await.expect_err("no reply")) },
+        async { ended("try_write", rw.try_write().await.expect_err("no reply")) },
+        async { ended("try_acquire", semaphore.try_acquire().await.expect_err("no reply")) },
+        async { ended("try_campaign", election.try_campaign("x").await.expect_err("no reply")) },
         async {
-            ended("try_lock_all", client.try_lock_all(["x", "y"]).await.expect_err("no answer"))
+            ended("try_lock_all", client.try_lock_all(["x", "y"]).await.expect_err("no reply"))
         },
     );
     link.set_reachable(true);
     drop(guard);
 }
 
-/// A try is not kept waiting by those who are about to join, however many.
+/// A try does not wait for calls that are about to join, however many they are.
 pub(crate) async fn a_try_does_not_wait_for_a_crowd(t: &Case) {
     const LIMIT: Duration = Duration::from_millis(300);
     let link = t.link().await;
@@ -247,12 +249,12 @@ pub(crate) async fn a_try_does_not_wait_for_a_crowd(t: &Case) {
     let mut crowd: Vec<_> = (0..1500).map(|_| Box::pin(mutex.lock())).collect();
     for future in &mut crowd {
         assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        // Tokio lets a task do so much at a time, and no more.
+        // Avoids tokio's cooperative budget of a task.
         yield_now().await;
     }
     let start = Instant::now();
     let error =
-        within(SOON, "the try ends", client.mutex("free").try_lock()).await.expect_err("no answer");
+        within(SOON, "the try ends", client.mutex("free").try_lock()).await.expect_err("no reply");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(start.elapsed() < LIMIT * 2 + SLACK, "{:?}", start.elapsed());
     drop(crowd);

@@ -1,4 +1,4 @@
-//! Tables of a later version, beside clients of this one.
+//! Tables of a later version, with clients of this one still connected.
 
 use std::time::Duration;
 
@@ -8,21 +8,23 @@ use crate::common::{
     SOON, connected, contended, eventually, queue_of, reason, refused, sql::Sql, within,
 };
 
-/// What a later build does before it changes the tables, as `docs/design/adding-a-store.md` has it.
+/// The statements of a later build before it changes the tables, as in
+/// `docs/design/adding-a-store.md`.
 pub(crate) struct Change {
     pub(crate) version: &'static str,
-    /// From now on no client of this version can do anything.
+    /// Makes all clients of this version fail from now on.
     pub(crate) begin: &'static [&'static str],
-    /// If it gives up.
+    /// Reverts the change.
     pub(crate) undo: &'static [&'static str],
-    /// The session of this number, if its time is not over yet.
+    /// Selects the session with this number unless it has expired.
     pub(crate) lives: fn(session: i64) -> String,
-    /// All that stands in queues.
+    /// Selects all entries of all queues.
     pub(crate) entries: &'static str,
 }
 
 impl Change {
-    /// Nobody holds or gets what another build may give away, and nothing is written.
+    /// Clients of this version lose their locks before another build may grant them. They are
+    /// granted no others, and write nothing.
     pub(crate) async fn is_noticed(&self, url: &str) {
         const TTL: Duration = Duration::from_secs(4);
         let builder = || Client::builder(url).session_ttl(TTL);
@@ -41,19 +43,19 @@ impl Change {
         assert!(reason(&error).contains(&later), "{error:?}");
         assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
 
-        eventually(TTL + SOON, "the holder is told", async || !guard.is_valid()).await;
+        eventually(TTL + SOON, "the holder is notified", async || !guard.is_valid()).await;
         let (_, key) = guard.key().rsplit_once('/').expect("a path");
         let session = key.split_once('-').and_then(|(hex, _)| i64::from_str_radix(hex, 16).ok());
         let lives = (self.lives)(session.expect("a session"));
-        assert_eq!(operator.ask(&lives).await.rows.len(), 1, "it was told too late");
+        assert_eq!(operator.ask(&lives).await.rows.len(), 1, "the holder was notified too late");
         let waited = waiter.result(TTL + SOON).await;
         assert!(waited.is_err(), "{waited:?}");
         let token = guard.fencing_token();
         assert!(guard.unlock().await.is_err());
         for client in [&holder, &other] {
-            eventually(TTL + SOON, "those who were there are refused, too", async || {
+            eventually(TTL + SOON, "connected clients are refused as well", async || {
                 let tried = client.mutex("b").try_lock().await;
-                reason(&tried.expect_err("it is not known")).contains(&later)
+                reason(&tried.expect_err("an unknown version")).contains(&later)
             })
             .await;
         }
@@ -63,7 +65,7 @@ impl Change {
             operator.ask(statement).await;
         }
         let next = connected(builder()).await;
-        let guard = within(TTL + SOON, "it is granted", next.mutex("a").lock()).await;
+        let guard = within(TTL + SOON, "the lock is granted", next.mutex("a").lock()).await;
         let guard = guard.expect("granted");
         assert!(guard.fencing_token() > token, "{guard:?} after {token:?}");
         guard.unlock().await.expect("released");

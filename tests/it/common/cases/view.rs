@@ -1,4 +1,4 @@
-//! Looking into a lock's queue, and asking its holder to let go.
+//! Reading a lock's queue, and requesting its release.
 
 use std::{
     future::pending,
@@ -17,7 +17,7 @@ fn owners(entries: &[QueueEntry]) -> Vec<&str> {
     entries.iter().map(QueueEntry::owner).collect()
 }
 
-/// Waits until the queue is seen in this order; skips what was before.
+/// Waits until the queue is shown in this order, and skips earlier states.
 async fn shows(queue: &mut QueueWatch, expected: &[&str]) -> Vec<QueueEntry> {
     let shown = async {
         loop {
@@ -31,28 +31,29 @@ async fn shows(queue: &mut QueueWatch, expected: &[&str]) -> Vec<QueueEntry> {
 }
 
 async fn requested(guard: &LockGuard) -> ReleaseRequest {
-    within(SOON, "the holder hears the request", guard.release_requested()).await
+    within(SOON, "the request reaches the holder", guard.release_requested()).await
 }
 
 async fn not_requested(guard: &LockGuard) {
-    let heard = tokio::time::timeout(Duration::from_millis(400), guard.release_requested()).await;
-    assert!(heard.is_err(), "heard {heard:?}");
+    let received =
+        tokio::time::timeout(Duration::from_millis(400), guard.release_requested()).await;
+    assert!(received.is_err(), "received {received:?}");
 }
 
 pub(crate) async fn holder_is_returned_with_owner_and_token(t: &Case) {
     let (one, two) = (owned(t, "one").await, owned(t, "two\nlines").await);
-    assert_eq!(one.mutex("m").holder().await.expect("asked"), None);
+    assert_eq!(one.mutex("m").holder().await.expect("a reply"), None);
     for (client, other, owner) in [(&one, &two, "one"), (&two, &one, "two\nlines")] {
         let guard = client.mutex("m").lock().await.expect("granted");
-        for looks in [client, other] {
-            let holder = looks.mutex("m").holder().await.expect("asked").expect("there is one");
+        for reader in [client, other] {
+            let holder = reader.mutex("m").holder().await.expect("a reply").expect("there is one");
             assert_eq!((holder.position(), holder.owner()), (0, owner));
             assert_eq!(
                 (holder.fencing_token(), holder.key()),
                 (guard.fencing_token(), guard.key())
             );
-            assert_eq!(holder.is_own(), std::ptr::eq(looks, client));
-            // The store may run on another machine; hardly in another century.
+            assert_eq!(holder.is_own(), std::ptr::eq(reader, client));
+            // The store may run on another machine, whose clock may differ.
             let age = SystemTime::now()
                 .duration_since(holder.since().expect("known"))
                 .unwrap_or_default();
@@ -67,11 +68,11 @@ pub(crate) async fn a_lock_is_seen_free_held_and_free_again(t: &Case) {
     let mutexes = clients.each_ref().map(|client| client.mutex("m"));
     for turn in 0..4 {
         for mutex in &mutexes {
-            assert_eq!(mutex.holder().await.expect("asked"), None);
+            assert_eq!(mutex.holder().await.expect("a reply"), None);
         }
         let guard = mutexes[turn % 2].lock().await.expect("granted");
         for (place, mutex) in mutexes.iter().enumerate() {
-            let holder = mutex.holder().await.expect("asked").expect("it is held");
+            let holder = mutex.holder().await.expect("a reply").expect("it is held");
             assert_eq!(holder.key(), guard.key());
             assert_eq!(holder.is_own(), place == turn % 2);
         }
@@ -81,10 +82,10 @@ pub(crate) async fn a_lock_is_seen_free_held_and_free_again(t: &Case) {
 
 pub(crate) async fn queue_is_returned_in_order(t: &Case) {
     let clients = [owned(t, "a").await, owned(t, "b").await, owned(t, "c").await];
-    assert!(clients[0].mutex("m").queue().await.expect("asked").is_empty());
+    assert!(clients[0].mutex("m").queue().await.expect("a reply").is_empty());
     let guard = clients[0].mutex("m").lock().await.expect("granted");
     let waiters = t.enqueue_all([1, 2, 1, 0].map(|client| &clients[client]), "m").await;
-    let queue = clients[1].mutex("m").queue().await.expect("asked");
+    let queue = clients[1].mutex("m").queue().await.expect("a reply");
     assert_eq!(owners(&queue), ["a", "b", "c", "b", "a"]);
     assert_eq!(queue.iter().map(QueueEntry::position).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
     assert_eq!(
@@ -100,7 +101,7 @@ pub(crate) async fn queue_is_returned_in_order(t: &Case) {
         assert_eq!(
             entry.fencing_token(),
             guard.fencing_token(),
-            "the token was known before the grant"
+            "the entry has the token of the later grant"
         );
         guard.unlock().await.expect("released");
     }
@@ -124,7 +125,7 @@ pub(crate) async fn a_waiter_sees_itself_move_up(t: &Case) {
     guard.unlock().await.expect("released");
     assert_eq!(position(&shows(&mut queue, &["two"]).await), Some(0));
     let guard = waiter.granted().await;
-    // Nothing happens, so nothing is told.
+    // Without a change, the watch returns nothing.
     let same = tokio::time::timeout(Duration::from_millis(300), queue.next()).await;
     assert!(same.is_err(), "{same:?}");
     guard.unlock().await.expect("released");
@@ -137,7 +138,7 @@ pub(crate) async fn a_watched_queue_outlives_its_session(t: &Case<dyn Sessions>)
     shows(&mut queue, &[]).await;
     let anchor = two.mutex("anchor").lock().await.expect("granted");
     t.store.end_session_of(anchor.key()).await;
-    within(SOON, "the session is over", anchor.lost()).await;
+    within(SOON, "the session has ended", anchor.lost()).await;
     drop(anchor);
     let guard = one.mutex("m").lock().await.expect("granted");
     shows(&mut queue, &["one"]).await;
@@ -159,17 +160,17 @@ pub(crate) async fn a_request_reaches_the_holder_with_its_reason(t: &Case) {
         tokio::time::sleep(Duration::from_millis(100)).await;
         two.mutex("m").request_release(reason).await
     });
-    assert!(asked.expect("asked"));
+    assert!(asked.expect("a reply"));
     assert_eq!((request.reason(), request.owner()), (reason, "two"));
-    assert_eq!(requested(&guard).await, request, "it stands");
+    assert_eq!(requested(&guard).await, request, "the request is kept");
     not_requested(&unconcerned).await;
-    // Asked again, and by the holder's own client: no harm.
-    assert!(two.mutex("m").request_release("again").await.expect("asked"));
-    assert!(one.mutex("m").request_release("own").await.expect("asked"));
+    // Repeated requests, and requests of the holder's own client, change nothing.
+    assert!(two.mutex("m").request_release("again").await.expect("a reply"));
+    assert!(one.mutex("m").request_release("own").await.expect("a reply"));
     assert_eq!(requested(&guard).await, request);
-    assert!(guard.is_valid(), "nothing is taken by force");
-    // The requests are no waiters.
-    assert_eq!(owners(&two.mutex("m").queue().await.expect("asked")), ["one"]);
+    assert!(guard.is_valid(), "a request does not revoke the lock");
+    // Requests are not waiters.
+    assert_eq!(owners(&two.mutex("m").queue().await.expect("a reply")), ["one"]);
     release([guard, unconcerned]).await;
 }
 
@@ -177,12 +178,12 @@ pub(crate) async fn a_request_does_not_reach_the_next_holder(t: &Case) {
     let [one, two] = t.clients().await;
     for next in [&two, &one] {
         let (guard, waiter) = t.contended(&one, next, "m").await;
-        assert!(two.mutex("m").request_release("let go").await.expect("asked"));
+        assert!(two.mutex("m").request_release("let go").await.expect("a reply"));
         requested(&guard).await;
         let guard = handover(guard, waiter).await;
         not_requested(&guard).await;
         guard.unlock().await.expect("released");
-        // The key's name may come again, the request does not.
+        // A later hold may have the same key, and has no request.
         let guard = one.mutex("m").lock().await.expect("granted");
         not_requested(&guard).await;
         guard.unlock().await.expect("released");
@@ -192,31 +193,31 @@ pub(crate) async fn a_request_does_not_reach_the_next_holder(t: &Case) {
 pub(crate) async fn a_request_needs_a_holder(t: &Case) {
     let client = t.client().await;
     let mutex = client.mutex("m");
-    assert!(!mutex.request_release("nobody is there").await.expect("asked"));
+    assert!(!mutex.request_release("no holder").await.expect("a reply"));
     t.queue_of(0).await;
     let error = mutex.request_release("x".repeat(1_001)).await.expect_err("too long");
     assert!(matches!(error, Error::InvalidArgument { argument: "reason", .. }), "{error:?}");
     let guard = mutex.lock().await.expect("granted");
     let reason = "x".repeat(1_000);
-    assert!(mutex.request_release(&reason).await.expect("asked"));
+    assert!(mutex.request_release(&reason).await.expect("a reply"));
     assert_eq!(requested(&guard).await.reason(), reason);
     guard.unlock().await.expect("released");
-    // Of the others each holder is asked, and no waiter.
+    // With the other primitives the request reaches each holder, and no waiter.
     let (config, jobs) = (client.rw_lock("m"), client.semaphore("m", 2));
     let election = client.election("m");
     for asked in [
-        config.request_release("nobody is there").await,
-        jobs.request_release("nobody is there").await,
-        election.request_release("nobody is there").await,
+        config.request_release("no holder").await,
+        jobs.request_release("no holder").await,
+        election.request_release("no holder").await,
     ] {
-        assert!(!asked.expect("asked"));
+        assert!(!asked.expect("a reply"));
     }
     let readers = [config.read().await.expect("granted"), config.read().await.expect("granted")];
     let permits = [jobs.acquire().await.expect("granted"), jobs.acquire().await.expect("granted")];
     let leadership = election.campaign("me").await.expect("elected");
-    assert!(config.request_release("readers").await.expect("asked"));
-    assert!(jobs.request_release("permits").await.expect("asked"));
-    assert!(election.request_release("leader").await.expect("asked"));
+    assert!(config.request_release("readers").await.expect("a reply"));
+    assert!(jobs.request_release("permits").await.expect("a reply"));
+    assert!(election.request_release("leader").await.expect("a reply"));
     for reader in readers {
         assert_eq!(requested(&reader).await.reason(), "readers");
         reader.unlock().await.expect("released");
@@ -229,7 +230,7 @@ pub(crate) async fn a_request_needs_a_holder(t: &Case) {
     leadership.resign().await.expect("resigned");
     let writer = config.write().await.expect("granted");
     not_requested(&writer).await;
-    assert!(config.request_release("writer").await.expect("asked"));
+    assert!(config.request_release("writer").await.expect("a reply"));
     assert_eq!(requested(&writer).await.reason(), "writer");
     writer.unlock().await.expect("released");
     let errors = [
@@ -246,23 +247,23 @@ pub(crate) async fn requests_go_with_what_they_ask_for(t: &Case<dyn Sessions>) {
     let [one, two] = t.clients().await;
     let guard = one.mutex("m").lock().await.expect("granted");
     for _ in 0..3 {
-        assert!(two.mutex("m").request_release("let go").await.expect("asked"));
+        assert!(two.mutex("m").request_release("let go").await.expect("a reply"));
     }
     assert_eq!(t.keys().await.len(), 4);
     guard.unlock().await.expect("released");
     t.queue_of(0).await;
-    // With the holder's session they go as well.
+    // Requests are deleted with the holder's session.
     let guard = one.mutex("m").lock().await.expect("granted");
-    assert!(two.mutex("m").request_release("let go").await.expect("asked"));
+    assert!(two.mutex("m").request_release("let go").await.expect("a reply"));
     t.store.end_session_of(guard.key()).await;
     t.queue_of(0).await;
-    within(SOON, "the holder is told", guard.lost()).await;
-    // Who has lost the lock is asked for nothing.
+    within(SOON, "the holder is notified", guard.lost()).await;
+    // A former holder receives no request.
     tokio::select! {
-        request = guard.release_requested() => panic!("heard {request:?}"),
+        request = guard.release_requested() => panic!("received {request:?}"),
         () = tokio::time::sleep(Duration::from_millis(200)) => {}
     }
-    // A dropped one leaves nothing, wherever it is.
+    // A dropped request leaves nothing, at whatever point it is dropped.
     let guard = one.mutex("m").lock().await.expect("granted");
     for micros in [1, 20, 100, 500] {
         tokio::select! {
@@ -275,5 +276,5 @@ pub(crate) async fn requests_go_with_what_they_ask_for(t: &Case<dyn Sessions>) {
         }
     }
     guard.unlock().await.expect("released");
-    eventually(SOON, "nothing is left", async || t.keys().await.is_empty()).await;
+    eventually(SOON, "no keys are left", async || t.keys().await.is_empty()).await;
 }

@@ -1,12 +1,12 @@
-//! The calls that a program is made of, and how one is drawn.
+//! The calls of a program, and their random generation.
 
 use fastrand::Rng;
 
-/// How many clients there are.
+/// The number of clients.
 pub(super) const CLIENTS: usize = 3;
-/// How many calls a program has, at least and at most.
+/// The number of calls of a program.
 const CALLS: std::ops::RangeInclusive<usize> = 5..=25;
-/// The numbers of permits that there may be. Nobody wants more than the least.
+/// The possible numbers of permits. No call acquires more than the smallest of them.
 pub(super) const PERMITS: std::ops::RangeInclusive<u32> = 2..=4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,7 +19,7 @@ pub(crate) enum Lock {
 pub(super) const LOCKS: [Lock; 4] =
     [Lock::Mutex(0), Lock::Mutex(1), Lock::ReadWrite, Lock::Semaphore];
 
-/// What one wants of a lock.
+/// What a call acquires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     Mutex(u8),
@@ -38,45 +38,44 @@ impl Want {
     }
 }
 
-/// One call. Who is meant is told by numbers that any program has: of those who hold or wait at
-/// that moment, the one with this number modulo how many there are. So a program without some of
-/// its calls is a program.
+/// One call. Numbers that are valid in any program select a guard or a waiter: the one with this
+/// index modulo the current count. So a program that lacks some of its calls is still a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     Try(usize, Want),
-    /// Waits for a moment at most.
+    /// Waits for a short time at most.
     TimeOut(usize, Want),
-    /// Waits for as long as it takes; the program goes on.
+    /// Waits without limit, while the program continues.
     Wait(usize, Want),
-    /// Drops one that waits.
+    /// Drops a waiting call.
     Cancel(usize),
     Unlock(usize),
     Drop(usize),
     Downgrade(usize),
-    /// A client deletes one of the places in a lock's queue.
+    /// A client evicts an entry of a lock's queue.
     Evict(usize, Lock, usize),
     SetPermits(usize, u32),
-    /// Writes this under a lock that is held.
+    /// Writes a value under a held lock.
     Put(usize, u8),
     Get(usize),
     List(usize, Lock),
-    /// Another client takes its place.
+    /// Closes a client, which a new one replaces.
     Close(usize),
 }
 
-/// The program of this seed.
+/// Returns the program of a seed.
 pub(crate) fn program(seed: u64) -> Vec<Call> {
     let mut rng = Rng::with_seed(seed);
-    // Half of the programs are about one lock.
+    // Half of the programs use only one lock.
     let only = rng.bool().then(|| LOCKS[rng.usize(..LOCKS.len())]);
     (0..rng.usize(CALLS)).map(|_| call(&mut rng, only)).collect()
 }
 
 fn call(rng: &mut Rng, only: Option<Lock>) -> Call {
-    let (client, who) = (rng.usize(..CLIENTS), rng.usize(..64));
+    let (client, number) = (rng.usize(..CLIENTS), rng.usize(..64));
     let lock = only.unwrap_or_else(|| LOCKS[rng.usize(..LOCKS.len())]);
     let want = match lock {
-        Lock::Mutex(number) => Want::Mutex(number),
+        Lock::Mutex(mutex) => Want::Mutex(mutex),
         Lock::ReadWrite if rng.bool() => Want::Read,
         Lock::ReadWrite => Want::Write,
         Lock::Semaphore => Want::Permits(rng.u32(1..=*PERMITS.start())),
@@ -85,14 +84,14 @@ fn call(rng: &mut Rng, only: Option<Lock>) -> Call {
         0..14 => Call::Try(client, want),
         14..19 => Call::TimeOut(client, want),
         19..43 => Call::Wait(client, want),
-        43..49 => Call::Cancel(who),
-        49..62 => Call::Unlock(who),
-        62..67 => Call::Drop(who),
-        67..72 => Call::Downgrade(who),
-        72..77 => Call::Evict(client, lock, who),
+        43..49 => Call::Cancel(number),
+        49..62 => Call::Unlock(number),
+        62..67 => Call::Drop(number),
+        67..72 => Call::Downgrade(number),
+        72..77 => Call::Evict(client, lock, number),
         77..88 if lock == Lock::Semaphore => Call::SetPermits(client, rng.u32(PERMITS)),
-        77..91 => Call::Put(who, rng.u8(..)),
-        91..96 => Call::Get(who),
+        77..91 => Call::Put(number, rng.u8(..)),
+        91..96 => Call::Get(number),
         96..98 => Call::List(client, lock),
         _ => Call::Close(client),
     }

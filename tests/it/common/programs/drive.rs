@@ -1,4 +1,4 @@
-//! Runs a program on a store, and holds what comes of each call against the model.
+//! Runs a program on a store, and compares the outcome of each call with the model.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::common::{Case, poll};
 
-/// For one that is not let in.
+/// The time limit of a call that the model refuses.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// What is not as the model says, and where.
+/// Where a run differs from the model, and how.
 type Result<T = ()> = std::result::Result<T, String>;
 
 enum Guard {
@@ -51,23 +51,23 @@ impl Guard {
     }
 }
 
-/// One program's run. Its locks are its own.
+/// The run of one program, on locks of its own.
 struct Run<'a> {
     t: &'a Case,
     number: usize,
-    patience: Duration,
+    time_limit: Duration,
     model: Model,
     clients: Vec<Client>,
     held: BTreeMap<usize, Guard>,
     waiting: BTreeMap<usize, JoinHandle<Answer<Guard>>>,
-    /// Waiters that were evicted: they learn it when they look next.
+    /// Evicted waiters. They notice it at their next recheck or event.
     evicted: Vec<JoinHandle<Answer<Guard>>>,
     /// The highest token of each lock.
     tokens: BTreeMap<Lock, u64>,
 }
 
-/// What a program differs in, if in anything. Nothing takes longer than `patience`.
-pub(crate) async fn run(t: &Case, program: &[Call], patience: Duration) -> Result {
+/// Returns an error if the run differs from the model. No call may take longer than `time_limit`.
+pub(crate) async fn run(t: &Case, program: &[Call], time_limit: Duration) -> Result {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
@@ -76,22 +76,22 @@ pub(crate) async fn run(t: &Case, program: &[Call], patience: Duration) -> Resul
     let number = NUMBER.fetch_add(1, Relaxed);
     let (held, waiting, evicted, tokens) = <_>::default();
     let model = Model::new();
-    let mut run = Run { t, number, patience, model, clients, held, waiting, evicted, tokens };
-    let mut came = Ok(());
+    let mut run = Run { t, number, time_limit, model, clients, held, waiting, evicted, tokens };
+    let mut outcome = Ok(());
     for (place, call) in program.iter().enumerate() {
-        came = run.step(*call).await.map_err(|error| format!("call {place}, {call:?}: {error}"));
-        if came.is_err() {
+        outcome = run.step(*call).await.map_err(|error| format!("call {place}, {call:?}: {error}"));
+        if outcome.is_err() {
             break;
         }
     }
     run.end().await?;
-    came
+    outcome
 }
 
 impl Run<'_> {
     async fn soon<T>(&self, what: &str, future: impl Future<Output = T>) -> Result<T> {
-        let late = |_| format!("not within {:?}: {what}", self.patience);
-        timeout(self.patience, future).await.map_err(late)
+        let late = |_| format!("not within {:?}: {what}", self.time_limit);
+        timeout(self.time_limit, future).await.map_err(late)
     }
 
     fn name(&self, lock: Lock) -> String {
@@ -102,8 +102,8 @@ impl Run<'_> {
         self.t.data_key(&self.name(lock))
     }
 
-    /// Asks for it, for so long at most.
-    fn ask(
+    /// Acquires what is wanted, within `limit`.
+    fn acquire(
         &self,
         client: usize,
         want: Want,
@@ -151,23 +151,26 @@ impl Run<'_> {
         match self.model.step(call) {
             Outcome::Nothing => {}
             Outcome::Granted { id, client, want } => {
-                // A try waits for nobody; the others have the time of a busy machine.
-                let limit = if by_try { Duration::ZERO } else { self.patience };
-                let granted = self.soon("it returns", self.ask(client, want, Some(limit))).await?;
-                let guard = ok(granted)?.ok_or("it was not granted")?;
+                // A try does not wait. Other calls get as much time as a busy machine needs.
+                let limit = if by_try { Duration::ZERO } else { self.time_limit };
+                let granted =
+                    self.soon("it returns", self.acquire(client, want, Some(limit))).await?;
+                let guard = ok(granted)?.ok_or("the call was not granted")?;
                 self.granted(id, want.lock(), guard)?;
             }
             Outcome::Refused { client, want, tries } => {
                 let limit = if tries { Duration::ZERO } else { MOMENT };
-                let granted = self.soon("it returns", self.ask(client, want, Some(limit))).await?;
+                let granted =
+                    self.soon("it returns", self.acquire(client, want, Some(limit))).await?;
                 if ok(granted)?.is_some() {
-                    return Err("it was granted".to_owned());
+                    return Err("the call was granted".to_owned());
                 }
             }
             Outcome::Waits { id, client, want } => {
-                let asking = self.ask(client, want, None);
-                let asking = async { asking.await.map(|guard| guard.expect("it waits for it")) };
-                self.waiting.insert(id, tokio::spawn(asking));
+                let acquiring = self.acquire(client, want, None);
+                let acquiring =
+                    async { acquiring.await.map(|guard| guard.expect("a call without limit")) };
+                self.waiting.insert(id, tokio::spawn(acquiring));
             }
             Outcome::Cancelled { id } => {
                 if let Some(waiting) = self.waiting.remove(&id) {
@@ -184,13 +187,13 @@ impl Run<'_> {
                     let guard = ok(self.soon("it is downgraded", guard.downgrade()).await?)?;
                     self.held.insert(id, Guard::Read(guard));
                 }
-                _ => return Err("no writer holds it".to_owned()),
+                _ => return Err("the guard is not a writer's".to_owned()),
             },
             Outcome::Evicted { by, lock, index, id, was_in } => {
                 let entries = ok(self.entries(by, lock).await)?;
-                let entry = entries.get(index).ok_or("it is not in the queue")?;
+                let entry = entries.get(index).ok_or("the entry is not in the queue")?;
                 if !ok(self.soon("it is evicted", self.clients[by].evict_entry(entry)).await?)? {
-                    return Err("there was nothing to evict".to_owned());
+                    return Err("no entry was evicted".to_owned());
                 }
                 self.evicted(id, was_in).await?;
             }
@@ -231,17 +234,18 @@ impl Run<'_> {
         self.settle().await
     }
 
-    /// Waits until all who are in have their guards, and each queue is as it has to be.
+    /// Waits until all calls that the model grants have their guards, and each queue is as the
+    /// model says.
     async fn settle(&mut self) -> Result {
         for lock in LOCKS {
             for place in self.model.queue(lock).to_vec() {
                 if place.is_in && !self.held.contains_key(&place.id) {
-                    let waiting = self.waiting.remove(&place.id).ok_or("nobody waits for it")?;
-                    let granted = self.soon("who waits is let in", waiting).await?;
+                    let waiting = self.waiting.remove(&place.id).ok_or("no call waits for it")?;
+                    let granted = self.soon("the waiting call is granted", waiting).await?;
                     let guard = ok(granted.map_err(|error| error.to_string())?)?;
                     self.granted(place.id, lock, guard)?;
                 } else if !place.is_in && self.waiting[&place.id].is_finished() {
-                    return Err(format!("{place:?} has not waited"));
+                    return Err(format!("{place:?} did not wait"));
                 }
             }
             self.listed(place_of(lock, self.number), lock).await?;
@@ -263,12 +267,12 @@ impl Run<'_> {
         self.held.remove(&id).ok_or_else(|| "it is not held".to_owned())
     }
 
-    /// What the call of one that has waited comes to.
+    /// Returns the error of a call that waited.
     async fn refusal(&mut self, id: usize) -> Result<Error> {
-        let waiting = self.waiting.remove(&id).ok_or("nobody waits")?;
-        let returned = self.soon("who waits is told", waiting).await?;
+        let waiting = self.waiting.remove(&id).ok_or("no such call waits")?;
+        let returned = self.soon("the waiting call returns", waiting).await?;
         match returned.map_err(|error| error.to_string())? {
-            Ok(_) => Err("who waited was let in".to_owned()),
+            Ok(_) => Err("the waiting call was granted".to_owned()),
             Err(error) => Ok(error),
         }
     }
@@ -276,24 +280,24 @@ impl Run<'_> {
     async fn evicted(&mut self, id: usize, was_in: bool) -> Result {
         if was_in {
             let guard = self.take(id)?;
-            self.soon("the holder is told", guard.lock().lost()).await?;
+            self.soon("the holder is notified", guard.lock().lost()).await?;
             return match self.soon("it returns", guard.unlock()).await? {
                 Err(Error::Lost { .. }) => Ok(()),
-                other => Err(format!("unlock of what was evicted: {other:?}")),
+                other => Err(format!("unlock of an evicted guard: {other:?}")),
             };
         }
-        let waiting = self.waiting.remove(&id).ok_or("nobody waits")?;
+        let waiting = self.waiting.remove(&id).ok_or("no such call waits")?;
         self.evicted.push(waiting);
         Ok(())
     }
 
-    /// Whether a client sees the queue as it has to be, perhaps in a moment.
+    /// Checks that a client sees the queue of the model, possibly after a moment.
     async fn listed(&self, by: usize, lock: Lock) -> Result {
         let places = self.model.queue(lock);
         let expected: Vec<_> =
             places.iter().map(|place| (place.is_in, place.client == by)).collect();
         let mut seen = Ok(Vec::new());
-        let is_so = poll(self.patience, async || {
+        let is_so = poll(self.time_limit, async || {
             seen = self.entries(by, lock).await.map(|entries| {
                 entries.iter().map(|entry| (entry.is_holder(), entry.is_own())).collect()
             });
@@ -301,11 +305,11 @@ impl Run<'_> {
         });
         match is_so.await {
             true => Ok(()),
-            false => Err(format!("the queue of {lock:?} is {seen:?}, and not {expected:?}")),
+            false => Err(format!("the queue of {lock:?} is {seen:?} instead of {expected:?}")),
         }
     }
 
-    /// Leaves nothing behind.
+    /// Closes the clients and removes all keys.
     async fn end(mut self) -> Result {
         for evicted in std::mem::take(&mut self.evicted) {
             if evicted.is_finished() {
@@ -335,7 +339,7 @@ impl Run<'_> {
     }
 }
 
-/// Not always the same client looks.
+/// Varies the client that reads the queue.
 fn place_of(lock: Lock, number: usize) -> usize {
     let index = LOCKS.iter().position(|other| *other == lock).unwrap_or(0);
     (index + number) % CLIENTS
@@ -348,6 +352,6 @@ fn ok<T>(answer: Answer<T>) -> Result<T> {
 fn same<T: PartialEq + Debug>(what: &str, found: &T, expected: &T) -> Result {
     match found == expected {
         true => Ok(()),
-        false => Err(format!("{what}: {found:?}, and not {expected:?}")),
+        false => Err(format!("{what}: {found:?} instead of {expected:?}")),
     }
 }

@@ -1,7 +1,5 @@
-//! Random programs: sequences of calls of the public API, of which a [model] says what each comes
-//! to. On every store it has to come to that.
-//!
-//! [model]: model::Model
+//! Random programs: sequences of calls of the public API. A [model] computes the outcome of each
+//! call, which every store has to produce.
 
 mod call;
 mod drive;

@@ -1,14 +1,14 @@
-//! What each call comes to: a pure function of the calls before it.
+//! Computes the outcome of each call: a pure function of the calls before it.
 //!
-//! All queue up in the order in which they came. A mutex has its first; readers are in together,
-//! and a writer alone, so that a reader waits for the writers ahead and a writer for all; permits
-//! are given in order, and who is in stays in.
+//! All calls queue in order of arrival. A mutex belongs to the first entry. Readers share the lock,
+//! and a writer is alone: a reader waits for the writers ahead of it, a writer for all entries
+//! ahead of it. Permits are granted in order. A granted entry stays granted.
 
 use std::collections::BTreeMap;
 
 use super::call::{Call, LOCKS, Lock, PERMITS, Want};
 
-/// One place in a queue.
+/// One entry of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) id: usize,
@@ -17,18 +17,18 @@ pub(super) struct Place {
     pub(super) is_in: bool,
 }
 
-/// What a call comes to.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// There is nobody whom it could be about.
+    /// The call has no target.
     Nothing,
-    /// It is in at once.
+    /// The call is granted at once.
     Granted {
         id: usize,
         client: usize,
         want: Want,
     },
-    /// A try, or one that waits for a moment: it is not in.
+    /// A try, or a call with a short timeout, that is not granted.
     Refused {
         client: usize,
         want: Want,
@@ -51,7 +51,7 @@ pub(super) enum Outcome {
     Downgraded {
         id: usize,
     },
-    /// The place with this index.
+    /// The entry with this index is evicted.
     Evicted {
         by: usize,
         lock: Lock,
@@ -77,7 +77,7 @@ pub(super) enum Outcome {
         by: usize,
         lock: Lock,
     },
-    /// With what it held, and what it waited for.
+    /// The client is closed, with the guards and waiting calls that it had.
     Closed {
         client: usize,
         held: Vec<usize>,
@@ -102,13 +102,13 @@ impl Model {
         &self.queues[&lock]
     }
 
-    /// How many permits a semaphore has.
+    /// Returns the number of permits of the semaphore.
     pub(super) fn permits(&self) -> u32 {
         self.permits
     }
 
-    /// Those who are in, or those who are not.
-    fn who(&self, is_in: bool, want: impl Fn(Want) -> bool) -> Vec<(Lock, usize)> {
+    /// Returns the granted entries, or the waiting ones, that want this.
+    fn entries(&self, is_in: bool, want: impl Fn(Want) -> bool) -> Vec<(Lock, usize)> {
         let places = self.queues.iter().flat_map(|(lock, queue)| {
             queue
                 .iter()
@@ -123,21 +123,21 @@ impl Model {
     }
 
     pub(super) fn step(&mut self, call: Call) -> Outcome {
-        let held = self.who(true, |_| true);
+        let held = self.entries(true, |_| true);
         match call {
-            Call::Try(client, want) => self.come(client, want, true, false),
-            Call::TimeOut(client, want) => self.come(client, want, false, false),
-            Call::Wait(client, want) => self.come(client, want, false, true),
-            Call::Cancel(number) => match Self::pick(&self.who(false, |_| true), number) {
+            Call::Try(client, want) => self.arrive(client, want, true, false),
+            Call::TimeOut(client, want) => self.arrive(client, want, false, false),
+            Call::Wait(client, want) => self.arrive(client, want, false, true),
+            Call::Cancel(number) => match Self::pick(&self.entries(false, |_| true), number) {
                 Some((lock, id)) => {
-                    self.go(lock, id);
+                    self.leave(lock, id);
                     Outcome::Cancelled { id }
                 }
                 None => Outcome::Nothing,
             },
             Call::Unlock(number) | Call::Drop(number) => match Self::pick(&held, number) {
                 Some((lock, id)) => {
-                    self.go(lock, id);
+                    self.leave(lock, id);
                     match call {
                         Call::Unlock(_) => Outcome::Unlocked { id },
                         _ => Outcome::Dropped { id },
@@ -146,13 +146,13 @@ impl Model {
                 None => Outcome::Nothing,
             },
             Call::Downgrade(number) => {
-                match Self::pick(&self.who(true, |want| want == Want::Write), number) {
+                match Self::pick(&self.entries(true, |want| want == Want::Write), number) {
                     Some((lock, id)) => {
                         let queue = self.queues.get_mut(&lock).into_iter().flatten();
                         queue
                             .filter(|place| place.id == id)
                             .for_each(|place| place.want = Want::Read);
-                        self.let_in(lock);
+                        self.grant(lock);
                         Outcome::Downgraded { id }
                     }
                     None => Outcome::Nothing,
@@ -165,12 +165,12 @@ impl Model {
                 }
                 let index = number % queue.len();
                 let Place { id, is_in: was_in, .. } = queue[index];
-                self.go(lock, id);
+                self.leave(lock, id);
                 Outcome::Evicted { by, lock, index, id, was_in }
             }
             Call::SetPermits(by, permits) => {
                 self.permits = permits;
-                self.let_in(Lock::Semaphore);
+                self.grant(Lock::Semaphore);
                 Outcome::PermitsSet { by, permits }
             }
             Call::Put(number, value) => match Self::pick(&held, number) {
@@ -191,25 +191,25 @@ impl Model {
         }
     }
 
-    fn come(&mut self, client: usize, want: Want, tries: bool, waits: bool) -> Outcome {
+    fn arrive(&mut self, client: usize, want: Want, tries: bool, waits: bool) -> Outcome {
         let (lock, id) = (want.lock(), self.next);
         self.next += 1;
         self.queues.entry(lock).or_default().push(Place { id, client, want, is_in: false });
-        self.let_in(lock);
+        self.grant(lock);
         let is_in = self.queue(lock).iter().any(|place| place.id == id && place.is_in);
         match (is_in, waits) {
             (true, _) => Outcome::Granted { id, client, want },
             (false, true) => Outcome::Waits { id, client, want },
             (false, false) => {
-                self.go(lock, id);
+                self.leave(lock, id);
                 Outcome::Refused { client, want, tries }
             }
         }
     }
 
-    fn go(&mut self, lock: Lock, id: usize) {
+    fn leave(&mut self, lock: Lock, id: usize) {
         self.queues.entry(lock).or_default().retain(|place| place.id != id);
-        self.let_in(lock);
+        self.grant(lock);
     }
 
     fn close(&mut self, client: usize) -> Outcome {
@@ -217,17 +217,17 @@ impl Model {
         for lock in LOCKS {
             let queue = self.queues.entry(lock).or_default();
             for place in queue.iter().filter(|place| place.client == client) {
-                let gone = if place.is_in { &mut held } else { &mut waiting };
-                gone.push(place.id);
+                let ended = if place.is_in { &mut held } else { &mut waiting };
+                ended.push(place.id);
             }
             queue.retain(|place| place.client != client);
-            self.let_in(lock);
+            self.grant(lock);
         }
         Outcome::Closed { client, held, waiting }
     }
 
-    /// Lets in whom the rule lets in now.
-    fn let_in(&mut self, lock: Lock) {
+    /// Grants every entry that may be granted now.
+    fn grant(&mut self, lock: Lock) {
         let permits = self.permits;
         let queue = self.queues.entry(lock).or_default();
         for index in 0..queue.len() {
