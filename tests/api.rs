@@ -1,11 +1,12 @@
-//! The public API is what `tests/api.txt` lists, and its docs tell what they have to.
+//! Checks that the public API matches `tests/api.txt`, and that its docs have the required
+//! sections.
 //!
-//! The list is made from the sources, one line for each type, field, function and trait that a type
-//! has, so that a change of the API is a change of that file, which a review sees.
-//! `DISTLOCK_BLESS=1 cargo test --test api` writes it.
+//! The list is generated from the sources: one line for each type, field, function and implemented
+//! trait. A change of the API is a change of that file, which a reviewer sees. `DISTLOCK_BLESS=1
+//! cargo test --test api` writes it.
 //!
-//! What is public is what is plainly `pub`: the lint `unreachable_pub` says so of all that users
-//! cannot reach.
+//! Public items are those with a plain `pub`: the lint `unreachable_pub` rejects it on items that
+//! users cannot reach.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // also outside of test functions
 
@@ -28,17 +29,17 @@ fn the_public_api_is_the_one_that_is_listed() {
     }
     let listed = fs::read_to_string(&path).unwrap();
     let (old, new): (BTreeSet<_>, BTreeSet<_>) = (listed.lines().collect(), now.lines().collect());
-    let gone = old.difference(&new).map(|line| format!("- {line}\n"));
-    let come = new.difference(&old).map(|line| format!("+ {line}\n"));
-    let changes: String = gone.chain(come).collect();
+    let removed = old.difference(&new).map(|line| format!("- {line}\n"));
+    let added = new.difference(&old).map(|line| format!("+ {line}\n"));
+    let changes: String = removed.chain(added).collect();
     assert!(
         listed == now,
-        "the public API is not what tests/api.txt lists:\n{changes}\n\
-         If that is meant, write the list anew: DISTLOCK_BLESS=1 cargo test --test api"
+        "the public API differs from tests/api.txt:\n{changes}\n\
+         If that is intended, update the list: DISTLOCK_BLESS=1 cargo test --test api"
     );
 }
 
-/// What an example connects to: memory, but for what is about one store alone.
+/// Returns the store that an example connects to: memory, except for modules of one store.
 fn store(line: &str) -> String {
     let doors = [("mysql", "mysql"), ("postgres", "postgres"), ("sqlx_0_9", "postgres")];
     let door = doors.into_iter().find(|(door, _)| line.contains(&format!("fn {door}::")));
@@ -48,7 +49,7 @@ fn store(line: &str) -> String {
 #[test]
 fn the_docs_of_async_functions_document_errors_and_cancel_safety_and_have_an_example() {
     let api = Api::read();
-    assert!(api.async_functions.len() > 40, "they are not found any more");
+    assert!(api.async_functions.len() > 40, "async functions are missing");
     let mut lacking = String::new();
     for (line, docs, fallible) in &api.async_functions {
         let example = docs.split_once("# Examples").and_then(|(_, rest)| rest.split_once("```"));
@@ -66,9 +67,9 @@ fn the_docs_of_async_functions_document_errors_and_cancel_safety_and_have_an_exa
 }
 
 struct Module {
-    /// What users write before the names of its items, if it is public.
+    /// The path prefix of its items for users, if it is public.
     prefix: String,
-    /// The features that it needs.
+    /// The features that it requires.
     cfg: String,
     file: File,
 }
@@ -76,11 +77,11 @@ struct Module {
 #[derive(Default)]
 struct Api {
     modules: Vec<Module>,
-    /// What users write for each public type, trait and function.
+    /// The path for users of each public type, trait and function.
     names: BTreeMap<String, String>,
-    /// Below the item that it is about, and in which order.
+    /// The lines by the item that they describe, in order.
     lines: BTreeSet<(String, u8, String)>,
-    /// With their docs, and whether they may fail.
+    /// Async functions with their docs, and whether they may fail.
     async_functions: Vec<(String, String, bool)>,
 }
 
@@ -115,7 +116,7 @@ impl Api {
         text
     }
 
-    /// Reads a module after those below it, which are in `dir`.
+    /// Reads a module after its submodules, which are in `dir`.
     fn load(&mut self, path: &Path, dir: &Path, prefix: &str, cfg: &str) {
         let file = syn::parse_file(&fs::read_to_string(path).unwrap()).unwrap();
         for item in &file.items {
@@ -137,7 +138,7 @@ impl Api {
         self.lines.insert((item.to_owned(), order, format!("{cfg}{line}")));
     }
 
-    /// An item, but for what impls say of it.
+    /// Adds an item, without its impls.
     fn item(&mut self, item: &Item, name: &str, cfg: &str, attrs: &[Attribute]) {
         let open = |attrs| if has(attrs, "non_exhaustive") { "#[non_exhaustive] " } else { "" };
         let kind = |kind: &str| format!("{}pub {kind} {name}", open(attrs));
@@ -160,7 +161,9 @@ impl Api {
             Item::Trait(item) => {
                 self.line(name, 0, cfg, &(kind("trait") + ": " + &source(&item.supertraits)));
                 for item in &item.items {
-                    let TraitItem::Fn(item) = item else { panic!("{name} is not only functions") };
+                    let TraitItem::Fn(item) = item else {
+                        panic!("{name} has items other than functions")
+                    };
                     let path = format!("{name}::{}", item.sig.ident);
                     self.function(name, &path, &item.sig, &item.attrs, cfg);
                 }
@@ -170,7 +173,7 @@ impl Api {
                 self.line(name, 0, cfg, &format!("{}{generics} = {ty}", kind("type")));
             }
             Item::Fn(item) => self.function(name, name, &item.sig, attrs, cfg),
-            _ => panic!("{name} is of a kind that this test does not know"),
+            _ => panic!("{name} is of a kind that this test does not support"),
         }
         for attribute in attrs.iter().filter(|attribute| attribute.path().is_ident("derive")) {
             let text = source(attribute);
@@ -194,7 +197,7 @@ impl Api {
         self.line(of, 2, &needs(cfg, attrs), &format!("pub {text}"));
     }
 
-    /// The methods of public types, and the traits that they have or are arguments of.
+    /// Adds the methods of public types, and the traits that they implement or are arguments of.
     fn impls(&mut self, module: &Module, all: &[Module]) {
         let private = |module: &Module, ident: &str, traits: bool| {
             module.file.items.iter().any(|item| {
@@ -241,7 +244,7 @@ impl Api {
     }
 }
 
-/// Name, visibility and attributes of what an item defines.
+/// Returns the name, visibility and attributes of an item's definition.
 fn head(item: &Item) -> Option<(String, &Visibility, &[Attribute])> {
     let (ident, vis, attrs) = match item {
         Item::Const(item) => (&item.ident, &item.vis, &item.attrs),
@@ -268,13 +271,13 @@ fn has(attrs: &[Attribute], attribute: &str) -> bool {
     attrs.iter().any(|found| source(found) == format!("#[{attribute}]"))
 }
 
-/// What has to be compiled in for what has these attributes, besides what is around it.
+/// Returns the `cfg` attributes that an item requires, including those around it.
 fn needs(around: &str, attrs: &[Attribute]) -> String {
     let own = attrs.iter().filter(|attribute| attribute.path().is_ident("cfg"));
     own.fold(around.to_owned(), |cfg, attribute| cfg + &source(attribute) + " ")
 }
 
-/// As it is written, in one line.
+/// Returns the source text in one line.
 fn source(of: &impl Spanned) -> String {
     let text = of.span().source_text().unwrap_or_default();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,8 +1,8 @@
-//! The storeys of the house, as `docs/design/architecture.md` draws them: no file of `src/` names one that
-//! lives above it, and no way leads from a file through others back to it. The second rule is for
-//! the benchmark, for the torture test and for what the tests have in common, too.
+//! Checks the layers of `docs/design/architecture.md`. No file of `src/` imports one of a higher
+//! layer, and no imports form a cycle. The second rule also applies to the benchmark, the command,
+//! the torture test and the test kit.
 //!
-//! A file may name the modules that it lies in, and those that lie in it. Unit tests do not count.
+//! A file may import its enclosing modules and its submodules. Unit tests do not count.
 
 #![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
 
@@ -17,7 +17,7 @@ use std::{
 
 use paths::{Import, Sources};
 
-/// What lies directly in `src/`, and its storey.
+/// The modules directly in `src/`, and their layers.
 const STOREYS: &[(&str, u8)] = &[
     ("blocking", 7),
     ("client", 6),
@@ -42,10 +42,10 @@ const STOREYS: &[(&str, u8)] = &[
     ("store_kind", 0),
 ];
 
-/// `lib.rs`, which names everything.
+/// The layer of `lib.rs`, which imports everything.
 const ROOF: u8 = 8;
 
-/// Doors for the user, beside the house: nothing in `src/` goes through them.
+/// Modules for users only: no other module of `src/` imports them.
 const DOORS: &[&str] = &[
     "blocking",
     "diesel_2",
@@ -58,16 +58,16 @@ const DOORS: &[&str] = &[
     "zookeeper",
 ];
 
-/// Pairs of files that still import each other. One that does not any more has to go from here.
+/// Pairs of files that still import each other. Pairs that no longer do must be removed from here.
 const KNOWN: &[[&str; 2]] = &[];
 
-/// The storey of a module; `None` if it has none.
+/// Returns the layer of a module, or `None` if it has none.
 fn storey(module: &[String]) -> Option<u8> {
     let Some(top) = module.first() else { return Some(ROOF) };
     STOREYS.iter().find(|(name, _)| name == top).map(|(_, storey)| *storey)
 }
 
-/// Those that go up, or through a door.
+/// Returns the imports of higher layers or of modules for users.
 fn upward(imports: &[Import]) -> Vec<&Import> {
     let wrong = |Import { from, to, .. }: &&Import| {
         let door = to.first().is_some_and(|top| DOORS.contains(&top.as_str()));
@@ -77,7 +77,7 @@ fn upward(imports: &[Import]) -> Vec<&Import> {
     imports.iter().filter(wrong).collect()
 }
 
-/// Those from whose target a way leads back to the file that they are in.
+/// Returns the imports whose target imports their file in turn, directly or through others.
 fn circular(imports: &[Import]) -> Vec<&Import> {
     let mut named = BTreeMap::<_, BTreeSet<_>>::new();
     for Import { file, target, .. } in imports {
@@ -97,7 +97,7 @@ fn circular(imports: &[Import]) -> Vec<&Import> {
     imports.iter().filter(returns).collect()
 }
 
-/// Reads a folder of the repository.
+/// Reads the sources in a folder of the repository.
 fn read(folder: &str) -> Sources {
     fn add(sources: &mut Sources, folder: &Path, prefix: &str) {
         for entry in fs::read_dir(folder).expect("a folder") {
@@ -124,14 +124,14 @@ fn lines(imports: &[&Import]) -> String {
 fn every_file_is_on_a_storey() {
     let sources = read("src");
     let homeless: Vec<_> = sources.files().filter(|(_, at)| storey(at).is_none()).collect();
-    assert!(homeless.is_empty(), "not in STOREYS: {homeless:?}");
+    assert!(homeless.is_empty(), "missing in STOREYS: {homeless:?}");
 }
 
 #[test]
 fn no_import_goes_up() {
     let imports = read("src").imports();
     let upward = upward(&imports);
-    assert!(upward.is_empty(), "these go up:{}", lines(&upward));
+    assert!(upward.is_empty(), "imports of higher layers:{}", lines(&upward));
 }
 
 #[test]
@@ -141,7 +141,10 @@ fn no_two_files_import_each_other() {
         for (file, target) in [(one, other), (other, one)] {
             let before = library.len();
             library.retain(|import| import.file != **file || import.target != **target);
-            assert!(library.len() < before, "{one} and {other}: take them out of KNOWN");
+            assert!(
+                library.len() < before,
+                "{one} and {other} no longer import each other: remove them from KNOWN"
+            );
         }
     }
     let tools = [
@@ -152,13 +155,13 @@ fn no_two_files_import_each_other() {
     ];
     let tools = tools.map(|(folder, least)| (read(folder).imports(), least));
     for (imports, least) in [(library, 100)].iter().chain(&tools) {
-        assert!(imports.len() > *least, "these files name more than that");
+        assert!(imports.len() > *least, "too few imports were found");
         let circular = circular(imports);
-        assert!(circular.is_empty(), "these go in a circle:{}", lines(&circular));
+        assert!(circular.is_empty(), "cyclic imports:{}", lines(&circular));
     }
 }
 
-/// The imports of a small house.
+/// Returns the imports of an example.
 fn imports(files: &[(&str, &str)]) -> Vec<Import> {
     let mut sources = Sources::default();
     for (name, text) in files {
@@ -167,7 +170,7 @@ fn imports(files: &[(&str, &str)]) -> Vec<Import> {
     sources.imports()
 }
 
-/// What is found of one file that lies in the storey of the queue.
+/// Returns the upward imports of a file in the layer of the queue.
 fn found(text: &str) -> Vec<String> {
     let imports = imports(&[
         ("lib.rs", "mod backend; mod client; mod queue; pub use client::{Client, url as address};"),
@@ -195,7 +198,7 @@ fn finds_what_goes_up() {
         "fn f() { assert!(a, \"{}\", super::super::client::url::Url) }",
         "mod inner { use super::super::super::client::url::Url; }",
         "#[cfg(not(test))] use crate::client::url::*;",
-        // The names that lib.rs gives away are those of the files that define them.
+        // Names that lib.rs re-exports belong to the files that define them.
         "fn f(url: &crate::address::Url) {}",
     ] {
         let found = found(text);
@@ -258,7 +261,7 @@ fn finds_circles() {
         ("c.rs", "use crate::a;"),
     ];
     assert_eq!(circles(&three).len(), 3);
-    // A folder and what lies in it.
+    // A module and its submodule.
     let family = [("a.rs", "mod b; use b::B; struct A;"), ("a/b.rs", "struct B(super::A);")];
     assert_eq!(circles(&family), [""; 0]);
 }

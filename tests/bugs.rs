@@ -1,5 +1,5 @@
-//! Every bug of `tests/bugs/` can be planted in the sources as they are, and names tests that
-//! exist. That these catch it is what `docker/bugs` proves.
+//! Checks that every bug of `tests/bugs/` can be planted in the current sources, and that it names
+//! existing tests. `docker/bugs` proves that these tests catch it.
 
 #![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
 
@@ -21,18 +21,18 @@ fn bugs() -> Vec<Bug> {
     Bug::all(&root().join("tests/bugs")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The text of a file; empty if there is none.
+/// Returns the text of a file, or an empty text if it does not exist.
 fn text(file: &str) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_default()
 }
 
-/// Whether a file of one of these names has the function, as a test or as a case.
+/// Returns `true` if one of these files defines the function, as a test or as a case.
 fn defines(files: &[String], name: &str) -> bool {
     let starts = [format!("fn {name}("), format!("fn {name}<")];
     files.iter().any(|file| starts.iter().any(|start| text(file).contains(start)))
 }
 
-/// Whether there is such a test.
+/// Returns `true` if the test exists.
 fn exists(Test { binary, path }: &Test) -> bool {
     let parts: Vec<_> = path.split("::").collect();
     let (name, modules) = parts.split_last().expect("a path has a part");
@@ -53,7 +53,7 @@ fn exists(Test { binary, path }: &Test) -> bool {
             let list = if modules == ["network"] { network } else { plain };
             lists(list, name)
         }
-        // The model passes cases of etcd's own files.
+        // The model also runs cases of etcd's own files.
         [module] if binary == "etcd_model" => {
             let (own, cases) =
                 ("tests/it/etcd_model.rs".to_owned(), format!("tests/it/etcd/{module}.rs"));
@@ -66,7 +66,7 @@ fn exists(Test { binary, path }: &Test) -> bool {
             let path = format!("{binary}/{}.rs", modules.join("/"));
             let files = [format!("tests/{path}"), format!("tests/it/{path}")];
             let listed = |file: &String| lists(&text(file), name) || emits(&text(file), name);
-            // A module may stand in its store's file.
+            // A module may be defined in its store's file.
             let store = ["", "/mod"].map(|file| format!("tests/it/{binary}{file}.rs"));
             files.iter().chain(&store).any(listed)
                 || defines(&files, name)
@@ -75,7 +75,7 @@ fn exists(Test { binary, path }: &Test) -> bool {
     }
 }
 
-/// Whether the tests of a store's model list this case of that store alone, and it is there.
+/// Returns `true` if the tests of a store's model list this case of that store, and it exists.
 fn is_modelled(binary: &str, modules: &[&str], name: &str) -> bool {
     let (Some(store), [module]) = (binary.strip_suffix("_model"), modules) else { return false };
     let list = text(&format!("tests/it/{binary}.rs"));
@@ -85,7 +85,7 @@ fn is_modelled(binary: &str, modules: &[&str], name: &str) -> bool {
         && defines(&[format!("tests/it/{store}/{module}.rs")], name)
 }
 
-/// Whether a list of cases has this one, and the case is there.
+/// Returns `true` if a list has this case, and the case exists.
 fn lists(list: &str, name: &str) -> bool {
     let case = list.lines().find_map(|line| {
         let (module, case) = line.trim().strip_suffix(',')?.split_once("::")?;
@@ -94,7 +94,7 @@ fn lists(list: &str, name: &str) -> bool {
     case.is_some_and(|module| defines(&[format!("tests/it/common/cases/{module}.rs")], name))
 }
 
-/// Whether a file emits one of the lists that several stores have, with this case in it.
+/// Returns `true` if a file emits a shared list with this case.
 fn emits(file: &str, name: &str) -> bool {
     let all = text("tests/it/common/lists.rs");
     let mut shared = all.split("macro_rules! ").skip(1);
@@ -112,7 +112,7 @@ fn every_bug_can_be_planted() {
             Err(error) => wrong.push(error),
             Ok(files) => {
                 if let Some(twin) = planted.insert(files, bug.name.clone()) {
-                    wrong.push(format!("{} is the same as {twin}", bug.name));
+                    wrong.push(format!("{} has the same changes as {twin}", bug.name));
                 }
             }
         }
@@ -129,7 +129,7 @@ fn every_bug_changes_the_library_or_the_command() {
         for (file, with) in bug.plant(root()).unwrap_or_else(|error| panic!("{error}")) {
             let source = file.starts_with("src/") || file.starts_with("cli/src/");
             assert!(source, "{}: {file}", bug.name);
-            assert_ne!(with, text(&file), "{}: {file} stays as it is", bug.name);
+            assert_ne!(with, text(&file), "{}: {file} is unchanged", bug.name);
         }
     }
 }
@@ -149,17 +149,17 @@ fn every_bug_has_its_tests() {
         ("lib", "runtime::no_such_file::tests::a_waker_may_look"),
         ("memory", "no_such_test"),
         ("memory", "conformance::no_such_test"),
-        // That is one of `network`.
+        // That case belongs to `network`.
         ("etcd", "conformance::what_happens_before_the_watch_is_seen_at_once"),
         ("etcd", "foreign::no_such_test"),
-        // ZooKeeper's model has no ensemble, and its lists are those of the modules.
+        // ZooKeeper's model has no ensemble, and runs only the cases of its own lists.
         (
             "zookeeper_model",
             "members::a_holder_on_a_follower_that_is_cut_off_knows_before_its_successor",
         ),
         ("zookeeper_model", "marks::names_are_not_given_twice_where_numbers_are"),
         ("etcd_model", "foreign::no_such_test"),
-        // It needs a program of etcd's.
+        // It needs a program of etcd.
         ("etcd_model", "etcdctl::etcdctl_waits_for_distlock"),
     ] {
         assert!(!exists(binary, path), "{path}");
@@ -182,7 +182,7 @@ fn what_a_test_needs_is_in_its_source() {
         // In a module of its file.
         (Need::Servers, "redis", "bridge::a_lock_is_what_others_take"),
         (Need::Servers, "mysql", "settings::pooler_that_resets_connections_is_refused_by_name"),
-        // By a function of the same file, by one of another file, and by that of a case.
+        // Through a function of the same file, of another file, and of a case.
         (Need::Docker, "mysql", "settings::keepalives_are_committed_whatever_the_completion_type"),
         (Need::Docker, "redis", "servers::a_key_is_evicted"),
         (Need::Docker, "postgres", "clock::a_clock_that_is_set_back_frees_nothing"),
@@ -197,23 +197,23 @@ const GOOD: &str =
 
 #[test]
 fn what_is_not_there_exactly_once_is_refused() {
-    let plant = |text: &str| Bug::parse("a", text).expect("it is well-formed").plant(root());
-    let files = plant(GOOD).expect("it is there once");
+    let plant = |text: &str| Bug::parse("a", text).expect("a well-formed bug").plant(root());
+    let files = plant(GOOD).expect("found exactly once");
     assert_eq!(files["Cargo.toml"], text("Cargo.toml").replace("[features]", "[no]"));
-    let gone = plant(&GOOD.replace("[no]\n", "")).expect("it is there once");
-    assert_eq!(gone["Cargo.toml"], text("Cargo.toml").replace("[features]\n", ""));
+    let removed = plant(&GOOD.replace("[no]\n", "")).expect("found exactly once");
+    assert_eq!(removed["Cargo.toml"], text("Cargo.toml").replace("[features]\n", ""));
     for (find, replacement) in [
         ("[features]", "[feature]"),
-        // Often, and not as a whole line.
+        // Occurs several times, and not as a whole line.
         ("[features]", ""),
         ("[features]", "features"),
         ("[features]", "[features]\n[features]"),
         ("Cargo.toml", "no-such-file"),
-        // The first place has taken it away.
+        // The first change has removed it.
         ("put:\n[no]\n", "put:\n[no]\n\nfile: Cargo.toml\nfind:\n[features]\nput:\n[yes]\n"),
     ] {
-        let told = plant(&GOOD.replace(find, replacement)).expect_err(replacement);
-        assert!(told.starts_with("a.bug: "), "{told}");
+        let error = plant(&GOOD.replace(find, replacement)).expect_err(replacement);
+        assert!(error.starts_with("a.bug: "), "{error}");
     }
 }
 
@@ -233,7 +233,7 @@ fn malformed_files_are_refused() {
         ("[no]\n", "[no]\nfind:\n"),
     ] {
         let text = GOOD.replace(find, replacement);
-        let told = Bug::parse("a", &text).err().unwrap_or_else(|| panic!("well-formed: {text}"));
-        assert!(told.starts_with("a.bug: "), "{told}");
+        let error = Bug::parse("a", &text).err().unwrap_or_else(|| panic!("well-formed: {text}"));
+        assert!(error.starts_with("a.bug: "), "{error}");
     }
 }

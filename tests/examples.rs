@@ -1,4 +1,4 @@
-//! The examples: short enough to be read, and each does what it says.
+//! The examples are short, and each succeeds.
 
 #![allow(clippy::expect_used, clippy::panic)] // a test fails by panicking
 
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Each is one use, as users write it.
+/// Examples of one use each, as users write it.
 const USES: [&str; 8] = [
     "cron",
     "workers",
@@ -22,11 +22,11 @@ const USES: [&str; 8] = [
     "threads",
 ];
 
-/// The longest example, in lines.
+/// The maximum number of lines.
 const LONGEST: usize = 40;
 
-/// On a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The time limit of an example, on a busy machine.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 fn built(example: &str) -> PathBuf {
     // target/debug/deps/examples-…
@@ -40,13 +40,13 @@ fn examples_are_short() {
     for example in USES {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../examples/{example}.rs"));
         let text = fs::read_to_string(path).expect("an example");
-        // Its docs, and the empty lines between, are not counted.
+        // Docs and empty lines are not counted.
         let code = text.lines().filter(|line| !line.is_empty() && !line.starts_with("//!"));
         assert!(code.count() <= LONGEST, "{example}");
     }
 }
 
-/// What it says fits into a pipe.
+/// Runs an example. Its output fits into a pipe.
 fn run(example: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(built(example));
     let started = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -54,33 +54,33 @@ fn run(example: &str, arguments: &[&str]) -> Output {
         panic!("{example}: {error}; `cargo test` builds the examples, as does `--examples`")
     });
     let start = Instant::now();
-    while child.try_wait().expect("its state").is_none() {
-        if start.elapsed() > PATIENCE {
+    while child.try_wait().expect("a status").is_none() {
+        if start.elapsed() > TIME_LIMIT {
             let _ = child.kill();
             panic!("{example} does not end");
         }
         thread::sleep(Duration::from_millis(10));
     }
-    child.wait_with_output().expect("what it says")
+    child.wait_with_output().expect("the output")
 }
 
-/// Each checks itself what came of it.
+/// Each example checks its own result.
 #[test]
 fn examples_do_what_they_say() {
     for example in USES.into_iter().chain(["quickstart"]) {
-        // Of one that is a test, cargo runs the test, and builds no program.
+        // cargo runs an example that is a test, and builds no program.
         if example == "paused_clock" || example == "threads" && !cfg!(feature = "blocking") {
             continue;
         }
         let ran = run(example, &[]);
         let text = String::from_utf8_lossy(&ran.stderr);
         assert!(ran.status.success(), "{example}: {text}");
-        assert!(!ran.stdout.is_empty(), "{example} says nothing");
+        assert!(!ran.stdout.is_empty(), "{example} prints nothing");
     }
 }
 
-/// Runs instances of the whole program on this store, and tells how many of how many rows were
-/// processed twice.
+/// Runs instances of the whole program on this store, and returns how many rows were processed
+/// twice.
 #[cfg(any(
     feature = "mysql",
     feature = "postgres",
@@ -92,15 +92,17 @@ fn processed_twice(url: Option<&str>, options: &[&str]) -> u32 {
     let url = url.map(|url| ["--url", url]);
     let arguments = url.iter().flatten().chain(options).chain(&["--rows", "100"]);
     let ran = run("scheduled_task", &arguments.copied().collect::<Vec<_>>());
-    let [said, error] =
+    let [output, error] =
         [ran.stdout, ran.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     assert!(ran.status.success(), "{error}");
-    let last = said.lines().last().and_then(|line| line.strip_prefix("rows 100, processed twice "));
-    last.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("it says {said:?}"))
+    let last =
+        output.lines().last().and_then(|line| line.strip_prefix("rows 100, processed twice "));
+    last.and_then(|number| number.parse().ok())
+        .unwrap_or_else(|| panic!("unexpected output: {output:?}"))
 }
 
-/// Each of these keeps the lock; the rows are there, too, or in a file, if that is nothing to keep
-/// rows in, or nothing is named.
+/// Each of these stores keeps the lock. The rows are in the same store, or in a file if the store
+/// cannot keep rows or none is named.
 macro_rules! processed_once_under_the_lock {
     ($($store:ident, $feature:literal, $url:expr;)*) => { $(
         #[cfg(feature = $feature)]
@@ -109,7 +111,7 @@ macro_rules! processed_once_under_the_lock {
             let url: Option<String> = $url;
             assert_eq!(processed_twice(url.as_deref(), &[]), 0);
             let unlocked = processed_twice(url.as_deref(), &["--unlocked"]);
-            assert!(unlocked > 0, "there was nothing to prevent");
+            assert!(unlocked > 0, "without the lock, no row was processed twice");
         }
     )* };
 }

@@ -1,5 +1,5 @@
-//! A process that forks while it holds locks, as prefork servers, daemons and test runners do. The
-//! child has copies of guards, clients and connections, and none of the threads that work for them.
+//! A process forks while it holds locks, as prefork servers, daemons and test runners do. The child
+//! has copies of guards, clients and connections, and none of the threads that serve them.
 
 #![cfg(unix)]
 #![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
@@ -27,15 +27,15 @@ use distlock_testkit::{
 const TTL: Duration = Duration::from_secs(3);
 const SOON: Duration = Duration::from_secs(30);
 
-/// What becomes of a client of the child's own.
+/// How a client that the child connects behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Own {
     Works,
-    /// It is refused, by an error that names the fork.
+    /// Connecting fails with an error that names the fork.
     IsRefused,
 }
 
-/// What the parent has when it forks.
+/// The parent's objects at the fork.
 struct Inherited {
     builder: Builder,
     client: Client,
@@ -43,7 +43,8 @@ struct Inherited {
     dropped: LockGuard,
 }
 
-/// One at a time: a fork must not find the library's locks taken by another test's thread.
+/// Tests run one at a time: a fork must not happen while another test's thread holds the library's
+/// internal locks.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn forks(builder: Builder, own: Own) {
@@ -59,24 +60,24 @@ fn forks(builder: Builder, own: Own) {
         Fork::Child => judge(inherited, own, &verdict),
         Fork::Parent(child) => {
             let ended = wait_for(child);
-            let said = fs::read_to_string(&verdict).unwrap_or_default();
+            let outcome = fs::read_to_string(&verdict).unwrap_or_default();
             drop(fs::remove_file(&verdict));
             assert!(ended, "the child hangs");
-            assert_eq!(said, "done", "the child");
+            assert_eq!(outcome, "done", "the child");
             outlives(inherited);
         }
     }
 }
 
-/// The parent: nothing that the child did touches its session.
+/// Checks in the parent that the child has not affected its session.
 fn outlives(Inherited { client, kept, dropped, .. }: Inherited) {
     let until = Instant::now() + client.session_ttl() * 3;
     while Instant::now() < until {
         assert!(kept.is_valid() && dropped.is_valid(), "lost within three TTLs of the fork");
         thread::sleep(Duration::from_millis(20));
     }
-    kept.unlock().wait().expect("it was held");
-    dropped.unlock().wait().expect("it was held");
+    kept.unlock().wait().expect("released");
+    dropped.unlock().wait().expect("released");
     client.close().wait().expect("closed");
 }
 
@@ -94,10 +95,10 @@ fn wait_for(child: i32) -> bool {
     false
 }
 
-/// The child: writes down how it went, and ends without returning to the test.
+/// Runs the child: it writes its verdict and exits without returning to the test.
 fn judge(inherited: Inherited, own: Own, verdict: &PathBuf) -> ! {
     let judged = catch_unwind(AssertUnwindSafe(|| child(inherited, own)));
-    let said = judged.map_or_else(
+    let outcome = judged.map_or_else(
         |panic| match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
             (Some(text), _) => text.clone(),
             (None, Some(text)) => (*text).to_owned(),
@@ -105,24 +106,25 @@ fn judge(inherited: Inherited, own: Own, verdict: &PathBuf) -> ! {
         },
         |()| "done".to_owned(),
     );
-    process::exit(i32::from(fs::write(verdict, said).is_err()));
+    process::exit(i32::from(fs::write(verdict, outcome).is_err()));
 }
 
 fn child(Inherited { builder, client, kept, dropped }: Inherited, own: Own) {
     assert!(!kept.is_valid() && dropped.remaining().is_zero());
     assert_eq!(kept.lost().wait_timeout(SOON), Some(LostReason::Forked));
     let work = kept.run(std::future::pending::<()>()).wait_timeout(SOON).expect("stopped");
-    assert_eq!(work.expect_err("it is lost").reason, LostReason::Forked);
-    let error = kept.unlock().wait_timeout(SOON).expect("in time").expect_err("it is not held");
+    assert_eq!(work.expect_err("the lock is lost").reason, LostReason::Forked);
+    let error =
+        kept.unlock().wait_timeout(SOON).expect("in time").expect_err("the lock is not held");
     assert!(matches!(error, Error::Lost { reason: LostReason::Forked, .. }), "{error:?}");
     let locking = client.mutex("another").lock().wait_timeout(SOON).expect("in time");
     let error = locking.expect_err("the client is the parent's");
     assert!(matches!(error, Error::Runtime { .. }), "{error:?}");
-    // More than there are runtimes.
+    // More clients than the library has runtimes.
     for name in ["one", "two", "three"] {
         let connected = builder.clone().connect().wait_timeout(SOON).expect("in time");
         if own == Own::IsRefused {
-            let error = connected.expect_err("it is refused");
+            let error = connected.expect_err("refused");
             let source = error.source().map(ToString::to_string).unwrap_or_default();
             assert!(source.contains("forked"), "{error:?}");
             continue;
@@ -134,7 +136,8 @@ fn child(Inherited { builder, client, kept, dropped }: Inherited, own: Own) {
         own.close().wait_timeout(SOON).expect("in time").expect("closed");
     }
     drop(dropped);
-    let error = client.close().wait_timeout(SOON).expect("in time").expect_err("the parent's");
+    let error =
+        client.close().wait_timeout(SOON).expect("in time").expect_err("a client of the parent");
     assert!(matches!(error, Error::Runtime { .. }), "{error:?}");
     drop(client);
 }
@@ -159,7 +162,7 @@ forks! {
     fn memory(Client::builder("memory://forked"), Works);
     fn etcd(Client::builder(Backend::Etcd.url()), Works);
     fn etcd_by_tls(tls(&Backend::Etcd.url_with_tls()), Works);
-    /// The client's timers belong to a thread that the child does not have.
+    /// ZooKeeper's client keeps its timers on a thread that the child lacks.
     fn zookeeper(Client::builder(Backend::ZooKeeper.url()), IsRefused);
     fn zookeeper_by_tls(tls(&Backend::ZooKeeper.url_with_tls()), IsRefused);
     fn postgres(Client::builder(postgres_url()), Works);
@@ -170,7 +173,7 @@ forks! {
     fn redlock(Client::builder(redlock_url()), Works);
 }
 
-/// SQLite remembers the locks of its files by process.
+/// SQLite tracks file locks per process.
 #[test]
 fn sqlite() {
     let file = std::env::temp_dir().join(format!("distlock-forked-{:x}.db", fastrand::u64(..)));

@@ -1,4 +1,5 @@
-//! The table of faults names tests that exist, and what it says about the sources is so.
+//! Checks that the table of faults names existing tests, and that its claims about the sources are
+//! true.
 
 #![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
 
@@ -8,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// All of the sources below a folder.
+/// Returns all sources below a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -26,11 +27,11 @@ fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// A file's text by the name that the table has for the file.
+/// Returns the files' texts by their names in the table.
 fn files() -> HashMap<String, String> {
     let mut files = HashMap::new();
     for path in ["src", "tests", "cli/src"].map(|folder| sources(&root().join(folder))).concat() {
-        let below = path.strip_prefix(root()).expect("it is below").with_extension("");
+        let below = path.strip_prefix(root()).expect("a path below the root").with_extension("");
         let mut name = below.to_str().expect("a name").to_owned();
         for folder in ["tests/it/common/cases/", "tests/it/", "src/backend/", "tests/", "src/"] {
             if let Some(rest) = name.strip_prefix(folder) {
@@ -38,7 +39,7 @@ fn files() -> HashMap<String, String> {
                 break;
             }
         }
-        // Unit tests of the command have the folder of its other tests.
+        // Unit tests of the command use the name of its folder of tests.
         if let Some(rest) = name.strip_prefix("cli/src/") {
             name = format!("cli/{rest}");
         }
@@ -48,7 +49,7 @@ fn files() -> HashMap<String, String> {
     files
 }
 
-/// Whether a file has this test.
+/// Returns `true` if a file has this test.
 fn is_there(files: &HashMap<String, String>, test: &str) -> bool {
     let (file, name) = test.rsplit_once("::").expect("a file and a name");
     let text = files.get(file).or_else(|| files.get(file.strip_suffix("::tests")?));
@@ -56,7 +57,7 @@ fn is_there(files: &HashMap<String, String>, test: &str) -> bool {
     text.is_some_and(|text| starts.iter().any(|start| text.contains(start)))
 }
 
-/// The rows: their first and their last cell.
+/// Returns the numbers and the last cells of the rows.
 fn rows(table: &str) -> Vec<(u32, &str)> {
     fn row(line: &str) -> Option<(u32, &str)> {
         let cells: Vec<_> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
@@ -82,7 +83,7 @@ fn every_scenario_has_its_test() {
             assert!(is_there(&files, test), "{number}: there is no {test}");
             named += 1;
         }
-        // A list of kinds of faults, up to the next sentence.
+        // A list of kinds of faults ends with the sentence.
         for list in place
             .split("orture: ")
             .skip(1)
@@ -110,7 +111,7 @@ fn every_check_of_others_has_its_place() {
     let (files, mut named) = (files(), 0);
     for row in table.lines().filter(|line| line.starts_with("| ")) {
         for test in row.split('`').skip(1).step_by(2).filter(|quoted| quoted.contains("::")) {
-            // A call of the library's begins with a type.
+            // Names with a leading capital are types of the library.
             if !test.starts_with(char::is_uppercase) {
                 assert!(is_there(&files, test), "there is no {test}");
                 named += 1;
@@ -120,16 +121,16 @@ fn every_check_of_others_has_its_place() {
     assert!(named > 60, "{named}");
 }
 
-/// Deadlines are kept on clocks that nobody can set: `CLOCK_BOOTTIME` for sessions, tokio's
-/// monotonic one for pauses and timeouts.
+/// Deadlines use clocks that cannot be set: `CLOCK_BOOTTIME` for sessions, and tokio's monotonic
+/// clock for pauses and timeouts.
 #[test]
 fn nothing_reads_the_wall_clock() {
     let mut boottime = false;
     for path in sources(&root().join("src")) {
         let text = fs::read_to_string(&path).expect("a text");
         for wall in ["SystemTime::now", "Realtime", "chrono::", "clock::wall"] {
-            // The seam has it, for people to read what a key says, and for jobs that are due by the
-            // clock on the wall.
+            // These files may read it: for the time in a key, which only people read, and for jobs
+            // that are due by the wall clock.
             let files: &[_] = match wall {
                 "clock::wall" => &["signature.rs", "period.rs"],
                 _ => &["runtime/clock.rs"],
@@ -139,5 +140,5 @@ fn nothing_reads_the_wall_clock() {
         }
         boottime |= text.contains("ClockId::Boottime");
     }
-    assert!(boottime, "what is the clock?");
+    assert!(boottime, "no file reads CLOCK_BOOTTIME");
 }

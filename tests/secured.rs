@@ -1,9 +1,9 @@
-//! Passwords, certificates and rights: servers of the tests' own, which want all that there is, and
-//! those of `docker/up`.
+//! Passwords, certificates and permissions, on the tests' own servers, which require all of them,
+//! and on those of `docker/up`.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // also outside of test functions
 
-// Of what there is for the other tests, these use a part.
+// These tests use only a part of the shared code.
 #[allow(dead_code, unused_imports, unused_macros)]
 #[path = "it/common/mod.rs"]
 mod common;
@@ -28,7 +28,7 @@ mod secrets;
 #[path = "secured/zookeeper.rs"]
 mod zookeeper;
 
-/// No test: `common/process.rs` runs this binary once more to have a process that it can kill.
+/// Not a test: `common/process.rs` runs this binary again as a process that it can kill.
 #[test]
 fn job_of_another_process() {
     common::process::run_job();

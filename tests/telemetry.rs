@@ -1,5 +1,5 @@
-//! What is told to recorders of metrics and to subscribers of traces: each grant, each loss and
-//! each release once, whatever happens.
+//! Recorders of metrics and subscribers of traces receive each grant, each loss and each release
+//! exactly once.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // a test fails by panicking
 

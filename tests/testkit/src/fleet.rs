@@ -98,7 +98,7 @@ impl Worker {
                     _ => {}
                 }
             }
-            Err(format!("{} ended before it awaited {awaited}", self.name))
+            Err(format!("{} ended before it reported {awaited}", self.name))
         };
         let late = |_| format!("{}: no {awaited} within {TIME_LIMIT:?}", self.name);
         Ok(timeout(TIME_LIMIT, wait).await.map_err(late)??)

@@ -90,7 +90,7 @@ struct State {
     connections: usize,
     /// The number of connections ever accepted.
     accepted: usize,
-    /// How many packets have come for the clients.
+    /// The number of packets sent to clients.
     packets: Arc<AtomicUsize>,
     /// The number of packets received from clients.
     requests: Arc<AtomicUsize>,

@@ -108,7 +108,7 @@ pub async fn ask(
     timeout(time_limit, exchange).await?
 }
 
-/// The request for what a member of etcd has counted.
+/// The request for the counters of an etcd member.
 pub const METRICS: &str = "GET /metrics HTTP/1.0\r\n\r\n";
 
 /// Returns the folder of the certificates that docker/up creates.

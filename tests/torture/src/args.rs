@@ -17,13 +17,13 @@ pub(crate) struct Run {
     pub(crate) processes: usize,
     pub(crate) seconds: u64,
     pub(crate) ttl_ms: u64,
-    /// The workers have this TTL, twice and three times as much, by turns.
+    /// The workers alternate between this TTL, twice and three times as much.
     #[serde(default)]
     pub(crate) mixed_ttls: bool,
-    /// Names of the kinds.
+    /// Names of the kinds of faults.
     pub(crate) faults: Vec<String>,
     pub(crate) seed: u64,
-    /// The processes write down what the library tells of itself.
+    /// The processes record the library's metrics and logs.
     #[serde(default)]
     pub(crate) telemetry: bool,
     #[serde(skip)]
@@ -46,18 +46,18 @@ impl Run {
         self.ttl() * u32::try_from(times).unwrap_or(1)
     }
 
-    /// Within this time after the last fault has healed everybody who waits is granted, and
-    /// whatever dead clients left is gone.
+    /// The time after the last fault within which every waiter is granted, and all leftovers of
+    /// dead clients are removed.
     ///
-    /// A session that a fault has orphaned lives for a TTL more, counted anew where a leader
-    /// changed; a waiter that was told nothing looks again after 1.25 recheck intervals, which is
-    /// the TTL here; the rest is for servers and a busy machine.
+    /// A session that a fault has orphaned lives for another TTL, which a new leader restarts. A
+    /// waiter that was not notified rechecks after 1.25 recheck intervals, and the recheck interval
+    /// is the TTL here. The rest is for servers and a busy machine.
     pub(crate) fn bound(&self) -> Duration {
         self.longest_ttl() * 3 + Duration::from_secs(4)
     }
 }
 
-/// How many different TTLs there are among the workers.
+/// The number of different TTLs among the workers.
 const MIX: usize = 3;
 
 /// What to soak.
@@ -66,7 +66,7 @@ pub(crate) struct Soak {
     pub(crate) backend: Backend,
     pub(crate) minutes: f64,
     pub(crate) out: PathBuf,
-    /// Leaks on purpose: then the soak has to fail.
+    /// Leaks on purpose, so that the soak has to fail.
     pub(crate) leak: bool,
 }
 
@@ -75,9 +75,9 @@ pub(crate) enum Command {
     Soak(Soak),
     /// The process of a soak.
     Soaked(Vec<String>),
-    /// So many pauses.
+    /// The number of pauses.
     Pauses(usize),
-    /// A process that is stopped in them.
+    /// A process that is stopped during the pauses.
     Sleeper(Vec<String>),
     /// A process of a run: its arguments come from the coordinator.
     Worker(Vec<String>),
@@ -93,44 +93,43 @@ Usage: torture --backend STORE [--primitive P] [--processes N] [--seconds S]
        torture --soak MINUTES --backend etcd|zookeeper [--out FOLDER] [--leak]
        torture --pauses N
 
-Runs N processes (default 5) that contend for three locks for S seconds (60) with
-sessions of MS milliseconds (2000, or what the servers grant for it), and of twice
-and three times that unless --same-ttls is given, while faults strike them and the
-servers, and checks the history of what they saw. P is what
-they contend for: mutex (the default), rw, semaphore, election, lock-all (several
-mutexes at once, among those who want one), or all of them. An exclusive
-holder writes into the store under its guard, too.
+Runs N processes (default 5) that contend for three locks for S seconds (60), while
+faults strike them and the servers. Then it checks the history of what they saw.
+Sessions have a TTL of MS milliseconds (2000, or what the servers grant instead).
+Some have twice or three times that, unless --same-ttls is given. P is the
+primitive: mutex (the default), rw, semaphore, election, lock-all (several mutexes
+at once, in contention with single ones), or all. Exclusive holders also write into
+the store under their guards.
 
 STORE is etcd, zookeeper, postgres, postgres-standby (a primary that waits for its
-standby), postgres-async (one that does not), mysql, galera (three MariaDB servers),
-sqlite, redis, redis-everysec (which may lose its last second), redis-wiped (which
-loses everything now and then), redis-replicas (a primary and two that it waits for),
-redis-async (it does not), redis-sentinel (with three sentinels, which elect another
-primary), redis-cluster (three primaries, of which two have a replica that is waited
-for), valkey or redlock (five nodes). All but etcd and zookeeper are of the run's
-own: servers in containers, a file of SQLite's in a folder, each on a small disk in
-memory. Who locks by sentinels or in a cluster is told where to go, so that the
-faults of ways do not apply there. Redlock has mutexes alone, to which `all` comes there, and
-neither order nor guarded writes are checked; its faults strike one or two nodes,
-and the ways to two, three or all of them.
+standby), postgres-async (a primary that does not), mysql, galera (three MariaDB servers),
+sqlite, redis, redis-everysec (may lose its last second), redis-wiped (occasionally
+loses everything), redis-replicas (a primary and two replicas that confirm writes),
+redis-async (replicas that confirm nothing), redis-sentinel (with three sentinels,
+which elect another primary), redis-cluster (three primaries, two with a replica
+that confirms writes), valkey or redlock (five nodes). Except for etcd and zookeeper,
+each run has its own servers in containers, or an SQLite file in a folder, on a
+small disk in memory. Clients of sentinels or a cluster get the servers' addresses,
+so network faults do not apply there. Redlock has mutexes only, also with `all`.
+Neither order nor guarded writes are checked for it. Its faults strike one or two
+nodes, or the network to two, three or all of them.
 
-The last line of the output is one JSON object; the exit status is 1 if an
-invariant was violated that the store promises to keep, in its own words: they
-are in there, too. The history of such a run stays in the folder that is
-named in it, to be checked again by --replay; with --keep it always stays. LIST
-has the names of faults with commas in between (default: all that apply to the
-store); what stands before a hyphen, as in kill, names several, and all,-kill
-leaves those out. The same seed
-K draws the same faults, not the same history. With --telemetry the history has
-the library's own metrics and log, too, which have to tell each grant, loss and
-release once.
+The last line of the output is one JSON object. The exit status is 1 if an
+invariant was violated that the store guarantees. The object contains the store's
+guarantees as `Client::durability` returns them. The history of such a run is kept
+in the folder that the object names, and --replay checks it again. With --keep it is
+always kept. LIST is a comma-separated list of faults (default: all that apply to
+the store). The part before a hyphen, such as kill, names several faults, and
+all,-kill excludes them. The same seed K draws the same faults, not the same
+history. With --telemetry the history includes the library's metrics and log, which
+must report each grant, loss and release exactly once.
 
-With --soak one process uses locks in every way for so long, and fails if its
+With --soak one process uses locks in every way for MINUTES. The soak fails if its
 memory, threads, files or tasks grow, or what the servers keep for it. Plot and
-samples go to FOLDER (target/soak). With --leak it has something to find.
+samples go to FOLDER (target/soak). With --leak the process leaks on purpose.
 
 With --pauses processes with idle sessions on ZooKeeper are stopped N times for
-about as long as those live, and lock as they wake; see docker/pauses -h.
+about their TTL, and acquire a lock on waking. See docker/pauses -h.
 
 Faults:
 ";
@@ -172,18 +171,20 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             other => return Err(other.unexpected()),
         }
     }
-    run.backend = backend.ok_or("say which store, by --backend")?;
+    run.backend = backend.ok_or("--backend is required")?;
     if !run.backend.queues() {
         run.primitive = match run.primitive {
             Primitive::Mutex | Primitive::All => Primitive::Mutex,
-            other => return Err(format!("{} has mutexes alone, no {other}", run.backend).into()),
+            other => {
+                return Err(format!("{} supports only mutexes, not {other}", run.backend).into());
+            }
         };
     }
     run.faults = Kind::parse(&faults, run.backend)?.iter().map(ToString::to_string).collect();
     Ok(match soak {
         Some(minutes) => {
             let backend = run.backend.clustered();
-            let backend = backend.ok_or("the soak is for etcd and ZooKeeper")?;
+            let backend = backend.ok_or("--soak supports only etcd and zookeeper")?;
             Command::Soak(Soak { backend, minutes, out, leak })
         }
         None => Command::Torture(run),

@@ -1,8 +1,7 @@
-//! The checker: reads a history and tells where an invariant was violated.
+//! The checker: reads a history and reports violations of the invariants.
 //!
-//! Every judgement is on the safe side of what the processes saw: a window of validity begins when
-//! the call has returned and ends at the latest moment that the guard itself has named, so that
-//! what is called a violation was one.
+//! Every check errs on the safe side. A window of validity starts when the call has returned, and
+//! ends at the latest time that the guard itself has named. So every reported violation is real.
 
 mod guarded;
 mod registers;
@@ -48,32 +47,32 @@ struct Grant {
     token: u64,
     key: String,
     mode: Mode,
-    /// Since when it may be a reader's, which had been a writer's.
+    /// Since when a writer may have been a reader.
     downgraded: u64,
-    /// When it was asked for, in the call that brought it.
+    /// The start of the call that was granted.
     called: u64,
     at: u64,
-    /// Until when the guard has said that it is valid.
+    /// The latest deadline that the guard has reported.
     until: u64,
     releasing: u64,
-    /// How long `unlock()` may take.
+    /// The time limit of `unlock()`.
     release_limit: Option<u64>,
     released: Option<u64>,
     lost: u64,
-    /// When the operator deleted its key: since when that may have been done, and when its holder
-    /// could be told at the latest: a moment after, or when the faults of its worker and of the
-    /// servers end.
+    /// The deletions of its key by the operator: the earliest time of each, and the latest time at
+    /// which its holder notices. The latter is shortly afterwards, or when the faults of its worker
+    /// and of the servers end.
     deleted: Vec<(u64, u64)>,
 }
 
 impl Grant {
-    /// Whether its key was deleted before the call returned, so that others may have been granted
-    /// the lock already.
+    /// Returns `true` if its key was deleted before the call returned. Then the lock may have been
+    /// granted to others already.
     fn came_late(&self) -> bool {
         self.deleted.iter().any(|(since, _)| *since <= self.at)
     }
 
-    /// When the holder knew that the lock was not its own any more, unless it had let go before.
+    /// Returns when the holder noticed the loss, unless it had released before.
     fn knew(&self) -> Option<u64> {
         let knew = self.lost.min(self.until);
         (knew < self.releasing).then_some(knew)
@@ -84,7 +83,7 @@ impl Grant {
 #[derive(Debug, Default)]
 struct Life {
     ended: Option<u64>,
-    /// When it could not run: stopped, or its runtime blocked.
+    /// The times at which it could not run: stopped, or with a blocked runtime.
     pauses: Vec<(u64, u64)>,
 }
 
@@ -92,38 +91,37 @@ struct Life {
 struct History {
     calls: Vec<Call>,
     grants: Vec<Grant>,
-    /// Where a worker's grant of a lock is by its token.
+    /// The index of a worker's grant of a lock, by its token.
     guards: HashMap<(String, String, u64), usize>,
     lives: HashMap<String, Life>,
     heals: Vec<u64>,
-    /// When each key was first seen, by its name and when it was created.
+    /// When each key was first seen, by its name and time of creation.
     keys: HashMap<(String, u64), u64>,
-    /// By their places, see [`place`].
+    /// By entry: see [`place`].
     deleted: HashMap<String, Vec<(u64, u64)>>,
     faults: HashMap<u64, Fault>,
-    /// There is no order, and nobody is promised his turn.
+    /// The store has no order, and guarantees no waiter a turn.
     unordered: bool,
-    /// The store tells how often a key of data was written.
+    /// The store counts the writes to a key of data.
     counts_writes: bool,
-    /// It has lost what it had confirmed, as the run has taken that away.
+    /// The store has lost confirmed data, which the run has removed.
     forgot: bool,
-    /// How long after the operator deleted its key a holder may still believe that it holds the
-    /// lock.
+    /// How long after the operator deleted its key a holder may still trust its lock.
     notice: u64,
 }
 
-/// What keeps a worker, or all, from hearing of things in time.
+/// A fault that delays notifications to one worker or to all.
 #[derive(Debug)]
 struct Fault {
     target: String,
     from: u64,
     to: u64,
-    /// One packet was lost and nothing else: who was to be told by it finds out by itself.
+    /// Only one packet was lost. The client that it was for finds out by a recheck.
     drops: bool,
-    /// The connection stays cut when it ends, until the client gives it up after a TTL at most:
-    /// requests that arrive a minute late have later ones behind them.
+    /// The connection stays unusable after the fault until the client gives it up, after at most a
+    /// TTL: late requests block later ones.
     lingers: bool,
-    /// There was no room for anything.
+    /// The disk or memory was full.
     fills: bool,
 }
 
@@ -132,19 +130,19 @@ impl History {
         self.guards.get(&(by, lock, token)).map(|index| &mut self.grants[*index])
     }
 
-    /// Whether the store may have said a moment ago that it is full, which is no error to be tried
-    /// again. A process that was stopped tells it when it goes on.
+    /// Returns `true` if the store may have reported shortly before that it is full, which is not
+    /// retryable. A process that was stopped records the error when it resumes.
     fn was_full(&self, by: &str, at: u64) -> bool {
         let pauses = self.lives.get(by).map(|life| life.pauses.as_slice()).unwrap_or_default();
-        // It may go on a moment before that is written down.
+        // The process may run a moment before its resumption is recorded.
         let just_over =
             pauses.iter().rfind(|(from, to)| *from <= at && at < to.saturating_add(SLACK));
-        let told = just_over.map_or(at, |(from, _)| *from);
-        self.faults.values().any(|fault| fault.fills && told < fault.to.saturating_add(SLACK))
+        let since = just_over.map_or(at, |(from, _)| *from);
+        self.faults.values().any(|fault| fault.fills && since < fault.to.saturating_add(SLACK))
     }
 
-    /// When one who is to be told of something done then can be told at the latest. One that was
-    /// told nothing looks again after 1.25 recheck intervals.
+    /// Returns when a worker notices an event at time `done` at the latest. A worker that was not
+    /// notified rechecks after 1.25 recheck intervals.
     fn notice_due(&self, worker: &str, done: u64, recheck: u64) -> u64 {
         let strikes = |fault: &&Fault| {
             fault.target == worker || SERVERS.iter().any(|name| fault.target.starts_with(name))
@@ -161,8 +159,8 @@ impl History {
     }
 }
 
-/// How long it takes until a holder learns that its key was deleted. MySQL notifies no client, and
-/// a pooler passes nothing on: their holders look 0.8 s after the last look.
+/// Returns how long a holder takes to notice that its key was deleted. MySQL does not notify
+/// clients, and neither does a pooler: there holders recheck every 0.8 s.
 fn notice(store: Store) -> u64 {
     match store {
         Store::Mysql | Store::Galera | Store::Pgbouncer => 1_300_000,
@@ -170,7 +168,7 @@ fn notice(store: Store) -> u64 {
     }
 }
 
-/// What the servers' names begin with.
+/// The prefixes of the servers' names.
 const SERVERS: [&str; 10] = [
     "etcd",
     "zk",
@@ -191,7 +189,7 @@ pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
     report.calls = history.calls.len();
     report.grants = history.grants.len();
     if history.grants.is_empty() {
-        report.violated(Invariant::Run, "nobody was granted anything");
+        report.violated(Invariant::Run, "no call was granted");
     }
     windows::check(&history, &mut report);
     guarded::check(records, &history, &mut report);
@@ -206,7 +204,7 @@ pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
     report
 }
 
-/// Puts together what belongs together. What one record alone gives away is told here.
+/// Combines the records into a history. Reports violations that a single record shows.
 fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
     let mut history = History {
         notice: notice(run.backend),
@@ -265,7 +263,7 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
                 }
             }
             Event::Revived { lock, token } => {
-                let what = format!("{at} {by}: {lock} {token} came back to life");
+                let what = format!("{at} {by}: {lock} {token} was invalid and is valid again");
                 report.violated(Invariant::Overlap, what);
             }
             Event::Lost { lock, token, .. } => {
@@ -303,7 +301,7 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
             Event::Exited { worker, clean, .. } => {
                 history.lives.entry(worker.clone()).or_default().ended = Some(at);
                 if !clean {
-                    report.violated(Invariant::Call, format!("{at} {worker} did not end well"));
+                    report.violated(Invariant::Call, format!("{at} {worker} ended with an error"));
                 }
             }
             Event::Stopped { worker } => {
@@ -348,15 +346,15 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
         }
     }
     if !left {
-        report.violated(Invariant::Run, "the run did not come to its end");
+        report.violated(Invariant::Run, "the run was not completed");
     }
     let (mut grants, recheck) = (std::mem::take(&mut history.grants), micros(run.longest_ttl()));
     for grant in &mut grants {
         let deleted = history.deleted.get(&place(&grant.key)).into_iter().flatten();
         grant.deleted = deleted
             .map(|(since, done)| {
-                let told = history.notice_due(&grant.by, *done, recheck);
-                (*since, told.saturating_add(history.notice))
+                let noticed = history.notice_due(&grant.by, *done, recheck);
+                (*since, noticed.saturating_add(history.notice))
             })
             .collect();
     }
@@ -364,7 +362,7 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
     history
 }
 
-/// What of a key remains when its label changes, as that of a writer does who becomes a reader.
+/// Returns the part of a key that stays when its label changes, as in a downgrade.
 fn place(key: &str) -> String {
     let (dir, name) = key.rsplit_once('/').unwrap_or(("", key));
     match name.rsplit_once("-lock-") {
@@ -375,12 +373,12 @@ fn place(key: &str) -> String {
     }
 }
 
-/// I7: who was seen in the queue before another one asked is granted first.
+/// I7: an entry that was in the queue before another call started is granted first.
 fn check_order(history: &History, report: &mut Report) {
-    // One that was over before its call returned did not stay.
+    // A grant that had expired before its call returned left the queue.
     let mut grants: Vec<_> = history.grants.iter().filter(|grant| grant.until > 0).collect();
     grants.sort_by_key(|grant| grant.at);
-    // Curator's old names come again once the directory was removed.
+    // Names of older Curator versions may recur after the directory was removed.
     let unique = |grant: &Grant| !grant.key.contains("/lock-");
     for (index, late) in
         grants.iter().enumerate().filter(|(_, late)| !late.came_late() && unique(late))
@@ -391,7 +389,7 @@ fn check_order(history: &History, report: &mut Report) {
         for early in between
             .filter(|early| early.lock == late.lock && early.called > *seen && early.at < late.at)
         {
-            // Of those who go in together, one may return before the other.
+            // Of calls that are granted together, either may return first.
             if early.mode != Mode::Exclusive && late.mode != Mode::Exclusive {
                 continue;
             }

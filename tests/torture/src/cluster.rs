@@ -1,4 +1,4 @@
-//! The servers: their containers, their roles, and what an operator sees in the store.
+//! The servers: their containers, their roles, and an operator's view of the store.
 
 use std::{
     collections::HashSet,
@@ -30,10 +30,10 @@ use crate::{
     fault::{Deed, Role, Trouble},
 };
 
-/// An answer that takes longer is none.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time limit of a reply.
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 
-/// A server that takes longer to serve again after a fault has a trouble of its own.
+/// The time within which a server must serve again after a fault.
 const RECOVERY: Duration = Duration::from_secs(90);
 
 #[derive(Debug)]
@@ -43,12 +43,13 @@ pub(crate) struct Cluster {
     /// The operator's session on ZooKeeper.
     session: Mutex<Option<ZooKeeper>>,
     database: Option<Box<dyn Database>>,
-    /// Connections of operators to it, with nothing under way.
+    /// Idle connections of operators.
     idle: StdMutex<Vec<Box<dyn Connection>>>,
 }
 
 impl Cluster {
-    /// The cluster of docker/up, or a database of its own, which is gone with this.
+    /// Connects to the cluster of docker/up, or starts a database for this run, which is removed on
+    /// drop.
     pub(crate) async fn connect(store: impl Into<Store>) -> Result<Self> {
         let store = store.into();
         let (servers, database) = match store.clustered() {
@@ -80,7 +81,7 @@ impl Cluster {
         }
     }
 
-    /// A way of one's own to all of the servers, of which another one is the first for each number.
+    /// Starts a worker's own proxies of all servers. Each worker number has another server first.
     pub(crate) async fn proxies(&self, number: usize) -> Result<Proxies> {
         if let Some(backend) = self.store.clustered() {
             return Ok(Proxies::start(backend, &self.servers).await);
@@ -88,7 +89,7 @@ impl Cluster {
         let database = self.database()?;
         let Setup { around, framing, .. } = database.setup();
         if self.store.elects() {
-            // They are told where to go to.
+            // Clients get the servers' addresses.
             return Ok(Proxies::between([&self.url(), ""], *framing, &[]).await);
         }
         let mut servers = self.servers.clone();
@@ -97,13 +98,13 @@ impl Cluster {
         Ok(Proxies::between(around.each_ref().map(String::as_str), *framing, &servers).await)
     }
 
-    /// What is in a packet to those who lock that tells of an event.
+    /// Returns bytes that identify packets with an event for clients.
     pub(crate) fn event_of(&self, namespace: &str) -> Vec<u8> {
-        let told = self.database.as_ref().and_then(|database| database.setup().words.event());
-        told.unwrap_or(namespace.as_bytes()).to_vec()
+        let event = self.database.as_ref().and_then(|database| database.setup().words.event());
+        event.unwrap_or(namespace.as_bytes()).to_vec()
     }
 
-    /// The name that docker/'s scripts know a server by, or that it has in a history.
+    /// Returns a server's name in docker/'s scripts, or in a history.
     pub(crate) fn service(&self, server: usize) -> String {
         match self.store.clustered() {
             Some(backend) => backend.services()[server].to_owned(),
@@ -120,8 +121,8 @@ impl Cluster {
         let mut attempts = 0;
         loop {
             match docker(&[command, &container]).await.map(drop) {
-                // A busy engine fails now and then, `unable to freeze`, and may have done it all
-                // the same.
+                // A busy engine occasionally fails with `unable to freeze`, and may have done it
+                // nevertheless.
                 Err(error) if attempts > 0 && is_done(&error.to_string()) => return Ok(()),
                 Err(_) if attempts < 5 => sleep(Duration::from_millis(200)).await,
                 outcome => return outcome,
@@ -163,7 +164,7 @@ impl Cluster {
         }
     }
 
-    /// The log of a server of a cluster.
+    /// Returns the path of the log of a cluster's server.
     fn log(&self) -> Result<&'static str> {
         match self.store {
             Store::Etcd => Ok(disk::LOG_OF_ETCD),
@@ -172,7 +173,7 @@ impl Cluster {
         }
     }
 
-    /// Has something happen to the database for so long.
+    /// Makes trouble for the database for `time`.
     pub(crate) async fn trouble(
         &self,
         trouble: Trouble,
@@ -185,14 +186,14 @@ impl Cluster {
         }
     }
 
-    /// Keeps the primary away until the others have elected another one, and for a while.
+    /// Takes the primary down until the others have elected another one, and for a while longer.
     async fn fail_over(&self, time: Duration) -> Result<()> {
         let old = self.find(Role::Leader).await?;
         let deeds = [Deed::Pause, Deed::Kill, Deed::Stop, Deed::Cut];
         let deed = deeds[fastrand::usize(..deeds.len())];
         self.strike(deed, old).await?;
         let database = self.database()?;
-        let elected = async || match timeout(PATIENCE, database.elected()).await {
+        let elected = async || match timeout(TIME_LIMIT, database.elected()).await {
             Ok(Ok(one)) if one != old => Ok(()),
             _ => Err(format!("no other primary within {RECOVERY:?} of a {deed:?}").into()),
         };
@@ -201,9 +202,9 @@ impl Cluster {
         self.mend(deed, old).await
     }
 
-    /// A server in this role.
+    /// Returns a server in this role.
     pub(crate) async fn find(&self, role: Role) -> Result<usize> {
-        let look = async || {
+        let attempt = async || {
             let mut order: Vec<_> = (0..self.servers.len()).collect();
             fastrand::shuffle(&mut order);
             for server in order {
@@ -213,18 +214,18 @@ impl Cluster {
             }
             Err(format!("no {role:?} within {RECOVERY:?}").into())
         };
-        retried(RECOVERY, look).await
+        retried(RECOVERY, attempt).await
     }
 
     async fn role(&self, server: usize) -> Option<Role> {
         let leads = match self.store {
             Store::Etcd => {
                 let mut client = self.etcd(&[server]).await.ok()?;
-                let status = timeout(PATIENCE, client.status()).await.ok()?.ok()?;
+                let status = timeout(TIME_LIMIT, client.status()).await.ok()?.ok()?;
                 status.leader() == status.header()?.member_id()
             }
             Store::ZooKeeper => {
-                let answer = ask(self.servers[server], "srvr", PATIENCE).await.ok()?;
+                let answer = ask(self.servers[server], "srvr", TIME_LIMIT).await.ok()?;
                 match answer.lines().find_map(|line| line.strip_prefix("Mode: "))? {
                     "leader" | "standalone" => true,
                     "follower" => false,
@@ -236,7 +237,7 @@ impl Cluster {
         Some(if leads { Role::Leader } else { Role::Follower })
     }
 
-    /// Returns when a server serves as a member of the cluster.
+    /// Waits until a server serves as a member of the cluster.
     pub(crate) async fn recovered(&self, server: usize) -> Result<()> {
         retried(RECOVERY, async || self.serves(server).await).await.map_err(|reason| {
             let server = self.service(server);
@@ -244,25 +245,25 @@ impl Cluster {
         })
     }
 
-    /// An error that says why not, if it does not.
+    /// Fails, with the reason, unless the server serves.
     async fn serves(&self, server: usize) -> Result<()> {
         match self.store {
             Store::Etcd => {
-                // Linearizable: it has a leader.
+                // A linearizable read needs a leader.
                 let mut client = self.etcd(&[server]).await?;
-                timeout(PATIENCE, client.get("distlock", None)).await??;
+                timeout(TIME_LIMIT, client.get("distlock", None)).await??;
             }
             Store::ZooKeeper => {
-                self.role(server).await.ok_or("it has no part in the ensemble")?;
+                self.role(server).await.ok_or("the server is not part of the ensemble")?;
             }
             _ => {
                 let database = self.database()?;
                 if !database.setup().servers.is_empty() {
-                    timeout(PATIENCE, database.serves(server)).await??;
+                    timeout(TIME_LIMIT, database.serves(server)).await??;
                 }
-                // What is confirmed there is so by all.
-                let asked = self.ask(&database.setup().words.nothing()).await;
-                asked.map_err(|error| format!("the store: {error}"))?;
+                // The read is confirmed by all servers.
+                let reply = self.ask(&database.setup().words.nothing()).await;
+                reply.map_err(|error| format!("the store: {error}"))?;
             }
         }
         Ok(())
@@ -271,17 +272,17 @@ impl Cluster {
     pub(crate) async fn etcd(&self, servers: &[usize]) -> Result<Etcd> {
         let addresses: Vec<_> =
             servers.iter().map(|server| format!("http://{}", self.servers[*server])).collect();
-        Ok(timeout(PATIENCE, Etcd::connect(addresses, None)).await??)
+        Ok(timeout(TIME_LIMIT, Etcd::connect(addresses, None)).await??)
     }
 
-    /// The operator's session; a new one if the former has come to its end.
+    /// Returns the operator's session, or a new one if it has ended.
     pub(crate) async fn zookeeper(&self) -> Result<ZooKeeper> {
         let mut session = self.session.lock().await;
         if let Some(client) = session.as_ref().filter(|client| !client.state().is_terminated()) {
             return Ok(client.clone());
         }
         let servers: Vec<_> = self.servers.iter().map(ToString::to_string).collect();
-        let client = timeout(PATIENCE * 3, ZooKeeper::connect(&servers.join(","))).await??;
+        let client = timeout(TIME_LIMIT * 3, ZooKeeper::connect(&servers.join(","))).await??;
         Ok(session.insert(client).clone())
     }
 
@@ -289,50 +290,52 @@ impl Cluster {
         Ok(self.database.as_deref().ok_or_else(|| format!("{} is no database", self.store))?)
     }
 
-    /// The words of the database.
+    /// Returns the statements for the database.
     pub(crate) fn words(&self) -> Result<&'static dyn Words> {
         Ok(self.database()?.setup().words)
     }
 
-    /// What a statement tells an operator of the database, where that is what was confirmed.
+    /// Runs an operator's statement, and returns its rows. The rows are confirmed if the database
+    /// requires that.
     pub(crate) async fn ask(&self, statement: &str) -> Result<Rows> {
         let database = self.database()?;
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = idle().pop();
-        let asking = async {
-            let mut operator = match kept {
-                Some(kept) => kept,
+        let idle_one = idle().pop();
+        let running = async {
+            let mut operator = match idle_one {
+                Some(idle_one) => idle_one,
                 None => database.reach().await?,
             };
-            let told = match database.confirmed() {
+            let rows = match database.confirmed() {
                 None => operator.ask(statement).await?,
                 Some(confirmed) => {
-                    let mut told = operator.ask(&format!("{statement}; {confirmed}")).await?;
-                    told.pop();
-                    told
+                    let mut rows = operator.ask(&format!("{statement}; {confirmed}")).await?;
+                    rows.pop();
+                    rows
                 }
             };
-            Result::Ok((told, operator))
+            Result::Ok((rows, operator))
         };
-        let (told, operator) = timeout(PATIENCE, asking).await??;
+        let (rows, operator) = timeout(TIME_LIMIT, running).await??;
         idle().push(operator);
-        Ok(told)
+        Ok(rows)
     }
 
-    /// The keys of the namespace. One that is missing may be there all the same, on another server;
-    /// one that is listed was there.
+    /// Returns the keys of the namespace. A missing key may exist on another server. A listed key
+    /// existed.
     pub(crate) async fn keys(&self, namespace: &str) -> Result<Vec<String>> {
         Ok(self.places(namespace).await?.into_iter().map(|(key, _)| key).collect())
     }
 
-    /// The keys, each with when it was created where it may be created again.
+    /// Returns the keys, each with its creation time where keys recur.
     pub(crate) async fn places(&self, namespace: &str) -> Result<Vec<(String, u64)>> {
         match self.store {
             Store::Etcd => {
                 let mut client = self.etcd(&[0, 1, 2]).await?;
                 let options = GetOptions::new().with_prefix().with_keys_only();
                 let answer =
-                    timeout(PATIENCE, client.get(format!("{namespace}/"), Some(options))).await??;
+                    timeout(TIME_LIMIT, client.get(format!("{namespace}/"), Some(options)))
+                        .await??;
                 let place = |kv: &KeyValue| {
                     let key = String::from_utf8_lossy(kv.key()).into_owned();
                     (key, kv.create_revision().unsigned_abs())
@@ -342,10 +345,10 @@ impl Cluster {
             Store::ZooKeeper => {
                 let client = self.zookeeper().await?;
                 let mut keys = Vec::new();
-                let locks = timeout(PATIENCE, client.list_children(namespace)).await?;
+                let locks = timeout(TIME_LIMIT, client.list_children(namespace)).await?;
                 for lock in absent_is_empty(locks)? {
                     let directory = format!("{namespace}/{lock}");
-                    let children = timeout(PATIENCE, client.list_children(&directory)).await?;
+                    let children = timeout(TIME_LIMIT, client.list_children(&directory)).await?;
                     let children = absent_is_empty(children)?.into_iter();
                     keys.extend(children.map(|child| (format!("{directory}/{child}"), 0)));
                 }
@@ -354,23 +357,23 @@ impl Cluster {
             _ => {
                 let place = |row: Vec<String>| match <[String; 2]>::try_from(row) {
                     Ok([key, number]) => Ok((key, number.parse()?)),
-                    Err(row) => Err(format!("a strange row: {row:?}").into()),
+                    Err(row) => Err(format!("unexpected row: {row:?}").into()),
                 };
                 self.ask(&self.words()?.places(namespace)).await?.into_iter().map(place).collect()
             }
         }
     }
 
-    /// Deletes a key, whatever it is. It may not be there.
+    /// Deletes a key of any kind. It may be absent.
     pub(crate) async fn delete(&self, key: &str) -> Result<()> {
         match self.store {
             Store::Etcd => {
                 let mut client = self.etcd(&[0, 1, 2]).await?;
-                timeout(PATIENCE, client.delete(key, None)).await??;
+                timeout(TIME_LIMIT, client.delete(key, None)).await??;
             }
             Store::ZooKeeper => {
                 let client = self.zookeeper().await?;
-                match timeout(PATIENCE, client.delete(key, None)).await? {
+                match timeout(TIME_LIMIT, client.delete(key, None)).await? {
                     Ok(()) | Err(ZkError::NoNode) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -385,17 +388,17 @@ impl Cluster {
         Ok(())
     }
 
-    /// What the store keeps for its clients: leases or sessions, and how many watches.
+    /// Returns what the store keeps for its clients: leases or sessions, and the number of watches.
     pub(crate) async fn upkeep(&self) -> Result<(HashSet<String>, u64)> {
         let (mut sessions, mut watches) = (HashSet::new(), 0);
         match self.store {
             Store::Etcd => {
                 let mut client = self.etcd(&[0, 1, 2]).await?;
-                let leases = timeout(PATIENCE, client.leases()).await??;
+                let leases = timeout(TIME_LIMIT, client.leases()).await??;
                 sessions
                     .extend(leases.leases().iter().map(|lease| format!("lease {:x}", lease.id())));
                 for server in &self.servers {
-                    let metrics = ask(*server, METRICS, PATIENCE).await?;
+                    let metrics = ask(*server, METRICS, TIME_LIMIT).await?;
                     let gauge = metrics
                         .lines()
                         .find_map(|line| line.strip_prefix("etcd_debugging_mvcc_watcher_total "));
@@ -406,14 +409,14 @@ impl Cluster {
             Store::ZooKeeper => {
                 let own = self.zookeeper().await?.session_id().0;
                 for server in &self.servers {
-                    // Every server lists all sessions that it knows of; the leader knows them all.
-                    let dump = ask(*server, "dump", PATIENCE).await?;
+                    // Each server lists the sessions that it knows, and the leader knows all.
+                    let dump = ask(*server, "dump", TIME_LIMIT).await?;
                     let listed = dump.split("ephemeral nodes dump").next().unwrap_or_default();
                     let ids =
                         listed.split_whitespace().map(|word| word.trim_end_matches([',', ':']));
                     let ids = ids.filter(|id| id.starts_with("0x") && *id != format!("0x{own:x}"));
                     sessions.extend(ids.map(|id| format!("session {id}")));
-                    let counted = ask(*server, "wchs", PATIENCE).await?;
+                    let counted = ask(*server, "wchs", TIME_LIMIT).await?;
                     let total =
                         counted.lines().find_map(|line| line.strip_prefix("Total watches:"));
                     watches += total.ok_or("no count of the watches")?.trim().parse::<u64>()?;
@@ -439,7 +442,7 @@ fn absent_is_empty(listed: std::result::Result<Vec<String>, ZkError>) -> Result<
     }
 }
 
-/// Whether the engine says that a container is as it is wanted.
+/// Returns `true` if the engine reports that the container is already in the wanted state.
 fn is_done(error: &str) -> bool {
     ["is already", "is not paused"].iter().any(|words| error.contains(words))
 }

@@ -1,4 +1,4 @@
-//! What happened: the records that a run's history is made of.
+//! The records of a run's history.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{args::Run, manner::Manner, primitive::Mode};
 
-/// What the store says that it promises: see `distlock::Durability`.
+/// The guarantees that the store returns: see `distlock::Durability`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Promise {
     pub(crate) exclusive: bool,
@@ -21,41 +21,41 @@ pub(crate) struct Promise {
     pub(crate) reasons: Vec<String>,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Outcome {
-    /// The lock is held, the lock is released.
+    /// The lock is held or released.
     Done,
     /// `Ok(None)`, or a dropped future.
     Nothing,
-    /// An error after which the program may go on.
+    /// A retryable error, or the loss of a lock.
     Refused(String),
-    /// An error that nobody expects.
+    /// An unexpected error.
     Failed(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(crate) enum Event {
-    /// The run begins.
+    /// The run starts.
     Began { run: Run },
-    /// The store was asked.
+    /// The store returned its guarantees.
     Promised(Promise),
 
-    // Told by the workers.
-    /// A call, mostly for a lock. A task repeats it with the same `wish` until it is granted, if it
-    /// means to wait.
+    // Recorded by the workers.
+    /// A call, mostly to acquire a lock. A task that waits repeats it with the same `wish` until it
+    /// is granted.
     Called { call: u64, wish: u64, lock: String, manner: Manner, limit: Option<u64> },
-    /// It returned.
+    /// The call returned.
     Returned { call: u64, outcome: Outcome },
-    /// It brought a guard, which says that it is valid until `until` (0: it never was).
+    /// The call returned a guard that is valid until `until` (0: it never was).
     Granted { call: u64, lock: String, token: u64, key: String, until: u64, mode: Mode },
     /// The guard's deadline has moved.
     Extended { lock: String, token: u64, until: u64 },
-    /// Its writer is about to become a reader.
+    /// A writer is about to be downgraded.
     Downgrading { lock: String, token: u64 },
-    /// What the guarded write writes that was just called.
+    /// The value of the guarded write that was just called.
     Writing { call: u64, lock: String, token: u64, value: u64 },
     /// The guard was invalid and is valid again.
     Revived { lock: String, token: u64 },
@@ -63,54 +63,54 @@ pub(crate) enum Event {
     Lost { lock: String, token: u64, reason: String },
     /// The guard is about to be unlocked or dropped.
     Releasing { lock: String, token: u64, limit: Option<u64> },
-    /// It was unlocked or dropped.
+    /// The guard was unlocked or dropped.
     Released { lock: String, token: u64, outcome: Outcome },
-    /// The worker's runtime is about to be blocked for so long.
+    /// The worker's runtime is about to be blocked for this long.
     Blocking { micros: u64 },
-    /// It was.
+    /// The runtime is no longer blocked.
     Unblocked,
-    /// A thread of the worker has panicked.
+    /// A thread of the worker panicked.
     Panicked { message: String },
-    /// What the library logged.
+    /// The library logged an event.
     Logged { level: String, message: String, fields: BTreeMap<String, String> },
-    /// What the library measured: the value of a histogram, or by how much something has changed.
+    /// The library recorded a metric: a histogram value, or the change of a counter or gauge.
     Measured { metric: String, labels: BTreeMap<String, String>, value: f64 },
 
-    // Told by the register.
-    /// Somebody asked for the register's value, with this token if it is the fenced one.
+    // Recorded by the register.
+    /// A read of the register's value, with a token for the fenced register.
     Read { lock: String, token: Option<u64>, value: u64, accepted: bool },
-    /// Somebody wrote `value`, having read `after` before.
+    /// A write of `value` by a worker that had read `after` before.
     Wrote { lock: String, token: Option<u64>, value: u64, after: u64, accepted: bool },
 
-    /// The store's register of the guarded writes, as somebody saw it who was granted the lock with
-    /// this token (0: nobody): the token of its `writer`, its value, how often it had been written,
-    /// or seen to be another one, and when the look began.
+    /// The store's register of the guarded writes, as read for the holder of this token (0: no
+    /// holder). It has the token of its `writer`, its value, how often it was written or seen to
+    /// change, and when the read started.
     Saw { lock: String, token: u64, writer: u64, value: u64, version: u64, since: u64 },
 
-    // Told by the coordinator.
-    /// A worker was started.
+    // Recorded by the coordinator.
+    /// A worker started.
     Spawned { worker: String },
-    /// The worker ended; by a kill of ours, or in good order, or not.
+    /// A worker ended: it was killed, or exited with or without success.
     Exited { worker: String, killed: bool, clean: bool },
-    /// It stands still.
+    /// A worker was stopped.
     Stopped { worker: String },
-    /// It goes on.
+    /// A worker resumed.
     Continued { worker: String },
     /// A fault strikes a worker, servers or the queues.
     FaultBegan { fault: u64, kind: String, target: String },
-    /// It has healed.
+    /// The fault ended.
     FaultEnded { fault: u64 },
-    /// No fault is left, and all servers serve: from now on everybody is to be granted in time.
+    /// No fault is left and all servers serve. From now on all waiters must be granted in time.
     Healed,
-    /// The next faults may come.
+    /// The next faults may start.
     Resumed,
-    /// The store has a key that it did not have before, with the token of the one that is granted
-    /// the lock by it; 0 if only the key says which that is.
+    /// A new key was seen in the store, with the token of the grant that it belongs to. The token
+    /// is 0 if only the key itself identifies the grant.
     KeySeen { key: String, created: u64 },
-    /// The operator has deleted a key, or has taken its session from it: not before `since`, and by
-    /// now it is done.
+    /// The operator deleted a key, or detached its session, not before `since` and not after the
+    /// record's time.
     KeyDeleted { key: String, since: u64 },
-    /// What is left in the store after the last client has gone.
+    /// The leftovers in the store after the last client has closed.
     Left { what: Vec<String> },
 }
 
@@ -118,7 +118,7 @@ pub(crate) enum Event {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) at: u64,
-    /// Which process tells it.
+    /// The process that recorded it.
     pub(crate) by: String,
     #[serde(flatten)]
     pub(crate) event: Event,
@@ -140,15 +140,14 @@ impl Journal {
         Ok(Self { by: by.to_owned(), file: Arc::new(Mutex::new(file)) })
     }
 
-    pub(crate) fn tell(&self, event: Event) {
-        self.tell_at(uptime(), event);
+    pub(crate) fn record(&self, event: Event) {
+        self.record_at(uptime(), event);
     }
 
-    /// One write for each record, and no buffer: what is told stays told, whatever becomes of the
-    /// process.
-    pub(crate) fn tell_at(&self, at: u64, event: Event) {
+    /// Writes each record at once, without a buffer, so that it survives the end of the process.
+    pub(crate) fn record_at(&self, at: u64, event: Event) {
         let record = Record { at, by: self.by.clone(), event };
-        let mut line = serde_json::to_vec(&record).expect("records can be written as JSON");
+        let mut line = serde_json::to_vec(&record).expect("records can be serialized");
         line.push(b'\n');
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(&line).expect("the history can be written");
@@ -168,7 +167,7 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Record>> {
         while let Some(line) = lines.next() {
             match serde_json::from_str::<Record>(line) {
                 Ok(record) => records.push(record),
-                // A process that was killed may have left half a line.
+                // A killed process may have left a partial line.
                 Err(_) if lines.peek().is_none() && !line.ends_with('\n') => {}
                 Err(error) => return Err(format!("{}: {error}: {line}", path.display()).into()),
             }

@@ -4,87 +4,87 @@ use std::{fmt, time::Duration};
 
 use distlock_testkit::store::Store;
 
-/// A part of the servers by what it is to the others.
+/// A server's role in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Leader,
     Follower,
 }
 
-/// What is done to a server.
+/// A fault of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
-    /// Frozen, and goes on later as if nothing had been.
+    /// Frozen, and resumed later.
     Pause,
-    /// Killed and started again.
+    /// Killed and restarted.
     Kill,
-    /// Stopped in good order and started again.
+    /// Stopped cleanly and restarted.
     Stop,
-    /// Killed, and started again with nothing.
+    /// Killed, and restarted without its data.
     Wipe,
-    /// Killed, and started again without what it wrote last.
+    /// Killed, and restarted without its latest writes.
     Rewind,
-    /// Cut off from the other servers, not from its clients.
+    /// Cut off from the other servers, and not from its clients.
     Cut,
-    /// The primary cut off from its replicas alone.
+    /// The primary is cut off from its replicas only.
     Part,
-    /// Three in ten packets that come to it are lost.
+    /// Three of ten packets to it are lost.
     Loss,
     /// Its links are slow.
     Slow,
-    /// What it writes to its log waits, and it serves what it has.
+    /// Its disk hangs: writes to its log wait, and it serves what is in memory.
     Hang,
 }
 
-/// What happens to a database.
+/// A trouble of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// It cannot be written to.
+    /// It is read-only.
     ReadOnly,
-    /// Rows of distlock's tables are locked by somebody who takes his time.
+    /// An operator locks rows of distlock's tables for long.
     LockWait,
-    /// Others lock such rows in orders of their own.
+    /// Operators lock such rows in any order.
     Deadlocks,
-    /// There is no room for anything new.
+    /// Its disk is full.
     DiskFull,
     /// Its clock is set by an hour, and back.
     Clock,
-    /// Connections are ended by the server.
+    /// The server closes connections.
     Sever,
-    /// The standby is to be written to, and the old primary goes on for a while.
+    /// The standby is promoted, and the old primary keeps running for a while.
     Promotion,
-    /// Others write to rows that those who lock write to, by way of all servers.
+    /// Operators write to rows that clients write to, through all servers.
     Conflicts,
-    /// It answers nobody, or none who would write.
+    /// It replies to no client, or to no writer.
     ClientPause,
-    /// It runs a script that takes long.
+    /// It runs a long script.
     Busy,
-    /// It forgets all scripts, again and again.
+    /// It repeatedly flushes all scripts.
     ScriptFlush,
-    /// It takes nothing new into its memory.
+    /// Its memory is full.
     MemoryFull,
-    /// It ends those whom it has more to tell than it keeps for one.
+    /// It closes connections whose output buffer exceeds a small limit.
     Buffers,
-    /// It is made a replica, and a primary again.
+    /// It becomes a replica, and a primary again.
     Demotion,
-    /// All connections of those who lock end at the same moment.
+    /// All clients' connections end at the same time.
     Reconnects,
-    /// Somebody makes a backup of it.
+    /// A backup is made.
     Backup,
-    /// It is set to another way of writing to its disk, and back.
+    /// It flushes once a second for a while.
     Fsync,
-    /// A client with very many locks dies.
+    /// A client with very many locks crashes.
     DeadEntries,
-    /// What the locks are in goes to another server.
+    /// The slot of the locks moves to another server.
     Migration,
-    /// It is away until the others have elected another one.
+    /// The primary is down until another one is elected.
     Failover,
 }
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    // Of one worker's ways to the servers.
+    // Faults of the network between a worker and the servers.
     Blackhole,
     ToServer,
     ToClient,
@@ -94,21 +94,21 @@ pub(crate) enum Kind {
     LateRequests,
     Refuse,
     Flap,
-    // Of one worker.
+    // Faults of a worker.
     Sigstop,
     SigstopIdle,
     SigstopBeforeLock,
     Sigkill,
     Block,
-    // Of the servers.
+    // Faults of the servers.
     Server(Deed, Role),
     PauseQuorum,
-    /// One is cut off from the other servers, and another one is killed at the same time.
+    /// One server is killed and another one is cut off at the same time.
     KillCut,
-    /// All of them.
+    /// All servers.
     Servers(Deed),
     Database(Trouble),
-    // Of the queues.
+    // Faults of the queues.
     Operator,
     Strangers,
 }
@@ -125,17 +125,21 @@ use Trouble::{
 impl Kind {
     pub(crate) const ALL: [(Self, &'static str, &'static str); 57] = [
         (Self::Blackhole, "blackhole", "nothing passes between a worker and the servers"),
-        (Self::ToServer, "to-server", "the servers do not hear a worker"),
-        (Self::ToClient, "to-client", "a worker does not hear the servers"),
-        (Self::Swallow, "swallow", "a reply is lost and its connection with it"),
-        (Self::Drop, "drop", "one packet with a lock's key in it is lost, an event perhaps"),
-        (Self::Delay, "delay", "packets take long"),
+        (Self::ToServer, "to-server", "a worker's data does not reach the servers"),
+        (Self::ToClient, "to-client", "the servers' data does not reach a worker"),
+        (Self::Swallow, "swallow", "a reply is lost, and its connection closes"),
+        (Self::Drop, "drop", "one packet with a lock's key, possibly an event, is lost"),
+        (Self::Delay, "delay", "packets are delayed"),
         (Self::LateRequests, "late-requests", "requests reach the servers a minute late"),
-        (Self::Refuse, "refuse", "connections are cut and new ones refused"),
+        (Self::Refuse, "refuse", "connections are closed, and new ones refused"),
         (Self::Flap, "flap", "a link goes up and down"),
-        (Self::Sigstop, "sigstop", "a worker is stopped and goes on later"),
-        (Self::SigstopIdle, "sigstop-idle", "a worker that has nothing is stopped for about a TTL"),
-        (Self::SigstopBeforeLock, "sigstop-before-lock", "the same just before it asks for a lock"),
+        (Self::Sigstop, "sigstop", "a worker is stopped, and resumes later"),
+        (Self::SigstopIdle, "sigstop-idle", "a worker without locks is stopped for about a TTL"),
+        (
+            Self::SigstopBeforeLock,
+            "sigstop-before-lock",
+            "a worker is stopped before it acquires a lock",
+        ),
         (Self::Sigkill, "sigkill", "a worker is killed"),
         (Self::Block, "block", "a worker's own runtime is blocked"),
         (Server(Pause, Leader), "pause-leader", "the leader or primary is frozen"),
@@ -146,49 +150,49 @@ impl Kind {
         (Server(Stop, Follower), "stop-follower", "a follower, standby or equal is shut down"),
         (Server(Cut, Leader), "cut-leader", "the leader or primary is cut off from the others"),
         (Server(Cut, Follower), "cut-follower", "a follower or equal is cut off from the others"),
-        (Server(Part, Leader), "part-leader", "the primary is cut off from its replicas alone"),
-        (Server(Wipe, Follower), "wipe-follower", "an equal is killed, and starts empty"),
+        (Server(Part, Leader), "part-leader", "the primary is cut off from its replicas only"),
+        (Server(Wipe, Follower), "wipe-follower", "an equal is killed, and restarts empty"),
         (Server(Hang, Leader), "hang-leader", "the leader's disk hangs"),
         (Server(Hang, Follower), "hang-follower", "a follower's disk hangs"),
         (Self::PauseQuorum, "pause-quorum", "two of three servers are frozen"),
-        (Self::KillCut, "kill-cut", "a server is killed as another one is cut off"),
-        (Servers(Loss), "loss", "three in ten packets to the servers are lost"),
+        (Self::KillCut, "kill-cut", "a server is killed while another one is cut off"),
+        (Servers(Loss), "loss", "three of ten packets to the servers are lost"),
         (Servers(Slow), "slow", "the servers' links carry 200 kbit/s"),
         (Servers(Pause), "pause-server", "all servers of a database are frozen"),
         (Servers(Kill), "kill-server", "all servers of a database are killed"),
         (Servers(Stop), "stop-server", "all servers of a database are shut down"),
-        (Servers(Wipe), "wipe-server", "the server is killed, and its data is gone"),
+        (Servers(Wipe), "wipe-server", "the server is killed, and loses its data"),
         (Servers(Rewind), "rewind-server", "the server is killed, and loses its last second"),
-        (Database(ReadOnly), "read-only", "the database can only be read"),
+        (Database(ReadOnly), "read-only", "the database is read-only"),
         (Database(LockWait), "lock-wait", "an operator locks rows for about a TTL"),
         (Database(Deadlocks), "deadlocks", "operators lock rows in any order"),
         (Database(DiskFull), "disk-full", "the database's disk is full"),
         (Database(Clock), "clock", "the server's clock is set by an hour, and back"),
-        (Database(Sever), "sever", "the server ends connections, which LISTEN too"),
-        (Database(Promotion), "promotion", "a standby or replica is promoted beside its primary"),
+        (Database(Sever), "sever", "the server closes connections, which also LISTEN"),
+        (Database(Promotion), "promotion", "a standby is promoted while its primary runs"),
         (Database(Conflicts), "conflicts", "operators write to the rows of queues"),
-        (Database(ClientPause), "client-pause", "the server answers no client, or no writer"),
-        (Database(Busy), "busy", "the server runs a script that takes long"),
-        (Database(ScriptFlush), "script-flush", "the server forgets all scripts"),
+        (Database(ClientPause), "client-pause", "the server replies to no client, or to no writer"),
+        (Database(Busy), "busy", "the server runs a long script"),
+        (Database(ScriptFlush), "script-flush", "the server flushes all scripts"),
         (Database(MemoryFull), "memory-full", "the server's memory is full"),
-        (Database(Buffers), "output-limit", "the server ends clients whom it has too much to tell"),
-        (Database(Demotion), "demotion", "the server is made a replica, and a primary again"),
-        (Database(Reconnects), "reconnects", "all connections end at the same moment"),
-        (Database(Backup), "backup", "somebody makes a backup of the server"),
-        (Database(Fsync), "fsync", "the server is set to flush once a second, and back"),
-        (Database(DeadEntries), "dead-entries", "a client with 10,000 locks dies"),
+        (Database(Buffers), "output-limit", "the server closes clients with full output buffers"),
+        (Database(Demotion), "demotion", "the server becomes a replica, and a primary again"),
+        (Database(Reconnects), "reconnects", "all connections end at the same time"),
+        (Database(Backup), "backup", "a backup of the server is made"),
+        (Database(Fsync), "fsync", "the server flushes once a second for a while"),
+        (Database(DeadEntries), "dead-entries", "a client with 10,000 locks crashes"),
         (Database(Migration), "migration", "the slot of the locks moves to another server"),
-        (Database(Failover), "failover", "the primary is away until another one is elected"),
+        (Database(Failover), "failover", "the primary is down until another one is elected"),
         (Self::Operator, "operator", "an operator writes, deletes and adds keys of queues"),
-        (Self::Strangers, "strangers", "waiters of other libraries' kinds stand in the queues"),
+        (Self::Strangers, "strangers", "waiters of other libraries are in the queues"),
     ];
 
-    /// Whether it strikes the servers, not a worker.
+    /// Returns `true` for faults of the servers.
     pub(crate) fn is_of_servers(self) -> bool {
         matches!(self, Server(..) | Self::PauseQuorum | Self::KillCut | Servers(_) | Database(_))
     }
 
-    /// Whether it can happen to those who lock by this store.
+    /// Returns `true` if the fault can happen on this store.
     pub(crate) fn applies(self, store: Store) -> bool {
         let (clustered, remote) = (store.clustered().is_some(), store.is_remote());
         let (redis, redlock) = (store.is_redis(), store == Store::Redlock);
@@ -207,7 +211,7 @@ impl Kind {
             | Self::SigstopBeforeLock
             | Self::Sigkill
             | Self::Block => true,
-            // Who deletes a lock on a majority of the nodes gives it away.
+            // Deleting a lock on a majority of the nodes gives it to another client.
             Self::Operator => !redlock,
             Server(Pause | Kill | Stop, Follower) if redlock || store == Store::Galera => true,
             Server(Pause | Kill | Stop, _) => clustered || store.is_pair(),
@@ -216,7 +220,7 @@ impl Kind {
             Servers(Rewind) => store == Store::RedisEverysec,
             Server(Rewind, _) => false,
             Server(Hang, _) => clustered,
-            // A pair is parted, whichever of the two is cut off.
+            // In a pair it makes no difference which server is cut off.
             Server(Part, _) | Database(Failover) => store.elects(),
             Server(_, Leader) => clustered || store.is_pair(),
             Server(_, Follower) | Self::PauseQuorum => clustered || store == Store::Galera,
@@ -230,7 +234,7 @@ impl Kind {
             {
                 false
             }
-            // What it then loses in a crash is not what the run was promised.
+            // A crash would lose more than the run's guarantees allow.
             Database(Fsync) if store == Store::RedisEverysec => false,
             Database(Conflicts) => store == Store::Galera,
             Database(LockWait) => store.is_relational(),
@@ -238,44 +242,44 @@ impl Kind {
             Database(DiskFull) => !clustered && !redlock,
             Database(ClientPause | Busy | ScriptFlush | MemoryFull) => redis || redlock,
             Database(Clock | Sever) if redlock => true,
-            // After either, tokens may be far ahead of the clock, by which those of an empty server
-            // begin.
+            // Afterwards tokens may be far ahead of the clock, from which an empty server derives
+            // its first token.
             Database(Clock | Demotion | DeadEntries) if store == Store::RedisWiped => false,
             Database(Demotion) => redis && !store.is_pair(),
-            // Which one such a cluster begins with again, an operator has to say.
+            // After it, an operator has to choose the first server to start.
             Servers(Stop) if store == Store::Galera => false,
             Servers(Pause | Kill | Stop) | Database(_) => remote && !clustered && !redlock,
         }
     }
 
-    /// All that can happen to this store's.
+    /// Returns all faults that can happen on this store.
     pub(crate) fn all(store: Store) -> Vec<Self> {
         let every = Self::ALL.into_iter().map(|(kind, ..)| kind);
         every.filter(|kind| kind.applies(store)).collect()
     }
 
-    /// Whether it strikes the queues.
+    /// Returns `true` for faults of the queues.
     pub(crate) fn is_of_queues(self) -> bool {
         matches!(self, Self::Operator | Self::Strangers)
     }
 
-    /// How long it lasts: around the TTL, so that sessions now and then survive and now and then do
-    /// not.
+    /// Returns how long the fault lasts: around the TTL, so that some sessions survive it and
+    /// others do not.
     pub(crate) fn duration(self, ttl: Duration) -> Duration {
         match self {
             Self::Swallow | Self::Drop => ttl.mul_f64(0.5),
-            // Shorter than a session: it has to outlive its late requests.
+            // Shorter than the TTL, since the session has to outlive its late requests.
             Self::LateRequests => ttl.mul_f64(0.1 + fastrand::f64() * 0.5),
-            // It depends on the server's ticks which of these are too long.
+            // Which of these are too long depends on the server's ticks.
             Self::SigstopIdle | Self::SigstopBeforeLock => ttl.mul_f64(0.9 + fastrand::f64() * 0.6),
             Self::Delay | Self::Flap => ttl.mul_f64(1.0 + fastrand::f64() * 1.5),
             _ => ttl.mul_f64(0.2 + fastrand::f64() * 2.2),
         }
     }
 
-    /// Those of a list with commas in between: whole names, what stands before the hyphen for
-    /// several, `all` or `none`; with a hyphen in front, without those. Of several, those that
-    /// apply to the store.
+    /// Parses a comma-separated list: whole names, the part before a hyphen for several, `all` or
+    /// `none`. A leading hyphen excludes kinds. Of several, those that apply to the store are
+    /// returned.
     pub(crate) fn parse(list: &str, store: Store) -> Result<Vec<Self>, String> {
         let mut kinds = Vec::new();
         for word in

@@ -14,7 +14,7 @@ use crate::{
     worker::{Order, SERVED, STOPPING, Task, WENT_ON},
 };
 
-/// One worker; when it is killed another one takes its place.
+/// The place of a worker. When the worker is killed, another one replaces it.
 #[derive(Debug)]
 pub(crate) struct Place {
     task: Task,
@@ -36,42 +36,42 @@ impl Place {
         self.running.tell(&serde_json::to_string(&order)?).await
     }
 
-    /// Counts the times that it said so.
+    /// Returns how often the worker has reported this.
     pub(crate) fn served(&self) -> usize {
         self.running.count(SERVED)
     }
 
-    /// Lets it stop itself for so long, at the moment that the order names, if that comes within
-    /// `patience`.
+    /// Makes the worker stop itself for `time` at the event that the order names, if that happens
+    /// within `time_limit`.
     pub(crate) async fn stop_itself(
         &mut self,
         order: impl FnOnce(u64) -> Order,
         time: Duration,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<()> {
-        self.order(order(patience.as_millis() as u64)).await?;
+        self.order(order(time_limit.as_millis() as u64)).await?;
         if self.running.until_one(&[STOPPING, WENT_ON]).await?.word == WENT_ON {
             return Ok(());
         }
         self.running.child.stopped().await?;
-        self.journal.tell(Event::Stopped { worker: self.name().to_owned() });
+        self.journal.record(Event::Stopped { worker: self.name().to_owned() });
         sleep(time).await;
         self.go_on()?;
         self.running.until(WENT_ON).await.map(drop)
     }
 
     pub(crate) async fn stop(&self) -> Result<()> {
-        self.journal.tell(Event::Stopped { worker: self.name().to_owned() });
+        self.journal.record(Event::Stopped { worker: self.name().to_owned() });
         Ok(self.running.child.stop().await?)
     }
 
     pub(crate) fn go_on(&self) -> Result<()> {
         self.running.child.go_on()?;
-        self.journal.tell(Event::Continued { worker: self.name().to_owned() });
+        self.journal.record(Event::Continued { worker: self.name().to_owned() });
         Ok(())
     }
 
-    /// Kills it, and waits until nothing of it runs any more.
+    /// Kills the worker, and waits until nothing of it runs.
     pub(crate) async fn kill(&mut self) -> Result<()> {
         if self.running.child.ended()?.is_some() {
             return Err(format!("{} has ended by itself", self.name()).into());
@@ -87,7 +87,7 @@ impl Place {
         Ok(())
     }
 
-    /// Lets it finish; kills it if it takes too long.
+    /// Lets the worker finish. Kills it if it takes longer than `limit`.
     pub(crate) async fn finish(mut self, limit: Duration) -> Result<()> {
         let _ = self.order(Order::Finish).await;
         let (mut killed, mut clean) = (false, false);
@@ -103,7 +103,7 @@ impl Place {
     }
 
     fn exited(&self, killed: bool, clean: bool) {
-        self.journal.tell(Event::Exited { worker: self.name().to_owned(), killed, clean });
+        self.journal.record(Event::Exited { worker: self.name().to_owned(), killed, clean });
     }
 }
 
@@ -114,6 +114,6 @@ fn start(task: &Task, journal: &Journal) -> Result<Worker> {
     command.args(["--worker", &serde_json::to_string(task)?]);
     let worker =
         Fleet::default().start(&name, command.env("RUST_BACKTRACE", "1").stderr(errors))?;
-    journal.tell(Event::Spawned { worker: name });
+    journal.record(Event::Spawned { worker: name });
     Ok(worker)
 }

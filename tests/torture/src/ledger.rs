@@ -1,4 +1,4 @@
-//! The registers in the store, one for each lock, that its holders write under their guards.
+//! The registers in the store, one per lock, which holders write under their guards.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,9 +12,10 @@ use crate::{
     primitive::locks,
 };
 
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 
-/// Where the register of a lock is: outside of the namespace, in which nothing may be written.
+/// Returns the key of a lock's register: outside the namespace, in which guarded writes are not
+/// allowed.
 pub(crate) fn path(namespace: &str, lock: &str) -> String {
     format!("{}/{lock}", folder(namespace))
 }
@@ -23,7 +24,7 @@ fn folder(namespace: &str) -> String {
     format!("{namespace}-guarded")
 }
 
-/// What is written there.
+/// Formats the value of a register.
 pub(crate) fn text(token: u64, value: u64) -> String {
     format!("{token}:{value}")
 }
@@ -40,7 +41,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Makes the registers, and tells how they begin.
+    /// Creates the registers, and records their initial values.
     pub(crate) async fn open(
         cluster: Arc<Cluster>,
         namespace: &str,
@@ -76,16 +77,16 @@ impl Ledger {
                 }
             }
         }
-        ledger.look_at_all(journal).await?;
+        ledger.read_all(journal).await?;
         Ok(ledger)
     }
 
-    /// Tells how the registers end, and takes them away.
+    /// Records the final values of the registers, and deletes them.
     pub(crate) async fn close(&self, journal: &Journal) -> Result<()> {
         if !self.cluster.store.queues() {
             return Ok(());
         }
-        self.look_at_all(journal).await?;
+        self.read_all(journal).await?;
         for lock in locks() {
             self.cluster.delete(&path(&self.namespace, &lock)).await?;
         }
@@ -95,43 +96,43 @@ impl Ledger {
         Ok(())
     }
 
-    async fn look_at_all(&self, journal: &Journal) -> Result<()> {
+    async fn read_all(&self, journal: &Journal) -> Result<()> {
         for lock in locks() {
-            self.look(journal, &lock, 0).await?;
+            self.read(journal, &lock, 0).await?;
         }
         Ok(())
     }
 
-    /// Tells what the register of a lock holds: at this moment or later, not earlier.
-    pub(crate) async fn look(&self, journal: &Journal, lock: &str, token: u64) -> Result<()> {
+    /// Records the value of a lock's register, read now or later.
+    pub(crate) async fn read(&self, journal: &Journal, lock: &str, token: u64) -> Result<()> {
         let (path, since) = (path(&self.namespace, lock), uptime());
         let (data, version) = match self.cluster.store {
             Store::Etcd => {
                 let mut client = self.cluster.etcd(&[0, 1, 2]).await?;
                 // Linearizable.
-                let answer = timeout(PATIENCE, client.get(path, None)).await??;
-                let kv = answer.kvs().first().ok_or("no register")?;
+                let reply = timeout(TIME_LIMIT, client.get(path, None)).await??;
+                let kv = reply.kvs().first().ok_or("no register")?;
                 (kv.value().to_vec(), kv.version().unsigned_abs())
             }
             Store::ZooKeeper => {
                 let client = self.cluster.zookeeper().await?;
-                // A server that is cut off can read but not write: having written, it is up to
-                // date.
-                timeout(PATIENCE, client.set_data(&folder(&self.namespace), b"", None)).await??;
-                let (data, stat) = timeout(PATIENCE, client.get_data(&path)).await??;
+                // A server that is cut off can read and not write, so a write shows that it is up
+                // to date.
+                timeout(TIME_LIMIT, client.set_data(&folder(&self.namespace), b"", None)).await??;
+                let (data, stat) = timeout(TIME_LIMIT, client.get_data(&path)).await??;
                 (data, u64::from(stat.version.unsigned_abs()) + 1)
             }
             _ => {
-                let look = self.cluster.words()?.look(&folder(&self.namespace), lock);
-                // Of what a store has forgotten, nobody has written anything.
-                let told = self.cluster.ask(&look).await?.pop();
-                let told = told.unwrap_or_else(|| vec![text(0, 0), "0".to_owned()]);
-                let [data, version] = <[String; 2]>::try_from(told).map_err(|_| "no register")?;
+                let query = self.cluster.words()?.read(&folder(&self.namespace), lock);
+                // A store that has lost a register returns no row.
+                let row = self.cluster.ask(&query).await?.pop();
+                let row = row.unwrap_or_else(|| vec![text(0, 0), "0".to_owned()]);
+                let [data, version] = <[String; 2]>::try_from(row).map_err(|_| "no register")?;
                 (data.into_bytes(), version.parse()?)
             }
         };
-        let (writer, value) = parse(&data).ok_or("a strange register")?;
-        journal.tell(Event::Saw { lock: lock.to_owned(), token, writer, value, version, since });
+        let (writer, value) = parse(&data).ok_or("a malformed register")?;
+        journal.record(Event::Saw { lock: lock.to_owned(), token, writer, value, version, since });
         Ok(())
     }
 }
@@ -141,16 +142,16 @@ mod tests {
     use super::*;
     use crate::event;
 
-    /// What the looks have shown of one lock's: writer, value, and how often it was written.
+    /// Returns what the reads of a lock's register returned: writer, value and number of writes.
     fn seen(folder: &std::path::Path, lock: &str) -> Vec<(u64, u64, u64)> {
         let records = event::read(folder).expect("a history").into_iter();
-        let looks = records.filter_map(|record| match record.event {
+        let reads = records.filter_map(|record| match record.event {
             Event::Saw { lock: of, writer, value, version, .. } if of == lock => {
                 Some((writer, value, version))
             }
             _ => None,
         });
-        looks.collect()
+        reads.collect()
     }
 
     #[tokio::test]
@@ -161,21 +162,21 @@ mod tests {
         let cluster = Arc::new(Cluster::connect(Store::Sqlite).await.expect("a file"));
         let builder = distlock::Client::builder(cluster.url()).namespace("/ns");
         let client = builder.connect().await.expect("connected");
-        let ledger = Ledger::open(Arc::clone(&cluster), "/ns", &journal).await.expect("it is made");
+        let ledger = Ledger::open(Arc::clone(&cluster), "/ns", &journal).await.expect("created");
         let guard = client.mutex("red").lock().await.expect("granted");
         for value in [7, 8] {
             let write = guard.put(path("/ns", "red"), text(guard.fencing_token().as_u64(), value));
             write.await.expect("written");
-            ledger.look(&journal, "red", 0).await.expect("it is there");
+            ledger.read(&journal, "red", 0).await.expect("a register");
         }
         let token = guard.fencing_token().as_u64();
         guard.unlock().await.expect("released");
         client.close().await.expect("closed");
-        ledger.close(&journal).await.expect("it is taken away");
-        ledger.look(&journal, "red", 0).await.expect("an answer");
-        let (last, gone) = ((token, 8, 3), (0, 0, 0));
-        assert_eq!(seen(&folder, "red"), [(0, 0, 1), (token, 7, 2), last, last, gone]);
+        ledger.close(&journal).await.expect("deleted");
+        ledger.read(&journal, "red", 0).await.expect("a reply");
+        let (last, deleted) = ((token, 8, 3), (0, 0, 0));
+        assert_eq!(seen(&folder, "red"), [(0, 0, 1), (token, 7, 2), last, last, deleted]);
         assert_eq!(seen(&folder, "blue"), [(0, 0, 1); 2]);
-        std::fs::remove_dir_all(&folder).expect("it is there");
+        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

@@ -1,7 +1,7 @@
-//! Torture: processes that contend for locks while faults strike them and the servers, and a
-//! checker of what they saw.
+//! Torture: processes contend for locks while faults strike them and the servers, and a checker
+//! verifies what they saw.
 
-// a worker that cannot go on says so by panicking, which the checker reports
+// a worker that cannot continue panics, which the checker reports
 #![allow(clippy::expect_used, clippy::panic)]
 
 mod args;
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(!good))
 }
 
-/// The last line of the output, and whether all is well.
+/// Returns the last line of the output, and whether the run succeeded.
 fn run() -> Result<Option<(String, bool)>> {
     let report = match args::parse().map_err(|error| format!("{error}; see torture --help"))? {
         Command::Torture(run) => torture::torture(&run)?,
@@ -79,14 +79,14 @@ fn run() -> Result<Option<(String, bool)>> {
     Ok(Some((serde_json::to_string(&report)?, report.is_good())))
 }
 
-/// Checks a history once more.
+/// Checks a history again.
 fn replay(folder: &Path) -> Result<Report> {
     let records = event::read(folder)?;
     let run = records.iter().find_map(|Record { event, .. }| match event {
         Event::Began { run } => Some(run.clone()),
         _ => None,
     });
-    let mut report = checker::check(&run.ok_or("there is no run in this folder")?, &records);
+    let mut report = checker::check(&run.ok_or("the folder has no run")?, &records);
     report.history = Some(folder.display().to_string());
     Ok(report)
 }

@@ -1,5 +1,5 @@
-//! Strikes the workers and the servers, and now and then lets them recover to see that everybody is
-//! served.
+//! Strikes the workers and the servers, and sometimes lets them recover to check that all waiters
+//! are granted.
 
 use std::{
     sync::{
@@ -30,7 +30,7 @@ use crate::{
     worker::Order,
 };
 
-/// A worker and its way to the servers.
+/// A worker and its network to the servers.
 pub(crate) struct Lane {
     pub(crate) place: Mutex<Option<Place>>,
     pub(crate) proxies: Proxies,
@@ -40,24 +40,23 @@ pub(crate) struct Nemesis {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) journal: Journal,
-    /// What the strangers tell.
+    /// The journal of the strangers.
     pub(crate) strangers: Journal,
     pub(crate) namespace: String,
     pub(crate) ttl: Duration,
     pub(crate) bound: Duration,
-    /// Held for reading by every fault, for writing while there is to be none.
+    /// Held for reading by every fault, and for writing while there must be none.
     pub(crate) peace: RwLock<()>,
     pub(crate) faults: AtomicU64,
 }
 
-/// How late a request is that is late: longer than any client waits for its reply or tries to take
-/// back what it may have done.
+/// How late a late request is: longer than any client waits for its reply, or tries to undo it.
 const LATE: Duration = Duration::from_secs(60);
 
-/// How many faults of servers there are between two recoveries.
+/// The number of server faults between two recoveries.
 const CAMPAIGN: u32 = 4;
 
-/// Deals each kind once before any comes again.
+/// Draws each kind once before any is drawn again.
 struct Deck {
     kinds: Vec<Kind>,
     left: Vec<Kind>,
@@ -74,7 +73,7 @@ impl Deck {
 }
 
 impl Nemesis {
-    /// Strikes until `end`.
+    /// Injects faults until `end`.
     pub(crate) async fn rage(self: &Arc<Self>, kinds: &[Kind], end: Instant) -> Result<()> {
         let (of_servers, others): (Vec<Kind>, Vec<Kind>) =
             kinds.iter().partition(|kind| kind.is_of_servers());
@@ -94,7 +93,7 @@ impl Nemesis {
         all_well(tasks).await
     }
 
-    /// The faults of one worker.
+    /// Injects the faults of one worker.
     async fn haunt(&self, lane: usize, kinds: Vec<Kind>, end: Instant) -> Result<()> {
         let mut deck = Deck { kinds, left: Vec::new() };
         let Some(mut kind) = deck.draw() else { return Ok(()) };
@@ -104,7 +103,7 @@ impl Nemesis {
                 self.lanes[lane].place.lock().await.as_ref().map(|place| place.name().to_owned());
             let number = self.began(kind, &target.unwrap_or_default());
             self.strike(lane, kind).await?;
-            self.journal.tell(Event::FaultEnded { fault: number });
+            self.journal.record(Event::FaultEnded { fault: number });
             kind = deck.draw().unwrap_or(kind);
         }
         Ok(())
@@ -163,8 +162,8 @@ impl Nemesis {
         Ok(())
     }
 
-    /// The ways that a fault strikes: all of them, or of those to nodes that count each for itself,
-    /// a minority or a majority.
+    /// Returns the connections that a fault strikes: all of them, or for independent nodes a
+    /// minority or a majority.
     fn ways<'a>(&self, proxies: &'a Proxies) -> Vec<&'a Proxy> {
         let all = proxies.all.len();
         let some = match fastrand::u8(..3) {
@@ -176,20 +175,20 @@ impl Nemesis {
         fastrand::choose_multiple(&proxies.all, some)
     }
 
-    /// The faults of servers, one at a time, and the recoveries between them.
+    /// Injects the faults of servers, one at a time, and the recoveries in between.
     async fn raid(&self, kinds: Vec<Kind>, end: Instant) -> Result<()> {
         let mut deck = Deck { kinds, left: Vec::new() };
         loop {
             for _ in 0..CAMPAIGN {
-                // Redlock promises nothing where a majority of the nodes is set back unseen within
-                // a TTL.
+                // Redlock guarantees nothing if a majority of the nodes loses data unnoticed within
+                // one TTL.
                 let least = if self.cluster.store.queues() { 0.5 } else { 2.5 };
                 let rest = least + fastrand::f64() * 2.0;
                 if !pause(self.ttl.mul_f64(rest), end).await {
                     return Ok(());
                 }
                 let Some(kind) = deck.draw() else {
-                    // Nothing but workers' faults.
+                    // Only workers' faults.
                     pause(self.ttl * 3, end).await;
                     continue;
                 };
@@ -208,7 +207,7 @@ impl Nemesis {
             for server in 0..cluster.servers.len() {
                 cluster.recovered(server).await?;
             }
-            self.journal.tell(Event::FaultEnded { fault: number });
+            self.journal.record(Event::FaultEnded { fault: number });
             return Ok(());
         }
         let (deed, mut struck) = match kind {
@@ -243,11 +242,11 @@ impl Nemesis {
         for server in &struck {
             cluster.recovered(*server).await?;
         }
-        self.journal.tell(Event::FaultEnded { fault: number });
+        self.journal.record(Event::FaultEnded { fault: number });
         Ok(())
     }
 
-    /// The faults of the queues, of one kind.
+    /// Injects the faults of the queues, of one kind.
     async fn meddle(&self, kind: Kind, end: Instant) -> Result<()> {
         while pause(self.ttl.mul_f64(0.25 + fastrand::f64()), end).await {
             let _fault = self.peace.read().await;
@@ -263,7 +262,7 @@ impl Nemesis {
                     strangers.mingle(&self.cluster).await;
                 }
             }
-            self.journal.tell(Event::FaultEnded { fault: number });
+            self.journal.record(Event::FaultEnded { fault: number });
         }
         Ok(())
     }
@@ -271,18 +270,18 @@ impl Nemesis {
     fn began(&self, kind: Kind, target: &str) -> u64 {
         let fault = self.faults.fetch_add(1, SeqCst);
         let (kind, target) = (kind.to_string(), target.to_owned());
-        self.journal.tell(Event::FaultBegan { fault, kind, target });
+        self.journal.record(Event::FaultBegan { fault, kind, target });
         fault
     }
 
-    /// Waits until no fault is left and all servers serve. Then all that wait are to be granted in
-    /// time; with `resume` the faults go on after that.
+    /// Waits until no fault is left and all servers serve. Then all waiters must be granted in
+    /// time. With `resume` the faults continue afterwards.
     pub(crate) async fn recover(&self, resume: bool) -> Result<()> {
         let peace = self.peace.write().await;
         for server in 0..self.cluster.servers.len() {
             self.cluster.recovered(server).await?;
         }
-        self.journal.tell(Event::Healed);
+        self.journal.record(Event::Healed);
         let mut before = Vec::new();
         for lane in &self.lanes {
             let mut place = lane.place.lock().await;
@@ -290,7 +289,7 @@ impl Nemesis {
             before.push(place.served());
             place.order(Order::Calm).await?;
         }
-        // Whether it took too long is the checker's to say.
+        // The checker decides whether it took too long.
         let limit = Instant::now() + self.bound + Duration::from_secs(1);
         for (lane, before) in self.lanes.iter().zip(before) {
             while lane.place.lock().await.as_ref().is_some_and(|place| place.served() == before)
@@ -303,14 +302,14 @@ impl Nemesis {
             for lane in &self.lanes {
                 lane.place.lock().await.as_mut().ok_or("no worker")?.order(Order::Resume).await?;
             }
-            self.journal.tell(Event::Resumed);
+            self.journal.record(Event::Resumed);
         }
         drop(peace);
         Ok(())
     }
 }
 
-/// Waits for all of them, and fails as one of them did.
+/// Waits for all tasks, and fails if one of them did.
 async fn all_well(mut tasks: JoinSet<Result<()>>) -> Result<()> {
     while let Some(ended) = tasks.join_next().await {
         ended??;
@@ -318,7 +317,7 @@ async fn all_well(mut tasks: JoinSet<Result<()>>) -> Result<()> {
     Ok(())
 }
 
-/// Whether there is time left after it.
+/// Pauses up to `end`, and returns `true` if there is time left.
 async fn pause(time: Duration, end: Instant) -> bool {
     sleep_until((Instant::now() + time).min(end)).await;
     Instant::now() < end

@@ -1,8 +1,8 @@
-//! An operator who does not know what the keys of the queues are for: he writes to them, deletes
-//! some and adds others.
+//! An operator who modifies the queues without knowing what the keys are for: he overwrites,
+//! deletes and adds keys.
 //!
-//! What he deletes he tells, as a holder learns of it only a moment after; see `checker::windows`.
-//! All that he has added, and each key that he has taken the session from, is gone when he is done.
+//! He records deletions, since holders notice them only a moment later; see `checker::windows`. In
+//! the end all keys that he added or detached from their sessions are deleted.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::{
     event::{Event, Journal},
 };
 
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 
-/// What is written over a key.
+/// The value that he writes over keys.
 const NOTE: &[u8] = b"a note of the operators";
 
-/// Names that are no waiters', or only look like it.
+/// Names that are no waiters', though some look like one.
 const ODD: [&str; 6] = [
     "junk",
     "lock-",
@@ -31,11 +31,11 @@ const ODD: [&str; 6] = [
     "f00d-lock-0000000000",
 ];
 
-/// Meddles with the queues until then, at random.
+/// Modifies the queues at random until `over`.
 pub(crate) async fn meddle(cluster: &Cluster, journal: &Journal, namespace: &str, over: Instant) {
     let mut operator = Operator { cluster, journal, at_work: None, to_delete: Vec::new() };
     while Instant::now() < over {
-        // What fails, fails: there are faults.
+        // Errors are ignored, since there are faults.
         let _ = operator.act(namespace).await;
         sleep(Duration::from_millis(fastrand::u64(1..60))).await;
     }
@@ -50,18 +50,18 @@ pub(crate) async fn meddle(cluster: &Cluster, journal: &Journal, namespace: &str
 struct Operator<'a> {
     cluster: &'a Cluster,
     journal: &'a Journal,
-    /// A key of etcd's that is there as long as he may add any. What he adds without an answer may
-    /// come seconds later, when he has deleted it again: then it is not added any more.
+    /// A key of etcd that exists while he may add keys. Unconfirmed additions may be applied
+    /// seconds later. They fail once he has deleted this key.
     at_work: Option<String>,
-    /// What he has to delete in the end, and since when it may be as good as deleted if he does not
-    /// know.
+    /// The keys that he has to delete in the end. Each has the time since which it may count as
+    /// deleted, if that is unknown.
     to_delete: Vec<(String, u64)>,
 }
 
 impl Operator<'_> {
     async fn act(&mut self, namespace: &str) -> Result<()> {
         let keys = self.cluster.keys(namespace).await?;
-        // The tail of a queue on etcd is no key of the queue's. Elsewhere there is nothing else.
+        // On etcd the tail key is no entry of the queue. Other stores have only entries.
         let all = self.cluster.words().is_ok();
         let ours: Vec<_> = keys.into_iter().filter(|key| all || is_ours(key)).collect();
         let Some(key) = fastrand::choice(ours) else { return Ok(()) };
@@ -95,12 +95,12 @@ impl Operator<'_> {
     async fn act_on_etcd(&mut self, mut client: Etcd, key: String, dir: &str) -> Result<()> {
         match fastrand::u8(..8) {
             0 => {
-                // Without its lease it is nobody's place any more.
+                // Without its lease it belongs to no client.
                 let since = uptime();
                 self.to_delete.push((key.clone(), since));
                 self.add_to_etcd(client, key.as_str()).await?;
-                self.journal.tell(Event::KeyDeleted { key, since });
-                // What comes of it from now on is not excused by the deletion in the end.
+                self.journal.record(Event::KeyDeleted { key, since });
+                // From now on the final deletion excuses nothing.
                 self.to_delete.last_mut().ok_or("just added")?.1 = u64::MAX;
             }
             1 | 2 => {
@@ -110,7 +110,7 @@ impl Operator<'_> {
             }
             _ => {
                 let options = PutOptions::new().with_ignore_lease();
-                timeout(PATIENCE, client.put(key, NOTE, Some(options))).await??;
+                timeout(TIME_LIMIT, client.put(key, NOTE, Some(options))).await??;
             }
         }
         Ok(())
@@ -120,23 +120,23 @@ impl Operator<'_> {
         let at_work = match &self.at_work {
             Some(at_work) => at_work,
             None => {
-                // Of no use unless it is known to be there: then another one is.
+                // Useless unless confirmed. Then another one is used.
                 let at_work = format!("/operator/{:x}", fastrand::u64(..));
-                timeout(PATIENCE, client.put(at_work.as_str(), NOTE, None)).await??;
+                timeout(TIME_LIMIT, client.put(at_work.as_str(), NOTE, None)).await??;
                 self.at_work.insert(at_work)
             }
         };
         let there = Compare::version(at_work.as_str(), CompareOp::Greater, 0);
         let add = Txn::new().when([there]).and_then([TxnOp::put(key, NOTE, None)]);
-        if !timeout(PATIENCE, client.txn(add)).await??.succeeded() {
-            // Servers that were killed may have forgotten it.
+        if !timeout(TIME_LIMIT, client.txn(add)).await??.succeeded() {
+            // Killed servers may have lost it.
             self.at_work = None;
-            return Err("nothing was added".into());
+            return Err("no key was added".into());
         }
         Ok(())
     }
 
-    /// Nothing is added any more from here on.
+    /// From here on no keys are added.
     async fn go_home(&self) -> Result<()> {
         let Some(at_work) = &self.at_work else { return Ok(()) };
         self.cluster.delete(at_work).await
@@ -144,40 +144,41 @@ impl Operator<'_> {
 
     async fn act_on_zookeeper(&mut self, client: &ZooKeeper, key: &str, dir: &str) -> Result<()> {
         match fastrand::u8(..8) {
-            0 => drop(timeout(PATIENCE, client.set_data(dir, NOTE, None)).await??),
+            0 => drop(timeout(TIME_LIMIT, client.set_data(dir, NOTE, None)).await??),
             1 | 2 => {
                 let odd = format!("{dir}/{}", odd());
                 self.to_delete.push((odd.clone(), uptime()));
                 let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-                timeout(PATIENCE, client.create(&odd, NOTE, &options)).await??;
+                timeout(TIME_LIMIT, client.create(&odd, NOTE, &options)).await??;
             }
-            // Once or twice.
+            // One or two writes.
             more => {
                 for _ in 0..=more % 2 {
-                    timeout(PATIENCE, client.set_data(key, NOTE, None)).await??;
+                    timeout(TIME_LIMIT, client.set_data(key, NOTE, None)).await??;
                 }
             }
         }
         Ok(())
     }
 
-    /// Deletes a key, and does not rest before it is gone: what is in doubt could come later.
+    /// Deletes a key, and retries until that is confirmed: an unconfirmed delete might be applied
+    /// later.
     async fn delete(&self, key: String, since: u64) {
         while self.cluster.delete(&key).await.is_err() {
             sleep(Duration::from_millis(50)).await;
         }
-        self.journal.tell(Event::KeyDeleted { key, since });
+        self.journal.record(Event::KeyDeleted { key, since });
     }
 }
 
-/// The last ones seldom: other libraries' waiters wait for such a node.
+/// Draws the last names rarely: other libraries' waiters wait for such a node.
 fn odd() -> &'static str {
     let draw = || fastrand::usize(..ODD.len());
     ODD[draw().min(draw()).min(draw())]
 }
 
-/// Whether it is a key of distlock's in a queue: he leaves the strangers alone, who would not
-/// notice, and what is his own.
+/// Returns `true` for an entry of distlock. The operator leaves other libraries' entries alone,
+/// which would not notice, and his own keys.
 fn is_ours(key: &str) -> bool {
     let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
     let is_tag = |tag: &str| {
@@ -194,7 +195,7 @@ fn is_ours(key: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// He tells what he has deleted, and what he adds to a queue is gone in the end.
+    /// Deletions are recorded, and added keys are deleted in the end.
     #[tokio::test]
     async fn rows_are_deleted_and_notes_taken_away() {
         let folder = std::env::temp_dir().join(format!("operator-{:x}", fastrand::u64(..)));
@@ -208,22 +209,22 @@ mod tests {
         assert_eq!(cluster.places("/ns").await.unwrap(), [(key.clone(), token(&guard))]);
         let until_lost = async {
             while guard.is_valid() {
-                meddle(&cluster, &journal, "/ns", Instant::now() + PATIENCE / 10).await;
+                meddle(&cluster, &journal, "/ns", Instant::now() + TIME_LIMIT / 10).await;
             }
         };
-        timeout(PATIENCE * 60, until_lost).await.expect("it is deleted sooner or later");
+        timeout(TIME_LIMIT * 60, until_lost).await.expect("the key is deleted eventually");
         assert_eq!(cluster.keys("/ns").await.unwrap(), [""; 0]);
         let notes = cluster.ask("SELECT name FROM distlock_data").await.unwrap();
         assert!(notes.is_empty(), "{notes:?}");
         let records = crate::event::read(&folder).expect("a history");
-        let told = |record: &crate::event::Record| {
-            let Event::KeyDeleted { key: told, .. } = &record.event else { return false };
-            *told == key
+        let is_recorded = |record: &crate::event::Record| {
+            let Event::KeyDeleted { key: deleted, .. } = &record.event else { return false };
+            *deleted == key
         };
-        assert!(records.iter().any(told), "{records:?}");
-        guard.unlock().await.expect_err("it was lost");
+        assert!(records.iter().any(is_recorded), "{records:?}");
+        guard.unlock().await.expect_err("the lock was lost");
         client.close().await.expect("closed");
-        std::fs::remove_dir_all(&folder).expect("it is there");
+        std::fs::remove_dir_all(&folder).expect("removed");
     }
 
     fn token(guard: &distlock::LockGuard) -> u64 {

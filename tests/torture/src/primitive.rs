@@ -1,4 +1,4 @@
-//! What the workers contend for.
+//! The primitives that the workers contend for.
 
 use std::{future::Future, str::FromStr, time::Duration};
 
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::manner::Manner;
 
-/// The names that all contend for. Primitives of one name have nothing to do with each other.
+/// The names of the locks. Primitives of one name are independent.
 const NAMES: [&str; 3] = ["red", "green", "blue"];
 
-/// Permits of each semaphore.
+/// The number of permits of each semaphore.
 pub(crate) const PERMITS: u32 = 3;
 
-/// What a run tortures.
+/// The primitive of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Primitive {
@@ -25,7 +25,7 @@ pub(crate) enum Primitive {
     Rw,
     Semaphore,
     Election,
-    /// Some call for several mutexes at once, and some for one.
+    /// Some calls acquire several mutexes at once, and some acquire one.
     LockAll,
     /// Each call draws one of the others.
     All,
@@ -35,7 +35,7 @@ impl Primitive {
     pub(crate) const EVERY: [Self; 6] =
         [Self::Mutex, Self::Rw, Self::Semaphore, Self::Election, Self::LockAll, Self::All];
 
-    /// What a task wants next.
+    /// Draws what a task acquires next.
     pub(crate) fn draw(self) -> Want {
         let name = NAMES[fastrand::usize(..NAMES.len())];
         match self {
@@ -68,20 +68,20 @@ impl FromStr for Primitive {
     }
 }
 
-/// Who may hold a lock at the same time.
+/// How a lock may be shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
-    /// Nobody else.
+    /// Not at all.
     #[default]
     Exclusive,
-    /// Others that share it.
+    /// With other sharing holders.
     Shared,
-    /// Others, as long as there are permits.
+    /// With others, while there are permits.
     Permits { taken: u32, of: u32 },
 }
 
-/// What one call asks for.
+/// What one call acquires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     Mutex(&'static str),
@@ -93,7 +93,7 @@ pub(crate) enum Want {
 }
 
 impl Want {
-    /// The lock by the name that it has in the history: as in its keys.
+    /// Returns the lock's name in the history, as in its keys.
     pub(crate) fn lock(&self) -> String {
         match self {
             Self::Mutex(name) => (*name).to_owned(),
@@ -104,14 +104,15 @@ impl Want {
         }
     }
 
-    /// How many requests it may take for a call that does not wait, of two request timeouts each.
+    /// Returns the maximum number of requests of a call that does not wait, of two request timeouts
+    /// each.
     pub(crate) fn requests(&self) -> u32 {
         match self {
             Self::Mutex(_) | Self::Lead(_) => 1,
             Self::Read(_) | Self::Write(_) => 2,
-            // A look, the gate, the permits.
+            // A read, the gate, the permits.
             Self::Permits(..) => 3,
-            // All at once, then one after the other, and back again.
+            // All at once, then one after the other, and their release.
             Self::All(names) => 2 + 2 * u32::try_from(names.len()).unwrap_or(u32::MAX),
         }
     }
@@ -120,61 +121,62 @@ impl Want {
         &self,
         client: &Client,
         manner: Manner,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<Option<Held>> {
         match self {
             Self::Mutex(name) => {
                 let mutex = client.mutex(name);
-                let (wait, look, limit) =
-                    (mutex.lock(), mutex.try_lock(), mutex.lock_timeout(patience));
-                Ok(by(manner, patience, wait, look, limit).await?.map(Held::Mutex))
+                let (wait, attempt, limited) =
+                    (mutex.lock(), mutex.try_lock(), mutex.lock_timeout(time_limit));
+                Ok(by(manner, time_limit, wait, attempt, limited).await?.map(Held::Mutex))
             }
             Self::Read(name) => {
                 let lock = client.rw_lock(name);
-                let (wait, look, limit) =
-                    (lock.read(), lock.try_read(), lock.read_timeout(patience));
-                Ok(by(manner, patience, wait, look, limit).await?.map(Held::Read))
+                let (wait, attempt, limited) =
+                    (lock.read(), lock.try_read(), lock.read_timeout(time_limit));
+                Ok(by(manner, time_limit, wait, attempt, limited).await?.map(Held::Read))
             }
             Self::Write(name) => {
                 let lock = client.rw_lock(name);
-                let (wait, look, limit) =
-                    (lock.write(), lock.try_write(), lock.write_timeout(patience));
-                Ok(by(manner, patience, wait, look, limit).await?.map(Held::Write))
+                let (wait, attempt, limited) =
+                    (lock.write(), lock.try_write(), lock.write_timeout(time_limit));
+                Ok(by(manner, time_limit, wait, attempt, limited).await?.map(Held::Write))
             }
             Self::Permits(name, permits) => {
                 let semaphore = client.semaphore(name, PERMITS);
-                let (wait, look) =
+                let (wait, attempt) =
                     (semaphore.acquire_many(*permits), semaphore.try_acquire_many(*permits));
-                let limit = semaphore.acquire_many_timeout(*permits, patience);
-                Ok(by(manner, patience, wait, look, limit).await?.map(Held::Permit))
+                let limited = semaphore.acquire_many_timeout(*permits, time_limit);
+                Ok(by(manner, time_limit, wait, attempt, limited).await?.map(Held::Permit))
             }
             Self::Lead(name) => {
                 let election = client.election(name);
-                let (wait, look) = (election.campaign("elected"), election.try_campaign("elected"));
-                let limit = election.campaign_timeout("elected", patience);
-                Ok(by(manner, patience, wait, look, limit).await?.map(Held::Lead))
+                let (wait, attempt) =
+                    (election.campaign("elected"), election.try_campaign("elected"));
+                let limited = election.campaign_timeout("elected", time_limit);
+                Ok(by(manner, time_limit, wait, attempt, limited).await?.map(Held::Lead))
             }
             Self::All(names) => {
-                let (wait, look) = (client.lock_all(names), client.try_lock_all(names));
-                let limit = client.lock_all_timeout(names, patience);
-                Ok(by(manner, patience, wait, look, limit).await?.map(Held::All))
+                let (wait, attempt) = (client.lock_all(names), client.try_lock_all(names));
+                let limited = client.lock_all_timeout(names, time_limit);
+                Ok(by(manner, time_limit, wait, attempt, limited).await?.map(Held::All))
             }
         }
     }
 }
 
-/// Makes one call of the three.
+/// Makes one of the three calls.
 async fn by<T>(
     manner: Manner,
-    patience: Duration,
+    time_limit: Duration,
     wait: impl Future<Output = Result<T>>,
-    look: impl Future<Output = Result<Option<T>>>,
+    attempt: impl Future<Output = Result<Option<T>>>,
     limited: impl Future<Output = Result<Option<T>>>,
 ) -> Result<Option<T>> {
     match manner {
-        Manner::TryLock => look.await,
+        Manner::TryLock => attempt.await,
         Manner::LockTimeout => limited.await,
-        Manner::Dropped => match tokio::time::timeout(patience, wait).await {
+        Manner::Dropped => match tokio::time::timeout(time_limit, wait).await {
             Ok(answer) => answer.map(Some),
             Err(_) => Ok(None),
         },
@@ -182,22 +184,22 @@ async fn by<T>(
     }
 }
 
-/// The keys of a queue for another purpose than a mutex's lie in a directory with such an end.
+/// Queues of other primitives than the mutex have their keys in directories with these suffixes.
 const RW: &str = "!rw";
 const SEMAPHORE: &str = "!permits";
 const ELECTION: &str = "!election";
 
-/// The locks that may be held exclusively, by the names that they have in the history.
+/// Returns the locks that may be held exclusively, by their names in the history.
 pub(crate) fn locks() -> impl Iterator<Item = String> {
     NAMES.into_iter().flat_map(|name| ["", RW, ELECTION].map(|end| format!("{name}{end}")))
 }
 
-/// The locks whose queues other libraries' waiters stand in, too.
+/// Returns the locks that other libraries also use.
 pub(crate) fn strange_locks() -> Vec<String> {
     NAMES.map(str::to_owned).to_vec()
 }
 
-/// What a call has brought.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) enum Held {
     Mutex(LockGuard),
@@ -220,7 +222,7 @@ impl Held {
         })
     }
 
-    /// The guards with the names of their locks, as in [`Want::lock`], and their tokens.
+    /// Returns the locks' names, as in [`Want::lock`], with their tokens.
     pub(crate) fn parts(&self) -> Vec<Part> {
         let end = match self {
             Self::Mutex(_) | Self::All(_) => "",
@@ -253,7 +255,7 @@ impl Held {
     }
 }
 
-/// One of the locks that are held: its name and its token.
+/// The name and the token of a held lock.
 pub(crate) type Part = (String, u64);
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The resource that the locks protect: for each lock a register that takes any write, and a fenced
-//! one beside it.
+//! The resource that the locks protect: each lock has a register that accepts any write, and a
+//! fenced one.
 //!
-//! A write says which value its writer had read, so that each is one more link in a chain. An
-//! acknowledged write that the last value does not lead back to was lost: somebody else had read
-//! before it and wrote after it.
+//! A write names the value that its writer had read, so the writes form a chain. An acknowledged
+//! write that is not in the chain of the last value was lost: another writer had read before it and
+//! wrote after it.
 
 use std::{
     collections::HashMap,
@@ -26,18 +26,18 @@ use crate::{
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
     lock: String,
-    /// With a token it goes to the fenced register.
+    /// With a token, the request is for the fenced register.
     token: Option<u64>,
-    /// The value to write, and the one that was read before; none to read.
+    /// The value to write, and the value read before. `None` to read.
     write: Option<(u64, u64)>,
-    /// To see the store's register of the guarded writes instead.
+    /// Reads the store's register of the guarded writes instead.
     #[serde(default)]
     see: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Reply {
-    /// Refused by the fenced register: a higher token has been there.
+    /// `false` if the fenced register has seen a higher token.
     accepted: bool,
     value: u64,
 }
@@ -61,7 +61,7 @@ impl Registers {
         Self { journal, ledger, state: Mutex::default() }
     }
 
-    /// Serves for as long as the process lives.
+    /// Serves while the process runs.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener) {
         loop {
             if let Ok((stream, _)) = listener.accept().await {
@@ -90,8 +90,8 @@ impl Registers {
         if see {
             let (ledger, journal) = (Arc::clone(&self.ledger), self.journal.clone());
             tokio::spawn(async move {
-                // A look that fails shows nothing: so be it, there are faults.
-                let _ = ledger.look(&journal, &lock, token.unwrap_or_default()).await;
+                // A failed read is ignored, since there are faults.
+                let _ = ledger.read(&journal, &lock, token.unwrap_or_default()).await;
             });
             return Reply { accepted: true, value: 0 };
         }
@@ -99,13 +99,14 @@ impl Registers {
         let register = state.entry((lock.clone(), token.is_some())).or_default();
         let accepted = token.is_none_or(|token| token >= register.highest);
         if accepted {
-            // A read counts too: else what a slow predecessor writes after it would be overwritten.
+            // A read counts as well. Otherwise a late write of a slow predecessor would be
+            // overwritten.
             register.highest = token.unwrap_or_default();
             if let Some((value, _)) = write {
                 register.value = value;
             }
         }
-        self.journal.tell(match write {
+        self.journal.record(match write {
             Some((value, after)) => Event::Wrote { lock, token, value, after, accepted },
             None => Event::Read { lock, token, value: register.value, accepted },
         });
@@ -127,7 +128,7 @@ impl Resource {
     }
 
     async fn ask(&mut self, request: &Request) -> Reply {
-        let asking = async {
+        let exchange = async {
             let mut line = serde_json::to_vec(request)?;
             line.push(b'\n');
             self.stream.get_mut().write_all(&line).await?;
@@ -135,23 +136,23 @@ impl Resource {
             self.stream.read_line(&mut reply).await?;
             io::Result::Ok(serde_json::from_str(&reply)?)
         };
-        asking.await.expect("the registers answer")
+        exchange.await.expect("the registers reply")
     }
 
-    /// The value; `None` if the token is refused.
+    /// Reads the value. Returns `None` if the token is refused.
     pub(crate) async fn read(&mut self, lock: &str, token: Option<u64>) -> Option<u64> {
         let lock = lock.to_owned();
         let reply = self.ask(&Request { lock, token, write: None, see: false }).await;
         reply.accepted.then_some(reply.value)
     }
 
-    /// Has it looked, for one who was granted the lock, what the guarded writes have come to.
+    /// Makes the coordinator read the register of the guarded writes for the holder of this token.
     pub(crate) async fn see(&mut self, lock: &str, token: u64) {
         let lock = lock.to_owned();
         self.ask(&Request { lock, token: Some(token), write: None, see: true }).await;
     }
 
-    /// Writes a value over the one that was read before. It may be refused.
+    /// Writes a value that replaces the one read before. The write may be refused.
     pub(crate) async fn write(&mut self, lock: &str, token: Option<u64>, value: u64, after: u64) {
         let (lock, write) = (lock.to_owned(), Some((value, after)));
         self.ask(&Request { lock, token, write, see: false }).await;

@@ -1,4 +1,4 @@
-//! What a run came to: the JSON object of its last line.
+//! The result of a run: the JSON object of its last line.
 
 use std::collections::BTreeMap;
 
@@ -7,39 +7,41 @@ use serde::Serialize;
 
 use crate::{args::Run, event::Promise, primitive::Primitive};
 
-/// So many violations of a kind are told in words.
-const TOLD: usize = 5;
+/// The number of violations of a kind that are described.
+const DESCRIBED: usize = 5;
 
-/// What must always hold.
+/// The invariants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Invariant {
-    /// I1: the fenced register takes writes in the order of their tokens, and none that it
-    /// acknowledged is lost.
+    /// I1: the fenced register accepts writes in the order of their tokens, and no acknowledged
+    /// write is lost.
     FencedWrites,
-    /// I2: no two guards of a lock are valid at once that may not be, and an invalid one stays so.
+    /// I2: no two guards that exclude each other are valid at once, and an invalid guard stays
+    /// invalid.
     Overlap,
-    /// I3: those that wait when the last fault has healed are granted in time.
+    /// I3: waiters are granted in time after the last fault has ended.
     Unserved,
-    /// I4: no key, lease, session or watch remains after the last client.
+    /// I4: no key, lease, session or watch is left after the last client.
     Orphan,
     /// I5: every call returns in time, with a typed error if any; nothing panics.
     Call,
-    /// I6: tokens strictly rise, and those of guards that are valid at once differ.
+    /// I6: tokens strictly rise, and those of concurrent guards differ.
     Token,
-    /// I7: first come, first served, among those that stayed.
+    /// I7: waiters that stay in the queue are granted in order of arrival.
     Order,
-    /// I8: the store takes a guarded write only while the guard's key is there: none after its
-    /// successor was granted, none that it refused.
+    /// I8: the store applies a guarded write only while the guard's key exists: none after the
+    /// grant to its successor, and none that it refused.
     GuardedWrites,
-    /// I9: the library tells each grant, loss and release once, in its log and in its metrics.
+    /// I9: the library reports each grant, loss and release exactly once, in its log and in its
+    /// metrics.
     Telemetry,
-    /// The run itself has failed, so that nothing can be said.
+    /// The run itself failed, so nothing can be concluded.
     Run,
 }
 
 impl Invariant {
-    /// Whether a store breaks it that forgets what it has confirmed.
+    /// Returns `true` if a store that loses confirmed data may violate it.
     fn is_of_exclusion(self) -> bool {
         match self {
             Self::FencedWrites
@@ -60,7 +62,7 @@ pub(crate) struct Report {
     pub(crate) seconds: u64,
     pub(crate) ttl_ms: u64,
     pub(crate) seed: u64,
-    /// By its own word; none in a history that is older than this.
+    /// The store's guarantees. `None` in older histories.
     pub(crate) durability: Option<Promise>,
     pub(crate) calls: usize,
     pub(crate) grants: usize,
@@ -69,7 +71,7 @@ pub(crate) struct Report {
     pub(crate) faults: BTreeMap<String, usize>,
     pub(crate) faults_total: usize,
     pub(crate) overlap_violations: usize,
-    /// For how long some lock had holders that may not be there together.
+    /// The total time of overlaps.
     pub(crate) overlap_ms: f64,
     pub(crate) token_regressions: usize,
     pub(crate) order_violations: usize,
@@ -82,10 +84,10 @@ pub(crate) struct Report {
     pub(crate) unserved_waiters: usize,
     pub(crate) call_violations: usize,
     pub(crate) grant_latency_after_heal_ms: Option<Spread>,
-    /// How long before the next grant the holder knew that it had lost the lock.
+    /// How long before the next grant the holder noticed the loss.
     pub(crate) loss_notice_lead_ms: Option<Spread>,
-    /// What the library has told of itself.
-    pub(crate) told: Option<Tally>,
+    /// Counts of the library's telemetry.
+    pub(crate) telemetry: Option<Tally>,
     pub(crate) violations: BTreeMap<Invariant, Vec<String>>,
     pub(crate) history: Option<String>,
 }
@@ -96,7 +98,7 @@ pub(crate) struct LostWrites {
     pub(crate) unfenced: usize,
 }
 
-/// How many lines of log and metrics there were, and how many of them told what.
+/// The number of lines of log and metrics, and of reports of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Tally {
     pub(crate) lines: usize,
@@ -115,7 +117,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of microseconds, in milliseconds.
+    /// Computes the spread of microseconds in milliseconds.
     pub(crate) fn of(mut values: Vec<i64>) -> Option<Self> {
         values.sort_unstable();
         let at = |share: f64| {
@@ -139,8 +141,8 @@ impl Report {
         }
     }
 
-    /// Whether all is well that the store promises. One that may forget what it has granted last
-    /// keeps neither its locks apart nor its tokens in order.
+    /// Returns `true` if all guarantees of the store hold. A store that may lose its latest grants
+    /// guarantees neither exclusion nor the order of tokens.
     pub(crate) fn is_good(&self) -> bool {
         let forgets = self.durability.as_ref().is_some_and(|promise| !promise.exclusive);
         self.violations.keys().all(|invariant| forgets && invariant.is_of_exclusion())
@@ -157,9 +159,9 @@ impl Report {
             Invariant::GuardedWrites => self.guarded_write_violations += 1,
             Invariant::FencedWrites | Invariant::Telemetry | Invariant::Run => {}
         }
-        let told = self.violations.entry(invariant).or_default();
-        if told.len() < TOLD {
-            told.push(what.into());
+        let described = self.violations.entry(invariant).or_default();
+        if described.len() < DESCRIBED {
+            described.push(what.into());
         }
     }
 }

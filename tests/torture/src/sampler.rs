@@ -1,5 +1,4 @@
-//! Looks at the guards from a thread of its own, however busy or blocked the rest of the process
-//! is.
+//! Samples the guards from a separate thread, however busy or blocked the rest of the process is.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -15,8 +14,8 @@ use crate::{
 
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Deadlines that differ by less are the same: they are told to the microsecond, by a clock that
-/// goes on between two readings.
+/// Deadlines that differ by less count as equal: they are computed to the microsecond, from two
+/// readings of a running clock.
 const SAME: u64 = 2000;
 
 #[derive(Clone, Debug)]
@@ -29,11 +28,11 @@ struct Watched {
     lock: String,
     token: u64,
     held: Weak<Held>,
-    /// Which of its guards.
+    /// The index of the guard.
     index: usize,
-    /// Until when it was last said to be valid.
+    /// The deadline that was recorded last.
     until: u64,
-    /// It has been invalid.
+    /// The guard was invalid.
     over: bool,
 }
 
@@ -44,7 +43,7 @@ impl Sampler {
         std::thread::spawn(move || {
             loop {
                 for watched in lock(&watched).iter_mut() {
-                    watched.look(&journal);
+                    watched.sample(&journal);
                 }
                 std::thread::sleep(INTERVAL);
             }
@@ -66,9 +65,9 @@ impl Sampler {
 }
 
 impl Watched {
-    fn look(&mut self, journal: &Journal) {
+    fn sample(&mut self, journal: &Journal) {
         let Some(held) = self.held.upgrade() else { return };
-        // Read before the guard looks at its own: it is valid until then at least.
+        // Read before the guard's own check: the guard is valid at least until then.
         let before = uptime();
         let remaining = micros(held.guards()[self.index].remaining());
         drop(held);
@@ -78,12 +77,12 @@ impl Watched {
         }
         let (lock, token) = (self.lock.clone(), self.token);
         if std::mem::take(&mut self.over) {
-            journal.tell(Event::Revived { lock: lock.clone(), token });
+            journal.record(Event::Revived { lock: lock.clone(), token });
         }
         let until = before + remaining;
         if until > self.until + SAME {
             self.until = until;
-            journal.tell_at(before, Event::Extended { lock, token, until });
+            journal.record_at(before, Event::Extended { lock, token, until });
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Waiters of other libraries' kinds, as they stand in the queues beside distlock's: Curator's,
-//! older ones' and kazoo's on ZooKeeper, Go's on etcd.
+//! Other libraries' waiters in the same queues as distlock: those of Curator, its predecessors and
+//! kazoo on ZooKeeper, and of Go's client on etcd.
 //!
-//! A stranger that is first holds the lock. It tells so afterwards, when it knows that its key was
-//! there all the time: then it is certain.
+//! The first stranger in the queue holds the lock. It records that afterwards, when it has verified
+//! that its key existed all the time.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::SeqCst},
@@ -26,17 +26,17 @@ use crate::{
     primitive::{Mode, strange_locks},
 };
 
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 
-/// So many at a time.
+/// The number of concurrent strangers.
 const CROWD: u64 = 4;
 
-/// Without news it looks that often.
-const LOOK: Duration = Duration::from_millis(100);
+/// The interval between reads without an event.
+const INTERVAL: Duration = Duration::from_millis(100);
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// Where they stand, and until when they come.
+/// The namespace of the strangers, and when they stop.
 #[derive(Clone)]
 pub(crate) struct Strangers {
     pub(crate) journal: Journal,
@@ -45,7 +45,7 @@ pub(crate) struct Strangers {
     pub(crate) over: Instant,
 }
 
-/// A waiter's call, and until when it waits.
+/// A waiter's call, and its timeout.
 struct Visit<'a> {
     journal: &'a Journal,
     call: u64,
@@ -58,23 +58,23 @@ impl Visit<'_> {
         Instant::now() < self.gives_up
     }
 
-    /// It held the lock from `at` until `until`, for certain.
+    /// Records that it certainly held the lock from `at` until `until`.
     fn held(self, at: u64, until: u64, token: u64, key: String) {
         let Self { journal, call, lock, .. } = self;
         let mode = Mode::Exclusive;
-        journal.tell_at(at, Event::Granted { call, lock: lock.clone(), token, key, until, mode });
-        journal.tell_at(until, Event::Releasing { lock, token, limit: None });
+        journal.record_at(at, Event::Granted { call, lock: lock.clone(), token, key, until, mode });
+        journal.record_at(until, Event::Releasing { lock, token, limit: None });
     }
 }
 
 impl Strangers {
-    /// They come and go.
+    /// Runs strangers that come and go.
     pub(crate) async fn mingle(&self, cluster: &Cluster) {
-        // What fails, fails: there are faults. What is left of them ends with their sessions.
+        // Errors are ignored, since there are faults. Leftovers end with their sessions.
         let _ = match cluster.store {
             Store::Etcd => self.mingle_on_etcd(cluster).await,
             Store::ZooKeeper => self.mingle_on_zookeeper(cluster).await,
-            // No other library knows the tables.
+            // Other libraries do not use the tables.
             _ => Ok(()),
         };
     }
@@ -97,7 +97,7 @@ impl Strangers {
     async fn mingle_on_zookeeper(&self, cluster: &Cluster) -> Result<()> {
         let servers: Vec<_> = cluster.servers.iter().map(ToString::to_string).collect();
         let connector = ZooKeeper::connector().with_session_timeout(self.ttl);
-        let client = timeout(PATIENCE * 3, connector.connect(&servers.join(","))).await??;
+        let client = timeout(TIME_LIMIT * 3, connector.connect(&servers.join(","))).await??;
         let mut crowd = JoinSet::new();
         for _ in 0..CROWD {
             let (client, one) = (client.clone(), self.clone());
@@ -116,25 +116,25 @@ impl Strangers {
         let call = CALLS.fetch_add(1, SeqCst);
         let lock = fastrand::choice(strange_locks()).unwrap_or_default();
         let (wish, manner) = (call, Manner::Foreign);
-        self.journal.tell(Event::Called { call, wish, lock: lock.clone(), manner, limit: None });
-        let patience = Duration::from_millis(if fastrand::bool() { 50 } else { 3000 });
-        let gives_up = self.over.min(Instant::now() + patience.mul_f64(fastrand::f64()));
+        self.journal.record(Event::Called { call, wish, lock: lock.clone(), manner, limit: None });
+        let longest = Duration::from_millis(if fastrand::bool() { 50 } else { 3000 });
+        let gives_up = self.over.min(Instant::now() + longest.mul_f64(fastrand::f64()));
         Visit { journal: &self.journal, call, lock, gives_up }
     }
 
-    /// As Go's `concurrency.Mutex` has it: a key that is named for its lease, and it waits until no
+    /// Acts as Go's `concurrency.Mutex`: creates a key named after its lease, and waits until no
     /// key of the prefix is older.
     async fn go(&self, mut client: Etcd) -> Result<()> {
         let seconds = i64::try_from(self.ttl.as_secs() * 2)?;
-        let lease = timeout(PATIENCE, client.lease_grant(seconds, None)).await??.id();
+        let lease = timeout(TIME_LIMIT, client.lease_grant(seconds, None)).await??.id();
         let outcome = as_go(&mut client, lease, self.visit(), &self.namespace).await;
-        // Takes the key away with it.
-        let _ = timeout(PATIENCE, client.lease_revoke(lease)).await;
+        // Deletes the key as well.
+        let _ = timeout(TIME_LIMIT, client.lease_revoke(lease)).await;
         outcome
     }
 
-    /// As Curator's `InterProcessMutex`, its forerunners and kazoo's `Lock` have it: a sequential
-    /// node, and it waits until the one before it is gone.
+    /// Acts as Curator's `InterProcessMutex`, its predecessors and kazoo's `Lock`: creates a
+    /// sequential node, and waits until the node before it is deleted.
     async fn curator(&self, client: &ZooKeeper) -> Result<()> {
         let visit = self.visit();
         let dir = format!("{}/{}", self.namespace, visit.lock);
@@ -146,31 +146,31 @@ impl Strangers {
         };
         let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
         let (stat, sequence) =
-            timeout(PATIENCE, client.create(&prefix, b"a stranger's", &options)).await??;
+            timeout(TIME_LIMIT, client.create(&prefix, b"a stranger's", &options)).await??;
         let key = format!("{prefix}{sequence}");
         let outcome = as_curator(client, &visit, &dir, &key).await;
         if let Ok(Some((at, until))) = outcome {
-            let there = timeout(PATIENCE, client.check_stat(&key)).await??;
-            // The server may be behind the others. The check is the leader's.
+            let there = timeout(TIME_LIMIT, client.check_stat(&key)).await??;
+            // The server may be behind the others, so the leader checks the node as well.
             let mut check = client.new_multi_writer();
             check.add_check_version(&key, -1)?;
-            let confirmed = timeout(PATIENCE, check.commit()).await?.is_ok();
+            let confirmed = timeout(TIME_LIMIT, check.commit()).await?.is_ok();
             if confirmed && there.is_some_and(|there| there.czxid == stat.czxid) {
                 visit.held(at, until, stat.czxid.unsigned_abs(), key.clone());
             }
         }
         loop {
-            match timeout(PATIENCE, leave(client, &key)).await {
+            match timeout(TIME_LIMIT, leave(client, &key)).await {
                 Ok(Ok(()) | Err(ZkError::NoNode)) => return Ok(()),
-                // It goes with the session.
+                // It is deleted with the session.
                 Ok(Err(error)) if client.state().is_terminated() => return Err(error.into()),
-                _ => sleep(LOOK).await,
+                _ => sleep(INTERVAL).await,
             }
         }
     }
 }
 
-/// How long a stranger needs the lock.
+/// Returns how long a stranger needs the lock.
 fn work() -> Duration {
     let longest = if fastrand::u8(..4) == 0 { 600 } else { 40 };
     Duration::from_millis(fastrand::u64(..longest))
@@ -181,7 +181,8 @@ async fn as_go(client: &mut Etcd, lease: i64, visit: Visit<'_>, namespace: &str)
     let key = format!("{prefix}{lease:x}");
     let absent = Compare::create_revision(key.as_str(), CompareOp::Equal, 0);
     let put = TxnOp::put(key.as_str(), "", Some(PutOptions::new().with_lease(lease)));
-    let joined = timeout(PATIENCE, client.txn(Txn::new().when([absent]).and_then([put]))).await??;
+    let joined =
+        timeout(TIME_LIMIT, client.txn(Txn::new().when([absent]).and_then([put]))).await??;
     let own = joined.header().ok_or("no header")?.revision();
     while visit.waits() {
         let older = GetOptions::new()
@@ -190,26 +191,25 @@ async fn as_go(client: &mut Etcd, lease: i64, visit: Visit<'_>, namespace: &str)
             .with_max_create_revision(own - 1)
             .with_limit(1)
             .with_keys_only();
-        let ahead = timeout(PATIENCE, client.get(prefix.as_str(), Some(older))).await??;
+        let ahead = timeout(TIME_LIMIT, client.get(prefix.as_str(), Some(older))).await??;
         if ahead.kvs().is_empty() {
             let at = uptime();
             sleep(work()).await;
             let until = uptime();
-            let there = timeout(PATIENCE, client.get(key.as_str(), None)).await??;
+            let there = timeout(TIME_LIMIT, client.get(key.as_str(), None)).await??;
             if there.kvs().first().is_some_and(|kv| kv.create_revision() == own) {
                 visit.held(at, until, own.unsigned_abs(), key.clone());
             }
             break;
         }
-        // Go waits for the one ahead to be deleted. It makes no difference to others who look
-        // sooner.
-        sleep(LOOK / 10).await;
+        // Go waits for the deletion of the key ahead. Reading sooner makes no difference to others.
+        sleep(INTERVAL / 10).await;
     }
-    timeout(PATIENCE, client.delete(key, None)).await??;
+    timeout(TIME_LIMIT, client.delete(key, None)).await??;
     Ok(())
 }
 
-/// Waits for its turn, and gives when it had it.
+/// Waits for its turn, and returns when it held the lock.
 async fn as_curator(
     client: &ZooKeeper,
     visit: &Visit<'_>,
@@ -218,8 +218,8 @@ async fn as_curator(
 ) -> Result<Option<(u64, u64)>> {
     let own = number(key).ok_or("no number")?;
     while visit.waits() {
-        // An older state has nobody less ahead of it.
-        let children = timeout(PATIENCE, client.list_children(dir)).await??;
+        // A stale list has at least as many entries ahead.
+        let children = timeout(TIME_LIMIT, client.list_children(dir)).await??;
         let ahead =
             children.into_iter().filter(|child| number(child).is_some_and(|number| number < own));
         let Some(ahead) = ahead.max_by_key(|child| number(child)) else {
@@ -228,16 +228,17 @@ async fn as_curator(
             return Ok(Some((at, uptime())));
         };
         let ahead = format!("{dir}/{ahead}");
-        let (stat, changes) = timeout(PATIENCE, client.check_and_watch_stat(&ahead)).await??;
+        let (stat, changes) = timeout(TIME_LIMIT, client.check_and_watch_stat(&ahead)).await??;
         if stat.is_some() {
-            // An ephemeral node of nobody's is no waiter, and may stay: others look past it.
-            let _ = timeout(LOOK, changes.changed()).await;
+            // An ephemeral node that is no waiter may stay, and others ignore it.
+            let _ = timeout(INTERVAL, changes.changed()).await;
         }
     }
     Ok(None)
 }
 
-/// Some leave as Curator's `Revoker` makes them: their node is written to, and deleted at once.
+/// Leaves the queue. Some leave as Curator's `Revoker` makes them: their node is written to and
+/// deleted at once.
 async fn leave(client: &ZooKeeper, key: &str) -> std::result::Result<(), ZkError> {
     match fastrand::u8(..3) {
         0 => {
@@ -247,7 +248,7 @@ async fn leave(client: &ZooKeeper, key: &str) -> std::result::Result<(), ZkError
             both.commit().await.map(drop).map_err(ZkError::from)
         }
         1 => {
-            // In one flight.
+            // Pipelined.
             let (written, deleted) =
                 (client.set_data(key, b"__REVOKE__", None), client.delete(key, None));
             let _ = written.await;
@@ -257,14 +258,14 @@ async fn leave(client: &ZooKeeper, key: &str) -> std::result::Result<(), ZkError
     }
 }
 
-/// The number of a waiter's node; `None` for what is none.
+/// Returns the number of a waiter's node, or `None` for other nodes.
 fn number(name: &str) -> Option<u32> {
     let (head, digits) = name.split_at_checked(name.len().checked_sub(10)?)?;
     let is_waiter = head.ends_with("lock-") || head.ends_with("__lock__");
     digits.parse().ok().filter(|_| is_waiter && digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// As a UUID is written.
+/// Formats a UUID.
 fn hyphenated(id: u128) -> String {
     let hex = format!("{id:032x}");
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])

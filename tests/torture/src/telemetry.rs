@@ -1,4 +1,4 @@
-//! The signals that the library emits, written into the history beside what the worker sees.
+//! Writes the library's signals into the history, in addition to what the worker sees.
 
 use std::{
     sync::{
@@ -13,22 +13,22 @@ use tokio::time::sleep;
 
 use crate::event::{Event, Journal};
 
-/// The names by which the checker knows them.
+/// The messages and metrics that the checker evaluates.
 pub(crate) const GRANTED: &str = "granted";
 pub(crate) const RELEASED: &str = "released";
-/// What follows is the reason.
+/// The reason follows.
 pub(crate) const LOST: &str = "lost: ";
 pub(crate) const ACQUIRE: &str = "distlock.acquire.duration";
 pub(crate) const HOLD: &str = "distlock.hold.duration";
 pub(crate) const LOSSES: &str = "distlock.lost";
-/// What goes back to zero.
+/// The gauges that return to zero.
 pub(crate) const GAUGES: [&str; 4] =
     ["distlock.held", "distlock.waiters", "distlock.leader", "distlock.release.pending"];
 
 /// Listens to the library.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// The spans and gauges that are open.
+    /// The number of open spans, and the sum of the gauges.
     open: Arc<AtomicI64>,
 }
 
@@ -44,7 +44,7 @@ impl Listener {
                 _ => 0,
             };
             if let Some(event) = event(signal) {
-                journal.tell(event);
+                journal.record(event);
             }
             count.fetch_add(change, SeqCst);
         })
@@ -52,7 +52,7 @@ impl Listener {
         Self { open }
     }
 
-    /// Waits until the end of all that has begun was emitted.
+    /// Waits until all spans and gauges have ended.
     pub(crate) async fn all_ended(&self) {
         while self.open.load(SeqCst) != 0 {
             sleep(Duration::from_millis(1)).await;

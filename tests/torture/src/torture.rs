@@ -1,5 +1,4 @@
-//! A run: starts the workers, lets the nemesis loose, sees what is left, and has the history
-//! checked.
+//! A run: starts the workers, injects faults, checks what is left, and has the history checked.
 
 use std::{
     collections::HashSet,
@@ -30,8 +29,8 @@ use crate::{
     worker::Task,
 };
 
-/// How often the queue is looked at, to know who stood in it.
-const LOOK: Duration = Duration::from_millis(50);
+/// The interval between reads of the queues.
+const INTERVAL: Duration = Duration::from_millis(50);
 
 pub(crate) fn torture(run: &Run) -> Result<Report> {
     let mut run = run.clone();
@@ -44,7 +43,7 @@ pub(crate) fn torture(run: &Run) -> Result<Report> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let namespace = database::namespace(run.backend.is_redis(), &format!("/torture-{number:08x}"));
     let done = runtime.block_on(conduct(&mut run, &folder, &namespace));
-    // Whatever is still under way here has nobody to wait for it.
+    // Tasks that are still running are abandoned.
     runtime.shutdown_background();
     done.map_err(|error| format!("{error} (the history is in {})", folder.display()))?;
     let mut report = checker::check(&run, &event::read(&folder)?);
@@ -61,8 +60,8 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     let cluster = Arc::new(Cluster::connect(run.backend).await?);
     let (ttl_ms, promise) = terms(run, &cluster, namespace).await?;
     run.ttl_ms = ttl_ms;
-    journal.tell(Event::Began { run: run.clone() });
-    journal.tell(Event::Promised(promise));
+    journal.record(Event::Began { run: run.clone() });
+    journal.record(Event::Promised(promise));
     let (before, _) = cluster.upkeep().await?;
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -99,11 +98,12 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
         peace: RwLock::new(()),
         faults: AtomicU64::new(0),
     });
-    let looking = tokio::spawn(look(Arc::clone(&cluster), journal.clone(), namespace.to_owned()));
-    let telling = tokio::spawn(tell(Arc::clone(&nemesis), run.clone()));
+    let recording =
+        tokio::spawn(record_keys(Arc::clone(&cluster), journal.clone(), namespace.to_owned()));
+    let progress = tokio::spawn(print_progress(Arc::clone(&nemesis), run.clone()));
     let kinds = Kind::parse(&run.faults.join(","), run.backend)?;
     nemesis.rage(&kinds, Instant::now() + Duration::from_secs(run.seconds)).await?;
-    eprintln!("all faults are over; waiting until everybody is served");
+    eprintln!("all faults have ended; waiting until all waiters are granted");
     nemesis.recover(false).await?;
     let mut finishing = tokio::task::JoinSet::new();
     for lane in &nemesis.lanes {
@@ -113,74 +113,76 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     while let Some(finished) = finishing.join_next().await {
         finished??;
     }
-    // What is still late has lost its client, and would keep connections open on the servers.
+    // Late requests have lost their clients, and would keep connections open on the servers.
     nemesis.lanes.iter().for_each(|lane| lane.proxies.hang_up());
-    looking.abort();
-    telling.abort();
+    recording.abort();
+    progress.abort();
     ledger.close(&journal).await?;
     if run.backend.clustered().is_none() && run.backend.queues() {
         sweep(&cluster, namespace, run.longest_ttl()).await?;
     }
     let what = left(&cluster, namespace, &before, run.bound()).await?;
-    journal.tell(Event::Left { what });
+    journal.record(Event::Left { what });
     Ok(())
 }
 
-/// What the URL of every client of a run ends with.
+/// Returns the suffix of the URL of every client of a run.
 fn options(run: &Run) -> String {
     match run.backend {
-        // Nodes restart all the time, and have to count before the next one restarts.
+        // Nodes restart often, and each has to count again before the next one restarts.
         Store::Redlock => format!("?longest_ttl={}ms", run.longest_ttl().as_millis()),
         _ => String::new(),
     }
 }
 
-/// What the servers make of the TTL, which all else is measured by, and what they promise.
+/// Returns the TTL that the servers grant, by which everything else is measured, and their
+/// guarantees.
 async fn terms(run: &Run, cluster: &Cluster, namespace: &str) -> Result<(u64, Promise)> {
     let url = cluster.url() + &options(run);
-    // In a cluster of Redis each namespace may be on another server, with replicas or without.
+    // In a Redis Cluster each namespace may be on another server, with or without replicas.
     let builder = distlock::Client::builder(url).namespace(namespace).session_ttl(run.ttl());
     let client = builder.connect().await?;
-    let (granted, told) = (client.session_ttl(), client.durability().await?);
+    let (granted, durability) = (client.session_ttl(), client.durability().await?);
     client.close().await?;
-    let failover = format!("{:?}", told.failover).to_lowercase();
-    let promise = Promise { exclusive: told.exclusive, failover, reasons: told.reasons };
+    let failover = format!("{:?}", durability.failover).to_lowercase();
+    let promise =
+        Promise { exclusive: durability.exclusive, failover, reasons: durability.reasons };
     if granted != run.ttl() {
         eprintln!("the servers grant a TTL of {granted:?}");
     }
     Ok((granted.as_millis() as u64, promise))
 }
 
-/// Where no server does it, those who lock put away what the dead have left: somebody comes, and
-/// stays for long enough to believe in the clock.
+/// Removes expired sessions on stores whose clients do that: a client connects, and stays until it
+/// trusts the server's clock.
 async fn sweep(cluster: &Cluster, namespace: &str, ttl: Duration) -> Result<()> {
     let builder = distlock::Client::builder(cluster.url()).namespace(namespace).session_ttl(ttl);
     let client = builder.connect().await?;
     let start = Instant::now();
     while start.elapsed() < ttl * 3 {
         client.mutex("swept").lock().await?.unlock().await?;
-        sleep(LOOK).await;
+        sleep(INTERVAL).await;
     }
     Ok(client.close().await?)
 }
 
-/// Tells which keys come into the queues.
-async fn look(cluster: Arc<Cluster>, journal: Journal, namespace: String) {
+/// Records the keys that appear in the queues.
+async fn record_keys(cluster: Arc<Cluster>, journal: Journal, namespace: String) {
     let mut known = HashSet::new();
     loop {
-        // A look that fails shows nothing: so be it, there are faults.
+        // A failed read is ignored, since there are faults.
         for place in cluster.places(&namespace).await.unwrap_or_default() {
             if known.insert(place.clone()) {
                 let (key, created) = place;
-                journal.tell(Event::KeySeen { key, created });
+                journal.record(Event::KeySeen { key, created });
             }
         }
-        sleep(LOOK).await;
+        sleep(INTERVAL).await;
     }
 }
 
-/// Tells the user how it goes.
-async fn tell(nemesis: Arc<Nemesis>, run: Run) {
+/// Prints the progress.
+async fn print_progress(nemesis: Arc<Nemesis>, run: Run) {
     let start = Instant::now();
     loop {
         sleep(Duration::from_secs(10)).await;
@@ -189,19 +191,20 @@ async fn tell(nemesis: Arc<Nemesis>, run: Run) {
     }
 }
 
-/// What is in the store that was not there before, a while after the last client has gone.
+/// Returns what is left in the store a while after the last client has closed.
 async fn left(
     cluster: &Cluster,
     namespace: &str,
     before: &HashSet<String>,
-    patience: Duration,
+    time_limit: Duration,
 ) -> Result<Vec<String>> {
     let start = Instant::now();
     loop {
-        let look = async { Result::Ok((cluster.keys(namespace).await?, cluster.upkeep().await?)) };
-        // A busy machine may take too long to look.
-        let (mut what, (sessions, watches)) = match look.await {
-            Err(error) if start.elapsed() > patience => return Err(error),
+        let reading =
+            async { Result::Ok((cluster.keys(namespace).await?, cluster.upkeep().await?)) };
+        // On a busy machine the read may take too long.
+        let (mut what, (sessions, watches)) = match reading.await {
+            Err(error) if start.elapsed() > time_limit => return Err(error),
             Err(_) => {
                 sleep(Duration::from_millis(100)).await;
                 continue;
@@ -209,12 +212,12 @@ async fn left(
             Ok(seen) => seen,
         };
         what.extend(sessions.difference(before).cloned());
-        // A watch needs a session on ZooKeeper and a connection on etcd: that of others may come
-        // and go meanwhile, ours all go.
+        // A watch needs a session on ZooKeeper and a connection on etcd. Those of other clients may
+        // come and go. All of this run's must end.
         if watches > 0 {
             what.push(format!("{watches} watches"));
         }
-        if what.is_empty() || start.elapsed() > patience {
+        if what.is_empty() || start.elapsed() > time_limit {
             return Ok(what);
         }
         sleep(Duration::from_millis(100)).await;

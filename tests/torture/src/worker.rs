@@ -1,4 +1,4 @@
-//! A worker: a process that contends for the locks, and tells what it sees.
+//! A worker: a process that contends for the locks, and records what it sees.
 
 mod hold;
 
@@ -35,44 +35,45 @@ use crate::{
     telemetry::Listener,
 };
 
-/// Tasks of each worker; they share its one client.
+/// The number of tasks of a worker, which share one client.
 const TASKS: usize = 3;
 
-/// distlock's default; calls are to return within some of these.
+/// distlock's defaults. Calls must return within a few of these.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the coordinator says to a worker: a line of JSON each.
+/// The coordinator's orders to a worker, one line of JSON each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Hold the locks only shortly; say `served` when all who wait now have been granted.
+    /// Hold locks only briefly. Report `served` when all current waiters have been granted.
     Calm,
-    /// As before.
+    /// Hold locks as before.
     Resume,
-    /// Block the runtime for so many milliseconds.
+    /// Block the runtime for this many milliseconds.
     Block(u64),
     /// Stop yourself when you have nothing, neither a lock nor a wish for one; give it up after so
     /// many milliseconds.
     StopIdle(u64),
-    /// Stop yourself when you are about to ask for a lock; give it up after so many milliseconds.
+    /// Stop the process when a task is about to acquire a lock. Give up after this many
+    /// milliseconds.
     StopBeforeLock(u64),
-    /// Finish what has begun, close the client and exit.
+    /// Finish pending work, close the client and exit.
     Finish,
 }
 
-/// What a worker answers to [`Order::Calm`].
+/// The reply of a worker to [`Order::Calm`].
 pub(crate) const SERVED: &str = "served";
 
-/// What it says when it stops itself, and when it goes on after that, or did not come to it in
-/// time.
+/// Its report when it stops itself, and when it resumes or gave up stopping.
 pub(crate) const STOPPING: &str = "stopping";
 pub(crate) const WENT_ON: &str = "went-on";
 
-/// What a worker is for.
+/// The task of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) folder: PathBuf,
-    /// Of its place, and how many there were before it: values written are told apart by it.
+    /// The number of its place, and how many workers preceded it there. It distinguishes written
+    /// values.
     pub(crate) number: u64,
     pub(crate) url: String,
     pub(crate) namespace: String,
@@ -84,11 +85,11 @@ pub(crate) struct Task {
     pub(crate) telemetry: bool,
 }
 
-/// How many workers may come after each other in one place.
+/// The maximum number of successive workers of a place.
 const LIVES: u64 = 1 << 16;
 
 impl Task {
-    /// For the first one in a place.
+    /// Returns the number of the first worker of a place.
     pub(crate) fn number(place: usize) -> u64 {
         (place as u64 + 1) * LIVES
     }
@@ -105,31 +106,31 @@ struct Worker {
     sampler: Sampler,
     calls: AtomicU64,
     wishes: AtomicU64,
-    /// Tasks that have been waiting since before it became calm.
+    /// The number of tasks that have been waiting since before the last calm.
     unserved: AtomicUsize,
     calm: AtomicBool,
-    /// How often it became so.
+    /// The number of calms.
     calms: AtomicU64,
     finish: watch::Sender<bool>,
-    /// Held for reading by every task that has a wish.
+    /// Held for reading by every task that acquires or holds a lock.
     busy: RwLock<()>,
-    /// The next task that asks for a lock is to stop the process first.
+    /// The next task that acquires a lock has to stop the process first.
     stop_before_lock: AtomicBool,
 }
 
-/// Runs a worker by its coordinator's arguments.
+/// Runs a worker with its coordinator's arguments.
 pub(crate) fn run(arguments: &[String]) {
     let [task] = arguments else { panic!("{arguments:?}") };
     let task: Task = serde_json::from_str(task).expect("a task");
     let name = task.name();
     let journal = Journal::open(&task.folder, &name).expect("the history can be written");
-    tell_panics(&journal);
+    record_panics(&journal);
     let listener = task.telemetry.then(|| Listener::start(&journal));
     fastrand::seed(task.seed);
 
     let mut orders = orders_for_life();
 
-    // One thread, so that blocking it blocks all.
+    // A single thread, so that blocking it blocks everything.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -143,7 +144,7 @@ pub(crate) fn run(arguments: &[String]) {
         let client = loop {
             match builder.clone().connect().await {
                 Ok(client) => break client,
-                // A full disk is no error to be tried again, but one that passes.
+                // A full disk is not retryable, and passes.
                 Err(error) if error.is_retryable() || matches!(error, Error::Backend { .. }) => {
                     sleep(Duration::from_millis(50)).await
                 }
@@ -188,7 +189,7 @@ pub(crate) fn run(arguments: &[String]) {
         }
         worker.finish.send_replace(true);
         while let Some(ended) = tasks.join_next().await {
-            ended.expect("the task ends well");
+            ended.expect("no panic");
         }
         let closed = worker.client.close().await;
         assert!(closed.is_ok(), "close: {closed:?}");
@@ -198,36 +199,36 @@ pub(crate) fn run(arguments: &[String]) {
     });
 }
 
-/// A panic anywhere, in the library's threads too, goes into the history.
-fn tell_panics(journal: &Journal) {
+/// Records every panic, including those of the library's threads.
+fn record_panics(journal: &Journal) {
     let (journal, usual) = (journal.clone(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |info| {
-        journal.tell(Event::Panicked { message: info.to_string() });
+        journal.record(Event::Panicked { message: info.to_string() });
         usual(info);
     }));
 }
 
 impl Worker {
-    /// The loop of one task: it wants a lock, waits, works, lets go.
+    /// The loop of one task: acquires a lock, works, and releases it.
     async fn contend(self: Arc<Self>, task: usize) {
         let mut resource =
-            Resource::connect(self.task.register).await.expect("the registers answer");
+            Resource::connect(self.task.register).await.expect("the registers reply");
         let mut finish = self.finish.subscribe();
-        // The last calm in which this task had nothing left to wait for.
+        // The last calm in which this task had nothing to wait for.
         let mut served = 0;
         while !*finish.borrow_and_update() {
             let calms = self.calms.load(SeqCst);
             if std::mem::replace(&mut served, calms) < calms
                 && self.unserved.fetch_sub(1, SeqCst) == 1
             {
-                tell(SERVED);
+                emit(SERVED);
             }
             let busy = self.busy.read().await;
             let want = self.task.primitive.draw();
             let wish = self.wishes.fetch_add(1, SeqCst);
-            // A waiter that means it asks again until it is granted.
+            // A waiter repeats the call until it is granted.
             loop {
-                let (held, again) = self.ask(&want, wish).await;
+                let (held, again) = self.acquire(&want, wish).await;
                 if let Some((held, call)) = held {
                     self.hold(held, call, &mut resource).await;
                 }
@@ -240,38 +241,40 @@ impl Worker {
         }
     }
 
-    /// One call for the lock. Gives whether to ask again, too.
-    async fn ask(&self, want: &Want, wish: u64) -> (Option<(Held, u64)>, bool) {
+    /// Makes one call to acquire the lock. Also returns whether to repeat it.
+    async fn acquire(&self, want: &Want, wish: u64) -> (Option<(Held, u64)>, bool) {
         if self.stop_before_lock.swap(false, SeqCst) {
             stop_here();
         }
         let call = self.calls.fetch_add(1, SeqCst);
-        let (manner, patience) = match wish % 8 {
+        let (manner, time_limit) = match wish % 8 {
             0 => (Manner::TryLock, Duration::ZERO),
             1 => (Manner::LockTimeout, self.task.ttl.mul_f64(fastrand::f64() / 2.0)),
             2 => (Manner::Dropped, Duration::from_micros(fastrand::u64(..200_000))),
             _ => (Manner::Lock, Duration::MAX),
         };
         let limit = match manner {
-            // It may have to open a session first.
+            // The call may have to open a session first.
             Manner::TryLock => Some(CONNECT_TIMEOUT + REQUEST_TIMEOUT * 2 * want.requests()),
-            Manner::LockTimeout => Some(patience),
+            Manner::LockTimeout => Some(time_limit),
             _ => None,
         };
         let (lock, limit) = (want.lock(), limit.map(micros));
-        self.journal.tell(Event::Called { call, wish, lock, manner, limit });
-        let answer = want.get(&self.client, manner, patience).await;
+        self.journal.record(Event::Called { call, wish, lock, manner, limit });
+        let result = want.get(&self.client, manner, time_limit).await;
         let returned = uptime();
-        let outcome = match &answer {
+        let outcome = match &result {
             Ok(Some(held)) => {
                 for (guard, (lock, token)) in held.guards().iter().zip(held.parts()) {
-                    // Valid until then at least: the clock was read before.
+                    // The guard is valid at least until then, since the clock is read first.
                     let before = uptime();
                     let remaining = micros(guard.remaining());
                     let until = if remaining > 0 { before + remaining } else { 0 };
                     let (key, mode) = (guard.key().to_owned(), held.mode());
-                    self.journal
-                        .tell_at(returned, Event::Granted { call, lock, token, key, until, mode });
+                    self.journal.record_at(
+                        returned,
+                        Event::Granted { call, lock, token, key, until, mode },
+                    );
                 }
                 Outcome::Done
             }
@@ -280,24 +283,24 @@ impl Worker {
             Err(error) => Outcome::Failed(explain(error)),
         };
         let again = manner == Manner::Lock && matches!(outcome, Outcome::Refused(_));
-        self.journal.tell_at(returned, Event::Returned { call, outcome });
-        if answer.is_err() {
-            // A program would do no other.
+        self.journal.record_at(returned, Event::Returned { call, outcome });
+        if result.is_err() {
+            // As a program would.
             sleep(Duration::from_millis(20)).await;
         }
-        (answer.ok().flatten().map(|held| (held, call)), again)
+        (result.ok().flatten().map(|held| (held, call)), again)
     }
 
-    /// Waits until nothing is held or awaited, and stops itself then. The tasks ask for locks as
-    /// soon as it goes on.
+    /// Waits until no lock is held or awaited, and stops the process. The tasks acquire locks as
+    /// soon as it resumes.
     async fn stop_idle(self: Arc<Self>, millis: u64) {
         match timeout(Duration::from_millis(millis), self.busy.write()).await {
             Ok(_nothing) => {
-                // Since its last request there is a while.
+                // The last request is a while ago.
                 sleep(self.task.ttl.mul_f64(fastrand::f64() / 4.0)).await;
                 stop_here();
             }
-            Err(_) => tell(WENT_ON),
+            Err(_) => emit(WENT_ON),
         }
     }
 
@@ -305,32 +308,32 @@ impl Worker {
         self.stop_before_lock.store(true, SeqCst);
         sleep(Duration::from_millis(millis)).await;
         if self.stop_before_lock.swap(false, SeqCst) {
-            tell(WENT_ON);
+            emit(WENT_ON);
         }
     }
 
     fn block(&self, time: Duration) {
-        self.journal.tell(Event::Blocking { micros: micros(time) });
+        self.journal.record(Event::Blocking { micros: micros(time) });
         std::thread::sleep(time);
-        self.journal.tell(Event::Unblocked);
+        self.journal.record(Event::Unblocked);
     }
 }
 
-/// Stops this process, until somebody else lets it go on.
+/// Stops this process until another process resumes it.
 fn stop_here() {
-    tell(STOPPING);
+    emit(STOPPING);
     let own = rustix::process::getpid();
     rustix::process::kill_process(own, rustix::process::Signal::STOP)
         .expect("a process may stop itself");
-    tell(WENT_ON);
+    emit(WENT_ON);
 }
 
-/// Tells the coordinator.
-fn tell(word: &str) {
+/// Reports an event to the coordinator.
+fn emit(word: &str) {
     report(word, "").expect("the coordinator listens");
 }
 
-/// An error with its cause.
+/// Formats an error with its cause.
 fn explain(error: &Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),

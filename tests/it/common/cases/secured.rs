@@ -70,7 +70,7 @@ pub(crate) async fn wrong_certificates_are_refused(backend: Backend) {
 }
 
 /// Describes a client of an address without a server.
-pub(crate) fn unreachable(backend: Backend) -> Builder {
+pub(crate) fn nobody(backend: Backend) -> Builder {
     let url = format!("{}://127.0.0.1:1", backend.scheme());
     Client::builder(url).connect_timeout(Duration::from_millis(500))
 }
@@ -85,7 +85,7 @@ pub(crate) async fn has_no_secret(backend: Backend, mut shown: Shown) {
         Tls::new().ca_certificate(&ca).client_identity(&certificate, key.replace('\n', " "));
     let mixed = Tls::new().ca_certificate(format!("{key}{ca}").replace('\n', " "));
     for tls in [tls, stranger, garbled, mixed] {
-        for builder in [with_tls(backend).await, unreachable(backend)] {
+        for builder in [with_tls(backend).await, nobody(backend)] {
             let builder = builder.connect_timeout(Duration::from_secs(3)).tls(tls.clone());
             shown.builder(&builder.clone().credentials("app", "apppw")).await;
             shown.builder(&builder).await;

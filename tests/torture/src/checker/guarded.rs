@@ -1,4 +1,4 @@
-//! I8: what became of the guarded writes.
+//! I8: the outcomes of guarded writes.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ struct Write<'a> {
     at: u64,
     lock: &'a str,
     token: u64,
-    /// When it returned, and with what.
+    /// The time and outcome of the return.
     returned: Option<(u64, &'a Outcome)>,
 }
 
@@ -22,13 +22,13 @@ impl<'a> Write<'a> {
     }
 }
 
-/// What a look has shown: (version, token of who looked, token of who had written).
-type Look = (u64, u64, u64);
+/// What a read returned: (version, token of the reader, token of the writer).
+type Reading = (u64, u64, u64);
 
 pub(super) fn check(records: &[Record], history: &History, report: &mut Report) {
     let mut writes: HashMap<(&str, u64), Write<'_>> = HashMap::new();
-    let mut looks: HashMap<&str, Vec<Look>> = HashMap::new();
-    // Since when it was so, and who had written.
+    let mut readings: HashMap<&str, Vec<Reading>> = HashMap::new();
+    // The time at which each read started, and the writer that it returned.
     let mut seen: HashMap<&str, Vec<(u64, u64)>> = HashMap::new();
     for Record { at, by, event } in records {
         match event {
@@ -41,7 +41,7 @@ pub(super) fn check(records: &[Record], history: &History, report: &mut Report) 
                 }
             }
             Event::Saw { lock, token, writer, version, since, .. } => {
-                looks.entry(lock).or_default().push((*version, *token, *writer));
+                readings.entry(lock).or_default().push((*version, *token, *writer));
                 seen.entry(lock).or_default().push((*since, *writer));
             }
             _ => {}
@@ -57,7 +57,7 @@ pub(super) fn check(records: &[Record], history: &History, report: &mut Report) 
             _ => {}
         }
     }
-    // What it has forgotten was written all the same.
+    // Writes that the store has lost are no violations.
     if history.forgot {
         return;
     }
@@ -65,16 +65,16 @@ pub(super) fn check(records: &[Record], history: &History, report: &mut Report) 
         seen.sort_unstable();
         check_kept(lock, seen, writes.values().filter(|write| write.lock == *lock), report);
     }
-    for (lock, looks) in &mut looks {
-        looks.sort_unstable();
-        check_order(lock, looks, report);
-        let (first, last) = (looks[0].0, looks[looks.len() - 1].0);
+    for (lock, readings) in &mut readings {
+        readings.sort_unstable();
+        check_order(lock, readings, report);
+        let (first, last) = (readings[0].0, readings[readings.len() - 1].0);
         let of_lock = writes.values().filter(|write| write.lock == *lock);
         check_number(lock, last - first, history.counts_writes, of_lock, report);
     }
 }
 
-/// A write that was sent after a later holder had been granted the lock was sent in vain.
+/// A write that was sent after the grant to a later holder must be refused.
 fn check_sent(write: &Write<'_>, history: &History, report: &mut Report) {
     let Write { at, lock, token, .. } = write;
     let mut valid = history.grants.iter().filter(|grant| grant.lock == *lock && grant.until > 0);
@@ -84,18 +84,17 @@ fn check_sent(write: &Write<'_>, history: &History, report: &mut Report) {
     }
 }
 
-/// What is written after somebody has looked who was granted the lock, or has written, is written
-/// by that one or by a later one.
-fn check_order(lock: &str, looks: &[Look], report: &mut Report) {
+/// After a read by the holder of a token, or a write, only this token or a later one may write.
+fn check_order(lock: &str, readings: &[Reading], report: &mut Report) {
     let (mut floor, mut next, mut at) = (0, 0, 0);
-    for (version, token, writer) in looks.iter().copied() {
+    for (version, token, writer) in readings.iter().copied() {
         if version > at {
             (floor, at) = (next, version);
         }
         if writer < floor {
             let what = format!(
-                "{lock}: write {version} is of {writer}, \
-                 and {floor} had been granted the lock before"
+                "{lock}: write {version} is of token {writer}, \
+                 after token {floor} had been granted the lock"
             );
             report.violated(Invariant::GuardedWrites, what);
         }
@@ -103,7 +102,7 @@ fn check_order(lock: &str, looks: &[Look], report: &mut Report) {
     }
 }
 
-/// What was acknowledged before a look is there, or what a later holder has written.
+/// A read returns the writes acknowledged before it, or those of a later holder.
 fn check_kept<'a>(
     lock: &str,
     seen: &[(u64, u64)],
@@ -119,14 +118,15 @@ fn check_kept<'a>(
             kept = kept.max(token);
         }
         if *writer < kept {
-            let what = format!("{since} {lock}: {writer} had written last, and {kept} had before");
+            let what =
+                format!("{since} {lock}: the last writer is {writer}, after a write of {kept}");
             report.violated(Invariant::GuardedWrites, what);
         }
     }
 }
 
-/// All that was acknowledged was written, and nothing that was refused. Where the store does not
-/// count, there are as many as have been seen.
+/// All acknowledged writes were applied, and no refused ones. A store that does not count writes
+/// has applied at least those that were seen.
 fn check_number<'a>(
     lock: &str,
     written: u64,

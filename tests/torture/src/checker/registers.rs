@@ -1,4 +1,4 @@
-//! I1: what became of the writes.
+//! I1: the outcomes of writes to the registers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::{
 
 #[derive(Debug, Default)]
 struct Register {
-    /// What each value was written over.
+    /// The value that each value replaced.
     after: HashMap<u64, u64>,
     acknowledged: Vec<u64>,
     last: u64,

@@ -1,4 +1,4 @@
-//! I9: what the library tells of itself is what the workers saw.
+//! I9: the library's telemetry matches what the workers saw.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::{
 /// One hold, by its worker, its lock and its token.
 type Key<'a> = (&'a str, String, u64);
 
-/// What was told of a hold, by the library's log and by the worker.
+/// What the library's log and the worker report about a hold.
 #[derive(Debug, Default)]
 struct Hold {
     granted: usize,
@@ -30,13 +30,13 @@ struct Seen {
     released: Option<Outcome>,
 }
 
-/// What the metrics of one worker's lock add up to.
+/// The sums of the metrics of one worker's lock.
 #[derive(Debug, Default, PartialEq)]
 struct Sums {
     granted: f64,
     released: f64,
     lost: f64,
-    /// The same by another metric.
+    /// The losses by another metric.
     losses: f64,
 }
 
@@ -100,11 +100,12 @@ pub(super) fn check(run: &Run, records: &[Record], report: &mut Report) {
             _ => {}
         }
     }
-    report.told = Some(tally);
+    report.telemetry = Some(tally);
     let mut wrong = |what: String| report.violated(Invariant::Telemetry, what);
-    // Some of several locks may be taken before it turns out that another is not to be had.
+    // When several locks are acquired, some may be held before another one turns out to be
+    // unavailable.
     let partly = matches!(run.primitive, Primitive::LockAll | Primitive::All);
-    // Strangers contend by other libraries.
+    // Strangers use other libraries.
     for ((by, lock, token), hold) in holds.iter().filter(|((by, ..), _)| workers.contains(by)) {
         let over = ended_well.contains(by);
         if let Some(fault) = hold.fault(lock, over, partly && !lock.contains('!')) {
@@ -128,7 +129,7 @@ pub(super) fn check(run: &Run, records: &[Record], report: &mut Report) {
     }
 }
 
-/// The lock by the name that it has in the history.
+/// Returns the lock's name in the history.
 fn lock(fields: &BTreeMap<String, String>, name: &str) -> Option<String> {
     let end = match &**fields.get("primitive")? {
         "reader" | "writer" => "!rw",
@@ -140,29 +141,29 @@ fn lock(fields: &BTreeMap<String, String>, name: &str) -> Option<String> {
 }
 
 impl Hold {
-    /// What is wrong. `over`: its process came to its end, so that all has been told. `unseen`: the
-    /// worker may never have heard of it.
+    /// Returns what is wrong with a hold. `over`: its process ended normally, so that everything
+    /// has been reported. `unseen`: the worker may never have seen the hold.
     fn fault(&self, lock: &str, over: bool, unseen: bool) -> Option<&'static str> {
         let Self { granted, released, lost, seen } = self;
         let unlocked = matches!(seen.released, Some(Outcome::Done));
-        // Of several locks the error names one.
+        // The error names one of several locks.
         let named = format!("the lock {:?} was lost", lock.split('!').next().unwrap_or_default());
         let refused = match &seen.released {
             Some(Outcome::Refused(why)) => why.contains(&named),
             _ => false,
         };
         if *granted > 1 || released + lost > 1 {
-            Some("told twice")
+            Some("reported twice")
         } else if *granted == 0 {
-            Some("the grant is not told")
+            Some("the grant is not reported")
         } else if over && !seen.granted && !unseen {
-            Some("a grant that nobody got")
+            Some("a grant that no call returned")
         } else if (seen.lost || refused) && *lost == 0 {
-            Some("the loss is not told")
+            Some("the loss is not reported")
         } else if unlocked && *released == 0 {
-            Some("the release is not told")
+            Some("the release is not reported")
         } else if over && released + lost == 0 {
-            Some("its end is not told")
+            Some("its end is not reported")
         } else {
             None
         }
@@ -173,10 +174,10 @@ impl Hold {
 mod tests {
     use super::*;
 
-    fn hold(told: [usize; 3], lost: bool, released: Option<Outcome>) -> Hold {
-        let [granted, released_told, lost_told] = told;
-        let seen = Seen { granted: true, lost, released };
-        Hold { granted, released: released_told, lost: lost_told, seen }
+    fn hold(reported: [usize; 3], lost: bool, outcome: Option<Outcome>) -> Hold {
+        let [granted, released, lost_reports] = reported;
+        let seen = Seen { granted: true, lost, released: outcome };
+        Hold { granted, released, lost: lost_reports, seen }
     }
 
     #[test]
@@ -203,7 +204,7 @@ mod tests {
         ] {
             assert!(wrong.fault("red", true, false).is_some(), "{wrong:?}");
         }
-        // A process that was killed may not have come to it.
+        // A killed process may not have reported it.
         assert_eq!(hold([1, 0, 0], false, None).fault("red", false, false), None);
         let mut unseen = hold([1, 1, 0], false, None);
         unseen.seen.granted = false;

@@ -1,4 +1,4 @@
-//! The checker is checked: a history in good order passes, and one with a fault in it does not.
+//! Tests of the checker: a correct history passes, and a history with a fault does not.
 
 mod primitives;
 mod stores;
@@ -39,12 +39,12 @@ fn lost(at: u64, by: &str, token: u64) -> Record {
     record(at, by, Event::Lost { lock: "red".to_owned(), token, reason: String::new() })
 }
 
-/// The operator has deleted a key.
+/// The operator deleted a key.
 fn deleted(since: u64, at: u64, key: &str) -> Record {
     record(at, "coordinator", Event::KeyDeleted { key: key.to_owned(), since })
 }
 
-/// A fault, and its end.
+/// A fault and its end.
 fn struck(kind: &str, target: &str, [from, to]: [u64; 2]) -> [Record; 2] {
     let (kind, target) = (kind.to_owned(), target.to_owned());
     let began = record(from, "coordinator", Event::FaultBegan { fault: 1, kind, target });
@@ -55,7 +55,7 @@ fn wrote(at: u64, token: Option<u64>, value: u64, after: u64, accepted: bool) ->
     record(at, "registers", Event::Wrote { lock: "red".to_owned(), token, value, after, accepted })
 }
 
-/// One grant after the other, of A and of B, and nothing is left.
+/// Grants to A and then to B, and nothing is left.
 fn good() -> Vec<Record> {
     let mut records = vec![
         called(100, "a", 1, Manner::Lock, None),
@@ -76,7 +76,7 @@ fn good() -> Vec<Record> {
     records
 }
 
-/// The invariants that are violated in the good history with these records in it.
+/// Returns the invariants that are violated in the good history with these additional records.
 fn violated(more: impl IntoIterator<Item = Record>) -> Vec<Invariant> {
     let mut records = good();
     records.extend(more);
@@ -103,7 +103,7 @@ fn a_history_in_good_order_passes() {
 fn writes_out_of_the_order_of_tokens_are_reported() {
     assert_eq!(violated([wrote(800, Some(5), 3, 2, true)]), [FencedWrites]);
     assert_eq!(violated([wrote(800, Some(5), 3, 2, false)]), []);
-    // Nor may the register refuse what is in order.
+    // The register must not refuse writes in order.
     assert_eq!(violated([wrote(800, Some(7), 3, 2, false)]), [FencedWrites]);
 }
 
@@ -124,7 +124,7 @@ fn lost_writes_are_counted_and_reported_where_they_were_fenced() {
 #[test]
 fn guards_that_are_valid_at_once_are_reported() {
     assert_eq!(violated(granted(650, "c", 1, 7, 3000)), [Overlap]);
-    // It said so before it was overtaken, or after.
+    // It extended its validity before it was overtaken, or afterwards.
     let extended = Event::Extended { lock: "red".to_owned(), token: 7, until: 3000 };
     let mut late = granted(640, "c", 1, 7, 645);
     late.extend(granted(690, "d", 1, 8, 691));
@@ -134,37 +134,37 @@ fn guards_that_are_valid_at_once_are_reported() {
     assert_eq!(violated(after.clone()), []);
     after.push(record(820, "c", extended));
     assert_eq!(violated(after.clone()), [Overlap]);
-    // One that was told, was killed or let go does not count on.
+    // A guard that was lost no longer counts.
     after.push(lost(890, "c", 7));
     assert_eq!(violated(after), []);
-    // A guard that was never valid was held by nobody.
+    // A guard that was never valid was never held.
     assert_eq!(violated(granted(650, "c", 1, 7, 0)), []);
 }
 
 #[test]
 fn a_holder_whose_key_the_operator_deleted_has_a_moment_to_learn_of_it() {
-    let mut beside = granted(SECOND, "c", 1, 7, 3 * SECOND);
-    beside.extend(granted(SECOND + 200_000, "d", 1, 8, SECOND + 300_000));
-    assert_eq!(violated(beside.clone()), [Overlap]);
-    let of = |since, at, key| violated([vec![deleted(since, at, key)], beside.clone()].concat());
+    let mut overlapping = granted(SECOND, "c", 1, 7, 3 * SECOND);
+    overlapping.extend(granted(SECOND + 200_000, "d", 1, 8, SECOND + 300_000));
+    assert_eq!(violated(overlapping.clone()), [Overlap]);
+    let of =
+        |since, at, key| violated([vec![deleted(since, at, key)], overlapping.clone()].concat());
     assert_eq!(of(SECOND + 100, SECOND + 200, "/red/7"), []);
-    // By another label.
+    // With another label.
     assert_eq!(of(SECOND + 100, SECOND + 200, "/red/7.r"), []);
-    // Another key, or after the fact.
+    // Another key, or a deletion afterwards.
     assert_eq!(of(SECOND + 100, SECOND + 200, "/red/77"), [Overlap]);
     assert_eq!(of(SECOND + 250_000, SECOND + 250_001, "/red/7"), [Overlap]);
-    // For a moment, and not for good.
-    beside.extend(granted(SECOND + 400_000, "e", 1, 9, 2 * SECOND));
+    // For a moment only.
+    overlapping.extend(granted(SECOND + 400_000, "e", 1, 9, 2 * SECOND));
     let early = deleted(SECOND + 100, SECOND + 200, "/red/7");
-    assert_eq!(violated([vec![early.clone()], beside.clone()].concat()), [Overlap]);
-    // Nobody can tell one that is cut off, or hear it.
+    assert_eq!(violated([vec![early.clone()], overlapping.clone()].concat()), [Overlap]);
+    // A holder that is cut off cannot be notified.
     for (target, excused) in [("c", true), ("etcd2", true), ("b", false)] {
         let cut = struck("delay", target, [SECOND, 2 * SECOND]);
-        let violated = violated([&cut[..], std::slice::from_ref(&early), &beside].concat());
+        let violated = violated([&cut[..], std::slice::from_ref(&early), &overlapping].concat());
         assert_eq!(violated.is_empty(), excused);
     }
-    // Nor one whose event was lost, until it looks by itself: another recheck interval, and no
-    // longer.
+    // Nor can a holder whose event was lost, until its next recheck.
     for (kind, until, excused) in [
         ("drop", 2, true),
         ("late-requests", 2, true),
@@ -180,7 +180,7 @@ fn a_holder_whose_key_the_operator_deleted_has_a_moment_to_learn_of_it() {
     }
 }
 
-/// The connection that late requests have blocked is given up within a TTL after the fault.
+/// The connection that late requests block is given up within a TTL after the fault.
 #[test]
 fn late_requests_cut_a_holder_off_for_a_ttl() {
     for (since_fault, excused) in [(SECOND, true), (3 * SECOND, false)] {
@@ -235,7 +235,7 @@ fn how_long_before_its_successor_a_holder_knew_is_measured() {
     records.extend(granted(800, "c", 1, 7, 850));
     records.extend(granted(4850, "d", 1, 8, 5000));
     records.extend(releasing(4900, "d", 8));
-    // It was stopped, and its runtime told it only afterwards.
+    // It was stopped, and noticed the loss only after it resumed.
     records.push(lost(4860, "c", 7));
     records.sort_by_key(|record| record.at);
     let report = check(&run(), &records);
@@ -259,12 +259,12 @@ fn waiters_that_are_passed_are_reported() {
     records.extend(granted(900, "d", 1, 8, 950));
     records.extend(granted(1000, "c", 1, 9, 1050));
     assert_eq!(violated(records.clone()), []);
-    // It was in the queue before the other one asked.
+    // Its entry was in the queue before the other call started.
     assert_eq!(violated([vec![seen(840)], records.clone()].concat()), [Order]);
     let mut overtaken = records[..4].to_vec();
     overtaken.extend(granted(1000, "c", 1, 9, 0));
     assert_eq!(violated([vec![seen(840)], overtaken].concat()), []);
-    // Its name had been another one's before.
+    // Its name had belonged to another entry before.
     assert_eq!(violated([vec![key_seen(840, 5), seen(860)], records.clone()].concat()), []);
     assert_eq!(violated([vec![key_seen(840, 0)], records].concat()), [Order]);
 }
@@ -279,7 +279,7 @@ fn waiters_that_are_never_granted_are_reported() {
     assert_eq!(violated([vec![waits(), healed()], in_time].concat()), []);
     let late = granted(801 + bound, "c", 1, 7, 900 + bound);
     assert_eq!(violated([vec![waits(), healed()], late].concat()), [Unserved]);
-    // It was refused once, and asks for the same again.
+    // It was refused once, and repeats the call.
     let refused =
         record(790, "c", Event::Returned { call: 1, outcome: Outcome::Refused(String::new()) });
     let mut again = called(795, "c", 2, Manner::Lock, None);
@@ -311,7 +311,7 @@ fn calls_that_return_late_or_never_are_reported() {
     assert_eq!(violated([call(), returned(2 * SECOND)]), []);
     assert_eq!(violated([call(), returned(4 * SECOND)]), [Call]);
     assert_eq!(violated([call()]), [Call]);
-    // The time that it was stopped, or blocked by its own program, is not the library's.
+    // The time during which the process was stopped, or blocked by its own program, does not count.
     let stopped = record(SECOND, "coordinator", Event::Stopped { worker: "c".to_owned() });
     let continued = record(3 * SECOND, "coordinator", Event::Continued { worker: "c".to_owned() });
     assert_eq!(violated([call(), stopped, continued, returned(4 * SECOND)]), []);
@@ -348,7 +348,7 @@ fn a_full_disk_is_an_error_that_is_expected() {
         record(at, "a", Event::Returned { call: 9, outcome })
     };
     let full = |kind: &str| struck(kind, "sqlite", [10 * SECOND, 12 * SECOND]);
-    // It may have been told a moment before the end.
+    // The store may have reported it shortly before the end.
     for at in [11 * SECOND, 13 * SECOND] {
         assert_eq!(violated([&full("disk-full")[..], &[failed(at)]].concat()), []);
         assert_eq!(violated([&full("clock")[..], &[failed(at)]].concat()), [Call]);
@@ -357,17 +357,17 @@ fn a_full_disk_is_an_error_that_is_expected() {
         let records = [&full("disk-full")[..], &[failed(at)]].concat();
         assert_eq!(violated(records), [Call]);
     }
-    // One that was stopped meanwhile tells it late.
-    let [stopped, goes_on] = [11, 16].map(|second| second * SECOND);
+    // A process that was stopped records it late.
+    let [stopped, resumed] = [11, 16].map(|second| second * SECOND);
     let worker = || "a".to_owned();
     let paused = [
         record(stopped, "coordinator", Event::Stopped { worker: worker() }),
-        record(goes_on, "coordinator", Event::Continued { worker: worker() }),
+        record(resumed, "coordinator", Event::Continued { worker: worker() }),
     ];
     let after = |at| violated([&full("disk-full")[..], &paused, &[failed(at)]].concat());
-    assert_eq!(after(goes_on - SECOND / 1000), []);
-    assert_eq!(after(goes_on + SECOND), []);
-    assert_eq!(after(goes_on + 2 * SECOND), [Call]);
+    assert_eq!(after(resumed - SECOND / 1000), []);
+    assert_eq!(after(resumed + SECOND), []);
+    assert_eq!(after(resumed + 2 * SECOND), [Call]);
 }
 
 #[test]
@@ -385,9 +385,9 @@ fn a_store_is_judged_by_what_it_promises() {
     let left = || vec![record(801, "coordinator", Event::Left { what: vec!["/red/7".to_owned()] })];
     let forgets = judge(false, lost());
     assert_eq!(forgets.violations.keys().collect::<Vec<_>>(), [&FencedWrites]);
-    assert!(forgets.is_good() && forgets.durability.is_some_and(|told| !told.exclusive));
+    assert!(forgets.is_good() && forgets.durability.is_some_and(|promise| !promise.exclusive));
     assert!(!judge(true, lost()).is_good());
-    // It is to clean up all the same.
+    // It must clean up nevertheless.
     assert!(!judge(false, left()).is_good());
     assert!(judge(true, Vec::new()).is_good());
 }

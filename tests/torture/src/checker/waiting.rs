@@ -1,4 +1,4 @@
-//! I3 and I5: those who wait are granted in time, and calls return in time.
+//! I3 and I5: waiters are granted in time, and calls return in time.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::{
     report::{Invariant, Report, Spread},
 };
 
-/// I3. Where there is no order, somebody is to be served, not everybody.
+/// I3. In a store without order only one of the waiters has to be granted.
 pub(super) fn check(history: &History, bound: u64, report: &mut Report) {
     let mut wishes: HashMap<(&str, u64), (&str, u64, Option<u64>)> = HashMap::new();
     for call in history.calls.iter().filter(|call| call.manner == Manner::Lock) {
@@ -18,21 +18,21 @@ pub(super) fn check(history: &History, bound: u64, report: &mut Report) {
             wish.2 = Some(*at);
         }
     }
-    let anybody = |lock, healed: u64| {
+    let any_grant = |lock, healed: u64| {
         let mut grants = history.grants.iter().filter(|grant| grant.lock == lock);
         grants.any(|grant| (healed..=healed + bound).contains(&grant.at))
     };
     let mut latencies = Vec::new();
-    for ((by, wish), (lock, asked, granted)) in wishes {
+    for ((by, wish), (lock, called, granted)) in wishes {
         let ended = history.lives.get(by).and_then(|life| life.ended).unwrap_or(NEVER);
         let over = granted.unwrap_or(ended);
-        let waited_then = |healed: &&u64| asked < **healed && over > **healed;
+        let waited_then = |healed: &&u64| called < **healed && over > **healed;
         for healed in history.heals.iter().filter(waited_then).copied() {
-            // A process that ended sooner was killed by the next fault, or else the end itself is
-            // told.
-            if over > healed + bound && !(history.unordered && anybody(lock, healed)) {
+            // A process that ended sooner was killed by the next fault. Otherwise its end is a
+            // violation of its own.
+            if over > healed + bound && !(history.unordered && any_grant(lock, healed)) {
                 let what = format!(
-                    "{by} wish {wish}, asked at {asked}, not granted {bound} us after {healed}"
+                    "{by} wish {wish}, called at {called}, not granted {bound} us after {healed}"
                 );
                 report.violated(Invariant::Unserved, what);
             } else if granted.is_some() {
@@ -43,7 +43,7 @@ pub(super) fn check(history: &History, bound: u64, report: &mut Report) {
     report.grant_latency_after_heal_ms = Spread::of(latencies);
 }
 
-/// I5: the time that calls took, less what the process could not run.
+/// I5: the duration of calls without the time during which the process could not run.
 pub(super) fn check_calls(history: &History, report: &mut Report) {
     let calls = history.calls.iter();
     let calls = calls.map(|it| (&it.by, it.at, it.limit, it.returned.as_ref().map(|it| it.0)));

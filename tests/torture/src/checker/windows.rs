@@ -1,5 +1,5 @@
-//! I2 and I6: who held a lock at the same time, and the order of the tokens; and how long before
-//! its successor each loser knew.
+//! I2 and I6: concurrent holders, and the order of tokens. Also measures how long before its
+//! successor each loser noticed the loss.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::{
     report::{Invariant, Report, Spread},
 };
 
-/// A time in which a guard was valid, for certain.
+/// A time during which a guard was certainly valid.
 struct Window<'a> {
     grant: &'a Grant,
     mode: Mode,
@@ -22,7 +22,7 @@ struct Window<'a> {
 pub(super) fn check(history: &History, report: &mut Report) {
     let mut leads = Vec::new();
     let mut locks: HashMap<&str, Vec<&Grant>> = HashMap::new();
-    // A guard that was never valid was never held: its call was overtaken by a pause.
+    // A guard that was never valid was never held: a pause outlasted its call.
     for grant in history.grants.iter().filter(|grant| grant.until > 0) {
         locks.entry(&grant.lock).or_default().push(grant);
     }
@@ -61,9 +61,9 @@ fn check_together(grants: &[&Grant], ended: impl Fn(&Grant) -> u64, report: &mut
             open.iter().find(|other| !agree(other.mode, window.mode) && !excused(other, &window))
         {
             report.overlap_ms += (window.to.min(other.to) - window.from) as f64 / 1000.0;
-            let (Grant { lock, token, by, .. }, beside) = (window.grant, other.grant);
-            let (at, other, of) = (window.from, beside.token, &beside.by);
-            let what = format!("{at} {lock} {token} by {by} beside {other} by {of}");
+            let (Grant { lock, token, by, .. }, overlap) = (window.grant, other.grant);
+            let (at, other, of) = (window.from, overlap.token, &overlap.by);
+            let what = format!("{at} {lock} {token} by {by} together with {other} by {of}");
             report.violated(Invariant::Overlap, what);
         } else if let Mode::Permits { taken, of } = window.mode {
             let others = open.iter().filter(|other| !excused(other, &window));
@@ -78,11 +78,12 @@ fn check_together(grants: &[&Grant], ended: impl Fn(&Grant) -> u64, report: &mut
     }
 }
 
-/// Whether the operator had deleted the key of one of the two, who could not know of it yet.
+/// Returns `true` if the operator had deleted the key of one of the two, whose holder could not
+/// have noticed yet.
 fn excused(one: &Window<'_>, other: &Window<'_>) -> bool {
     let (from, to) = (one.from.max(other.from), one.to.min(other.to));
     let deleted = one.grant.deleted.iter().chain(&other.grant.deleted);
-    deleted.into_iter().any(|(since, told)| *since <= from && to <= *told)
+    deleted.into_iter().any(|(since, noticed)| *since <= from && to <= *noticed)
 }
 
 fn agree(one: Mode, other: Mode) -> bool {

@@ -1,5 +1,5 @@
-//! Redis servers of which another one is elected when the primary is lost: by sentinels, or by the
-//! other servers of a cluster. Who locks is told where it is, and goes there.
+//! Redis servers of which another one is elected when the primary is lost, by sentinels or by the
+//! other servers of a cluster. Clients get the servers' addresses.
 
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::{
     Connection, Database, Setup,
-    redis::{PORT, setup, sever, strike, tell},
+    redis::{PORT, run, setup, sever, strike},
     replicas::{Confirmed, field, followers, plays},
     sentinels::Sentinels,
     server::{Server, done},
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::fault::{Role, Trouble};
 
-/// With sentinels.
+/// The number of servers with sentinels.
 const COUNT: usize = 3;
 
 const CLUSTER: [&str; 7] = [
@@ -25,18 +25,18 @@ const CLUSTER: [&str; 7] = [
     "yes",
     "--cluster-node-timeout",
     "1500",
-    // One that has lost its slots would be a replica from then on.
+    // Otherwise a primary that has lost its slots would become a replica.
     "--cluster-allow-replica-migration",
     "no",
-    // Where it is comes behind.
+    // Its address follows.
     "--cluster-announce-ip",
 ];
 
 #[derive(Debug)]
 pub(super) struct Elected {
-    /// Who elects; of a cluster, the servers do.
+    /// The sentinels that elect. In a cluster, the servers elect.
     sentinels: Option<Sentinels>,
-    /// Behind them: its network goes last.
+    /// Declared after them, since its network is removed last.
     setup: Setup,
 }
 
@@ -64,8 +64,8 @@ impl Elected {
             let primary = servers[0].ip()?;
             for server in &servers[1..] {
                 let follow = ["REPLICAOF", primary, "6379"];
-                done(|| tell(server, &follow)).await?;
-                done(|| tell(server, &["CONFIG", "REWRITE"])).await?;
+                done(|| run(server, &follow)).await?;
+                done(|| run(server, &["CONFIG", "REWRITE"])).await?;
             }
             elected.sentinels = Some(Sentinels::start(network, primary, COUNT - 1).await?);
         } else {
@@ -75,7 +75,7 @@ impl Elected {
         Ok(elected)
     }
 
-    /// Those that have what this one has.
+    /// Returns the servers that replicate this one, or that it replicates.
     fn others(&self, server: usize) -> Vec<usize> {
         match &self.sentinels {
             Some(_) => (0..COUNT).filter(|other| *other != server).collect(),
@@ -85,12 +85,12 @@ impl Elected {
 
     async fn has_moved(&self, from: usize) -> Result<()> {
         match self.elected().await? {
-            one if one == from => Err("it is the primary yet".into()),
+            one if one == from => Err("it is still the primary".into()),
             _ => Ok(()),
         }
     }
 
-    /// Who has the locks, and the primary of the other pair.
+    /// Returns the server of the locks, and the primary of the other pair.
     async fn pairs(&self) -> Result<[&Server; 2]> {
         let source = self.elected().await?;
         for other in (0..slots::COUNT - 1).filter(|it| *it / 2 != source / 2) {
@@ -123,7 +123,11 @@ impl Database for Elected {
             Some(sentinels) => {
                 let primary = sentinels.primary().await?;
                 let is_it = |server: &Server| server.ip().is_ok_and(|ip| ip == primary);
-                self.setup.servers.iter().position(is_it).ok_or("they name a stranger")?
+                self.setup
+                    .servers
+                    .iter()
+                    .position(is_it)
+                    .ok_or("the sentinels name an unknown server")?
             }
         };
         self.setup.primary.store(one, SeqCst);
@@ -152,8 +156,8 @@ impl Database for Elected {
         let one = &self.setup.servers[server];
         match &self.sentinels {
             None => slots::is_whole(one).await?,
-            // What they have begun while it was silent they bring to its end.
-            Some(sentinels) => sentinels.all_tell("flags", "master").await?,
+            // Sentinels complete what they started while the server was silent.
+            Some(sentinels) => sentinels.all_report("flags", "master").await?,
         }
         let leads = field(one, "role").await? == "master";
         plays(one, leads, self.others(server).len()).await
@@ -173,7 +177,7 @@ impl Database for Elected {
         }
     }
 
-    /// As an operator has it done, while the primary is well.
+    /// Promotes a replica as an operator would, while the primary is healthy.
     async fn promote(&self, time: Duration) -> Result<()> {
         let old = self.elected().await?;
         let promote = async || {
@@ -186,11 +190,11 @@ impl Database for Elected {
                     let hows: [&[&str]; 3] = [&[], &["FORCE"], &["TAKEOVER"]];
                     let how = hows[fastrand::usize(..hows.len())];
                     let command = [&["CLUSTER", "FAILOVER"], how].concat();
-                    tell(&self.setup.servers[partner], &command).await?;
+                    run(&self.setup.servers[partner], &command).await?;
                 }
-                (None, None) => return Err("it has no replica".into()),
+                (None, None) => return Err("the primary has no replica".into()),
             }
-            // It is done while nobody waits for it, if it is done.
+            // It completes asynchronously, if at all.
             retried(Duration::from_secs(4), async || self.has_moved(old).await).await
         };
         done(promote).await?;

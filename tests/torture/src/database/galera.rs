@@ -1,4 +1,5 @@
-//! One MariaDB server, or three that agree on each commit (Galera), all of which are written to.
+//! One MariaDB server, or three servers that agree on each commit (Galera), all of which accept
+//! writes.
 
 use std::time::Duration;
 
@@ -14,14 +15,14 @@ use super::{
 };
 use crate::fault::Role;
 
-/// What takes longer is tried with the next server.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// The time limit after which the next server is tried.
+const TIME_LIMIT: Duration = Duration::from_millis(300);
 
-/// What a connection is to begin with: it reads what any server has confirmed before.
+/// The first statement of a connection. Then it reads what any server has confirmed before.
 const CAUSAL: [&str; 1] = ["SET SESSION wsrep_sync_wait = 15"];
 
-/// Soon enough for sessions as short as a run has: by default, a server that is silent is given up
-/// after 5 s, and nothing is confirmed before.
+/// Timeouts short enough for the sessions of a run. By default, a silent server is evicted after 5
+/// s, and nothing is confirmed before.
 const PROVIDER: &str = "--env=PROVIDER=evs.keepalive_period=PT0.3S;\
                         evs.inactive_check_period=PT0.3S;evs.suspect_timeout=PT1S;\
                         evs.inactive_timeout=PT3S;evs.install_timeout=PT3S";
@@ -60,7 +61,7 @@ impl Mysql {
         self.0.network.is_none()
     }
 
-    /// Fails unless the server has all that was confirmed, and is one of so many.
+    /// Fails unless the server is up to date and a member of a cluster of this size.
     async fn is_member(&self, server: usize, members: usize) -> Result<()> {
         let mut operator = self.dial(server).await?;
         for (name, wanted) in [
@@ -69,10 +70,10 @@ impl Mysql {
             ("wsrep_cluster_status", "Primary"),
             ("wsrep_cluster_size", &members.to_string()),
         ] {
-            let told = operator.ask(&format!("SHOW STATUS LIKE '{name}'")).await?;
-            let told = told.first().and_then(|row| row.get(1)).map(String::as_str);
-            if told != Some(wanted) {
-                return Err(format!("{name} is {told:?}").into());
+            let value = operator.ask(&format!("SHOW STATUS LIKE '{name}'")).await?;
+            let value = value.first().and_then(|row| row.get(1)).map(String::as_str);
+            if value != Some(wanted) {
+                return Err(format!("{name} is {value:?}").into());
             }
         }
         Ok(())
@@ -89,7 +90,7 @@ impl Database for Mysql {
         fastrand::usize(..self.0.servers.len())
     }
 
-    /// None leads.
+    /// No server leads.
     fn role(&self, _: usize) -> Option<Role> {
         (!self.is_alone()).then_some(Role::Follower)
     }
@@ -110,11 +111,11 @@ impl Database for Mysql {
                 operator.ask("SELECT 1").await?;
                 Result::Ok(operator)
             };
-            if let Ok(Ok(operator)) = timeout(PATIENCE, reaching).await {
+            if let Ok(Ok(operator)) = timeout(TIME_LIMIT, reaching).await {
                 return Ok(operator);
             }
         }
-        Err("none of the servers answers".into())
+        Err("no server replies".into())
     }
 
     async fn serves(&self, server: usize) -> Result<()> {
@@ -124,7 +125,7 @@ impl Database for Mysql {
         }
     }
 
-    /// One that could not do what the others did has left them, and begins anew.
+    /// A server that could not apply a commit has left the cluster, and restarts.
     async fn free(&self, server: usize) -> Result<()> {
         let one = &self.0.servers[server];
         if self.is_alone() {

@@ -1,7 +1,7 @@
-//! The operator's side of the stores that a run has for itself, and what may happen to these.
+//! The operator's view of stores that belong to a run, and the troubles that may happen to them.
 //!
-//! Another one, or another way to set one up, is a file here that has a [`Database`], a name in the
-//! test kit's `store.rs`, and a line in [`open`].
+//! To add a store or a deployment, add a file with a [`Database`] here, a name in the test kit's
+//! `store.rs`, and a line in [`open`].
 
 mod elected;
 mod galera;
@@ -32,24 +32,24 @@ use distlock_testkit::{Result, framing::Framing, store::Store};
 use self::{network::Network, server::Server, words::Words};
 use crate::fault::{Role, Trouble};
 
-/// The namespace of a run: each has another one, unless it has servers of its own, of which the
-/// operator's scripts on Redis know the keys of one.
+/// Returns the namespace of a run. Runs differ in it, except on Redis, where the operator's scripts
+/// know the keys of one namespace. There each run has its own servers.
 pub(crate) fn namespace(is_redis: bool, usual: &str) -> String {
     if is_redis { redis::NAMESPACE.to_owned() } else { usual.to_owned() }
 }
 
-/// What there is of any database.
+/// The common parts of all databases.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) words: &'static dyn Words,
-    /// What stands before and after the servers in the URL of those who lock.
+    /// The parts of a client's URL before and after the servers.
     pub(crate) around: [String; 2],
-    /// How the servers' bytes fall into packets.
+    /// How the servers' bytes are split into packets.
     pub(crate) framing: Framing,
     pub(crate) servers: Vec<Server>,
-    /// Which one is written to, or was the last time that all agreed.
+    /// The index of the server that accepts writes, or did when all last agreed.
     primary: AtomicUsize,
-    /// By which they reach each other.
+    /// The network between the servers.
     network: Option<Network>,
 }
 
@@ -60,125 +60,125 @@ impl Setup {
     }
 
     fn network(&self) -> Result<&Network> {
-        Ok(self.network.as_ref().ok_or("it is alone")?)
+        Ok(self.network.as_ref().ok_or("there is only one server")?)
     }
 }
 
-/// A database of the run's own, gone with this.
+/// A database of the run's own, removed on drop.
 #[async_trait]
 pub(crate) trait Database: std::fmt::Debug + Send + Sync {
     fn setup(&self) -> &Setup;
 
-    /// Where the workers reach the servers.
+    /// Returns the addresses for the workers.
     fn doors(&self) -> Vec<SocketAddr> {
         self.setup().servers.iter().map(|server| server.address).collect()
     }
 
-    /// What stands for the servers in the URL of those who lock.
+    /// Returns the servers as they are named in clients' URLs.
     fn named(&self) -> Result<Vec<String>> {
         Ok(self.doors().iter().map(SocketAddr::to_string).collect())
     }
 
-    /// The server that is in trouble if there is any: the one that is written to, or any of those.
+    /// Returns the server that a trouble strikes: the one that accepts writes, or any of several.
     fn one(&self) -> usize {
         self.setup().primary.load(SeqCst)
     }
 
-    /// The one that is written to by the word of those who elect it.
+    /// Returns the server that accepts writes, according to those that elect it.
     async fn elected(&self) -> Result<usize> {
         Ok(self.one())
     }
 
-    /// Those that are in trouble together, where several may be.
+    /// Returns the servers that a trouble strikes together.
     fn some(&self) -> Vec<usize> {
         vec![self.one()]
     }
 
-    /// What it is to the others.
+    /// Returns the server's role.
     fn role(&self, _server: usize) -> Option<Role> {
         None
     }
 
-    /// A connection to it of an operator's, who may do everything.
+    /// Opens an operator's connection to a server, with all permissions.
     async fn dial(&self, server: usize) -> Result<Box<dyn Connection>>;
 
-    /// A connection to any that tells what has been confirmed.
+    /// Opens a connection that returns confirmed data.
     async fn reach(&self) -> Result<Box<dyn Connection>> {
         self.dial(self.one()).await
     }
 
-    /// A statement after which all that was told before it in its transaction is confirmed. It
-    /// tells one row.
+    /// Returns a statement that confirms everything read before it in its transaction. It returns
+    /// one row.
     fn confirmed(&self) -> Option<&'static str> {
         None
     }
 
-    /// Fails unless the server does its part.
+    /// Fails unless the server serves in its role.
     async fn serves(&self, server: usize) -> Result<()> {
         self.dial(server).await?.ask(&self.setup().words.nothing()).await.map(drop)
     }
 
-    /// Ends some of the connections of those who lock, those that are to be told something too.
+    /// Closes some of the clients' connections, including those for events.
     async fn sever(&self) -> Result<()> {
         Err("there are no connections".into())
     }
 
-    /// Another server is to be written to from now on. The old one goes on beside it for so long.
+    /// Promotes another server. The old primary keeps running for `time`.
     async fn promote(&self, _time: Duration) -> Result<()> {
         Err("there is no standby".into())
     }
 
-    /// What may happen to this one alone, for so long.
+    /// Makes a trouble that only this database supports, for `time`.
     async fn strike(&self, trouble: Trouble, _time: Duration) -> Result<()> {
-        Err(format!("there is no {trouble:?} here").into())
+        Err(format!("{trouble:?} is not supported here").into())
     }
 
-    /// Cuts it off from the others, or from its replicas alone, and never from its clients.
+    /// Cuts off a server from the others, or only from its replicas. Its clients still reach it.
     async fn cut(&self, server: usize, _replicas_alone: bool) -> Result<()> {
         self.setup().servers[server].cut().await
     }
 
-    /// It reaches the others again.
+    /// Reconnects a server to the others.
     async fn heal(&self, server: usize) -> Result<()> {
         self.setup().servers[server].heal().await
     }
 
-    /// Its data is gone; it is down.
+    /// Deletes the server's data, and leaves the server down.
     async fn wipe(&self, _server: usize) -> Result<()> {
-        Err("its data stays".into())
+        Err("the data cannot be removed".into())
     }
 
-    /// It is killed, and what it has written last is gone.
+    /// Kills the server and removes its latest writes.
     async fn rewind(&self, _server: usize) -> Result<()> {
-        Err("its data stays".into())
+        Err("the data cannot be removed".into())
     }
 
-    /// Leaves no room where the server's data is.
+    /// Fills the server's disk.
     async fn fill(&self, server: usize) -> Result<()> {
         self.setup().servers[server].fill().await
     }
 
-    /// The room is there again, and so is the server.
+    /// Frees the disk, and makes the server run again.
     async fn free(&self, server: usize) -> Result<()> {
         self.setup().servers[server].free().await
     }
 
-    /// Sets its clock so many seconds from the truth.
+    /// Sets the server's clock to this many seconds from the actual time.
     async fn set_clock(&self, server: usize, seconds: i64) -> Result<()> {
         self.setup().servers[server].set_clock(seconds).await
     }
 }
 
-/// What the rows of an answer say, as text; empty where there is no value.
+/// The rows of a reply as text. NULL is empty.
 pub(crate) type Rows = Vec<Vec<String>>;
 
 #[async_trait]
 pub(crate) trait Connection: std::fmt::Debug + Send {
-    /// What one statement tells.
+    /// Runs one statement, and returns its rows.
     async fn ask(&mut self, statement: &str) -> Result<Rows>;
 }
 
-/// Starts it.
+/// Starts a database.
 pub(crate) async fn open(store: Store) -> Result<Box<dyn Database>> {
     Ok(match store {
         Store::Postgres => Box::new(standby::Postgres::start(None).await?),

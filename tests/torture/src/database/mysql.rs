@@ -28,7 +28,7 @@ pub(super) static WORDS: Tables = Tables {
     counting: &[
         "CREATE TABLE torture_writes (dir VARBINARY(512), name VARBINARY(512), \
          version BIGINT NOT NULL, PRIMARY KEY (dir, name)) ENGINE = InnoDB",
-        // distlock replaces what is there.
+        // distlock replaces rows.
         "CREATE TRIGGER torture_counts AFTER INSERT ON distlock_data FOR EACH ROW \
          INSERT INTO torture_writes VALUES (NEW.dir, NEW.name, 1) \
          ON DUPLICATE KEY UPDATE version = version + 1",
@@ -53,10 +53,10 @@ pub(super) const ARGUMENTS: [&str; 6] = [
     "--max-connect-errors=1000000",
 ];
 
-/// What stands before and after the servers in the URL of those who lock.
+/// The parts of a client's URL before and after the servers.
 pub(super) const AROUND: [&str; 2] = ["mysql://app:apppw@", "/distlock"];
 
-/// Makes the user.
+/// Creates the user.
 pub(super) async fn furnish(server: &Server) -> Result<()> {
     let mut first = done(|| dial(server, &[])).await?;
     first.ask("CREATE USER app@'%' IDENTIFIED BY 'apppw'").await?;
@@ -64,24 +64,23 @@ pub(super) async fn furnish(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Ends some of the connections of those who lock.
+/// Closes some of the clients' connections.
 pub(super) async fn sever(operator: &mut dyn Connection) -> Result<()> {
     let sql = "SELECT id FROM information_schema.processlist WHERE user = 'app'";
     for row in operator.ask(sql).await? {
         if fastrand::bool() {
-            // It may have ended.
+            // The connection may have ended.
             let _ = operator.ask(&format!("KILL {}", row.concat())).await;
         }
     }
     Ok(())
 }
 
-/// Of a question that nobody waits for any more, nothing is to come late. What an operator reads,
-/// he does not lock.
+/// A statement whose caller has given up must not run late. An operator's reads take no locks.
 const OWN: [&str; 2] =
     ["SET max_statement_time = 0.9", "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"];
 
-/// `more`: what the connection is to begin with, besides.
+/// Opens an operator's connection. `more` are further initial statements.
 pub(super) async fn dial(server: &Server, more: &[&str]) -> Result<Conn> {
     let options = OptsBuilder::default()
         .ip_or_hostname(server.address.ip().to_string())

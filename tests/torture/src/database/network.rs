@@ -1,5 +1,4 @@
-//! A network of the run's own, by which a database's servers reach each other, and by which their
-//! clients do not come.
+//! A network of the run's own that connects a database's servers. Their clients do not use it.
 
 use distlock_testkit::{
     Result,
@@ -8,13 +7,13 @@ use distlock_testkit::{
 
 use super::own::{label, random};
 
-/// What may be taken by others is tried so often with another one.
-const TRIES: usize = 20;
+/// The number of attempts to find an unused name or subnet.
+const ATTEMPTS: usize = 20;
 
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) name: String,
-    /// Its first three bytes.
+    /// The first three bytes of its addresses.
     bytes: String,
 }
 
@@ -23,8 +22,8 @@ impl Network {
         let mut random = random();
         let name = container(&format!("torture-peers-{:08x}", random.u32(..)));
         let mut failed = None;
-        for _ in 0..TRIES {
-            // Of the addresses that are kept for trials of networks.
+        for _ in 0..ATTEMPTS {
+            // From the range for benchmarks of networks (RFC 2544).
             let bytes = format!("198.18.{}", random.u8(..));
             let subnet = format!("--subnet={bytes}.0/24");
             let create = ["network", "create", "--internal", &label(), &subnet, &name];
@@ -36,7 +35,7 @@ impl Network {
         Err(failed.unwrap_or_else(|| "no network".into()))
     }
 
-    /// That of a server there.
+    /// Returns a server's address in this network.
     pub(super) fn address(&self, number: usize) -> String {
         format!("{}.{}", self.bytes, number + 11)
     }

@@ -39,7 +39,7 @@ pub(super) static WORDS: Tables = Tables {
         &["ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"],
         &["ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()"],
     ],
-    // Without a place for what is to come it stops, and starts again.
+    // Without space for the next log segment, the server stops and restarts.
     room: [&[], &["SELECT pg_switch_wal()", "CHECKPOINT"]],
     event: Some(b"distlock_"),
 };
@@ -51,16 +51,16 @@ pub(super) const RUN: [&str; 2] = ["--stop-signal=SIGINT", "--stop-timeout=3"];
 pub(super) const ARGUMENTS: [&str; 5] = [
     "-cmax_connections=500",
     "-cscram_iterations=64",
-    // distlock gives up waiting for a lock before the default is over.
+    // distlock stops waiting for a row lock before the default has passed.
     "-cdeadlock_timeout=50ms",
     "-cmin_wal_size=32MB",
     "-cmax_wal_size=48MB",
 ];
 
-/// What stands before and after the servers in the URL of those who lock.
+/// The parts of a client's URL before and after the servers.
 pub(super) const AROUND: [&str; 2] = ["postgres://app:apppw@", "/distlock"];
 
-/// Makes the database and its user.
+/// Creates the database and its user.
 pub(super) async fn furnish(server: &Server) -> Result<()> {
     let mut first = done(|| dial(server, "postgres")).await?;
     first.ask("CREATE ROLE app LOGIN PASSWORD 'apppw'").await?;
@@ -68,8 +68,8 @@ pub(super) async fn furnish(server: &Server) -> Result<()> {
     Ok(())
 }
 
-/// Ends some of the connections of those who lock. Each of them has but one, by which it is told of
-/// releases too (LISTEN).
+/// Closes some of the clients' connections. Each client has only one, which also receives
+/// notifications (LISTEN).
 pub(super) async fn sever(operator: &mut dyn Connection) -> Result<()> {
     let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE usename = 'app' AND random() < 0.5";
@@ -82,7 +82,7 @@ pub(super) async fn dial(server: &Server, database: &str) -> Result<Client> {
     let tcp = TcpStream::connect(server.address).await?;
     let (client, connection) = config.connect_raw(tcp, NoTls).await?;
     tokio::spawn(connection);
-    // Of a question that nobody waits for any more, nothing is to come late.
+    // A statement whose caller has given up must not run late.
     let own = "SET statement_timeout = 900; SET default_transaction_read_only = off";
     client.batch_execute(own).await?;
     Ok(client)
@@ -91,8 +91,8 @@ pub(super) async fn dial(server: &Server, database: &str) -> Result<Client> {
 #[async_trait]
 impl Connection for Client {
     async fn ask(&mut self, sql: &str) -> Result<Rows> {
-        let told = self.simple_query(sql).await?;
-        let rows = told.iter().filter_map(|message| match message {
+        let reply = self.simple_query(sql).await?;
+        let rows = reply.iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some(row),
             _ => None,
         });

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::fault::Trouble;
 
-/// What scripts of distlock's begin with.
+/// The parts of distlock's scripts.
 const LIBRARY: [&str; 4] = [
     include_str!("../../../../src/backend/redis/scripts/base.lua"),
     include_str!("../../../../src/backend/redis/scripts/entries.lua"),
@@ -26,25 +26,25 @@ const LIBRARY: [&str; 4] = [
     include_str!("../../../../src/backend/redis/scripts/gates.lua"),
 ];
 
-/// The keys that they are given.
+/// The keys of these scripts.
 const KEYS: [&str; 4] = ["meta", "queue", "sessions", "data"];
 
-/// The namespace whose keys these are.
+/// The namespace of these keys.
 pub(super) const NAMESPACE: &str = "/torture";
 
 pub(super) const PORT: u16 = 6379;
 
-/// What takes longer is given up.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time limit of a command.
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 
-/// Lines that run after the library's own, in one script.
+/// Lua code that runs after the library's own, in one script.
 #[derive(Debug)]
 pub(super) struct Lines;
 
 pub(super) static WORDS: Lines = Lines;
 
 impl Words for Lines {
-    /// Not an answer: answers have no numbers, and one that is lost takes its connection with it.
+    /// Not a reply: replies are not numbered, and a lost reply makes its connection unusable.
     fn event(&self) -> Option<&'static [u8]> {
         Some(b"$7\r\nmessage\r\n")
     }
@@ -93,8 +93,8 @@ impl Words for Lines {
         )
     }
 
-    /// The server counts no writes: what is counted is how often a look has shown another value.
-    fn look(&self, dir: &str, name: &str) -> String {
+    /// The server does not count writes. The script counts how often a read returned another value.
+    fn read(&self, dir: &str, name: &str) -> String {
         format!(
             "local value = redis.call('HGET', DATA, '{dir}/{name}')
             if not value then return {{}} end
@@ -136,7 +136,7 @@ impl Words for Lines {
     }
 }
 
-/// Does this with the entry of that key, if it is there.
+/// Returns a script that runs `lines` with the entry of this key, if it exists.
 fn found(key: &str, lines: &str) -> String {
     let (dir, name) = parts(key);
     let (session, rest) = name.split_once('-').unwrap_or((name, ""));
@@ -159,7 +159,7 @@ impl Redis {
             Store::RedisEverysec => ("redis", "everysec"),
             _ => ("redis", "always"),
         };
-        // What is copied while it is written to has to be a part of one file.
+        // The file that is copied during writes must not be split.
         let rewrite = if store == Store::RedisEverysec { "0" } else { "100" };
         let arguments = [
             "--appendfsync",
@@ -175,12 +175,12 @@ impl Redis {
     }
 }
 
-/// What there is before any server.
+/// Returns the setup without servers.
 pub(super) fn setup(around: [impl Into<String>; 2]) -> Setup {
     Setup::new(&WORDS, around, Framing::Resp)
 }
 
-/// One of the same image as this one.
+/// Starts a server of the same image as `like`.
 pub(super) async fn server(like: &str, arguments: &[&str]) -> Result<Server> {
     let program = if like == "redis" { "redis" } else { "valkey" };
     let program = format!("--env=SERVER={program}");
@@ -188,7 +188,7 @@ pub(super) async fn server(like: &str, arguments: &[&str]) -> Result<Server> {
     Server::start(like, PORT, &run, arguments).await
 }
 
-/// A connection of the operator's.
+/// Opens an operator's connection.
 pub(super) async fn open(server: &Server) -> Result<MultiplexedConnection> {
     open_at(&url(server)).await
 }
@@ -203,61 +203,61 @@ async fn open_at(url: &str) -> Result<MultiplexedConnection> {
     Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
 }
 
-/// What a command tells.
-pub(super) async fn tell(server: &Server, command: &[&str]) -> Result<Value> {
-    tell_at(&url(server), command).await
+/// Runs a command, and returns its reply.
+pub(super) async fn run(server: &Server, command: &[&str]) -> Result<Value> {
+    run_at(&url(server), command).await
 }
 
-pub(super) async fn tell_at(url: &str, command: &[&str]) -> Result<Value> {
-    let asking = async {
+pub(super) async fn run_at(url: &str, command: &[&str]) -> Result<Value> {
+    let running = async {
         let mut operator = open_at(url).await?;
         Ok(cmd(command[0]).arg(&command[1..]).query_async(&mut operator).await?)
     };
-    timeout(PATIENCE, asking).await?
+    timeout(TIME_LIMIT, running).await?
 }
 
 async fn set(server: &Server, name: &str, value: &str) -> Result<()> {
     let command = ["CONFIG", "SET", name, value];
-    done(|| tell(server, &command)).await.map(drop)
+    done(|| run(server, &command)).await.map(drop)
 }
 
-/// Ends some of the connections of those who lock, those that are to be told something too.
+/// Closes some of the clients' connections, including those for events.
 pub(super) async fn sever(server: &Server) -> Result<()> {
-    let Value::BulkString(list) = tell(server, &["CLIENT", "LIST"]).await? else {
-        return Err("a strange list of clients".into());
+    let Value::BulkString(list) = run(server, &["CLIENT", "LIST"]).await? else {
+        return Err("unexpected reply to CLIENT LIST".into());
     };
     for line in String::from_utf8_lossy(&list).lines().filter(|line| line.contains(" user=app ")) {
         let id = line.split(' ').find_map(|word| word.strip_prefix("id=")).unwrap_or_default();
         if fastrand::bool() {
-            // It may have ended.
-            let _ = tell(server, &["CLIENT", "KILL", "ID", id]).await;
+            // The connection may have ended.
+            let _ = run(server, &["CLIENT", "KILL", "ID", id]).await;
         }
     }
     Ok(())
 }
 
-/// What is on its disk is gone, but for its clock.
+/// Deletes the data on the server's disk. The clock file stays.
 pub(super) async fn wipe(server: &Server) -> Result<()> {
     server.go("kill").await?;
     server.on_disk("rm -rf /data/appendonlydir /data/*.rdb /data/*.aof").await
 }
 
-/// What happens to one server for so long.
+/// Makes trouble for one server for `time`.
 pub(super) async fn strike(server: &Server, trouble: Trouble, time: Duration) -> Result<()> {
     let over = Instant::now() + time;
     match trouble {
         Trouble::ClientPause => {
-            let whom = if fastrand::bool() { "ALL" } else { "WRITE" };
+            let mode = if fastrand::bool() { "ALL" } else { "WRITE" };
             let millis = time.as_millis().to_string();
-            let command = ["CLIENT", "PAUSE", &millis, whom];
-            done(|| tell(server, &command)).await?;
+            let command = ["CLIENT", "PAUSE", &millis, mode];
+            done(|| run(server, &command)).await?;
             sleep(time).await;
             Ok(())
         }
         Trouble::Busy => busy(server, time).await,
         Trouble::ScriptFlush => {
             while Instant::now() < over {
-                done(|| tell(server, &["SCRIPT", "FLUSH"])).await?;
+                done(|| run(server, &["SCRIPT", "FLUSH"])).await?;
                 sleep(Duration::from_millis(fastrand::u64(..100))).await;
             }
             Ok(())
@@ -277,18 +277,19 @@ pub(super) async fn strike(server: &Server, trouble: Trouble, time: Duration) ->
                 done(|| flood(server)).await?;
                 sleep(time.mul_f64(fastrand::f64() / 4.0)).await;
             }
-            // As it is by default.
+            // The default.
             set(server, "client-output-buffer-limit", "pubsub 32mb 8mb 60").await
         }
         Trouble::Demotion => {
-            // Of a primary that nobody reaches. Afterwards it is another server, for all it knows.
-            done(|| tell(server, &["REPLICAOF", "192.0.2.1", "6379"])).await?;
+            // Makes it a replica of an unreachable primary. Afterwards it considers itself another
+            // server.
+            done(|| run(server, &["REPLICAOF", "192.0.2.1", "6379"])).await?;
             sleep(time).await;
-            done(|| tell(server, &["REPLICAOF", "NO", "ONE"])).await.map(drop)
+            done(|| run(server, &["REPLICAOF", "NO", "ONE"])).await.map(drop)
         }
         Trouble::Reconnects => {
             while Instant::now() < over {
-                done(|| tell(server, &["CLIENT", "KILL", "USER", "app"])).await?;
+                done(|| run(server, &["CLIENT", "KILL", "USER", "app"])).await?;
                 sleep(time.mul_f64(fastrand::f64() / 2.0)).await;
             }
             Ok(())
@@ -313,11 +314,11 @@ pub(super) async fn strike(server: &Server, trouble: Trouble, time: Duration) ->
             );
             done(|| async { open(server).await?.ask(&lines).await }).await.map(drop)
         }
-        other => Err(format!("there is no {other:?} here").into()),
+        other => Err(format!("{other:?} is not supported here").into()),
     }
 }
 
-/// As `redis-cli --rdb` does: a replica that copies all there is, and goes.
+/// Acts as `redis-cli --rdb` does: a replica that copies all data and disconnects.
 async fn backup(server: &Server, time: Duration) -> Result<()> {
     let mut copy = TcpStream::connect(server.address).await?;
     copy.write_all(b"AUTH default root\r\nSYNC\r\n").await?;
@@ -327,18 +328,19 @@ async fn backup(server: &Server, time: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Some who listen are told more than the server keeps for one of them, which it ends then.
+/// Sends some subscribers more than the server buffers for one client, which makes it close their
+/// connections.
 async fn flood(server: &Server) -> Result<()> {
-    let channels = tell(server, &["PUBSUB", "CHANNELS", "{distlock:*"]).await?;
+    let channels = run(server, &["PUBSUB", "CHANNELS", "{distlock:*"]).await?;
     let channels: Vec<String> = from_redis_value(channels)?;
     for channel in channels.iter().filter(|_| fastrand::bool()) {
-        tell(server, &["PUBLISH", channel, &"x".repeat(1 << 20)]).await?;
+        run(server, &["PUBLISH", channel, &"x".repeat(1 << 20)]).await?;
     }
     Ok(())
 }
 
-/// A script that takes so long, or is ended by an operator who has had enough of it. At first the
-/// server is silent, and then it says that it is busy.
+/// Runs a script for `time`, which an operator may kill earlier. The server is silent at first, and
+/// then replies BUSY.
 async fn busy(server: &Server, time: Duration) -> Result<()> {
     set(server, "busy-reply-threshold", "100").await?;
     let lines = format!(
@@ -351,17 +353,17 @@ async fn busy(server: &Server, time: Duration) -> Result<()> {
     let end = async {
         if fastrand::bool() {
             sleep(time.mul_f64(fastrand::f64())).await;
-            // It may not have begun, or have ended.
-            let _ = tell(server, &["SCRIPT", "KILL"]).await;
+            // The script may not have started, or may have ended.
+            let _ = run(server, &["SCRIPT", "KILL"]).await;
         }
     };
-    // It is told so if it was ended.
-    let running = timeout(time * 3 + PATIENCE, call.query_async::<Value>(&mut operator));
+    // The call fails if the script was killed.
+    let running = timeout(time * 3 + TIME_LIMIT, call.query_async::<Value>(&mut operator));
     let _ = tokio::join!(running, end);
-    // Its time is the processor's: where that has much else to do it goes on for long.
+    // The script counts processor time. On a busy machine it runs for long.
     let over = || async {
-        let _ = tell(server, &["SCRIPT", "KILL"]).await;
-        tell(server, &["CONFIG", "SET", "busy-reply-threshold", "5000"]).await
+        let _ = run(server, &["SCRIPT", "KILL"]).await;
+        run(server, &["CONFIG", "SET", "busy-reply-threshold", "5000"]).await
     };
     done(over).await.map(drop)
 }
@@ -388,15 +390,15 @@ impl Database for Redis {
         wipe(&self.0.servers[server]).await
     }
 
-    /// As after a power failure, of which it is told that a second is lost: what a process has
-    /// written outlives it, so an older copy is put back.
+    /// Simulates a power failure that loses the last second. Written data outlives a killed
+    /// process, so an older copy is restored.
     async fn rewind(&self, server: usize) -> Result<()> {
         let server = &self.0.servers[server];
         server.on_disk("rm -rf /data/old && cp -a /data/appendonlydir /data/old").await?;
         sleep(Duration::from_millis(fastrand::u64(..1000))).await;
         server.go("kill").await?;
         server.on_disk("rm -rf /data/appendonlydir && mv /data/old /data/appendonlydir").await?;
-        // An operator who has read what `durability` says of it starts it with other settings.
+        // An operator may restart the server with the settings that `durability` recommends.
         let fsync = if fastrand::bool() { "always" } else { "everysec" };
         server.on_disk(&format!("printf '%s\n' --appendfsync {fsync} >/data/settings")).await
     }
@@ -410,7 +412,7 @@ impl Connection for MultiplexedConnection {
         for key in KEYS {
             call.arg(format!("{{distlock:{NAMESPACE}}}:{key}"));
         }
-        // No session, and none ends.
+        // No session, and no request to end one.
         Ok(call.arg("none").arg("").query_async(self).await?)
     }
 }

@@ -1,4 +1,4 @@
-//! Five servers of Valkey that know nothing of each other.
+//! Five independent Valkey servers.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::fault::{Role, Trouble};
 
 const COUNT: usize = 5;
 
-/// A node that takes longer does not answer.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// The time limit of a node's reply.
+const TIME_LIMIT: Duration = Duration::from_millis(300);
 
-/// Scripts that each node runs for itself. None knows of any session, and there is no data.
+/// Scripts that run on each node. The nodes have no sessions and no data.
 #[derive(Debug)]
 struct Scripts;
 
@@ -67,7 +67,7 @@ impl Database for Redlock {
         fastrand::choose_multiple(0..COUNT, fastrand::usize(1..=COUNT / 2))
     }
 
-    /// None leads.
+    /// No server leads.
     fn role(&self, _: usize) -> Option<Role> {
         Some(Role::Follower)
     }
@@ -76,11 +76,11 @@ impl Database for Redlock {
         Ok(Box::new(Nodes(vec![open(&self.0.servers[server]).await?])))
     }
 
-    /// To all of them.
+    /// Connects to all nodes.
     async fn reach(&self) -> Result<Box<dyn Connection>> {
         let mut nodes = Vec::new();
         for server in &self.0.servers {
-            nodes.push(timeout(PATIENCE, open(server)).await??);
+            nodes.push(timeout(TIME_LIMIT, open(server)).await??);
         }
         Ok(Box::new(Nodes(nodes)))
     }
@@ -113,18 +113,18 @@ struct Nodes(Vec<MultiplexedConnection>);
 
 #[async_trait]
 impl Connection for Nodes {
-    /// What any of them tells.
+    /// Returns the rows of all nodes.
     async fn ask(&mut self, script: &str) -> Result<Rows> {
-        let mut asking = JoinSet::new();
+        let mut running = JoinSet::new();
         for node in &self.0 {
             let (mut node, script) = (node.clone(), script.to_owned());
-            asking.spawn(async move {
+            running.spawn(async move {
                 cmd("EVAL").arg(script).arg(0).query_async::<Rows>(&mut node).await
             });
         }
         let mut all = Rows::new();
-        while let Some(told) = asking.join_next().await {
-            all.extend(told??);
+        while let Some(reply) = running.join_next().await {
+            all.extend(reply??);
         }
         all.sort();
         all.dedup();

@@ -1,4 +1,4 @@
-//! Three Redis servers: the one is written to, and the others follow it.
+//! Three Redis servers: a primary and two replicas.
 
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
@@ -13,14 +13,14 @@ use tokio::time::sleep;
 use super::{
     Connection, Database, Rows, Setup,
     network::Network,
-    redis::{PORT, open, setup, sever, strike, tell},
+    redis::{PORT, open, run, setup, sever, strike},
     server::{Peer, Server, done},
 };
 use crate::fault::{Role, Trouble};
 
 const COUNT: usize = 3;
 
-/// One that was away for a while finds what it has missed, and soon.
+/// A replica that was down for a while finds what it has missed, and soon.
 const FOLLOWING: [&str; 8] = [
     "--repl-diskless-sync-delay",
     "0",
@@ -35,7 +35,7 @@ const FOLLOWING: [&str; 8] = [
 #[derive(Debug)]
 pub(super) struct Replicas {
     setup: Setup,
-    /// Those who lock wait for all the others.
+    /// Clients wait for all replicas.
     waits: bool,
 }
 
@@ -51,23 +51,23 @@ impl Replicas {
         Ok(replicas)
     }
 
-    /// Makes it follow that one, also if it is started again.
+    /// Makes a server replicate the primary, also after a restart.
     async fn follow(&self, server: usize, primary: usize) -> Result<()> {
         let (server, primary) = (&self.setup.servers[server], self.setup.servers[primary].ip()?);
         server.on_disk(&format!("echo {primary} >/data/follow")).await?;
         let command = ["REPLICAOF", primary, "6379"];
-        done(|| tell(server, &command)).await.map(drop)
+        done(|| run(server, &command)).await.map(drop)
     }
 
     async fn lead(&self, server: usize) -> Result<()> {
         let server = &self.setup.servers[server];
         server.on_disk("rm -f /data/follow").await?;
-        done(|| tell(server, &["REPLICAOF", "NO", "ONE"])).await.map(drop)
+        done(|| run(server, &["REPLICAOF", "NO", "ONE"])).await.map(drop)
     }
 }
 
-/// Starts so many servers that may follow each other: with more options of `docker run`, and more
-/// arguments for one of this address.
+/// Starts `count` servers that may replicate each other. `more` are further options of `docker
+/// run`, and `part` returns further arguments for a server with this address.
 pub(super) async fn followers(
     setup: &mut Setup,
     count: usize,
@@ -90,24 +90,25 @@ pub(super) async fn followers(
     Ok(())
 }
 
-/// Whether it has its part: it leads so many, or it has a link to the one that leads.
+/// Fails unless the server is a primary with this many replicas, or a replica with a link to its
+/// primary.
 pub(super) async fn plays(server: &Server, leads: bool, followers: usize) -> Result<()> {
     let (name, wanted) = match leads {
         true => ("connected_slaves", followers.to_string()),
         false => ("master_link_status", "up".to_owned()),
     };
-    let told = field(server, name).await?;
-    if told == wanted { Ok(()) } else { Err(format!("{name} is {told:?}").into()) }
+    let reply = field(server, name).await?;
+    if reply == wanted { Ok(()) } else { Err(format!("{name} is {reply:?}").into()) }
 }
 
-/// A field of what it tells of its part.
+/// Returns a field of the server's replication info.
 pub(super) async fn field(server: &Server, name: &str) -> Result<String> {
-    let Value::BulkString(info) = tell(server, &["INFO", "replication"]).await? else {
-        return Err("a strange word of itself".into());
+    let Value::BulkString(info) = run(server, &["INFO", "replication"]).await? else {
+        return Err("unexpected reply to INFO".into());
     };
     let info = String::from_utf8_lossy(&info).into_owned();
-    let told = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    Ok(told.unwrap_or_default().trim().to_owned())
+    let reply = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    Ok(reply.unwrap_or_default().trim().to_owned())
 }
 
 #[async_trait]
@@ -137,21 +138,21 @@ impl Database for Replicas {
         strike(&self.setup.servers[self.one()], trouble, time).await
     }
 
-    /// Nobody tells the old primary. The third one may follow it for a while yet.
+    /// The old primary is not notified. The third server may replicate it for a while.
     async fn promote(&self, time: Duration) -> Result<()> {
         let time = if self.waits { time } else { time * 3 };
         let old = self.one();
         let new = (old + fastrand::usize(1..COUNT)) % COUNT;
         let third = COUNT - old - new;
         if !self.waits {
-            // What is confirmed from now on, it does not know of.
-            done(|| tell(&self.setup.servers[new], &["REPLICAOF", "192.0.2.1", "6379"])).await?;
+            // The new primary does not receive what is confirmed from now on.
+            done(|| run(&self.setup.servers[new], &["REPLICAOF", "192.0.2.1", "6379"])).await?;
             sleep(time.mul_f64(fastrand::f64() / 2.0)).await;
         }
         self.lead(new).await?;
         self.setup.primary.store(new, SeqCst);
         if !self.waits {
-            // Some come to the new one, which grants nothing for a TTL, and some stay.
+            // Some clients connect to the new primary, which grants nothing for a TTL. Others stay.
             done(|| sever(&self.setup.servers[old])).await?;
         }
         let late = fastrand::f64();
@@ -168,7 +169,7 @@ impl Database for Replicas {
     }
 }
 
-/// What it tells is with so many others.
+/// A connection whose replies are confirmed by this many replicas.
 #[derive(Debug)]
 pub(super) struct Confirmed {
     operator: MultiplexedConnection,
@@ -184,17 +185,17 @@ impl Confirmed {
 #[async_trait]
 impl Connection for Confirmed {
     async fn ask(&mut self, lines: &str) -> Result<Rows> {
-        // What is waited for is the last write of this connection.
+        // WAIT covers the last write of this connection.
         let write = if self.acks > 0 { "redis.call('INCR', META .. '-asked')\n" } else { "" };
-        let told = self.operator.ask(&format!("{write}{lines}")).await?;
+        let reply = self.operator.ask(&format!("{write}{lines}")).await?;
         if self.acks > 0 {
             let mut wait = cmd("WAIT");
             wait.arg(self.acks).arg(500);
             let acks: usize = wait.query_async(&mut self.operator).await?;
             if acks < self.acks {
-                return Err(format!("{acks} of {} have it", self.acks).into());
+                return Err(format!("{acks} of {} replicas have confirmed", self.acks).into());
             }
         }
-        Ok(told)
+        Ok(reply)
     }
 }

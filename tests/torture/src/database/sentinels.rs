@@ -5,13 +5,13 @@ use redis::{FromRedisValue, from_redis_value};
 
 use super::{
     network::Network,
-    redis::tell_at,
+    redis::run_at,
     server::{Peer, Server, done},
 };
 
 const PORTS: [u16; 3] = [26379, 26380, 26381];
 
-/// What is in the file of each.
+/// Writes the file of each sentinel and starts it.
 const RUN: &str = "for port in 26379 26380 26381; do printf '%sport %s\\n' \"$1\" $port \
                    >/data/$port.conf; redis-server /data/$port.conf --sentinel & done; wait";
 
@@ -19,7 +19,7 @@ const RUN: &str = "for port in 26379 26380 26381; do printf '%sport %s\\n' \"$1\
 pub(super) struct Sentinels(Server);
 
 impl Sentinels {
-    /// They know of so many replicas of the primary there, and of each other.
+    /// Starts the sentinels, and waits until they know the primary's replicas and each other.
     pub(super) async fn start(network: &Network, primary: &str, replicas: usize) -> Result<Self> {
         let settings = format!(
             "sentinel monitor main {primary} 6379 2\nsentinel auth-user main default\n\
@@ -32,28 +32,28 @@ impl Sentinels {
         let sentinels = Self(Server::beside(peer, "redis", PORTS[0], &run, &arguments).await?);
         let number = replicas.to_string();
         for (name, value) in [("num-slaves", number.as_str()), ("num-other-sentinels", "2")] {
-            done(|| sentinels.all_tell(name, value)).await?;
+            done(|| sentinels.all_report(name, value)).await?;
         }
         Ok(sentinels)
     }
 
-    async fn ask<T: FromRedisValue>(&self, port: u16, command: &[&str]) -> Result<T> {
+    async fn query_one<T: FromRedisValue>(&self, port: u16, command: &[&str]) -> Result<T> {
         let url = format!("redis://{}:{port}", self.0.ip()?);
-        Ok(from_redis_value(tell_at(&url, command).await?)?)
+        Ok(from_redis_value(run_at(&url, command).await?)?)
     }
 
-    /// Fails unless this is what each of them knows of the primary.
-    pub(super) async fn all_tell(&self, name: &str, value: &str) -> Result<()> {
+    /// Fails unless all of them report this field of the primary.
+    pub(super) async fn all_report(&self, name: &str, value: &str) -> Result<()> {
         for port in PORTS {
-            let told: Vec<String> = self.ask(port, &["SENTINEL", "MASTER", "main"]).await?;
-            if !told.windows(2).any(|pair| pair == [name, value]) {
-                return Err(format!("not all of them tell that {name} is {value}").into());
+            let reply: Vec<String> = self.query_one(port, &["SENTINEL", "MASTER", "main"]).await?;
+            if !reply.windows(2).any(|pair| pair == [name, value]) {
+                return Err(format!("not all sentinels report {value} as {name}").into());
             }
         }
         Ok(())
     }
 
-    /// Where they are.
+    /// Returns their addresses.
     pub(super) fn addresses(&self) -> Result<Vec<String>> {
         let ip = self.0.ip()?;
         Ok(PORTS.iter().map(|port| format!("{ip}:{port}")).collect())
@@ -63,24 +63,24 @@ impl Sentinels {
         self.0.ip()
     }
 
-    /// The primary's address, on which all of them agree.
+    /// Returns the primary's address. Fails unless all of them agree.
     pub(super) async fn primary(&self) -> Result<String> {
         let mut found = Vec::new();
         for port in PORTS {
-            let asking = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"];
-            let told: Vec<String> = self.ask(port, &asking).await?;
-            found.extend(told.into_iter().next());
+            let query = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"];
+            let reply: Vec<String> = self.query_one(port, &query).await?;
+            found.extend(reply.into_iter().next());
         }
         found.dedup();
         match <[String; 1]>::try_from(found) {
             Ok([one]) => Ok(one),
-            Err(found) => Err(format!("they name {found:?}").into()),
+            Err(found) => Err(format!("the sentinels name {found:?}").into()),
         }
     }
 
-    /// One of them is told to promote another one.
+    /// Makes one of them promote a replica.
     pub(super) async fn promote(&self) -> Result<()> {
         let port = PORTS[fastrand::usize(..PORTS.len())];
-        self.ask(port, &["SENTINEL", "FAILOVER", "main"]).await
+        self.query_one(port, &["SENTINEL", "FAILOVER", "main"]).await
     }
 }

@@ -1,5 +1,5 @@
-//! A database's server in a container of the run's own: its disk is small and can be filled, its
-//! clock can be set, and it can be killed and started again.
+//! A database's server in a container of the run's own. Its disk is small and can be filled, its
+//! clock can be set, and it can be killed and restarted.
 
 use std::{
     future::Future,
@@ -19,31 +19,31 @@ use super::{
     own::{label, random},
 };
 
-/// In memory: it lasts for as long as a container is there that has it, which the server's own is
-/// not while it is down.
+/// A disk in memory. It exists while a running container uses it, so a second container keeps it
+/// while the server is down.
 const DISK: &str = "type=volume,dst=/data,volume-driver=local,volume-opt=type=tmpfs,\
                     volume-opt=device=tmpfs,\"volume-opt=o=size=192m,mode=1777\"";
 
-/// A server that takes longer to start has a trouble of its own.
+/// The time within which a server must start.
 const RECOVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) container: String,
     pub(crate) address: SocketAddr,
-    /// The network that it reaches the others by, and its address there.
+    /// The network between the servers, and its address there.
     peers: Option<[String; 2]>,
 }
 
-/// Where a server is that has others.
+/// The network of a server that has peers.
 pub(super) struct Peer<'a> {
     pub(super) network: &'a Network,
     pub(super) number: usize,
 }
 
 impl Server {
-    /// Of the same image as the one of docker/up that has this name, and is up. `run` are options
-    /// of `docker run`, `arguments` those of the server, which listens there on this port.
+    /// Starts a server of the same image as `like`, which must be running. `run` are options of
+    /// `docker run`, `arguments` those of the server. It listens on `port`.
     pub(super) async fn start(
         like: &str,
         port: u16,
@@ -53,7 +53,7 @@ impl Server {
         Self::beside(None, like, port, run, arguments).await
     }
 
-    /// One of several.
+    /// Starts a server that may have peers.
     pub(super) async fn beside(
         peer: Option<Peer<'_>>,
         like: &str,
@@ -85,41 +85,41 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts, stops or kills it.
+    /// Runs a docker command on the server's container, such as `kill`.
     pub(super) async fn go(&self, command: &str) -> Result<()> {
         docker(&[command, &self.container]).await.map(drop)
     }
 
     fn peers(&self) -> Result<&[String; 2]> {
-        Ok(self.peers.as_ref().ok_or("it is alone")?)
+        Ok(self.peers.as_ref().ok_or("the server has no peers")?)
     }
 
-    /// Where the others reach it.
+    /// Returns its address for the other servers.
     pub(super) fn ip(&self) -> Result<&str> {
         Ok(&self.peers()?[1])
     }
 
-    /// Cuts it off from the others, not from its clients.
+    /// Cuts it off from the other servers, and not from its clients.
     pub(crate) async fn cut(&self) -> Result<()> {
         let [network, _] = self.peers()?;
         docker(&["network", "disconnect", network, &self.container]).await.map(drop)
     }
 
-    /// The others reach it.
+    /// Connects it to the other servers.
     pub(crate) async fn heal(&self) -> Result<()> {
         let [network, ip] = self.peers()?;
         let connect = ["network", "connect", "--ip", ip, network, &self.container];
         docker(&connect).await.map(drop)
     }
 
-    /// Nothing passes between it and these.
+    /// Drops all packets between it and these addresses.
     pub(super) async fn part(&self, from: &[&str]) -> Result<()> {
         let drop =
             |ip| format!("iptables -A INPUT -s {ip} -j DROP; iptables -A OUTPUT -d {ip} -j DROP");
         self.in_its_network(&from.iter().map(drop).collect::<Vec<_>>().join("; ")).await
     }
 
-    /// All passes again.
+    /// Removes the packet filter.
     pub(super) async fn unite(&self) -> Result<()> {
         self.in_its_network("iptables -F INPUT; iptables -F OUTPUT").await
     }
@@ -143,14 +143,14 @@ impl Server {
         self.on_disk("! cat /dev/zero 2>/dev/null >/data/full").await
     }
 
-    /// There is room again.
+    /// Frees the disk.
     pub(super) async fn empty(&self) -> Result<()> {
         self.on_disk("rm -f /data/full").await
     }
 
     pub(super) async fn free(&self) -> Result<()> {
         self.empty().await?;
-        // It may have given up.
+        // The server may have stopped.
         docker(&["start", &self.container]).await.map(drop)
     }
 
@@ -167,8 +167,8 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody uses now, and that nobody is given who asks for any: while the server is down
-/// it has to stay free.
+/// Returns a free port outside the range of ephemeral ports. While the server is down, the port
+/// must stay free.
 pub(super) fn free_port() -> Result<u16> {
     let mut random = random();
     let drawn = std::iter::repeat_with(|| random.u16(25_000..32_000)).take(100);
@@ -176,7 +176,7 @@ pub(super) fn free_port() -> Result<u16> {
     Ok(free.next().ok_or("no port is free")?)
 }
 
-/// Does it again and again until it is done: a server takes a while to start.
-pub(super) async fn done<T, D: Future<Output = Result<T>>>(doing: impl Fn() -> D) -> Result<T> {
-    retried(RECOVERY, async || timeout(Duration::from_secs(5), doing()).await?).await
+/// Retries until success: a server takes a while to start.
+pub(super) async fn done<T, D: Future<Output = Result<T>>>(attempt: impl Fn() -> D) -> Result<T> {
+    retried(RECOVERY, async || timeout(Duration::from_secs(5), attempt()).await?).await
 }

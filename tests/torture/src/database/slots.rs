@@ -1,4 +1,4 @@
-//! A cluster of Redis servers: each has some of the slots, or follows one that has.
+//! A cluster of Redis servers: primaries with some of the slots, and replicas.
 
 use std::time::Duration;
 
@@ -7,29 +7,29 @@ use redis::{FromRedisValue, from_redis_value};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    redis::tell,
+    redis::run,
     server::{Server, done},
 };
 
-/// Two pairs, between which the locks' slot moves, and one more that has a vote.
+/// Two pairs, between which the locks' slot moves, and a fifth server with a vote.
 pub(super) const COUNT: usize = 5;
 
-/// Of those that begin as primaries.
+/// The slots of the initial primaries.
 const SLOTS: [(usize, [&str; 2]); 3] =
     [(0, ["0", "5460"]), (2, ["5461", "10922"]), (4, ["10923", "16383"])];
 
 const KEY: &str = "{distlock:/torture}:meta";
 
-/// One that takes longer has not got the locks.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// The time limit of a query for the locks.
+const TIME_LIMIT: Duration = Duration::from_millis(200);
 
-/// The other one of its pair.
+/// Returns the other server of its pair.
 pub(super) fn partner(server: usize) -> Option<usize> {
     (server < COUNT - 1).then_some(server ^ 1)
 }
 
 async fn ask<T: FromRedisValue>(server: &Server, command: &[&str]) -> Result<T> {
-    Ok(from_redis_value(tell(server, command).await?)?)
+    Ok(from_redis_value(run(server, command).await?)?)
 }
 
 async fn does(server: &Server, command: &[&str]) -> Result<()> {
@@ -40,17 +40,17 @@ async fn id(server: &Server) -> Result<String> {
     done(|| ask(server, &["CLUSTER", "MYID"])).await
 }
 
-/// Fails unless it knows all others, and all slots are served.
+/// Fails unless the server knows all others and all slots are served.
 pub(super) async fn is_whole(server: &Server) -> Result<()> {
-    let told: String = ask(server, &["CLUSTER", "INFO"]).await?;
+    let reply: String = ask(server, &["CLUSTER", "INFO"]).await?;
     let known = format!("cluster_known_nodes:{COUNT}");
-    match told.contains("cluster_state:ok") && told.contains(&known) {
+    match reply.contains("cluster_state:ok") && reply.contains(&known) {
         true => Ok(()),
-        false => Err(format!("its cluster is {told}").into()),
+        false => Err(format!("its cluster is {reply}").into()),
     }
 }
 
-/// Makes a cluster of them.
+/// Forms a cluster of the servers.
 pub(super) async fn join(servers: &[Server]) -> Result<()> {
     for (server, [first, last]) in SLOTS {
         does(&servers[server], &["CLUSTER", "ADDSLOTSRANGE", first, last]).await?;
@@ -68,26 +68,25 @@ pub(super) async fn join(servers: &[Server]) -> Result<()> {
     Ok(())
 }
 
-/// The one server that says that it has the locks.
+/// Returns the only server that claims the locks.
 pub(super) async fn keeper(servers: &[Server]) -> Result<usize> {
     let mut found = Vec::new();
     for (number, server) in servers.iter().enumerate() {
-        let asked = timeout(PATIENCE, ask::<u64>(server, &["EXISTS", KEY])).await;
-        found.extend(matches!(asked, Ok(Ok(_))).then_some(number));
+        let reply = timeout(TIME_LIMIT, ask::<u64>(server, &["EXISTS", KEY])).await;
+        found.extend(matches!(reply, Ok(Ok(_))).then_some(number));
     }
     match found[..] {
         [one] => Ok(one),
-        _ => Err(format!("{found:?} have the locks").into()),
+        _ => Err(format!("the servers {found:?} claim the locks").into()),
     }
 }
 
-/// The slot of the locks goes there, key by key, in about this time.
+/// Moves the slot of the locks to `target`, key by key, within about `time`.
 pub(super) async fn migrate(source: &Server, target: &Server, time: Duration) -> Result<()> {
     let slot: u64 = done(|| ask(source, &["CLUSTER", "KEYSLOT", KEY])).await?;
     let (slot, [old, new]) = (slot.to_string(), [id(source).await?, id(target).await?]);
-    let set = async |server, what, whom: &str| {
-        does(server, &["CLUSTER", "SETSLOT", &slot, what, whom]).await
-    };
+    let set =
+        async |server, what, id: &str| does(server, &["CLUSTER", "SETSLOT", &slot, what, id]).await;
     set(target, "IMPORTING", &old).await?;
     set(source, "MIGRATING", &new).await?;
     loop {
@@ -96,9 +95,9 @@ pub(super) async fn migrate(source: &Server, target: &Server, time: Duration) ->
         let [key] = &keys[..] else { break };
         let how = ["6379", key, "0", "1000", "REPLACE", "AUTH2", "default", "root"];
         let command = [&["MIGRATE", target.ip()?], &how[..]].concat();
-        let told: String = done(|| ask(source, &command)).await?;
-        if told != "OK" && told != "NOKEY" {
-            return Err(format!("{key} does not move: {told}").into());
+        let reply: String = done(|| ask(source, &command)).await?;
+        if reply != "OK" && reply != "NOKEY" {
+            return Err(format!("{key} does not move: {reply}").into());
         }
         sleep(time.mul_f64(fastrand::f64() / 5.0)).await;
     }

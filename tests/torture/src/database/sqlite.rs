@@ -1,4 +1,4 @@
-//! A file of SQLite's, in a folder that is small and can be filled.
+//! An SQLite file in a small folder that can be filled.
 
 use std::{
     fs,
@@ -41,7 +41,7 @@ pub(super) static WORDS: Tables = Tables {
     begin: "BEGIN IMMEDIATE",
     locking: None,
     read_only: [&[], &[]],
-    // What is written next needs room at once.
+    // The next write needs space at once.
     room: [&["PRAGMA wal_checkpoint(TRUNCATE)"], &[]],
     event: None,
 };
@@ -50,13 +50,13 @@ pub(super) static WORDS: Tables = Tables {
 pub(super) struct Sqlite {
     setup: Setup,
     folder: PathBuf,
-    /// Why the folder is as large as its disk.
+    /// Why the folder is not limited in size.
     unbounded: Option<String>,
 }
 
 const FILE: &str = "locks.db";
 
-/// Mounts or unmounts something, as root.
+/// Mounts or unmounts a file system, as root.
 fn mounting(program: &str, arguments: &[&str]) -> std::result::Result<(), String> {
     let mut command = match rustix::process::geteuid().is_root() {
         true => Command::new(program),
@@ -81,7 +81,7 @@ impl Sqlite {
         let mounted =
             mounting("mount", &["-t", "tmpfs", "-o", "size=16m,mode=1777", "tmpfs", &path]);
         let url = format!("sqlite://{}", folder.join(FILE).display());
-        // Framing of nothing: there is no network.
+        // The framing is unused: there is no network.
         let setup = Setup::new(&WORDS, [url, String::new()], Framing::Jute);
         Ok(Self { setup, folder, unbounded: mounted.err() })
     }
@@ -108,8 +108,8 @@ impl Database for Sqlite {
 
     async fn fill(&self, _: usize) -> Result<()> {
         if let Some(why) = &self.unbounded {
-            let told = "only root can make a disk that is small enough to be filled";
-            return Err(format!("{told}; leave that out by --faults all,-disk-full: {why}").into());
+            let reason = "only root can mount a disk that is small enough to be filled";
+            return Err(format!("{reason}; exclude it by --faults all,-disk-full: {why}").into());
         }
         let mut file = fs::File::create(self.folder.join("full"))?;
         match std::io::copy(&mut std::io::repeat(0), &mut file) {
@@ -152,7 +152,7 @@ impl Connection for File {
 fn ask(file: &rusqlite::Connection, sql: &str) -> rusqlite::Result<Rows> {
     let mut statement = file.prepare(sql)?;
     let columns = statement.column_count();
-    let (mut rows, mut told) = (statement.query([])?, Vec::new());
+    let (mut rows, mut all) = (statement.query([])?, Vec::new());
     while let Some(row) = rows.next()? {
         let text = |at| {
             Ok(match row.get_ref(at)? {
@@ -163,9 +163,9 @@ fn ask(file: &rusqlite::Connection, sql: &str) -> rusqlite::Result<Rows> {
                 ValueRef::Real(_) | ValueRef::Null => String::new(),
             })
         };
-        told.push((0..columns).map(text).collect::<rusqlite::Result<_>>()?);
+        all.push((0..columns).map(text).collect::<rusqlite::Result<_>>()?);
     }
-    Ok(told)
+    Ok(all)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One PostgreSQL server, or two: the one is written to, and the other one follows it.
+//! One PostgreSQL server, or a primary and a standby.
 
 use std::{net::SocketAddr, sync::atomic::Ordering::SeqCst, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::fault::Role;
 
-/// One that was away for a while finds what it has missed, and soon.
+/// A standby that was down for a while finds what it has missed, and soon.
 const FOLLOWING: [&str; 4] = [
     "-cwal_keep_size=64MB",
     "-cwal_retrieve_retry_interval=200ms",
@@ -25,13 +25,13 @@ const FOLLOWING: [&str; 4] = [
 #[derive(Debug)]
 pub(super) struct Postgres {
     setup: Setup,
-    /// Whether it waits for the other one, if there is one.
+    /// `true` if the primary waits for its standby. `None` without a standby.
     waits: Option<bool>,
-    /// Where its pooler is, if it has one.
+    /// The address of its pooler, if any.
     pooler: Option<SocketAddr>,
 }
 
-/// Starts a pooler in the server's container. Both go down together.
+/// Starts a pooler in the server's container. Both stop together.
 const POOLED: &str = "printf '[databases]\\ndistlock = host=127.0.0.1 user=app password=apppw\\n\
                       [pgbouncer]\\n\
                       listen_addr = *\\nlisten_port = 6432\\nunix_socket_dir =\\nauth_type = any\\n\
@@ -52,7 +52,7 @@ impl Postgres {
         let retries = "--sysctl=net.ipv4.tcp_retries2=5";
         for number in 0..2 {
             let own = [&script, "--entrypoint=/follow", retries, &follows];
-            // The last one is not for the first server.
+            // The first server does not get the last option.
             let run = [&RUN[..], &own[..3 + number]].concat();
             let peer = Some(Peer { network: setup.network()?, number });
             let arguments = [&ARGUMENTS[..], &FOLLOWING].concat();
@@ -67,7 +67,7 @@ impl Postgres {
         Ok(pair)
     }
 
-    /// One server, behind a pooler in transaction mode.
+    /// Starts one server behind a pooler in transaction mode.
     pub(super) async fn pooled() -> Result<Self> {
         let [before, after] = AROUND;
         let around = [before.to_owned(), format!("{after}?pooler=transaction")];
@@ -81,7 +81,7 @@ impl Postgres {
         Ok(Self { setup, waits: None, pooler: Some(pooler) })
     }
 
-    /// From now on the primary waits for the other one, which follows it by now.
+    /// Makes the primary wait for its standby, once that follows.
     async fn wait_for_it(&self) -> Result<()> {
         done(|| self.is_followed("streaming", "state")).await?;
         if self.waits == Some(true) {
@@ -97,14 +97,14 @@ impl Postgres {
 
     async fn is_followed(&self, wanted: &str, column: &str) -> Result<()> {
         let sql = format!("SELECT {column} FROM pg_stat_replication");
-        let told = self.dial(self.one()).await?.ask(&sql).await?.concat().concat();
-        if told == wanted { Ok(()) } else { Err(format!("its standby is {told:?}").into()) }
+        let reply = self.dial(self.one()).await?.ask(&sql).await?.concat().concat();
+        if reply == wanted { Ok(()) } else { Err(format!("the standby is {reply:?}").into()) }
     }
 
-    /// Whether it is told by another one what to do.
+    /// Returns `true` if the server is a standby.
     async fn recovers(&self, server: usize) -> Result<bool> {
-        let told = self.dial(server).await?.ask("SELECT pg_is_in_recovery()").await?;
-        Ok(told.concat().concat() == "t")
+        let reply = self.dial(server).await?.ask("SELECT pg_is_in_recovery()").await?;
+        Ok(reply.concat().concat() == "t")
     }
 }
 
@@ -130,15 +130,15 @@ impl Database for Postgres {
         Ok(Box::new(dial(&self.setup.servers[server], "distlock").await?))
     }
 
-    /// What is written after what was told is on the standby's disk, as that is by then. A server
-    /// that has none any more shows what nobody was told.
+    /// The written message is confirmed by the standby's disk, and so is everything read before it.
+    /// A primary that has lost its standby may return unconfirmed data.
     fn confirmed(&self) -> Option<&'static str> {
         (self.waits == Some(true)).then_some("SELECT pg_logical_emit_message(true, 'torture', '')")
     }
 
     async fn serves(&self, server: usize) -> Result<()> {
         if self.recovers(server).await? == (server == self.one()) {
-            return Err("it has another part".into());
+            return Err("the server has another role".into());
         }
         match self.waits {
             Some(true) => self.is_followed("sync", "sync_state").await,
@@ -151,12 +151,12 @@ impl Database for Postgres {
         sever(&mut *self.dial(self.one()).await?).await
     }
 
-    /// Nobody tells the old primary, and its clients find out for themselves. The new one waits for
-    /// nobody until the old one follows it.
+    /// The old primary is not notified, and its clients find out by themselves. The new primary
+    /// waits for no standby until the old one follows it.
     async fn promote(&self, time: Duration) -> Result<()> {
         let (old, new) = (self.one(), 1 - self.one());
         if self.waits == Some(false) {
-            // What is confirmed from now on, it does not know of.
+            // The standby does not receive what is confirmed from now on.
             let mut operator = self.dial(new).await?;
             operator.ask("ALTER SYSTEM SET primary_conninfo = ''").await?;
             operator.ask("SELECT pg_reload_conf()").await?;
@@ -164,12 +164,13 @@ impl Database for Postgres {
         }
         self.dial(new).await?.ask("SELECT pg_promote(false)").await?;
         let promoted = async || match self.recovers(new).await? {
-            true => Err("it is a standby yet".into()),
+            true => Err("the server is still a standby".into()),
             false => Ok(()),
         };
         done(promoted).await?;
         self.setup.primary.store(new, SeqCst);
-        // What nobody was told shows on the old one once they are gone who wait for it.
+        // Unconfirmed data becomes visible on the old primary when the connections that wait for it
+        // end.
         let ends = fastrand::bool();
         for _ in 0..4 {
             sleep(time / 4).await;

@@ -1,4 +1,4 @@
-//! What may happen to a database.
+//! Troubles of a database.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::{
 };
 use crate::fault::Trouble;
 
-/// What takes longer is given up.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The time limit of a statement.
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 
-/// How far clocks jump.
+/// By how much clocks are set.
 const HOUR: i64 = 3600;
 
-/// Has it happen for so long, to the tables of those who lock in this namespace.
+/// Makes a trouble for `time`, in the tables of this namespace.
 pub(crate) async fn strike(
     database: &dyn Database,
     trouble: Trouble,
@@ -36,8 +36,8 @@ pub(crate) async fn strike(
         Trouble::LockWait => {
             let mut operator = done(|| lock(database, one, namespace)).await?;
             sleep(time).await;
-            // Else it ends with its connection.
-            let _ = timeout(PATIENCE, operator.ask("ROLLBACK")).await;
+            // Otherwise it ends with its connection.
+            let _ = timeout(TIME_LIMIT, operator.ask("ROLLBACK")).await;
             Ok(())
         }
         Trouble::Deadlocks => {
@@ -70,7 +70,7 @@ pub(crate) async fn strike(
         Trouble::Conflicts => {
             let (queues, table) =
                 (done(|| queues(database, one, namespace)).await?, tables(database)?.queues);
-            // All who join write to these rows; nothing that matters is changed.
+            // All joins write to these rows. Nothing that matters changes.
             let write =
                 |queue| format!("UPDATE {table} SET used = used + 1 WHERE queue = '{queue}'");
             let writes: Vec<_> = queues.iter().map(write).collect();
@@ -98,7 +98,7 @@ fn tables(database: &dyn Database) -> Result<&Tables> {
     Ok(database.setup().words.tables().ok_or("there are no tables")?)
 }
 
-/// Asks all of it, one after the other.
+/// Runs the statements one after the other.
 async fn all(database: &dyn Database, one: usize, statements: &[&str]) -> Result<()> {
     let mut operator = database.dial(one).await?;
     for statement in statements {
@@ -107,7 +107,7 @@ async fn all(database: &dyn Database, one: usize, statements: &[&str]) -> Result
     Ok(())
 }
 
-/// What locks some of the rows that those who lock need.
+/// Returns statements that lock some of the rows that clients need.
 fn some_rows(words: &Tables, namespace: &str) -> Vec<String> {
     let Some(locking) = words.locking else { return Vec::new() };
     let mut all = Vec::new();
@@ -122,7 +122,7 @@ fn some_rows(words: &Tables, namespace: &str) -> Vec<String> {
     }
 }
 
-/// A transaction of an operator's who locks rows, and thinks.
+/// Starts an operator's transaction that locks rows and stays open.
 async fn lock(database: &dyn Database, one: usize, namespace: &str) -> Result<Box<dyn Connection>> {
     let (words, mut operator) = (tables(database)?, database.dial(one).await?);
     operator.ask(words.begin).await?;
@@ -132,10 +132,10 @@ async fn lock(database: &dyn Database, one: usize, namespace: &str) -> Result<Bo
     Ok(operator)
 }
 
-/// What locks one row each.
+/// Returns statements that lock one row each.
 async fn rows(database: &dyn Database, one: usize, namespace: &str) -> Result<Vec<String>> {
     let (words, queues) = (tables(database)?, queues(database, one, namespace).await?);
-    let locking = words.locking.ok_or("nothing locks a row")?;
+    let locking = words.locking.ok_or("the database has no row locks")?;
     let mut operator = database.dial(one).await?;
     let sessions = operator.ask(&format!("SELECT id FROM {}", words.sessions)).await?;
     let row = |table: &str, column: &str, row: &str| {
@@ -145,15 +145,15 @@ async fn rows(database: &dyn Database, one: usize, namespace: &str) -> Result<Ve
     Ok(queues.chain(sessions.iter().map(|id| row(words.sessions, "id", &id.concat()))).collect())
 }
 
-/// The queues that there are.
+/// Returns the existing queues.
 async fn queues(database: &dyn Database, one: usize, namespace: &str) -> Result<Vec<String>> {
     let (queues, within) = (tables(database)?.queues, within(namespace));
     let sql = format!("SELECT queue FROM {queues} WHERE {within}");
-    let told = database.dial(one).await?.ask(&sql).await?;
-    Ok(told.into_iter().map(|row| row.concat()).collect())
+    let rows = database.dial(one).await?.ask(&sql).await?;
+    Ok(rows.into_iter().map(|row| row.concat()).collect())
 }
 
-/// An operator whose transactions do two of these, in either order.
+/// Runs transactions of an operator with two of these statements, in either order.
 async fn meddle(
     database: &dyn Database,
     server: usize,
@@ -174,27 +174,27 @@ async fn meddle(
             }
             Result::Ok(())
         };
-        // Others come first now and then: he is told so, and begins anew.
-        let _ = timeout(PATIENCE * 3, meddling).await;
+        // A transaction may fail because of others. Then it is repeated.
+        let _ = timeout(TIME_LIMIT * 3, meddling).await;
     }
 }
 
-/// Leaves no room for so long. Now and then the server finds that it cannot go on.
+/// Fills the disk for `time`. The server may stop because of it.
 async fn fill(database: &dyn Database, one: usize, time: Duration) -> Result<()> {
-    let [before, meanwhile] = database.setup().words.tables().map_or([&[][..], &[]], |it| it.room);
-    // It may let nobody in afterwards.
+    let [before, during] = database.setup().words.tables().map_or([&[][..], &[]], |it| it.room);
+    // The server may accept no connections afterwards.
     let mut operator = done(|| database.dial(one)).await?;
     for statement in before {
-        let _ = timeout(PATIENCE, operator.ask(statement)).await;
+        let _ = timeout(TIME_LIMIT, operator.ask(statement)).await;
     }
     done(|| database.fill(one)).await?;
     if fastrand::bool() {
-        for statement in meanwhile {
-            let _ = timeout(PATIENCE, operator.ask(statement)).await;
+        for statement in during {
+            let _ = timeout(TIME_LIMIT, operator.ask(statement)).await;
         }
     }
     sleep(time).await;
-    // It may give up at this very moment, for want of room a moment ago.
+    // The server may stop now because of the lack of space a moment ago.
     let again = || async {
         database.free(one).await?;
         database.dial(one).await.map(drop)
@@ -212,14 +212,14 @@ mod tests {
     async fn database() -> Box<dyn Database> {
         let database = open(Store::Sqlite).await.expect("a file");
         let url = database.setup().around.concat();
-        let first = distlock::Client::connect(url).await.expect("it makes the tables");
+        let first = distlock::Client::connect(url).await.expect("the client creates the tables");
         first.close().await.expect("closed");
         database
     }
 
-    /// Whether a row can be written.
+    /// Returns `true` if a row can be written.
     async fn takes(database: &dyn Database, size: usize) -> bool {
-        let mut operator = database.dial(0).await.expect("it opens");
+        let mut operator = database.dial(0).await.expect("the file opens");
         let write =
             database.setup().words.insert("/ns", &fastrand::u64(..).to_string(), &"x".repeat(size));
         operator.ask(&write).await.is_ok()
@@ -235,7 +235,7 @@ mod tests {
                 sleep(time / 4).await;
                 !takes(&*database, 1).await
             });
-        struck.expect("it is over");
+        struck.expect("the trouble ended");
         assert!(refused && takes(&*database, 1).await);
     }
 
@@ -250,7 +250,7 @@ mod tests {
             });
         match struck {
             Ok(()) => assert!(refused),
-            // Not everybody can try it.
+            // Only root can.
             Err(error) => assert!(error.to_string().contains("only root"), "{error}"),
         }
         assert!(takes(&*database, 100_000).await);

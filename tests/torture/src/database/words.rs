@@ -1,37 +1,38 @@
-//! What an operator has to know of a store's own words, and of what distlock keeps there.
+//! The statements of an operator on a store, and where distlock keeps its data there.
 
 use std::fmt::Debug;
 
-/// Statements, each of which tells rows. What a store does not keep is asked for by none.
+/// Statements, each of which returns rows. A statement on data that the store does not keep returns
+/// none.
 pub(crate) trait Words: Debug + Send + Sync {
-    /// Asks for nothing.
+    /// Does nothing.
     fn nothing(&self) -> String;
 
-    /// The keys that are in the queues of a namespace, each with its number.
+    /// Selects the keys in the queues of a namespace, with their numbers.
     fn places(&self, namespace: &str) -> String;
 
-    /// The ids of the sessions.
+    /// Selects the ids of the sessions.
     fn sessions(&self) -> String {
         self.nothing()
     }
 
-    /// How many are to be told something, if that is kept.
+    /// Counts the registered watches, if they are stored.
     fn watches(&self) -> Option<String> {
         None
     }
 
-    /// From now on it is counted how often each key of data was written.
+    /// Starts counting the writes to each key of data.
     fn counting(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Writes data that was not there.
+    /// Inserts data.
     fn insert(&self, _dir: &str, _name: &str, _text: &str) -> String {
         self.nothing()
     }
 
-    /// What a key of data holds, and how often it was written, or seen to have changed.
-    fn look(&self, _dir: &str, _name: &str) -> String {
+    /// Selects the value of a key of data, and how often it was written or seen to change.
+    fn read(&self, _dir: &str, _name: &str) -> String {
         self.nothing()
     }
 
@@ -40,7 +41,7 @@ pub(crate) trait Words: Debug + Send + Sync {
         self.nothing()
     }
 
-    /// Writes over the value of an entry.
+    /// Overwrites the value of an entry.
     fn note(&self, _key: &str, _text: &str) -> String {
         self.nothing()
     }
@@ -50,50 +51,50 @@ pub(crate) trait Words: Debug + Send + Sync {
         self.nothing()
     }
 
-    /// What is in a packet that tells of an event; else the name of a lock is.
+    /// Returns bytes that identify packets with an event. Without any, the name of a lock does.
     fn event(&self) -> Option<&'static [u8]> {
         None
     }
 
-    /// If that is in tables.
+    /// Returns the tables, if the store has tables.
     fn tables(&self) -> Option<&Tables> {
         None
     }
 }
 
-/// The words of a database, and distlock's tables in it.
+/// The dialect of a database, and distlock's tables in it.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) sessions: &'static str,
     pub(crate) queues: &'static str,
     pub(crate) entries: &'static str,
-    /// All entries, where they may be read, and deleted but for those in `alone`.
+    /// A table or view of all entries. Entries may be deleted there, except those in `alone`.
     pub(crate) members: &'static str,
-    /// Where one that is alone in its queue is, whose `session` is NULL once it is deleted; if that
-    /// is another table.
+    /// The table of entries that are alone in their queues, if there is one. Deleting sets
+    /// `session` to NULL.
     pub(crate) alone: Option<&'static str>,
     pub(crate) data: &'static str,
-    /// Where those are who are to be told, if that is kept.
+    /// The table of watches, if they are stored.
     pub(crate) watches: Option<&'static str>,
-    /// What makes the key of an entry.
+    /// The expression of an entry's key.
     pub(crate) key: &'static str,
-    /// The value of data as a text.
+    /// The expression of a value as text.
     pub(crate) text: &'static str,
-    /// What stands before and after a text that is a value.
+    /// The parts of a value literal before and after its text.
     pub(crate) value: [&'static str; 2],
-    /// Columns of data that have to be written besides, and what is written.
+    /// Further columns of data to write, and their values.
     pub(crate) besides: [&'static str; 2],
-    /// From now on the table `torture_writes` counts how often each key of data was written.
+    /// Makes the table `torture_writes` count the writes to each key of data.
     pub(crate) counting: &'static [&'static str],
-    /// Begins a transaction that is going to lock something.
+    /// Starts a transaction with locks.
     pub(crate) begin: &'static str,
-    /// At the end of a question: what it finds is locked. Nothing, if the transaction locks it all.
+    /// The suffix by which a query locks its rows. `None` if the transaction locks everything.
     pub(crate) locking: Option<&'static str>,
-    /// Makes it read-only, and ends that.
+    /// Statements that make the database read-only, and writable again.
     pub(crate) read_only: [&'static [&'static str]; 2],
-    /// Asked just before its disk is full, and while it is: so that it needs room soon.
+    /// Statements before and during a full disk, by which the server needs space soon.
     pub(crate) room: [&'static [&'static str]; 2],
-    /// What is in a packet that tells of an event; else the name of a lock is.
+    /// Bytes that identify packets with an event. Without any, the name of a lock does.
     pub(crate) event: Option<&'static [u8]>,
 }
 
@@ -102,7 +103,7 @@ impl Tables {
         self.value.join(text)
     }
 
-    /// Which row an entry is.
+    /// Returns the condition that selects an entry's row.
     fn entry(&self, key: &str) -> String {
         let (dir, _) = parts(key);
         format!("queue = '{dir}' AND {} = '{key}'", self.key)
@@ -140,7 +141,7 @@ impl Words for Tables {
         )
     }
 
-    fn look(&self, dir: &str, name: &str) -> String {
+    fn read(&self, dir: &str, name: &str) -> String {
         format!(
             "SELECT {}, (SELECT version FROM torture_writes AS w \
              WHERE w.dir = d.dir AND w.name = d.name) \
@@ -182,12 +183,12 @@ impl Words for Tables {
     }
 }
 
-/// What is in the queues below this.
+/// Returns the condition that selects the queues below a namespace.
 pub(crate) fn within(namespace: &str) -> String {
     format!("queue >= '{namespace}/' AND queue < '{namespace}0'")
 }
 
-/// A key's directory, and its name there.
+/// Splits a key into its directory and its name.
 pub(crate) fn parts(key: &str) -> (&str, &str) {
     key.rsplit_once('/').unwrap_or(("", key))
 }

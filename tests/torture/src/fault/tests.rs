@@ -74,13 +74,13 @@ fn kinds_apply_to_stores() {
         ("wipe", Store::Valkey),
         ("clock", Store::RedisWiped),
         ("busy", Store::Mysql),
-        // Nothing of the kind.
+        // None of these applies.
         ("kill", Store::Sqlite),
     ] {
-        let told = Kind::parse(&format!("sigkill,{word}"), store).unwrap_err();
-        assert!(told.starts_with(&format!("{word} does not apply to {store}")), "{told}");
-        assert!(told.contains("sigstop-idle"), "{told}");
+        let error = Kind::parse(&format!("sigkill,{word}"), store).unwrap_err();
+        assert!(error.starts_with(&format!("{word} does not apply to {store}")), "{error}");
+        assert!(error.contains("sigstop-idle"), "{error}");
     }
-    // Who leaves out what is not there has what he wants.
+    // Excluding a kind that does not apply is allowed.
     assert_eq!(Kind::parse("operator,-clock", Store::Sqlite), Ok(vec![Kind::Operator]));
 }

@@ -1,10 +1,10 @@
-//! Processes that are stopped for about as long as their idle sessions live, and lock as soon as
-//! they wake.
+//! Processes that are stopped for about the TTL of their idle sessions, and acquire a lock on
+//! waking.
 //!
-//! A write by way of a follower passes the leader's check of the session without renewing it: the
-//! renewal travels with the follower's next answer to a ping of the leader's. So a session that was
-//! silent for almost its timeout may end right after a write of it was done. How long the holder's
-//! node was there is told by a watch on the leader, how long the guard was valid by the holder.
+//! A write through a follower passes the leader's check of the session without renewing it. The
+//! renewal comes with the follower's next reply to the leader's ping. So a session that was silent
+//! for almost its timeout may expire right after a write. A watch on the leader shows how long the
+//! holder's node existed, and the holder reports how long its guard was valid.
 
 mod sleeper;
 
@@ -35,20 +35,19 @@ const PROCESSES: usize = 16;
 const TTLS: [Duration; 3] =
     [Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(6)];
 
-/// The servers' tick in docker/compose.yml: sessions end at whole ticks.
+/// The servers' tick in docker/compose.yml. Sessions expire at whole ticks.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long a lock is held that was taken on waking: a session that was about to end has ended
+/// How long a lock acquired on waking is held. A session that was about to expire has expired by
 /// then.
 const HOLD: Duration = Duration::from_millis(2200);
 
-/// What the rounds of one kind came to.
+/// The results of rounds of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     pauses: usize,
     grants: usize,
-    /// Grants by the connection of before: a client that makes a new one renews its session by
-    /// that.
+    /// Grants on the same connection. A new connection renews the session.
     unbroken: usize,
     overlaps: usize,
     /// In microseconds.
@@ -71,7 +70,7 @@ impl Tally {
     }
 }
 
-/// What it came to, as a table, and whether all is well.
+/// Returns the results as a table, and whether there were no overlaps.
 pub(crate) fn pauses(number: usize) -> Result<(String, bool)> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -121,7 +120,7 @@ async fn conduct(number: usize) -> Result<(String, bool)> {
     other.close().await?;
     if all.grants * 2 < all.pauses {
         return Err(format!(
-            "{} of {} pauses ended with a grant, too few to tell",
+            "only {} of {} pauses ended with a grant: too few to prove anything",
             all.grants, all.pauses
         )
         .into());
@@ -129,20 +128,20 @@ async fn conduct(number: usize) -> Result<(String, bool)> {
     Ok((table.join("\n"), all.overlaps == 0))
 }
 
-/// A process and its way to the servers.
+/// A process and its network to the servers.
 struct Lane {
     name: String,
     number: usize,
     ttl: Duration,
     proxies: Proxies,
-    /// A client of the leader's.
+    /// A client of the leader.
     watcher: ZooKeeper,
-    /// One who wants the lock, too.
+    /// Another client that acquires the lock.
     other: distlock::Client,
 }
 
 impl Lane {
-    /// The rounds of one process: with the downlink whole, and cut right after the grant.
+    /// Runs the rounds of one process, with the downlink intact or cut right after the grant.
     async fn run(self, namespace: String, rounds: usize) -> Result<[Tally; 2]> {
         let ttl = self.ttl.as_millis().to_string();
         let mut command = Child::again()?;
@@ -159,8 +158,8 @@ impl Lane {
     async fn round(&self, sleeper: &mut Worker, round: usize, cut: bool) -> Result<Tally> {
         let name = format!("{}-{round}", self.name);
         sleeper.tell_until(&name, "idle").await?;
-        // The crate pings at least every eighth of T and puts up with silence for a quarter: there
-        // is an answer under way when the process stops, and it finds that when it wakes.
+        // zookeeper-client pings at least every eighth of T, and tolerates silence for a quarter.
+        // So a reply is in flight when the process stops, and the process finds it on waking.
         sleep(self.ttl.mul_f64(0.2 + fastrand::f64() * 0.1)).await;
         self.proxies.set(&Mode::BlackholeToClient);
         sleep(self.ttl.mul_f64(0.11)).await;
@@ -192,7 +191,7 @@ impl Lane {
             });
             let valid = sleeper.until("valid").await?.rest.parse::<u64>()?;
             self.proxies.set(&Mode::Pass);
-            // By the servers' own word, or by what somebody else was granted.
+            // By the servers' event, or by the grant to another client.
             let limit = self.ttl * 3 + TICK * 5;
             let (deleted, granted) =
                 (timeout(limit, deleted).await???, timeout(limit, second).await???);

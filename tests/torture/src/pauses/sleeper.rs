@@ -1,4 +1,4 @@
-//! The process that is stopped: idle until it wakes, and then it locks at once.
+//! The process that is stopped: idle until it wakes, and then it acquires a lock at once.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use tokio::time::timeout;
 
 use super::HOLD;
 
-/// Between two looks at the guard.
-const LOOK: Duration = Duration::from_micros(200);
+/// The interval between checks of the guard.
+const INTERVAL: Duration = Duration::from_micros(200);
 
-/// Runs the process by its coordinator's arguments, a round for each name that it reads.
+/// Runs the process with its coordinator's arguments, one round per name that it reads.
 pub(crate) fn run(arguments: &[String]) {
     let [url, namespace, ttl] = arguments else { panic!("{arguments:?}") };
     let ttl = Duration::from_millis(ttl.parse().expect("a number"));
@@ -33,22 +33,22 @@ pub(crate) fn run(arguments: &[String]) {
 }
 
 async fn round(client: &Client, name: &str, ttl: Duration) {
-    // The session lives, and nothing is held in it from now on.
+    // The session is renewed, and nothing is held from now on.
     let before = client.mutex(format!("{name}-before")).lock().await;
     if let Ok(guard) = before {
         let _ = guard.unlock().await;
     }
     let lock = client.mutex(name);
-    tell("idle", "");
+    emit("idle", "");
     sleep_through(ttl / 2);
     match lock.lock().await {
         Ok(guard) => hold(guard).await,
-        Err(error) => tell("refused", error),
+        Err(error) => emit("refused", error),
     }
-    tell("done", "");
+    emit("done", "");
 }
 
-/// Returns as soon as this process has been stopped for that long, and goes on.
+/// Returns once this process has been stopped for at least `time` and resumed.
 fn sleep_through(time: Duration) {
     let mut last = Instant::now();
     loop {
@@ -60,26 +60,26 @@ fn sleep_through(time: Duration) {
     }
 }
 
-/// Looks at the guard for as long as it is valid, at most for [`HOLD`].
+/// Checks the guard while it is valid, at most for [`HOLD`].
 async fn hold(guard: LockGuard) {
     let (granted, mut valid) = (uptime(), 0);
-    tell("granted", guard.key());
-    let looked = std::thread::spawn(move || {
+    emit("granted", guard.key());
+    let checking = std::thread::spawn(move || {
         loop {
-            // Read before the guard looks at its own: it was valid then.
+            // Read before the check: the guard was valid at that time.
             let at = uptime();
             if !guard.is_valid() || at > granted + micros(HOLD) {
                 return (guard, valid);
             }
             valid = at;
-            std::thread::sleep(LOOK);
+            std::thread::sleep(INTERVAL);
         }
     });
-    let (guard, valid) = looked.join().expect("it looks");
-    tell("valid", valid);
+    let (guard, valid) = checking.join().expect("no panic");
+    emit("valid", valid);
     let _ = timeout(Duration::from_secs(1), guard.unlock()).await;
 }
 
-fn tell(word: &str, rest: impl ToString) {
+fn emit(word: &str, rest: impl ToString) {
     report(word, rest).expect("the coordinator listens");
 }

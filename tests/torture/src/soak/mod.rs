@@ -1,5 +1,5 @@
-//! A soak: one process does all that a program does with locks, for long, while its network fails
-//! now and then; nothing of what it uses may grow.
+//! A soak: one process uses locks in all ways for long, while its network fails from time to time.
+//! None of its resources may grow.
 
 mod plot;
 mod verdict;
@@ -24,15 +24,15 @@ use verdict::{MEASURES, Verdict, judge};
 
 pub(crate) use workload::run as work;
 
-/// Between two faults.
+/// The time between two faults.
 const CALM: Duration = Duration::from_secs(55);
 
-/// What a soak came to: its last line.
+/// The result of a soak: its last line.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     backend: Backend,
     minutes: f64,
-    /// Locks taken and released.
+    /// Locks acquired and released.
     locks: u64,
     faults: u64,
     pub(crate) flat: bool,
@@ -41,9 +41,9 @@ pub(crate) struct Report {
     samples: String,
 }
 
-/// What the workload says of itself.
+/// The counts that the workload reports.
 #[derive(Debug, Default)]
-struct Told {
+struct Counts {
     tasks: AtomicU64,
     locks: AtomicU64,
 }
@@ -67,9 +67,9 @@ async fn conduct(soak: &Soak) -> Result<Report> {
     let faults = AtomicU64::new(0);
     let series = tokio::select! {
         series = subject.observe(&cluster, pause, Instant::now() + time) => series?,
-        () = trouble(&proxies, &faults) => return Err("troubles never end".into()),
+        () = trouble(&proxies, &faults) => return Err("the network faults ended".into()),
     };
-    let (locks, faults) = (subject.told.locks.load(Relaxed), faults.load(Relaxed));
+    let (locks, faults) = (subject.counts.locks.load(Relaxed), faults.load(Relaxed));
     subject.process.kill().await?;
 
     let judged =
@@ -85,7 +85,7 @@ async fn conduct(soak: &Soak) -> Result<Report> {
         minutes: soak.minutes,
         locks,
         faults,
-        // A run that is too short to tell has not shown that nothing grows.
+        // A run that is too short proves nothing.
         flat: verdicts.iter().all(|verdict| verdict.is_some_and(|verdict| verdict.flat)),
         measures: MEASURES.iter().map(|measure| measure.name).zip(verdicts).collect(),
         plot: drawn.display().to_string(),
@@ -93,8 +93,8 @@ async fn conduct(soak: &Soak) -> Result<Report> {
     })
 }
 
-/// Every minute something is wrong with the network: all connections end, or nothing passes for so
-/// long that the sessions are lost.
+/// Every minute the network fails: all connections end, or nothing passes until the sessions are
+/// lost.
 async fn trouble(proxies: &Proxies, faults: &AtomicU64) {
     loop {
         sleep(CALM).await;
@@ -109,12 +109,12 @@ async fn trouble(proxies: &Proxies, faults: &AtomicU64) {
     }
 }
 
-/// The soaked process.
+/// The process under test.
 struct Subject {
     process: Child,
     namespace: String,
-    told: Arc<Told>,
-    /// Sessions that were there before.
+    counts: Arc<Counts>,
+    /// Sessions that existed before.
     others: HashSet<String>,
 }
 
@@ -124,18 +124,18 @@ impl Subject {
         let namespace = crate::database::namespace(url.starts_with("redis"), &usual);
         let leak = if leak { "leak" } else { "no-leak" };
         let mut process = Child::start(Child::again()?.args(["--soaked", url, &namespace, leak]))?;
-        let told = Arc::new(Told::default());
-        let listener = Arc::clone(&told);
+        let counts = Arc::new(Counts::default());
+        let listener = Arc::clone(&counts);
         process.listen(move |line| {
             let mut numbers = line.split(' ').map_while(|word| word.parse().ok());
             listener.tasks.store(numbers.next().unwrap_or_default(), Relaxed);
             listener.locks.store(numbers.next().unwrap_or_default(), Relaxed);
             Ok(())
         });
-        Ok(Self { process, namespace, told, others })
+        Ok(Self { process, namespace, counts, others })
     }
 
-    /// A series of samples for each measure.
+    /// Returns a series of samples for each measure.
     async fn observe(
         &mut self,
         cluster: &Cluster,
@@ -145,11 +145,11 @@ impl Subject {
         let mut series = vec![Vec::new(); MEASURES.len()];
         let mut ticks = interval(pause);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut said = Instant::now();
+        let mut reported = Instant::now();
         while Instant::now() < end {
             ticks.tick().await;
             let own = self.own()?;
-            // The servers may be busy for a moment: that is one sample less.
+            // The servers may be busy for a moment, which costs one sample.
             let kept = match self.kept(cluster).await {
                 Ok(kept) => kept,
                 Err(error) => {
@@ -159,17 +159,18 @@ impl Subject {
             };
             let sample = own.into_iter().chain(kept);
             series.iter_mut().zip(sample).for_each(|(series, value)| series.push(value));
-            if said.elapsed() > Duration::from_secs(60) {
-                said = Instant::now();
+            if reported.elapsed() > Duration::from_secs(60) {
+                reported = Instant::now();
                 let newest: Vec<_> = series.iter().filter_map(|series| series.last()).collect();
-                let (left, locks) = ((end - said).as_secs() / 60, self.told.locks.load(Relaxed));
+                let (left, locks) =
+                    ((end - reported).as_secs() / 60, self.counts.locks.load(Relaxed));
                 eprintln!("{left} minutes to go, {locks} locks: {newest:?}");
             }
         }
         Ok(series)
     }
 
-    /// What the process uses.
+    /// Returns the resources of the process.
     fn own(&mut self) -> Result<[f64; 4]> {
         if let Some(status) = self.process.ended()? {
             return Err(format!("the soaked process has ended: {status}").into());
@@ -183,10 +184,15 @@ impl Subject {
             Ok(number.ok_or("no number")?.parse()?)
         };
         let files = std::fs::read_dir(format!("/proc/{id}/fd"))?.count();
-        Ok([field("VmRSS")?, field("Threads")?, files as f64, self.told.tasks.load(Relaxed) as f64])
+        Ok([
+            field("VmRSS")?,
+            field("Threads")?,
+            files as f64,
+            self.counts.tasks.load(Relaxed) as f64,
+        ])
     }
 
-    /// What the servers keep for it.
+    /// Returns what the servers keep for the process.
     async fn kept(&self, cluster: &Cluster) -> Result<[f64; 3]> {
         let (sessions, watches) = cluster.upkeep().await?;
         let keys = cluster.keys(&self.namespace).await?.len();

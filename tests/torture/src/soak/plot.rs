@@ -1,4 +1,4 @@
-//! The picture of a soak: a panel for each measure.
+//! The chart of a soak: a panel for each measure.
 
 use std::{error::Error, path::Path};
 
@@ -8,7 +8,7 @@ use super::verdict::{MEASURES, Verdict};
 
 const SIZE: (u32, u32) = (900, 170);
 
-/// Draws samples, taken at even intervals of so many seconds, into an SVG file.
+/// Draws samples, taken every `interval` seconds, into an SVG file.
 pub(super) fn draw(
     path: &Path,
     title: &str,
@@ -22,17 +22,20 @@ pub(super) fn draw(
     let area = area.titled(title, ("sans-serif", 20)).map_err(sendable)?;
     for (index, panel) in area.split_evenly((panels, 1)).iter().enumerate() {
         let (measure, samples, verdict) = (MEASURES[index], &series[index], verdicts[index]);
-        let said = match verdict {
+        let verdict_text = match verdict {
             Some(verdict) if verdict.flat => format!("flat ({:+.1})", verdict.growth),
             Some(verdict) => {
                 format!("GROWS by {:.1}, more than {}", verdict.growth, verdict.tolerance)
             }
-            None => "too short to tell".to_owned(),
+            None => "too short to judge".to_owned(),
         };
         let highest = samples.iter().copied().fold(1.0, f64::max);
         let minutes = samples.len() as f64 * interval / 60.0;
         let mut chart = ChartBuilder::on(panel)
-            .caption(format!("{} {}: {said}", measure.name, measure.unit), ("sans-serif", 14))
+            .caption(
+                format!("{} {}: {verdict_text}", measure.name, measure.unit),
+                ("sans-serif", 14),
+            )
             .margin_right(20)
             .x_label_area_size(22)
             .y_label_area_size(70)
@@ -48,7 +51,7 @@ pub(super) fn draw(
     area.present().map_err(sendable)
 }
 
-/// The library's errors cannot be sent between threads.
+/// plotters' errors cannot be sent between threads.
 fn sendable(error: impl Error) -> Box<dyn Error + Send + Sync> {
     error.to_string().into()
 }

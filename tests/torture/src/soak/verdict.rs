@@ -1,15 +1,15 @@
-//! Whether a series of samples grows.
+//! Decides whether a series of samples grows.
 
 use distlock_testkit::median::median;
 use serde::Serialize;
 
-/// The first part of a run, in which caches fill and pools come to their size.
+/// The first part of a run, in which caches and pools fill.
 const WARM_UP: f64 = 0.2;
 
-/// So many medians are made of the rest: each is of enough samples that no single one counts.
+/// The number of medians of the rest. Each covers enough samples to ignore outliers.
 const MEDIANS: usize = 12;
 
-/// What is measured, and how much more of it there may be at the end than after the warm-up.
+/// A measure, and how much it may grow after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Measure {
     pub(crate) name: &'static str,
@@ -17,10 +17,11 @@ pub(crate) struct Measure {
     pub(crate) tolerance: f64,
 }
 
-/// A leak of one thing for each lost session, the rarest event of a soak, is 24 of them in half an
-/// hour; all tolerances are below what that comes to. Memory is taken in kilobytes: the allocator's
-/// arenas go on filling for a while, and a leak of 100 bytes for each of the 60,000 locks of half
-/// an hour is 6,000 of them.
+/// The measures and their tolerances.
+///
+/// A leak of one item per lost session, the rarest event of a soak, is 24 items in half an hour.
+/// All tolerances are below that. Memory is in kilobytes, since the allocator's arenas keep filling
+/// for a while. A leak of 100 bytes for each of the 60,000 locks of half an hour is 6,000 kB.
 pub(crate) const MEASURES: [Measure; 7] = [
     Measure { name: "memory", unit: "kB", tolerance: 3000.0 },
     Measure { name: "threads", unit: "", tolerance: 1.0 },
@@ -36,8 +37,8 @@ pub(crate) struct Verdict {
     /// The first and the last median.
     pub(crate) first: f64,
     pub(crate) last: f64,
-    /// How much it grew from the one to the other, by the median slope (Theil-Sen): what a single
-    /// burst does to a mean does not count.
+    /// The growth from the first to the last, by the median slope (Theil-Sen), which ignores single
+    /// bursts.
     pub(crate) growth: f64,
     pub(crate) tolerance: f64,
     pub(crate) flat: bool,
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     fn flat(samples: impl Iterator<Item = f64>) -> bool {
-        judge(&samples.collect::<Vec<_>>(), 8.0).expect("there are enough").flat
+        judge(&samples.collect::<Vec<_>>(), 8.0).expect("enough samples").flat
     }
 
     /// Between 0 and 15, without a trend.
@@ -77,7 +78,7 @@ mod tests {
     fn what_stays_is_flat() {
         assert!(flat((0..360).map(|_| 50.0)));
         assert!(flat((0..360).map(|n| 50.0 + noise(n))));
-        // It falls, it grows in the warm-up only, it comes and goes with each minute's fault.
+        // It falls, it grows only in the warm-up, or it oscillates with each minute's fault.
         assert!(flat((0..360).map(|n| 500.0 - f64::from(n))));
         assert!(flat((0..360).map(|n| f64::from(n.min(60)))));
         assert!(flat((0..360).map(|n| 50.0 + f64::from(n % 12))));
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn what_grows_is_reported() {
-        // One in a minute, one in a minute beneath noise, and a step for each.
+        // One per minute, one per minute with noise, and a step per minute.
         assert!(!flat((0..360).map(|n| 50.0 + f64::from(n) / 12.0)));
         assert!(!flat((0..360).map(|n| 50.0 + noise(n) + f64::from(n) / 12.0)));
         assert!(!flat((0..360).map(|n| 50.0 + f64::from(n / 12))));

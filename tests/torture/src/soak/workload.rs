@@ -1,4 +1,5 @@
-//! What the soaked process does: everything that a program does with locks, over and over.
+//! The workload of the process under test: everything that a program does with locks, over and
+//! over.
 
 use std::{
     pin::pin,
@@ -18,21 +19,21 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How often it tells how it is.
+/// The interval between reports.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// Locks held for long by one of the clients.
+/// The number of locks that a client holds for long.
 const HELD: usize = 20;
 
-/// Waiters at one lock.
+/// The number of waiters for one lock.
 const QUEUE: usize = 20;
 
 pub(super) const TTL: Duration = Duration::from_secs(5);
 
-/// Runs the workload by its coordinator's arguments, until its standard input ends.
+/// Runs the workload with its coordinator's arguments, until its standard input ends.
 pub(crate) fn run(arguments: &[String]) {
     let [url, namespace, leaks] = arguments else { panic!("{arguments:?}") };
-    // It is told nothing, and ends with the one that started it.
+    // It gets no orders, and ends with its parent.
     drop(orders_for_life());
     let builder = Client::builder(url).namespace(namespace).session_ttl(TTL).recheck_interval(TTL);
     let library = runtime_of_the_library(&builder);
@@ -49,7 +50,7 @@ pub(crate) fn run(arguments: &[String]) {
             tokio::spawn(queue(client.clone(), Arc::clone(&locks)));
         }
         tokio::spawn(once(two.clone(), Arc::clone(&locks)));
-        tokio::spawn(look(two.clone()));
+        tokio::spawn(try_held(two.clone()));
         tokio::spawn(change_minds(one.clone()));
         tokio::spawn(come_and_go(builder));
         if leaks == "leak" {
@@ -62,7 +63,7 @@ pub(crate) fn run(arguments: &[String]) {
     });
 }
 
-/// Wakes a thread, and knows from which runtime it was told to.
+/// Wakes a thread, and remembers the runtime of the caller.
 struct Alarm {
     sleeper: Thread,
     woken_from: OnceLock<Handle>,
@@ -77,8 +78,8 @@ impl Wake for Alarm {
     }
 }
 
-/// The library's own runtime, which it shows to nobody: where there is no other, it is the one from
-/// which callers are woken.
+/// Returns the library's own runtime, which is not public. Without another runtime, it is the one
+/// from which callers are woken.
 fn runtime_of_the_library(builder: &Builder) -> Handle {
     let alarm = Arc::new(Alarm { sleeper: thread::current(), woken_from: OnceLock::new() });
     let waker = Waker::from(Arc::clone(&alarm));
@@ -102,7 +103,7 @@ async fn connect(builder: &Builder) -> Client {
     }
 }
 
-/// `None` for an error that comes of a fault. Any other is a bug, and ends the soak.
+/// Returns `None` for an error caused by a fault. Any other error is a bug, and ends the soak.
 fn ok<T>(result: Result<T>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -112,7 +113,7 @@ fn ok<T>(result: Result<T>) -> Option<T> {
     }
 }
 
-/// Holds a lock for long, over and over.
+/// Holds a lock for long, repeatedly.
 async fn hold(client: Client, name: String) {
     loop {
         if let Some(guard) = ok(client.mutex(&name).lock().await) {
@@ -123,7 +124,7 @@ async fn hold(client: Client, name: String) {
     }
 }
 
-/// Stands in the queue of one lock, over and over.
+/// Waits in the queue of one lock, repeatedly.
 async fn queue(client: Client, locks: Arc<AtomicU64>) {
     loop {
         if let Some(guard) = ok(client.mutex("queue").lock().await) {
@@ -134,11 +135,11 @@ async fn queue(client: Client, locks: Arc<AtomicU64>) {
     }
 }
 
-/// Locks that are taken once and never again.
+/// Acquires locks whose names are used once.
 async fn once(client: Client, locks: Arc<AtomicU64>) {
     for number in 0.. {
         if let Some(guard) = ok(client.mutex(format!("once-{number}")).lock().await) {
-            // Every other one is only dropped.
+            // Every other guard is dropped.
             if number % 2 == 0 {
                 ok(guard.unlock().await);
             }
@@ -148,8 +149,8 @@ async fn once(client: Client, locks: Arc<AtomicU64>) {
     }
 }
 
-/// Finds locks held.
-async fn look(client: Client) {
+/// Tries locks that are held.
+async fn try_held(client: Client) {
     loop {
         ok(client.mutex("held-0").try_lock().await);
         ok(client.mutex("held-1").lock_timeout(Duration::from_millis(50)).await);
@@ -157,18 +158,18 @@ async fn look(client: Client) {
     }
 }
 
-/// Drops calls in the middle.
+/// Drops pending calls.
 async fn change_minds(client: Client) {
     loop {
         for name in ["held-2", "free"] {
-            let patience = Duration::from_micros(fastrand::u64(..20_000));
-            let _ = timeout(patience, client.mutex(name).lock()).await.map(ok);
+            let limit = Duration::from_micros(fastrand::u64(..20_000));
+            let _ = timeout(limit, client.mutex(name).lock()).await.map(ok);
         }
         sleep(Duration::from_millis(100)).await;
     }
 }
 
-/// Clients that live for one lock. Every other one is only dropped.
+/// Connects clients for one lock each. Every other client is dropped without `close`.
 async fn come_and_go(builder: Builder) {
     for number in 0.. {
         let client = connect(&builder).await;
@@ -180,7 +181,7 @@ async fn come_and_go(builder: Builder) {
     }
 }
 
-/// What a soak has to find.
+/// Leaks guards, which a soak has to detect.
 async fn leak(client: Client) {
     for number in 0.. {
         if let Some(guard) = ok(client.mutex(format!("leak-{number}")).lock().await) {

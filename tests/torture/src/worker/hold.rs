@@ -1,4 +1,4 @@
-//! What a worker does with what it was granted.
+//! A worker's use of a granted lock.
 
 use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
@@ -18,21 +18,21 @@ use crate::{
     register::Resource,
 };
 
-/// What a task holds, while others look at it.
+/// A held lock that other tasks observe.
 struct Watched {
     held: Arc<Held>,
     explain: JoinSet<()>,
 }
 
 impl Worker {
-    /// What the lock is for: reads the registers, takes its time, writes them. It trusts the lock
-    /// blindly, as many a program does.
+    /// Reads the registers, works, and writes them. It trusts the lock without checking it, as many
+    /// programs do.
     pub(super) async fn hold(&self, held: Held, call: u64, resource: &mut Resource) {
         let mut watched = self.watch(held);
         match watched.held.mode() {
             Mode::Exclusive => self.write(&watched.held, call, resource).await,
             Mode::Shared => self.read(&watched.held, resource).await,
-            // Those who hold them would overwrite each other.
+            // Concurrent holders would overwrite each other.
             Mode::Permits { .. } => sleep(self.work()).await,
         }
         if let Held::Lead(leadership) = &*watched.held
@@ -58,10 +58,10 @@ impl Worker {
     async fn write(&self, held: &Held, call: u64, resource: &mut Resource) {
         let value = (self.task.number << 32) + call;
         let work = self.work();
-        // A holder that stays too long is to write too late.
+        // A holder that keeps the lock for too long has to write too late.
         let long = work > self.task.ttl;
-        // What is written under guards is looked at where they are those of queues: else several of
-        // one client's may have the same key.
+        // Guarded writes are checked on stores with queues. On others, several guards of one client
+        // may have the same key.
         let guarded = self.task.store.queues() && (long || fastrand::bool());
         let mut read = Vec::new();
         for part @ (lock, token) in &held.parts() {
@@ -72,7 +72,7 @@ impl Worker {
             let fenced = resource.read(lock, Some(*token)).await;
             read.push((part.clone(), plain, fenced));
         }
-        // Some write at once, most when they have worked.
+        // Some write at once, and most after working.
         let early = !long && fastrand::u8(..4) == 0;
         if guarded && early {
             self.put(held, value).await;
@@ -101,7 +101,7 @@ impl Worker {
         }
     }
 
-    /// A call for what only a holder may do.
+    /// Makes a call that only a holder may make.
     async fn call(
         &self,
         manner: Manner,
@@ -111,9 +111,9 @@ impl Worker {
         let call = self.calls.fetch_add(1, SeqCst);
         let (wish, lock) = (u64::MAX, String::new());
         let limit = Some(micros(REQUEST_TIMEOUT * 3));
-        self.journal.tell(Event::Called { call, wish, lock, manner, limit });
+        self.journal.record(Event::Called { call, wish, lock, manner, limit });
         if let Some(((lock, token), value)) = writes {
-            self.journal.tell(Event::Writing { call, lock, token, value });
+            self.journal.record(Event::Writing { call, lock, token, value });
         }
         let outcome = match what.await {
             Ok(()) => Outcome::Done,
@@ -123,29 +123,27 @@ impl Worker {
             }
             Err(error) => Outcome::Failed(explain(&error)),
         };
-        self.journal.tell(Event::Returned { call, outcome });
+        self.journal.record(Event::Returned { call, outcome });
     }
 
     async fn downgrade(&self, watched: Watched) -> Option<Held> {
         for (lock, token) in watched.held.parts() {
-            self.journal.tell(Event::Downgrading { lock, token });
+            self.journal.record(Event::Downgrading { lock, token });
         }
-        let (asked, parts) = (uptime(), watched.held.parts());
-        let Held::Write(writer) = self.unwatch(watched).await else {
-            unreachable!("it is a writer")
-        };
+        let (started, parts) = (uptime(), watched.held.parts());
+        let Held::Write(writer) = self.unwatch(watched).await else { unreachable!("a writer") };
         match writer.downgrade().await {
             Ok(reader) => Some(Held::Read(reader)),
             Err(error) => {
                 for (lock, token) in parts {
-                    // Nobody knows since when.
+                    // The time is unknown.
                     let releasing = Event::Releasing { lock: lock.clone(), token, limit: None };
-                    self.journal.tell_at(asked, releasing);
+                    self.journal.record_at(started, releasing);
                     let outcome = match &error {
                         Error::Lost { .. } => Outcome::Refused(explain(&error)),
                         _ => Outcome::Failed(explain(&error)),
                     };
-                    self.journal.tell(Event::Released { lock, token, outcome });
+                    self.journal.record(Event::Released { lock, token, outcome });
                 }
                 None
             }
@@ -156,7 +154,7 @@ impl Worker {
         let (waits, parts) = (fastrand::u8(..5) > 0, watched.held.parts());
         let limit = waits.then(|| micros(REQUEST_TIMEOUT * 2));
         for (lock, token) in parts.clone() {
-            self.journal.tell(Event::Releasing { lock, token, limit });
+            self.journal.record(Event::Releasing { lock, token, limit });
         }
         let held = self.unwatch(watched).await;
         let outcome = if waits {
@@ -172,11 +170,11 @@ impl Worker {
             Outcome::Nothing
         };
         for (lock, token) in parts {
-            self.journal.tell(Event::Released { lock, token, outcome: outcome.clone() });
+            self.journal.record(Event::Released { lock, token, outcome: outcome.clone() });
         }
     }
 
-    /// From now on the history has what becomes of it.
+    /// Records what happens to the guard from now on.
     fn watch(&self, held: Held) -> Watched {
         let held = Arc::new(held);
         self.sampler.watch_over(&held);
@@ -185,7 +183,7 @@ impl Worker {
             let (journal, held) = (self.journal.clone(), Arc::clone(&held));
             explain.spawn(async move {
                 let reason = held.guards()[index].lost().await;
-                journal.tell(Event::Lost { lock, token, reason: format!("{reason:?}") });
+                journal.record(Event::Lost { lock, token, reason: format!("{reason:?}") });
             });
         }
         Watched { held, explain }
@@ -195,7 +193,7 @@ impl Worker {
         self.sampler.forget(&held);
         explain.shutdown().await;
         loop {
-            // The sampler may be looking at it.
+            // The sampler may be using it.
             match Arc::try_unwrap(held) {
                 Ok(held) => return held,
                 Err(shared) => held = shared,
@@ -204,8 +202,8 @@ impl Worker {
         }
     }
 
-    /// How long the lock is needed: mostly shortly, now and then for a part of a TTL, and sometimes
-    /// for so long that a holder that loses the lock and goes on writes after the next one began.
+    /// Returns how long the lock is needed: mostly briefly, sometimes for a part of the TTL.
+    /// Sometimes it is so long that a holder that loses the lock writes after its successor.
     fn work(&self) -> Duration {
         let share = match fastrand::u8(..8) {
             _ if self.calm.load(SeqCst) => 0.0,

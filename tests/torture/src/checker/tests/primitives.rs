@@ -1,8 +1,8 @@
-//! Histories of other primitives than the mutex, and of guarded writes.
+//! Histories of primitives other than the mutex, and of guarded writes.
 
 use super::*;
 
-/// A window of another mode than exclusive, or of another lock: `mode` from `at` until `until`.
+/// A grant of another mode than exclusive, or of another lock: `mode` from `at` until `until`.
 fn window(mode: Mode, lock: &str, at: u64, by: &str, token: u64, until: u64) -> Vec<Record> {
     let mut records = granted(at, by, token, token, until);
     if let Event::Granted { lock: of, mode: of_mode, .. } = &mut records[0].event {
@@ -24,8 +24,8 @@ fn readers_beside_a_writer_are_reported() {
     assert_eq!(violated([readers.clone(), write(920, 9, 990)].concat()), [Overlap]);
     assert_eq!(violated([write(790, 6, 805), readers.clone()].concat()), [Overlap]);
     assert_eq!(violated([write(790, 6, 900), write(800, 7, 900)].concat()), [Overlap]);
-    // A writer that has become a reader has others beside it, but no writer, and it had none
-    // before.
+    // After a downgrade readers may share the lock, and writers may not. Before it no other holder
+    // was allowed.
     let downgrading =
         |at| vec![record(at, "d", Event::Downgrading { lock: "rw".to_owned(), token: 6 })];
     assert_eq!(violated([write(790, 6, 900), downgrading(795), readers.clone()].concat()), []);
@@ -42,7 +42,7 @@ fn permits_above_the_limit_are_reported() {
     assert_eq!(violated([three.clone(), permit(TWO_PERMITS, 901, 9, 990)].concat()), []);
     assert_eq!(violated([three.clone(), permit(PERMIT, 850, 9, 990)].concat()), [Overlap]);
     assert_eq!(violated([three.clone(), permit(Mode::Exclusive, 940, 9, 990)].concat()), [Overlap]);
-    // The operator deleted the key of the one that had two, which is to learn of it.
+    // The operator deleted the key of the holder of two permits, which notices it later.
     let deleted = vec![deleted(820, 830, "/red/7")];
     assert_eq!(
         violated([three.clone(), deleted.clone(), permit(PERMIT, 850, 9, 990)].concat()),
@@ -80,7 +80,7 @@ fn locks_that_are_taken_together_are_reported_if_one_is_held() {
 #[test]
 fn tokens_rise_where_one_is_alone() {
     let window = |mode, at, token| window(mode, "rw", at, "c", token, at + 5);
-    // Readers return in another order than that in which they joined.
+    // Readers may return in an order other than that of their joins.
     assert_eq!(violated([window(Mode::Shared, 800, 8), window(Mode::Shared, 810, 7)].concat()), []);
     assert_eq!(violated([window(PERMIT, 800, 8), window(PERMIT, 810, 7)].concat()), []);
     assert_eq!(violated([window(PERMIT, 800, 8), window(PERMIT, 810, 8)].concat()), [Token]);
@@ -133,14 +133,14 @@ fn guarded_writes_that_land_late_are_reported() {
         [begun.clone(), guarded(300, "a", 10, 5, Some(Outcome::Done)), saw(610, 6, 5, 2)].concat();
     let two = [two, guarded(650, "b", 10, 6, Some(Outcome::Done)), saw(900, 0, 6, 3)].concat();
     assert_eq!(violated(two.clone()), []);
-    // It was sent when the next one had been granted the lock.
+    // The write was sent after the grant to the next holder.
     let late = |outcome| guarded(620, "a", 11, 5, outcome);
     assert_eq!(violated([two.clone(), late(refused())].concat()), []);
     assert_eq!(
         violated([two.clone(), late(Some(Outcome::Done)), saw(950, 0, 6, 4)].concat()),
         [GuardedWrites]
     );
-    // Nobody knows when it arrived, but it is there after the next one has looked, or has written.
+    // Its arrival is unknown. It must precede the next holder's read or write.
     let stalled = || guarded(550, "a", 11, 5, None);
     assert_eq!(violated([two.clone(), stalled()].concat()), []);
     assert_eq!(violated([two.clone(), stalled(), saw(950, 0, 5, 4)].concat()), [GuardedWrites]);

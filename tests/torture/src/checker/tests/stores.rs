@@ -1,11 +1,11 @@
-//! What stores do not promise is not asked of them, and the rest is.
+//! The checker requires only what a store guarantees.
 
 use super::{
     primitives::{guarded, saw},
     *,
 };
 
-/// A look that began then, and what it has shown.
+/// A read that started at `since`, and what it returned.
 fn looked(since: u64, writer: u64, version: u64) -> Vec<Record> {
     let lock = "red".to_owned();
     let event = Event::Saw { lock, token: 0, writer, value: 1, version, since };
@@ -18,18 +18,18 @@ fn acknowledged_writes_that_are_gone_are_reported_where_they_are_not_counted() {
     let of = |store, more: &[Vec<Record>]| {
         judged_of(store, [good(), saw(1, 0, 0, 1), written.clone(), more.concat()].concat())
     };
-    let (kept, gone) = (looked(500, 5, 2), looked(500, 0, 1));
+    let (kept, missing) = (looked(500, 5, 2), looked(500, 0, 1));
     assert_eq!(of(Store::Redis, std::slice::from_ref(&kept)), []);
-    // It may have come after that look.
+    // The write may have arrived after that read.
     assert_eq!(of(Store::Redis, &[looked(305, 0, 1)]), []);
-    assert_eq!(of(Store::Redis, std::slice::from_ref(&gone)), [GuardedWrites]);
+    assert_eq!(of(Store::Redis, std::slice::from_ref(&missing)), [GuardedWrites]);
     for (deed, store) in [(Deed::Wipe, Store::RedisWiped), (Deed::Rewind, Store::RedisEverysec)] {
         let lost = struck(&Kind::Servers(deed).to_string(), &store.to_string(), [400, 450]);
-        assert_eq!(of(store, &[gone.clone(), lost.to_vec()]), []);
+        assert_eq!(of(store, &[missing.clone(), lost.to_vec()]), []);
     }
     let killed = struck("kill-server", "redis", [400, 450]);
-    assert_eq!(of(Store::Redis, &[gone, killed.to_vec()]), [GuardedWrites]);
-    // Nor may there be more than were ever asked for.
+    assert_eq!(of(Store::Redis, &[missing, killed.to_vec()]), [GuardedWrites]);
+    // There may not be more writes than were sent.
     assert_eq!(of(Store::Redis, &[kept, looked(900, 5, 3)]), [GuardedWrites]);
 }
 
@@ -43,21 +43,21 @@ fn where_there_is_no_order_somebody_is_served() {
     let healed = record(800, "coordinator", Event::Healed);
     let first = vec![called(755, "c", 2, Manner::Lock, None), seen, passed, waits, healed];
     let late = [granted(over, "a", 2, 9, over + 5), releasing(over + 1, "a", 9)].concat();
-    // The one that was seen first is granted last; the other one waits for too long.
+    // The entry that was seen first is granted last, and the other call waits too long.
     let next = [granted(900, "b", 2, 6, 3000), releasing(950, "b", 6)].concat();
     let next = [next, granted(960, "c", 2, 7, 3000), releasing(970, "c", 7)].concat();
     let with = |others: &[Record]| [&good()[..], &first, others, &late].concat();
     let order = |store| {
-        let mut told = judged_of(store, with(&next));
-        told.retain(|it| *it != Token);
-        told
+        let mut violated = judged_of(store, with(&next));
+        violated.retain(|it| *it != Token);
+        violated
     };
     assert_eq!(order(Store::Redis), [Unserved, Order]);
     assert_eq!(order(Store::Redlock), []);
-    // Nobody is: those who ask are all served too late.
-    let nobody = [granted(over, "b", 2, 7, over + 5), releasing(over, "b", 7)].concat();
-    assert_eq!(judged_of(Store::Redlock, with(&nobody)), [Unserved]);
-    // Tokens rise all the same, and there is one holder.
+    // No call is granted in time.
+    let unserved = [granted(over, "b", 2, 7, over + 5), releasing(over, "b", 7)].concat();
+    assert_eq!(judged_of(Store::Redlock, with(&unserved)), [Unserved]);
+    // Tokens must rise nevertheless, and there is one holder.
     let again = granted(over + 10, "b", 2, 9, over + 20);
     assert_eq!(judged_of(Store::Redlock, with(&[next, again].concat())).len(), 1);
 }
