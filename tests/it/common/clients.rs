@@ -10,7 +10,7 @@ use super::{SOON, Waiter, eventually, within};
 /// its disk may take long to open a session.
 pub(crate) async fn connected(builder: Builder) -> Client {
     let connecting = builder.connect_timeout(SOON).connect();
-    within(SOON * 2, "it connects", connecting).await.expect("connected")
+    within(SOON * 2, "the client connects", connecting).await.expect("connected")
 }
 
 /// Describes a client for a harness's URL. A URL with the suffix of a pool yields a client with a

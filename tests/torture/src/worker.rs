@@ -51,8 +51,7 @@ pub(crate) enum Order {
     Resume,
     /// Block the runtime for this many milliseconds.
     Block(u64),
-    /// Stop yourself when you have nothing, neither a lock nor a wish for one; give it up after so
-    /// many milliseconds.
+    /// Stop the process when no task holds or awaits a lock. Give up after this many milliseconds.
     StopIdle(u64),
     /// Stop the process when a task is about to acquire a lock. Give up after this many
     /// milliseconds.

@@ -17,10 +17,10 @@ pub(crate) async fn threads_take_turns(t: &Case) {
     tokio::task::spawn_blocking({
         let builder = builder.clone();
         // A std thread: one of tokio's would have entered a runtime.
-        || thread::spawn(move || take_turns(&builder)).join().expect("it panicked")
+        || thread::spawn(move || take_turns(&builder)).join().expect("the thread panicked")
     })
     .await
-    .expect("it panicked");
+    .expect("the thread panicked");
     take_turns(&builder);
 }
 
@@ -53,27 +53,33 @@ fn take_turns(builder: &Builder) {
 fn wait_for_everything([client, other]: &[Client; 2]) {
     let short = Duration::from_millis(50);
     let guard =
-        client.mutex("a").try_lock().wait().expect("the servers are up").expect("it is free");
+        client.mutex("a").try_lock().wait().expect("the servers are up").expect("the lock is free");
     assert!(other.mutex("a").lock_timeout(short).wait().expect("the servers are up").is_none());
     assert_eq!(guard.lost().wait_timeout(short), None);
     assert!(other.mutex("a").request_release("please").wait().expect("the servers are up"));
     assert_eq!(guard.release_requested().wait().reason(), "please");
     guard.unlock().wait().expect("released");
 
-    let writer = client.rw_lock("a").write().wait().expect("it is free");
-    let reader = writer.downgrade().wait().expect("it is held");
+    let writer = client.rw_lock("a").write().wait().expect("the lock is free");
+    let reader = writer.downgrade().wait().expect("the lock is held");
     other.rw_lock("a").read().wait().expect("readers share").unlock().wait().expect("released");
     reader.unlock().wait().expect("released");
-    let permit = client.semaphore("a", 2).acquire_many(2).wait().expect("they are free");
+    let permit = client.semaphore("a", 2).acquire_many(2).wait().expect("the locks are free");
     assert!(other.semaphore("a", 2).try_acquire().wait().expect("the servers are up").is_none());
     permit.release().wait().expect("released");
-    client.lock_all(["b", "a"]).wait().expect("they are free").unlock().wait().expect("released");
+    client
+        .lock_all(["b", "a"])
+        .wait()
+        .expect("the locks are free")
+        .unlock()
+        .wait()
+        .expect("released");
 
     let election = client.election("a");
     let leadership = election.campaign("one").wait().expect("no other candidate");
     let mut leaders = other.election("a").observe().expect("the name is good");
     assert_eq!(leaders.next().wait().expect("the client is open").value(), b"one");
-    leadership.proclaim("two").wait().expect("it leads");
+    leadership.proclaim("two").wait().expect("the candidate leads");
     assert_eq!(leaders.next().wait().expect("the client is open").value(), b"two");
-    leadership.resign().wait().expect("it led");
+    leadership.resign().wait().expect("the leader led");
 }

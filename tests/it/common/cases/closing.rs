@@ -32,7 +32,7 @@ pub(crate) async fn close_releases_everything(t: &Case) {
     for guard in guards {
         assert!(!guard.is_valid());
         assert_eq!(guard.lost().await, LostReason::ClientClosed);
-        let error = guard.unlock().await.expect_err("it was lost before");
+        let error = guard.unlock().await.expect_err("the lock was lost before");
         assert!(matches!(error, Error::Lost { reason: LostReason::ClientClosed, .. }), "{error:?}");
     }
     for client in [client, clone] {

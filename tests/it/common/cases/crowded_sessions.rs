@@ -29,7 +29,7 @@ async fn are_free(database: &impl Tables, session: &str) {
         database.ask(&rows).await.is_empty()
     })
     .await;
-    assert!(guard.is_valid(), "its session was renewed");
+    assert!(guard.is_valid(), "the session was renewed");
     release([guard]).await;
     close([waiting, working]).await;
 }

@@ -258,7 +258,7 @@ pub(crate) async fn a_dropped_campaign_leaves_nothing(t: &Case) {
         let hasty = election.campaign_timeout("hasty", Duration::from_micros(micros));
         assert!(hasty.await.expect("a reply").is_none());
         let hasty = tokio::time::timeout(Duration::from_micros(micros), election.campaign("hasty"));
-        assert!(hasty.await.is_err(), "another one leads");
+        assert!(hasty.await.is_err(), "another candidate leads");
     }
     t.queue_of(1).await;
     leadership.resign().await.expect("resigned");
@@ -271,9 +271,9 @@ pub(crate) async fn a_leader_that_lost_its_session_is_notified(t: &Case<dyn Sess
     let waiting = stand(t, &other, "1").await;
     t.store.end_session_of(leadership.key()).await;
     let lost = leadership.run(std::future::pending::<()>());
-    within(SOON, "the leader is notified", lost).await.expect_err("it was lost");
+    within(SOON, "the leader is notified", lost).await.expect_err("the lock was lost");
     assert!(!leadership.is_valid());
-    let error = leadership.proclaim("late").await.expect_err("it was lost");
+    let error = leadership.proclaim("late").await.expect_err("the lock was lost");
     assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     let successor = waiting.granted().await;
     let leader = client.election("e").leader().await.expect("a reply").expect("there is one");
@@ -281,7 +281,7 @@ pub(crate) async fn a_leader_that_lost_its_session_is_notified(t: &Case<dyn Sess
         (leader.value_str(), leader.fencing_token()),
         (Some("1"), successor.fencing_token())
     );
-    let error = leadership.resign().await.expect_err("it was lost");
+    let error = leadership.resign().await.expect_err("the lock was lost");
     assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     successor.resign().await.expect("resigned");
 }
@@ -291,7 +291,7 @@ pub(crate) async fn a_proclaim_without_its_key_is_refused(t: &Case) {
     let leadership = leads(&client, "0").await;
     let waiting = stand(t, &other, "1").await;
     t.store.delete_key(leadership.key()).await;
-    let error = leadership.proclaim("late").await.expect_err("its key was deleted");
+    let error = leadership.proclaim("late").await.expect_err("the key was deleted");
     assert!(matches!(error, Error::Lost { reason: LostReason::Evicted, .. }), "{error:?}");
     assert!(!leadership.is_valid());
     assert_eq!(
@@ -419,8 +419,8 @@ pub(crate) async fn spawned_work_captures_what_it_likes(t: &Case) {
     });
     let method = tokio::spawn(Arc::clone(&app).lead(client.clone()));
     for leading in [by_reference, by_arc, moved, handed_on, method] {
-        let done = within(SOON, "it leads", leading).await.expect("no panic");
-        assert_eq!(done.expect("it led"), Some(7));
+        let done = within(SOON, "the candidate leads", leading).await.expect("no panic");
+        assert_eq!(done.expect("the leader led"), Some(7));
     }
 
     let (own, shared) = (client.clone(), Arc::clone(&app));
@@ -430,7 +430,7 @@ pub(crate) async fn spawned_work_captures_what_it_likes(t: &Case) {
     });
     let method = tokio::spawn(Arc::clone(&app).work(client.clone()));
     for working in [locked, method] {
-        let done = within(SOON, "it is done", working).await.expect("no panic");
+        let done = within(SOON, "the work is done", working).await.expect("no panic");
         assert_eq!(done.expect("the lock was held"), 7);
     }
 }
@@ -454,10 +454,10 @@ pub(crate) async fn a_run_that_is_cancelled_has_resigned(t: &Case) {
             // In the same task, which leaves least time to a resignation in the background.
             (done, others.leader().await)
         });
-        within(SOON, "it leads", led).await.expect("it leads");
+        within(SOON, "the candidate leads", led).await.expect("the candidate leads");
         drop(stop);
-        let (done, leader) = within(SOON, "it stops", running).await.expect("no panic");
-        assert_eq!(done.expect("it was cancelled"), None);
+        let (done, leader) = within(SOON, "the run stops", running).await.expect("no panic");
+        assert_eq!(done.expect("the run was cancelled"), None);
         let leader = leader.expect("a reply");
         assert!(leader.is_none(), "round {round}: {leader:?}");
     }

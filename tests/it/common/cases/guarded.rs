@@ -173,7 +173,7 @@ pub(crate) async fn writes_that_cannot_be_made_are_refused_before_anything_is_se
             .map(ToOwned::to_owned);
     for key in bad.into_iter().chain([inside, namespace, lock, long, root]) {
         for result in [guard.put(&key, "value").await, guard.delete(&key).await] {
-            let error = result.expect_err("it can't be written");
+            let error = result.expect_err("an invalid write");
             assert!(
                 matches!(error, Error::InvalidArgument { argument: "key", .. }),
                 "{key:?}: {error:?}"
@@ -185,7 +185,7 @@ pub(crate) async fn writes_that_cannot_be_made_are_refused_before_anything_is_se
     let many: Vec<_> = (0..65).map(|n| Write::put(t.data_key(&n.to_string()), "x")).collect();
     let twice = [Write::put(&good, "1"), Write::delete(&good)];
     for writes in [&[], &*many, &twice, &[Write::put(&good, vec![0; 1 << 20])]] {
-        let error = guard.write(writes).await.expect_err("it can't be written");
+        let error = guard.write(writes).await.expect_err("an invalid write");
         assert!(matches!(error, Error::InvalidArgument { argument: "key", .. }), "{error:?}");
     }
     link.set_reachable(true);
@@ -237,11 +237,12 @@ pub(crate) async fn a_gate_refuses_the_tokens_of_old_holders(t: &Case) {
     // No newer token has been admitted, so the gate cannot know.
     gate.admit(old).expect("the highest so far");
     gate.admit(successor.fencing_token()).expect("a higher one");
-    let stale = gate.admit(old).expect_err("it is stale");
+    let stale = gate.admit(old).expect_err("a stale token");
     assert_eq!((stale.fencing_token.as_u64(), stale.highest), (old, successor.fencing_token()));
     // A gate restored from its stored value refuses the same tokens.
-    let again = FencingGate::starting_at(gate.highest().expect("two were there").as_u64());
-    again.admit(old).expect_err("it is stale");
+    let again =
+        FencingGate::starting_at(gate.highest().expect("two tokens were admitted").as_u64());
+    again.admit(old).expect_err("a stale token");
     again.admit(successor.fencing_token()).expect("the same one again");
     successor.unlock().await.expect("released");
     eventually(SOON, "no keys are left", async || t.keys().await.is_empty()).await;

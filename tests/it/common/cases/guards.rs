@@ -74,7 +74,7 @@ pub(crate) async fn a_guard_dropped_by_a_panic_releases(t: &Case) {
             // without the message that a panic prints
             std::panic::resume_unwind(Box::new("work failed"));
         });
-        catch_unwind(work).expect_err("it panics");
+        catch_unwind(work).expect_err("the work panics");
     })
     .await;
     waiter.served().await;
@@ -160,7 +160,7 @@ pub(crate) async fn a_waiter_of_a_dropped_runtime_leaves_the_queue(t: &Case) {
     short_lived.spawn(async move { mutex.lock().await });
     t.queue_of(2).await;
     short_lived.shutdown_background();
-    eventually(SOON, "the waiter's key is gone", async || t.keys().await == [guard.key()]).await;
+    eventually(SOON, "the waiter's key is deleted", async || t.keys().await == [guard.key()]).await;
     guard.unlock().await.expect("released");
 }
 
@@ -218,7 +218,7 @@ pub(crate) async fn work_is_done_under_a_lock_that_is_then_free(t: &Case) {
     let (valid, tried) = work.await.expect("no panic").expect("granted");
     assert!(valid && tried.expect("a reply").is_none());
 
-    let guard = mutex.try_lock().await.expect("a reply").expect("it is free");
+    let guard = mutex.try_lock().await.expect("a reply").expect("the lock is free");
     let work = tokio::spawn(guard.run_owned(async { 42 }));
     assert_eq!(work.await.expect("no panic").expect("held"), 42);
 
@@ -227,7 +227,7 @@ pub(crate) async fn work_is_done_under_a_lock_that_is_then_free(t: &Case) {
     assert_eq!(mutex.try_run(async |_| parse("42").await).await.expect("a number"), 42);
     let refused = mutex.try_run(async |_| parse("no number").await).await;
     refused.expect_err("not a number").downcast::<ParseIntError>().expect("the work's own error");
-    let guard = mutex.try_lock().await.expect("a reply").expect("it is free");
+    let guard = mutex.try_lock().await.expect("a reply").expect("the lock is free");
     assert_eq!(guard.try_run(parse("42")).await.expect("a number"), 42);
     let refused = tokio::spawn(guard.try_run_owned(async { Err::<(), _>(Failure::from("no")) }));
     assert_eq!(refused.await.expect("no panic").expect_err("refused").to_string(), "no");
@@ -236,14 +236,14 @@ pub(crate) async fn work_is_done_under_a_lock_that_is_then_free(t: &Case) {
         t.store.delete_key(guard.key()).await;
         std::future::pending::<()>().await;
     });
-    let error = within(SOON, "the work is stopped", lost).await.expect_err("it was lost");
+    let error = within(SOON, "the work is stopped", lost).await.expect_err("the lock was lost");
     let is_lost = matches!(&error, Error::Lost { name, .. } if name == "run");
     assert!(is_lost, "{error:?}");
     let lost = mutex.try_run(async |guard| {
         t.store.delete_key(guard.key()).await;
         std::future::pending::<Result<(), Failure>>().await
     });
-    let error = within(SOON, "the work is stopped", lost).await.expect_err("it was lost");
+    let error = within(SOON, "the work is stopped", lost).await.expect_err("the lock was lost");
     let error = error.downcast::<Error>().expect("the library's error");
     assert!(matches!(*error, Error::Lost { .. }), "{error:?}");
     mutex.lock().await.expect("granted").unlock().await.expect("released");
@@ -316,7 +316,7 @@ pub(crate) async fn timeouts_need_no_runtime_of_the_callers(t: &Case) {
 async fn time_out(client: &Client) {
     const SHORT: Duration = Duration::from_millis(20);
     let free = client.mutex("free");
-    let guard = free.lock_timeout(SOON).await.expect("no error").expect("it is free");
+    let guard = free.lock_timeout(SOON).await.expect("no error").expect("the lock is free");
     for mutex in [&free, &client.mutex("foreign")] {
         assert!(mutex.lock_timeout(SHORT).await.expect("no error").is_none());
         assert!(mutex.try_lock().await.expect("no error").is_none());
@@ -334,7 +334,7 @@ async fn time_out(client: &Client) {
     guard.unlock().await.expect("released");
 
     let (rw_lock, semaphore) = (client.rw_lock("others"), client.semaphore("others", 1));
-    let reader = rw_lock.read_timeout(SOON).await.expect("no error").expect("it is free");
+    let reader = rw_lock.read_timeout(SOON).await.expect("no error").expect("the lock is free");
     assert!(rw_lock.write_timeout(SHORT).await.expect("no error").is_none());
     reader.unlock().await.expect("released");
     let permit = semaphore.acquire_timeout(SOON).await.expect("no error").expect("there is one");

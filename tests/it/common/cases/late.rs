@@ -51,7 +51,7 @@ pub(crate) async fn writes_of_a_holder_that_was_stopped_are_refused(t: &Case) {
     let pause = ttl + t.store.grace() + Duration::from_secs(6);
     let awake = async { (process.sleep_through(pause).await, Instant::now()) };
     let ((written, woke), (successors, succeeded)) =
-        within(pause + SOON * 2, "it wakes", async { tokio::join!(awake, succeed) }).await;
+        within(pause + SOON * 2, "the process wakes", async { tokio::join!(awake, succeed) }).await;
     println!("succeeded {:?} before it woke", woke.saturating_duration_since(succeeded));
     assert!(succeeded < woke, "inconclusive: the process woke before each lock had a successor");
     assert!(!written, "the store accepted a write of a holder with a successor");
@@ -144,8 +144,10 @@ pub(crate) async fn a_lock_all_whose_reply_is_lost_takes_all_or_leaves_nothing(
         proxies.hang_up();
         proxies.set(&Mode::Pass);
         if wanted {
-            let all =
-                within(SOON, "all are free", locking).await.expect("no panic").expect("granted");
+            let all = within(SOON, "all locks are granted", locking)
+                .await
+                .expect("no panic")
+                .expect("granted");
             assert!(all.is_valid());
             // The keys of the lost reply are deleted or belong to the guards.
             t.queue_of(3).await;

@@ -24,7 +24,7 @@ async fn assert_over(t: &Case, guard: &LockGuard) {
 }
 
 fn assert_lost(unlocked: Result<(), Error>) {
-    let error = unlocked.expect_err("it was lost");
+    let error = unlocked.expect_err("the lock was lost");
     assert!(matches!(error, Error::Lost { reason: LostReason::HeldTooLong, .. }), "{error:?}");
 }
 
@@ -36,7 +36,7 @@ pub(crate) async fn work_that_hangs_keeps_a_lock_for_max_hold(t: &Case) {
     assert!(guard.is_valid() && guard.remaining() <= LIMIT);
     let waiter = t.enqueue(&other, "hangs").await;
     let hung = within(SOON, "the work is stopped", guard.run(pending::<()>())).await;
-    assert_eq!(hung.expect_err("it hangs").reason, LostReason::HeldTooLong);
+    assert_eq!(hung.expect_err("the lock is lost").reason, LostReason::HeldTooLong);
     assert!(began.elapsed() >= LIMIT);
     waiter.served().await;
     let next = other.mutex("hangs").lock().await.expect("granted");
@@ -44,10 +44,10 @@ pub(crate) async fn work_that_hangs_keeps_a_lock_for_max_hold(t: &Case) {
     assert_over(t, &guard).await;
     assert!(next.is_valid(), "the former holder does not affect the next one");
     assert_lost(guard.unlock().await);
-    next.unlock().await.expect("it was held");
+    next.unlock().await.expect("released");
     // A holder that ends in time is not affected.
     for _ in 0..3 {
-        mutex.lock().await.expect("granted").unlock().await.expect("it was held");
+        mutex.lock().await.expect("granted").unlock().await.expect("released");
     }
 }
 
@@ -59,10 +59,10 @@ pub(crate) async fn every_primitive_has_a_longest_hold(t: &Case) {
     let reader = within(SOON, "the maximum hold time ends", next.read()).await.expect("granted");
     assert_over(t, &writer).await;
     let reading = rw_lock.read().await.expect("granted");
-    reader.unlock().await.expect("it was held");
+    reader.unlock().await.expect("released");
     let written = within(SOON, "the maximum hold time ends", next.write()).await.expect("granted");
     assert_over(t, &reading).await;
-    written.unlock().await.expect("it was held");
+    written.unlock().await.expect("released");
     assert_lost(writer.unlock().await);
 
     let permit = client.semaphore("s", 1).max_hold(LIMIT).acquire().await.expect("granted");
@@ -70,7 +70,7 @@ pub(crate) async fn every_primitive_has_a_longest_hold(t: &Case) {
     let next =
         within(SOON, "the maximum hold time ends", semaphore.acquire()).await.expect("granted");
     assert_over(t, &permit).await;
-    next.release().await.expect("it was held");
+    next.release().await.expect("released");
     assert_lost(permit.release().await);
 
     let election = client.election("e").max_hold(LIMIT);
@@ -82,7 +82,7 @@ pub(crate) async fn every_primitive_has_a_longest_hold(t: &Case) {
     assert_over(t, &leadership).await;
     let error = leadership.proclaim("three").await.expect_err("the leader is lost");
     assert!(matches!(error, Error::Lost { .. }), "{error:?}");
-    next.resign().await.expect("it led");
+    next.resign().await.expect("the leader led");
     drop(leadership);
 
     let reentrant = client.mutex("r").max_hold(LIMIT).reentrant("me");
@@ -92,7 +92,7 @@ pub(crate) async fn every_primitive_has_a_longest_hold(t: &Case) {
     let next = within(SOON, "the maximum hold time ends", mutex.lock()).await.expect("granted");
     assert_over(t, &outer).await;
     assert_over(t, &inner).await;
-    next.unlock().await.expect("it was held");
+    next.unlock().await.expect("released");
     drop((outer, inner));
 
     let all = client.multi_lock(["a", "b"]).max_hold(LIMIT).lock().await.expect("granted");
@@ -102,7 +102,7 @@ pub(crate) async fn every_primitive_has_a_longest_hold(t: &Case) {
     for guard in all.guards() {
         assert_over(t, guard).await;
     }
-    both.unlock().await.expect("they were held");
+    both.unlock().await.expect("released");
     assert_lost(all.unlock().await);
 }
 
@@ -117,7 +117,7 @@ pub(crate) async fn a_downgrade_gives_no_more_time(t: &Case) {
     let next = within(SOON, "the maximum hold time ends", next.write()).await.expect("granted");
     assert!(began.elapsed() < SOON);
     assert_over(t, &reader).await;
-    next.unlock().await.expect("it was held");
+    next.unlock().await.expect("released");
 }
 
 /// A thread that blocks the program's runtime does not stop the client's timers.
@@ -143,7 +143,7 @@ pub(crate) async fn max_hold_needs_nothing_of_the_callers_runtime(t: &Case) {
     let mutex = other.mutex("blocked");
     let next = within(SOON, "the maximum hold time ends", mutex.lock()).await.expect("granted");
     assert_over(t, &handle).await;
-    next.unlock().await.expect("it was held");
+    next.unlock().await.expect("released");
     drop(done);
     let ended = tokio::task::spawn_blocking(move || blocked.join()).await.expect("no panic");
     ended.expect("the thread did not panic");
@@ -186,14 +186,14 @@ pub(crate) async fn a_handle_ends_with_its_guard(t: &Case) {
         let handle = handle.clone();
         async move { handle.run(pending::<()>()).await }
     });
-    guard.unlock().await.expect("it was held");
+    guard.unlock().await.expect("released");
     let stopped = within(SOON, "the work is stopped", watcher).await.expect("no panic");
-    assert_eq!(stopped.expect_err("it hangs").reason, LostReason::Released);
+    assert_eq!(stopped.expect_err("the lock is lost").reason, LostReason::Released);
     assert!(!handle.is_valid());
     let next = mutex.lock().await.expect("granted");
-    let error = handle.put(t.data_key("handle"), "late").await.expect_err("it is released");
+    let error = handle.put(t.data_key("handle"), "late").await.expect_err("the lock is released");
     assert!(matches!(error, Error::Lost { reason: LostReason::Released, .. }), "{error:?}");
     drop(handle);
     assert!(next.is_valid());
-    next.unlock().await.expect("it was held");
+    next.unlock().await.expect("released");
 }

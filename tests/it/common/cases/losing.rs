@@ -14,7 +14,7 @@ macro_rules! assert_lost {
     ($guard:expr, $reason:pat) => {
         assert!(!$guard.is_valid());
         assert_eq!($guard.remaining(), Duration::ZERO);
-        let error = $guard.unlock().await.expect_err("it was lost before");
+        let error = $guard.unlock().await.expect_err("the lock was lost before");
         assert!(matches!(error, Error::Lost { reason: $reason, .. }), "{error:?}");
         assert!(!error.is_retryable());
     };
@@ -46,7 +46,7 @@ pub(crate) async fn waiters_of_an_ended_session_are_notified(t: &Case<dyn Sessio
     let waiters = t.enqueue_all([&client; 5], "queue").await;
     t.store.end_session_of(&waiters[0].key).await;
     for waiter in waiters {
-        let error = waiter.result(SOON).await.expect_err("its session is over");
+        let error = waiter.result(SOON).await.expect_err("the session has ended");
         assert!(matches!(error, Error::SessionLost { .. } | Error::Evicted { .. }), "{error:?}");
         assert!(error.is_retryable());
     }
@@ -109,7 +109,7 @@ pub(crate) async fn an_unlock_of_what_was_lost_spares_the_successor(t: &Case) {
         let guard = locked(&next, "lost").await;
         assert!(guard.fencing_token() > lost.fencing_token());
         if unlocks {
-            let error = lost.unlock().await.expect_err("it was lost");
+            let error = lost.unlock().await.expect_err("the lock was lost");
             assert!(matches!(&error, Error::Lost { name, .. } if name == "lost"), "{error:?}");
         } else {
             drop(lost);
@@ -133,7 +133,7 @@ pub(crate) async fn an_operator_evicts_holders_and_waiters(t: &Case) {
     assert!(operator.evict(&held).await.expect("a reply"), "the entry existed");
     assert_eq!(within(SOON, "the holder is notified", guard.lost()).await, LostReason::Evicted);
     // The waiter notices it when it next reads the queue.
-    let evicted = second.result(SOON).await.expect_err("its key was deleted");
+    let evicted = second.result(SOON).await.expect_err("the key was deleted");
     assert!(matches!(evicted, Error::Evicted { .. }), "{evicted:?}");
     third.served().await;
     for key in [key, held] {
@@ -146,14 +146,14 @@ pub(crate) async fn an_eviction_spares_a_later_hold(t: &Case) {
     let [holder, operator] = t.clients().await;
     let (mutex, seen_by) = (holder.mutex("queue"), operator.mutex("queue"));
     let first = mutex.lock().await.expect("free");
-    let seen = seen_by.holder().await.expect("a reply").expect("it is held");
+    let seen = seen_by.holder().await.expect("a reply").expect("the lock is held");
     assert_eq!(seen.key(), first.key());
     first.unlock().await.expect("released");
     let second = mutex.lock().await.expect("free");
-    assert!(!operator.evict_entry(&seen).await.expect("a reply"), "that hold is over");
+    assert!(!operator.evict_entry(&seen).await.expect("a reply"), "that hold has ended");
     let held = async || second.is_valid() && t.keys().await.len() == 1;
     throughout(Duration::from_millis(300), "the later hold continues", held).await;
-    let seen = seen_by.holder().await.expect("a reply").expect("it is held");
+    let seen = seen_by.holder().await.expect("a reply").expect("the lock is held");
     assert!(operator.evict_entry(&seen).await.expect("a reply"), "the entry existed");
     assert_eq!(within(SOON, "the holder is notified", second.lost()).await, LostReason::Evicted);
     assert!(!operator.evict_entry(&seen).await.expect("a reply"), "the entry no longer exists");
@@ -179,7 +179,7 @@ async fn evict(t: &Case, [holder, evicted, patient]: &[Client; 3]) {
     t.queue_of(2).await;
     third.waits_behind(&guard, Duration::from_millis(200)).await;
     let third = handover(guard, third).await;
-    let error = second.result(SOON).await.expect_err("its key was deleted");
+    let error = second.result(SOON).await.expect_err("the key was deleted");
     assert!(matches!(error, Error::Evicted { .. }), "{error:?}");
     assert!(error.is_retryable());
     assert!(third.is_valid());
@@ -214,12 +214,12 @@ pub(crate) async fn a_waiter_that_is_cut_off_is_notified(t: &Case) {
     let (guard, waiter) = t.contended(&holder, &cut_off, "cut").await;
     let ttl = cut_off.session_ttl();
     link.cut_off_key(&waiter.key);
-    let error = waiter.result(ttl * 2 + t.store.grace()).await.expect_err("its place is unknown");
+    let error = waiter.result(ttl * 2 + t.store.grace()).await.expect_err("the place is unknown");
     assert!(matches!(error, Error::SessionLost { .. }), "{error:?}");
     assert!(error.is_retryable());
     assert!(guard.is_valid());
     // Its key is deleted with its session.
-    eventually(ttl + t.store.grace(), "its key was deleted", async || {
+    eventually(ttl + t.store.grace(), "the key was deleted", async || {
         t.keys().await == [guard.key()]
     })
     .await;

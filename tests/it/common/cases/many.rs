@@ -26,7 +26,8 @@ pub(crate) async fn free_locks_are_taken_together_and_released_together(t: &Case
         (&one, one.clone()),
         (&few, ["a", "a/b", "b", "c"].map(str::to_owned).to_vec()),
     ] {
-        let all = within(SOON, "all are free", client.lock_all(asked)).await.expect("granted");
+        let all =
+            within(SOON, "all locks are granted", client.lock_all(asked)).await.expect("granted");
         assert_eq!(names(&all), sorted);
         assert!(all.is_valid() && all.remaining() > Duration::ZERO);
         assert_eq!(t.keys().await.len(), asked.len());
@@ -39,7 +40,7 @@ pub(crate) async fn free_locks_are_taken_together_and_released_together(t: &Case
         let last = asked.last().expect("there are some");
         assert!(other.mutex(last).try_lock().await.expect("a reply").is_none());
         let waiter = t.enqueue(&other, last).await;
-        assert_eq!(all.run(async { 42 }).await.expect("they are held"), 42);
+        assert_eq!(all.run(async { 42 }).await.expect("the locks are held"), 42);
         release_both(all, waiter).await;
         assert!(t.keys().await.is_empty());
     }
@@ -93,9 +94,13 @@ pub(crate) async fn lock_all_waits_for_the_one_that_is_held(t: &Case) {
         // It holds the locks before the held one, and none behind it.
         let before = usize::from(held != "a") + usize::from(held == "c");
         t.queue_of(1 + before + 1).await;
-        throughout(Duration::from_millis(100), "it waits", async || !locking.is_finished()).await;
+        throughout(Duration::from_millis(100), "the call waits", async || !locking.is_finished())
+            .await;
         guard.unlock().await.expect("released");
-        let all = within(SOON, "all are free", locking).await.expect("no panic").expect("granted");
+        let all = within(SOON, "all locks are granted", locking)
+            .await
+            .expect("no panic")
+            .expect("granted");
         assert_eq!(names(&all), ["a", "b", "c"]);
         all.unlock().await.expect("released");
     }
@@ -115,7 +120,7 @@ pub(crate) async fn lock_all_timeout_gives_up_in_time(t: &Case) {
             took >= timeout && took < timeout + Duration::from_secs(2),
             "given up after {took:?} of {timeout:?}"
         );
-        eventually(SOON, "it leaves no keys", async || t.keys().await == [guard.key()]).await;
+        eventually(SOON, "the call leaves no keys", async || t.keys().await == [guard.key()]).await;
     }
     assert!(guard.is_valid());
     guard.unlock().await.expect("released");
@@ -123,7 +128,7 @@ pub(crate) async fn lock_all_timeout_gives_up_in_time(t: &Case) {
         .lock_all_timeout(["b", "a", "c"], SOON)
         .await
         .expect("a reply")
-        .expect("all are free");
+        .expect("all locks are granted");
     all.unlock().await.expect("released");
 }
 
@@ -131,16 +136,22 @@ pub(crate) async fn try_lock_all_takes_all_or_nothing(t: &Case) {
     let [client, other] = t.clients().await;
     for held in ["a", "b", "c"] {
         let guard = other.mutex(held).lock().await.expect("granted");
-        let none = within(SOON, "it does not wait", client.try_lock_all(["c", "a", "b"])).await;
+        let none =
+            within(SOON, "the call does not wait", client.try_lock_all(["c", "a", "b"])).await;
         assert!(none.expect("a reply").is_none());
-        eventually(SOON, "it leaves no keys", async || t.keys().await == [guard.key()]).await;
+        eventually(SOON, "the call leaves no keys", async || t.keys().await == [guard.key()]).await;
         guard.unlock().await.expect("released");
     }
-    let all = client.try_lock_all(["c", "a", "b"]).await.expect("a reply").expect("all are free");
+    let all = client
+        .try_lock_all(["c", "a", "b"])
+        .await
+        .expect("a reply")
+        .expect("all locks are granted");
     assert!(other.try_lock_all(["c", "d"]).await.expect("a reply").is_none());
     drop(all);
     t.queue_of(0).await;
-    let again = other.try_lock_all(["c", "d"]).await.expect("a reply").expect("all are free");
+    let again =
+        other.try_lock_all(["c", "d"]).await.expect("a reply").expect("all locks are granted");
     again.unlock().await.expect("released");
 }
 
@@ -160,12 +171,12 @@ pub(crate) async fn a_dropped_lock_all_leaves_nothing(t: &Case) {
         // A call that was fast enough is released by the drop.
         drop(locking);
     }
-    eventually(SOON, "it leaves no keys", async || t.keys().await == [guard.key()]).await;
+    eventually(SOON, "the call leaves no keys", async || t.keys().await == [guard.key()]).await;
     assert!(guard.is_valid());
     guard.unlock().await.expect("released");
     // A request may have been in flight while no keys existed. Its entries are removed.
     let all = client.lock_all(["a", "b", "c", "x", "y", "z"]);
-    let all = within(SOON, "all are free", all).await.expect("granted");
+    let all = within(SOON, "all locks are granted", all).await.expect("granted");
     all.unlock().await.expect("released");
 }
 
@@ -184,7 +195,10 @@ pub(crate) async fn lock_all_outlasts_a_store_that_does_not_answer(t: &Case) {
     let locking = tokio::spawn(async move { caller.lock_all(["a", "b", "c"]).await });
     sleep(Duration::from_millis(700)).await;
     link.set_reachable(true);
-    let all = within(SOON * 2, "all are free", locking).await.expect("no panic").expect("granted");
+    let all = within(SOON * 2, "all locks are granted", locking)
+        .await
+        .expect("no panic")
+        .expect("granted");
     eventually(SOON, "only three keys are left", async || t.keys().await.len() == 3).await;
     assert!(all.is_valid());
     all.unlock().await.expect("released");
@@ -242,7 +256,7 @@ pub(crate) async fn a_lock_lost_while_others_are_awaited_ends_the_wait(t: &Case)
     let first = keys
         .iter()
         .find(|key| key.starts_with(&format!("{}/a/", t.namespace)))
-        .expect("it holds the first");
+        .expect("the key of the first lock");
     t.store.delete_key(first).await;
     let error = within(SOON, "the loss is notified", locking)
         .await
@@ -250,7 +264,7 @@ pub(crate) async fn a_lock_lost_while_others_are_awaited_ends_the_wait(t: &Case)
         .expect_err("one lock was lost");
     assert!(matches!(&error, Error::Evicted { name, .. } if name == "a"), "{error:?}");
     assert!(error.is_retryable());
-    eventually(SOON, "it leaves no keys", async || t.keys().await == [guard.key()]).await;
+    eventually(SOON, "the call leaves no keys", async || t.keys().await == [guard.key()]).await;
     guard.unlock().await.expect("released");
 }
 
@@ -262,11 +276,13 @@ pub(crate) async fn a_write_under_several_locks_needs_all_of_them(t: &Case) {
     let transfer = |value: &str| keys.each_ref().map(|key| Write::put(key, value));
     for lost in ["alice", "bob"] {
         let all = client.lock_all(["alice", "bob"]).await.expect("granted");
-        within(SOON, "it is written", all.write(&transfer("before"))).await.expect("all are held");
+        within(SOON, "the value is written", all.write(&transfer("before")))
+            .await
+            .expect("all are held");
         let key = all.get(lost).expect("one of the locks").key().to_owned();
         assert!(other.evict(&key).await.expect("a reply"), "the entry existed");
         let next = locked(&other, lost).await;
-        let error = within(SOON, "it is refused", all.write(&transfer("after"))).await;
+        let error = within(SOON, "the write is refused", all.write(&transfer("after"))).await;
         let error = error.expect_err("one of them is lost");
         assert!(
             matches!(
@@ -282,7 +298,7 @@ pub(crate) async fn a_write_under_several_locks_needs_all_of_them(t: &Case) {
             assert!(matches!(error, Error::Lost { .. }), "{error:?}");
             all.delete(key).await.expect_err("one of them is lost");
         }
-        next.unlock().await.expect("it was held");
+        next.unlock().await.expect("released");
         drop(all);
     }
     t.erase(&keys).await;

@@ -107,7 +107,7 @@ pub(crate) async fn bad_names_are_refused_before_anything_is_sent(t: &Case) {
             assert!(matches!(error, Error::InvalidArgument { argument: "name", .. }), "{error:?}");
             assert!(!error.is_retryable());
         }
-        assert!(start.elapsed() < Duration::from_secs(1), "it took {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(1), "the calls took {:?}", start.elapsed());
     }
     link.set_reachable(true);
 }

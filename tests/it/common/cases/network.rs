@@ -69,7 +69,7 @@ pub(crate) async fn a_dropped_join_whose_reply_is_lost_leaves_nothing(t: &Case<d
     waiter.cancel();
     proxies.hang_up();
     proxies.set(&Mode::Pass);
-    eventually(SOON, "its key was deleted", async || t.keys().await.len() == 2).await;
+    eventually(SOON, "the key was deleted", async || t.keys().await.len() == 2).await;
     assert!(marker.is_valid() && ahead.is_valid());
     release([marker, ahead]).await;
 }
@@ -324,7 +324,7 @@ pub(crate) async fn a_holder_whose_event_was_lost_is_notified_by_the_recheck(
     let bystander = client.mutex("bystander").lock().await.expect("granted");
     // Its watch starts late. It exists once the server has been silent for a while.
     let (mut count, mut since) = (proxies.packets(), Instant::now());
-    eventually(SOON, "its key is watched", async || {
+    eventually(SOON, "the key is watched", async || {
         if count != proxies.packets() {
             (count, since) = (proxies.packets(), Instant::now());
         }
@@ -361,7 +361,7 @@ pub(crate) async fn late_answers_count_from_their_requests(t: &Case<dyn Servers>
             let now = guard.remaining();
             now > std::mem::replace(&mut left, now)
         });
-        assert!(rises.await && guard.is_valid(), "it is not kept alive");
+        assert!(rises.await && guard.is_valid(), "the session is not kept alive");
         left
     };
     let at_once = renewed().await;
@@ -427,7 +427,7 @@ async fn one_bad_endpoint(t: &Case<dyn Servers>, mode: Mode, timeout: Duration, 
             take_turn(&client, &format!("others-{number}")).await;
             close([client]).await;
             let took = start.elapsed();
-            assert!(took < limit, "it took {took:?}");
+            assert!(took < limit, "the calls took {took:?}");
         });
         join_all(locking).await;
     }

@@ -209,7 +209,7 @@ async fn perform(url: &str, block: &str) {
             (_, "waits") => {
                 let task = actor.begin(statement);
                 let waits = async || !task.is_finished();
-                throughout(Duration::from_millis(300), "it waits", waits).await;
+                throughout(Duration::from_millis(300), "the call waits", waits).await;
                 actors.insert(name, Actor::Waiting(task));
                 continue;
             }

@@ -260,7 +260,7 @@ pub(crate) async fn a_downgraded_guard_is_a_guard(t: &Case) {
     t.store.delete_key(guard.key()).await;
     let error = within(SOON, "the downgrade fails", guard.downgrade())
         .await
-        .expect_err("its key was deleted");
+        .expect_err("the key was deleted");
     assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     for polls in 0..6 {
         let guard = one.rw_lock("rw").write().await.expect("granted");
@@ -293,7 +293,7 @@ pub(crate) async fn tries_on_a_busy_lock_leave_nothing(t: &Case) {
     assert!(lock.write_timeout(Duration::from_millis(100)).await.expect("a reply").is_none());
     let reader = lock.try_read().await.expect("a reply").expect("readers share");
     release([reader, guard]).await;
-    let guard = lock.try_write().await.expect("a reply").expect("it is free");
+    let guard = lock.try_write().await.expect("a reply").expect("the lock is free");
     let lock = one.rw_lock("rw");
     assert!(lock.try_read().await.expect("a reply").is_none());
     assert!(lock.read_timeout(Duration::from_millis(100)).await.expect("a reply").is_none());
@@ -316,7 +316,7 @@ pub(crate) async fn a_writer_whose_session_ends_in_the_queue_is_passed_over(
     reader.served().await;
     assert!(guard.is_valid());
     guard.unlock().await.expect("released");
-    let error = writer.result(SOON).await.expect_err("its session is over");
+    let error = writer.result(SOON).await.expect_err("the session has ended");
     assert!(matches!(error, Error::SessionLost { .. } | Error::Evicted { .. }), "{error:?}");
 }
 
@@ -354,9 +354,11 @@ pub(crate) async fn dropped_readers_and_writers_leave_nothing(t: &Case) {
 pub(crate) async fn primitives_of_one_name_are_independent(t: &Case) {
     let client = t.client().await;
     let mutex = locked(&client, "same").await;
-    let writer = within(SOON, "it is free", client.rw_lock("same").write()).await.expect("granted");
-    let permit =
-        within(SOON, "it is free", client.semaphore("same", 1).acquire()).await.expect("granted");
+    let writer =
+        within(SOON, "the lock is free", client.rw_lock("same").write()).await.expect("granted");
+    let permit = within(SOON, "the lock is free", client.semaphore("same", 1).acquire())
+        .await
+        .expect("granted");
     let guards: [&LockGuard; 3] = [&mutex, &writer, &permit];
     assert!(guards.iter().all(|guard| guard.is_valid() && guard.name() == "same"));
     mutex.unlock().await.expect("released");

@@ -200,7 +200,7 @@ pub(crate) async fn a_note_that_comes_late_changes_nothing(t: &Case) {
     // The next change removes both.
     two.semaphore("permits", 3).set_permits(4).await.expect("set");
     for late in ["limit=2+4+@1", "limit=3+2+4+@2"] {
-        assert!(t.store.data(&note(t, late)).await.is_none(), "{late} is still there");
+        assert!(t.store.data(&note(t, late)).await.is_none(), "{late} still exists");
     }
     release(held).await;
     hand.unlock().await.expect("released");
@@ -325,7 +325,7 @@ pub(crate) async fn a_dead_waiter_is_passed_over(t: &Case<dyn Sessions>) {
         // Its session ended before the client received the reply to its join, so it joined again
         // with a new session.
         Ok(permit) => {
-            assert_ne!(permit.key(), key, "its session is over");
+            assert_ne!(permit.key(), key, "the session has ended");
             permit.release().await.expect("released");
         }
     }

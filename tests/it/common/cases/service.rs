@@ -47,15 +47,15 @@ pub(crate) async fn a_period_is_cleared_by_name_alone(t: &Case) {
     let (job, other) = (one.mutex("job"), two.mutex("job"));
     let guard = job.lock().await.expect("granted");
     assert_eq!(guard.clear_period().await.expect("a reply"), None, "nothing has begun");
-    guard.unlock().await.expect("it was held");
+    guard.unlock().await.expect("released");
     let failed = job.run_once_per(HOUR, async |_| Err::<(), _>("disk full")).await;
     assert_eq!(failed.expect("no error"), Some(Err("disk full")));
     let again = async || other.run_once_per(HOUR, async |_| ()).await.expect("no error");
     assert_eq!(again().await, None, "a failed job counts");
     let guard = job.lock().await.expect("granted");
-    let began = guard.clear_period().await.expect("a reply").expect("it had begun");
+    let began = guard.clear_period().await.expect("a reply").expect("a start time");
     assert!(began.elapsed().is_ok_and(|age| age < HOUR), "{began:?}");
-    guard.unlock().await.expect("it was held");
+    guard.unlock().await.expect("released");
     assert_eq!(again().await, Some(()));
     assert_eq!(again().await, None);
     // Without the lock nothing is cleared.
@@ -91,9 +91,9 @@ pub(crate) async fn notes_of_periods_that_are_over_go(t: &Case) {
         left == 0
     })
     .await;
-    assert!(t.store.data(&old[0]).await.is_some(), "its lock is held");
-    assert!(t.store.data(&note(t, "kept")).await.is_some(), "its period is not over");
-    held.unlock().await.expect("it was held");
+    assert!(t.store.data(&old[0]).await.is_some(), "the lock is held");
+    assert!(t.store.data(&note(t, "kept")).await.is_some(), "the period has not ended");
+    held.unlock().await.expect("released");
     t.erase([&old[0], &note(t, "kept"), &note(t, "new")]).await;
 }
 
@@ -131,7 +131,7 @@ pub(crate) async fn a_holder_takes_its_lock_again(t: &Case) {
     }
     let waiting = tokio::spawn(async move { other.lock().await });
     t.queue_of(2).await;
-    outer.unlock().await.expect("it is held");
+    outer.unlock().await.expect("the lock is held");
     throughout(Duration::from_millis(200), "the lock is still held", async || {
         inner.is_valid() && !waiting.is_finished()
     })
@@ -163,7 +163,7 @@ pub(crate) async fn a_holder_takes_its_lock_again(t: &Case) {
     let again = within(SOON, "acquired again", mutex.lock()).await.expect("granted");
     assert!(again.fencing_token() > tokens[0]);
     for guard in guards {
-        let error = guard.unlock().await.expect_err("it was lost");
+        let error = guard.unlock().await.expect_err("the lock was lost");
         assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     }
     assert!(again.is_valid());
@@ -180,10 +180,11 @@ pub(crate) async fn a_leader_works_until_it_is_cancelled(t: &Case) {
     let leading = election.run("candidate", cancel, async |leadership| {
         terms.set(terms.get() + 1);
         if terms.get() == 1 {
-            let leader = two.election("e").leader().await.expect("a reply").expect("it leads");
+            let leader =
+                two.election("e").leader().await.expect("a reply").expect("the candidate leads");
             assert_eq!(leader.value_str(), Some("candidate"), "the value is set from the start");
         }
-        leadership.proclaim(format!("term {}", terms.get())).await.expect("it leads");
+        leadership.proclaim(format!("term {}", terms.get())).await.expect("the candidate leads");
         pending::<()>().await;
     });
     let watching = async {
@@ -198,7 +199,7 @@ pub(crate) async fn a_leader_works_until_it_is_cancelled(t: &Case) {
         // The leader campaigns again.
         let second = observed("term 2").await;
         assert!(second.fencing_token() > first.fencing_token());
-        stop.send(()).expect("it runs");
+        stop.send(()).expect("the receiver exists");
     };
     let (done, ()) = tokio::join!(leading, watching);
     assert_eq!(done.expect("no error"), None);
@@ -304,7 +305,7 @@ pub(crate) async fn a_client_that_shuts_down_lets_holders_finish(t: &Case) {
     assert!(guard.is_valid() && left.is_valid() && permit.is_valid() && !closing.is_finished());
     guard.unlock().await.expect("released");
     permit.release().await.expect("released");
-    let next = timeout(SOON, other.mutex("m").lock()).await.expect("it is free");
+    let next = timeout(SOON, other.mutex("m").lock()).await.expect("the lock is free");
     next.expect("granted").unlock().await.expect("released");
     within(SOON, "the shutdown ends", closing).await.expect("no panic").expect("closed");
     assert_eq!(within(SOON, "the holder is notified", left.lost()).await, LostReason::ClientClosed);

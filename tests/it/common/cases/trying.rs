@@ -14,7 +14,7 @@ use crate::common::{Case, SOON, release, release_both, take_turn, throughout, wi
 
 pub(crate) async fn try_lock_takes_a_free_lock(t: &Case) {
     let client = t.client().await;
-    let guard = client.mutex("free").try_lock().await.expect("a reply").expect("it is free");
+    let guard = client.mutex("free").try_lock().await.expect("a reply").expect("the lock is free");
     assert!(guard.is_valid());
     assert_eq!(t.keys().await, [guard.key()]);
     guard.unlock().await.expect("released");
@@ -27,7 +27,7 @@ pub(crate) async fn two_take_turns_by_trying(t: &Case) {
     let mutexes = clients.each_ref().map(|client| client.mutex("turns"));
     for turn in 0..6 {
         let [one, other] = [&mutexes[turn % 2], &mutexes[(turn + 1) % 2]];
-        let guard = one.try_lock().await.expect("a reply").expect("it is free");
+        let guard = one.try_lock().await.expect("a reply").expect("the lock is free");
         for mutex in [other, one] {
             assert!(mutex.try_lock().await.expect("a reply").is_none());
         }
@@ -165,7 +165,8 @@ pub(crate) async fn lock_timeout_gives_up_in_time(t: &Case) {
 pub(crate) async fn lock_timeout_of_zero_is_a_try_lock(t: &Case) {
     let client = t.client().await;
     let mutex = client.mutex("zero");
-    let guard = mutex.lock_timeout(Duration::ZERO).await.expect("no error").expect("it is free");
+    let guard =
+        mutex.lock_timeout(Duration::ZERO).await.expect("no error").expect("the lock is free");
     assert!(mutex.lock_timeout(Duration::ZERO).await.expect("no error").is_none());
     assert_eq!(t.keys().await, [guard.key()], "a try leaves nothing");
     guard.unlock().await.expect("released");
@@ -184,10 +185,11 @@ pub(crate) async fn lock_timeout_takes_a_lock_that_comes_free(t: &Case) {
     assert!(guard.expect("in time").is_valid());
     // Any timeout is valid, and a free lock is granted at once.
     t.queue_of(0).await;
-    let guard = within(SOON * 2, "it is free", waiter.mutex("held").lock_timeout(Duration::MAX))
-        .await
-        .expect("no error");
-    guard.expect("it is free").unlock().await.expect("released");
+    let guard =
+        within(SOON * 2, "the lock is free", waiter.mutex("held").lock_timeout(Duration::MAX))
+            .await
+            .expect("no error");
+    guard.expect("the lock is free").unlock().await.expect("released");
 }
 
 pub(crate) async fn waiters_that_timed_out_are_passed_over(t: &Case) {

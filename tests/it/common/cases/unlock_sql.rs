@@ -211,7 +211,7 @@ pub(crate) async fn statement_of_an_evicted_holder_affects_no_row(t: &Case) {
     let guard = locked(&client, "a").await;
     t.store.delete_key(guard.key()).await;
     eventually(SOON, "the holder is notified", async || !guard.is_valid()).await;
-    let error = guard.unlock_sql().expect_err("it is lost");
+    let error = guard.unlock_sql().expect_err("the lock is lost");
     assert!(matches!(error, distlock::Error::Lost { .. }), "{error:?}");
 }
 

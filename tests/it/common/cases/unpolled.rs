@@ -96,9 +96,10 @@ pub(crate) async fn abandoned_futures_block_no_other_call(t: &Case) {
             let free = format!("free-{polls}");
             let guard = locked(client, &free).await;
             within(SOON, "the lock is released", guard.unlock()).await.expect("released");
-            let guard =
-                within(SOON, "a try ends", client.mutex(&free).try_lock()).await.expect("a reply");
-            drop(guard.expect("it is free"));
+            let guard = within(SOON, "the try ends", client.mutex(&free).try_lock())
+                .await
+                .expect("a reply");
+            drop(guard.expect("the lock is free"));
             let reader = within(SOON, "a reader is granted", client.rw_lock(&free).read())
                 .await
                 .expect("granted");
@@ -134,9 +135,10 @@ pub(crate) async fn hundreds_of_joins_polled_once_block_no_other_call(t: &Case) 
         yield_now().await;
     }
     let start = Instant::now();
-    let free = within(SOON, "a try ends", client.mutex("free").try_lock()).await.expect("a reply");
+    let free =
+        within(SOON, "the try ends", client.mutex("free").try_lock()).await.expect("a reply");
     println!("a free lock after {:?}", start.elapsed());
-    drop(free.expect("it is free"));
+    drop(free.expect("the lock is free"));
     // Their slots do not keep the keys of a closed client.
     client.close().await.expect("closed");
     take_turn(&other, "held").await;

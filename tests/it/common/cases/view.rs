@@ -72,7 +72,7 @@ pub(crate) async fn a_lock_is_seen_free_held_and_free_again(t: &Case) {
         }
         let guard = mutexes[turn % 2].lock().await.expect("granted");
         for (place, mutex) in mutexes.iter().enumerate() {
-            let holder = mutex.holder().await.expect("a reply").expect("it is held");
+            let holder = mutex.holder().await.expect("a reply").expect("the lock is held");
             assert_eq!(holder.key(), guard.key());
             assert_eq!(holder.is_own(), place == turn % 2);
         }

@@ -66,11 +66,14 @@ pub(crate) async fn a_release_notifies_a_client_once(t: &Case<dyn Sessions>) {
     let [one, two] = t.clients().await;
     let guard = one.mutex("handed").lock().await.expect("granted");
     let mut queue = two.mutex("handed").watch_queue().expect("a name");
-    within(SOON, "the queue is shown", queue.next()).await.expect("it is open");
+    within(SOON, "the queue is shown", queue.next()).await.expect("the client is open");
     let waiter = t.enqueue(&two, "handed").await;
-    while within(SOON, "both entries are shown", queue.next()).await.expect("it is open").len() < 2
-    {
-    }
+    while within(SOON, "both entries are shown", queue.next())
+        .await
+        .expect("the client is open")
+        .len()
+        < 2
+    {}
     let session = [t.store.session_of(guard.key()).await];
     settled(t, &session).await;
     let before = t.cost(&session).await;

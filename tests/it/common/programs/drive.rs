@@ -154,14 +154,14 @@ impl Run<'_> {
                 // A try does not wait. Other calls get as much time as a busy machine needs.
                 let limit = if by_try { Duration::ZERO } else { self.time_limit };
                 let granted =
-                    self.soon("it returns", self.acquire(client, want, Some(limit))).await?;
+                    self.soon("the call returns", self.acquire(client, want, Some(limit))).await?;
                 let guard = ok(granted)?.ok_or("the call was not granted")?;
                 self.granted(id, want.lock(), guard)?;
             }
             Outcome::Refused { client, want, tries } => {
                 let limit = if tries { Duration::ZERO } else { MOMENT };
                 let granted =
-                    self.soon("it returns", self.acquire(client, want, Some(limit))).await?;
+                    self.soon("the call returns", self.acquire(client, want, Some(limit))).await?;
                 if ok(granted)?.is_some() {
                     return Err("the call was granted".to_owned());
                 }
@@ -179,12 +179,13 @@ impl Run<'_> {
             }
             Outcome::Unlocked { id } => {
                 let guard = self.take(id)?;
-                ok(self.soon("it is released", guard.unlock()).await?)?;
+                ok(self.soon("the lock is released", guard.unlock()).await?)?;
             }
             Outcome::Dropped { id } => drop(self.take(id)?),
             Outcome::Downgraded { id } => match self.take(id)? {
                 Guard::Write(guard) => {
-                    let guard = ok(self.soon("it is downgraded", guard.downgrade()).await?)?;
+                    let guard =
+                        ok(self.soon("the guard is downgraded", guard.downgrade()).await?)?;
                     self.held.insert(id, Guard::Read(guard));
                 }
                 _ => return Err("the guard is not a writer's".to_owned()),
@@ -192,7 +193,10 @@ impl Run<'_> {
             Outcome::Evicted { by, lock, index, id, was_in } => {
                 let entries = ok(self.entries(by, lock).await)?;
                 let entry = entries.get(index).ok_or("the entry is not in the queue")?;
-                if !ok(self.soon("it is evicted", self.clients[by].evict_entry(entry)).await?)? {
+                if !ok(self
+                    .soon("the entry is evicted", self.clients[by].evict_entry(entry))
+                    .await?)?
+                {
                     return Err("no entry was evicted".to_owned());
                 }
                 self.evicted(id, was_in).await?;
@@ -200,23 +204,23 @@ impl Run<'_> {
             Outcome::PermitsSet { by, permits } => {
                 let name = self.name(Lock::Semaphore);
                 let semaphore = self.clients[by].semaphore(name, *PERMITS.start());
-                ok(self.soon("it is set", semaphore.set_permits(permits)).await?)?;
+                ok(self.soon("the permits are set", semaphore.set_permits(permits)).await?)?;
                 same("permits", &ok(semaphore.permits().await)?, &self.model.permits())?;
             }
             Outcome::Put { id, lock, value } => {
                 let key = self.key(lock);
-                let guard = self.held.get(&id).ok_or("it is not held")?.lock();
-                ok(self.soon("it is written", guard.put(key, [value])).await?)?;
+                let guard = self.held.get(&id).ok_or("the guard does not exist")?.lock();
+                ok(self.soon("the value is written", guard.put(key, [value])).await?)?;
             }
             Outcome::Got { id, lock, value } => {
                 let key = self.key(lock);
-                let guard = self.held.get(&id).ok_or("it is not held")?.lock();
-                let read = ok(self.soon("it is read", guard.get(key)).await?)?;
+                let guard = self.held.get(&id).ok_or("the guard does not exist")?.lock();
+                let read = ok(self.soon("the value is read", guard.get(key)).await?)?;
                 same("the value", &read, &value.map(|value| vec![value]))?;
             }
             Outcome::Listed { by, lock } => self.listed(by, lock).await?,
             Outcome::Closed { client, held, waiting } => {
-                ok(self.soon("it closes", self.clients[client].close()).await?)?;
+                ok(self.soon("the client closes", self.clients[client].close()).await?)?;
                 for id in held {
                     if self.take(id)?.lock().is_valid() {
                         return Err("a lock of a closed client is valid".to_owned());
@@ -264,7 +268,7 @@ impl Run<'_> {
     }
 
     fn take(&mut self, id: usize) -> Result<Guard> {
-        self.held.remove(&id).ok_or_else(|| "it is not held".to_owned())
+        self.held.remove(&id).ok_or_else(|| "the guard does not exist".to_owned())
     }
 
     /// Returns the error of a call that waited.
@@ -281,7 +285,7 @@ impl Run<'_> {
         if was_in {
             let guard = self.take(id)?;
             self.soon("the holder is notified", guard.lock().lost()).await?;
-            return match self.soon("it returns", guard.unlock()).await? {
+            return match self.soon("the call returns", guard.unlock()).await? {
                 Err(Error::Lost { .. }) => Ok(()),
                 other => Err(format!("unlock of an evicted guard: {other:?}")),
             };
@@ -324,7 +328,7 @@ impl Run<'_> {
         self.waiting.values().for_each(JoinHandle::abort);
         self.held.clear();
         for client in &self.clients {
-            ok(self.soon("it closes", client.close()).await?)?;
+            ok(self.soon("the client closes", client.close()).await?)?;
         }
         for lock in LOCKS {
             self.t.store.erase(&self.key(lock)).await;

@@ -85,7 +85,7 @@ impl Elected {
 
     async fn has_moved(&self, from: usize) -> Result<()> {
         match self.elected().await? {
-            one if one == from => Err("it is still the primary".into()),
+            one if one == from => Err("the server is still the primary".into()),
             _ => Ok(()),
         }
     }

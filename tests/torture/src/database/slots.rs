@@ -46,7 +46,7 @@ pub(super) async fn is_whole(server: &Server) -> Result<()> {
     let known = format!("cluster_known_nodes:{COUNT}");
     match reply.contains("cluster_state:ok") && reply.contains(&known) {
         true => Ok(()),
-        false => Err(format!("its cluster is {reply}").into()),
+        false => Err(format!("the cluster is {reply}").into()),
     }
 }
 
