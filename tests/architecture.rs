@@ -18,7 +18,7 @@ use std::{
 use paths::{Import, Sources};
 
 /// The modules directly in `src/`, and their layers.
-const STOREYS: &[(&str, u8)] = &[
+const LAYERS: &[(&str, u8)] = &[
     ("blocking", 7),
     ("client", 6),
     ("diesel_2", 5),
@@ -43,10 +43,10 @@ const STOREYS: &[(&str, u8)] = &[
 ];
 
 /// The layer of `lib.rs`, which imports everything.
-const ROOF: u8 = 8;
+const TOP: u8 = 8;
 
 /// Modules for users only: no other module of `src/` imports them.
-const DOORS: &[&str] = &[
+const USER_MODULES: &[&str] = &[
     "blocking",
     "diesel_2",
     "etcd",
@@ -62,17 +62,17 @@ const DOORS: &[&str] = &[
 const KNOWN: &[[&str; 2]] = &[];
 
 /// Returns the layer of a module, or `None` if it has none.
-fn storey(module: &[String]) -> Option<u8> {
-    let Some(top) = module.first() else { return Some(ROOF) };
-    STOREYS.iter().find(|(name, _)| name == top).map(|(_, storey)| *storey)
+fn layer(module: &[String]) -> Option<u8> {
+    let Some(top) = module.first() else { return Some(TOP) };
+    LAYERS.iter().find(|(name, _)| name == top).map(|(_, layer)| *layer)
 }
 
 /// Returns the imports of higher layers or of modules for users.
 fn upward(imports: &[Import]) -> Vec<&Import> {
     let wrong = |Import { from, to, .. }: &&Import| {
-        let door = to.first().is_some_and(|top| DOORS.contains(&top.as_str()));
+        let for_users = to.first().is_some_and(|top| USER_MODULES.contains(&top.as_str()));
         let outside = !from.is_empty() && from.first() != to.first();
-        storey(to) > storey(from) || door && outside
+        layer(to) > layer(from) || for_users && outside
     };
     imports.iter().filter(wrong).collect()
 }
@@ -123,8 +123,8 @@ fn lines(imports: &[&Import]) -> String {
 #[test]
 fn every_file_is_on_a_storey() {
     let sources = read("src");
-    let homeless: Vec<_> = sources.files().filter(|(_, at)| storey(at).is_none()).collect();
-    assert!(homeless.is_empty(), "missing in STOREYS: {homeless:?}");
+    let missing: Vec<_> = sources.files().filter(|(_, at)| layer(at).is_none()).collect();
+    assert!(missing.is_empty(), "missing in LAYERS: {missing:?}");
 }
 
 #[test]

@@ -11,8 +11,8 @@ use crate::{
 /// The time limit for attaching strace.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Delays writes to the server's open files whose paths contain `$1`. Flushes alone would not
-/// suffice, since some servers do not flush.
+/// Delays writes to and flushes of the server's open files whose paths contain `$1`. Delaying only
+/// flushes would not suffice, since some servers do not flush.
 const STRACE: &str = r#"
 part=$1
 set --

@@ -32,7 +32,7 @@ pub(crate) enum Deed {
     Loss,
     /// Its links are slow.
     Slow,
-    /// Its disk hangs: writes to its log wait, and it serves what is in memory.
+    /// Its disk hangs: writes to its log wait.
     Hang,
 }
 

@@ -126,8 +126,8 @@ pub(crate) async fn a_session_that_is_over_by_the_clock_does_not_do(t: &Case<dyn
     let mut own = sql(t).await;
     own.ask(begin).await;
     assert_eq!(own.ask(&written(&check)).await.rows, ["1"]);
-    // Moves the expiry to the last renewal at the latest. No renewal happens while the transaction
-    // is open.
+    // Sets the expiry to the time of the last renewal. No renewal happens while the transaction is
+    // open.
     let session = t.store.session_of(guard.key()).await;
     let over = format!("UPDATE {sessions} SET expires = expires - ttl WHERE id = {session}");
     assert_eq!(own.ask(&over).await.changed, 1);

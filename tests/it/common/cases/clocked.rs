@@ -188,7 +188,7 @@ pub(crate) async fn a_clock_that_is_set_forward_leaves_a_cut_off_holder_its_time
 
 /// The holder cannot renew its session by the right clock, and trusts its lock until its deadline.
 /// The other client has not noticed that the clock was changed.
-async fn it_is_left_its_time(holding: (Client, Proxies, LockGuard), unaware: Client) {
+async fn grants_only_after_the_loss(holding: (Client, Proxies, LockGuard), unaware: Client) {
     let (holder, _way, guard) = holding;
     assert!(guard.is_valid());
     let next =
@@ -221,7 +221,7 @@ pub(crate) async fn a_session_that_began_while_the_clock_was_wrong_is_left_its_t
         holding.1.all[0].set(Mode::Refuse);
         server.set(0).await;
         if watching.packets() == packets {
-            return it_is_left_its_time(holding, unaware).await;
+            return grants_only_after_the_loss(holding, unaware).await;
         }
     }
     panic!("the observing client sent a request each time, so the case proves nothing");
@@ -252,5 +252,5 @@ pub(crate) async fn a_session_that_began_while_the_clock_was_a_little_wrong_is_l
     holding.1.all[0].set(Mode::Refuse);
     server.set(0).await;
     proxies.all[0].set(Mode::Pass);
-    it_is_left_its_time(holding, unaware).await;
+    grants_only_after_the_loss(holding, unaware).await;
 }
