@@ -19,12 +19,6 @@ use crate::common::{
     redis::{IMAGE, OPERATOR, PROGRAM, Redis, USUAL, ask, dial, settle},
 };
 
-<<<<<<< HEAD
-=======
-/// Held by tests of servers without persistence, because all clients log to one place.
-pub(crate) static FORGETTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-
->>>>>>> db5531a (tests: reword comments and messages of the Redis and Redlock tests)
 pub(crate) struct Server {
     pub(crate) own: OwnServer,
     disk: Disk,
