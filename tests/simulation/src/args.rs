@@ -64,7 +64,7 @@ impl Contract {
 }
 
 impl Args {
-    /// `None`: it was for help that was asked.
+    /// Returns `None` if help was requested.
     pub(crate) fn parse() -> Result<Option<Self>, lexopt::Error> {
         let mut args = Self {
             seeds: 10_000,

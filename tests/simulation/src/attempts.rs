@@ -1,5 +1,5 @@
-//! Which of a session's keys are an attempt's, as the adapter of a store knows it whose keys' names
-//! do not tell.
+//! Which of a session's keys belong to an attempt: a store's adapter tracks this where the names of
+//! the keys do not show it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,12 +8,12 @@ use crate::{
     runtime::mutex::Mutex,
 };
 
-/// The key of each attempt, by its ticket; `None` while a request is under way that may put one.
+/// The key of each attempt, by ticket; `None` while a request that may create one is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts(Mutex<HashMap<String, Option<Arc<str>>>>);
 
 impl Attempts {
-    /// A request of this ticket is about to be sent that may put a key.
+    /// Records that a request that may create this ticket's key is about to be sent.
     pub(crate) fn begin(&self, ticket: Ticket) {
         self.0.lock().insert(ticket.to_string(), None);
     }
@@ -29,12 +29,12 @@ impl Attempts {
         self.0.lock().insert(ticket.to_string(), Some(Arc::clone(key)));
     }
 
-    /// The store has confirmed that the ticket no longer has a key.
+    /// Records that the store has confirmed that the ticket has no key.
     pub(crate) fn end(&self, ticket: Ticket) {
         self.0.lock().remove(&ticket.to_string());
     }
 
-    /// Returns `true` if a key with this ticket in it is none of an attempt's.
+    /// Returns `true` if a key that contains this ticket belongs to no attempt.
     pub(crate) fn is_stray(&self, key: &Arc<str>, ticket: &str) -> bool {
         self.0.lock().get(ticket).is_none_or(|own| own.as_ref().is_some_and(|own| own != key))
     }

@@ -1,4 +1,4 @@
-//! A caller, which does what its plan says by the library's public functions alone.
+//! A caller, which executes its plan through the library's public functions only.
 
 use std::{
     future::{Future, poll_fn},
@@ -20,18 +20,18 @@ use crate::{
     scheduler, settings,
 };
 
-/// How long a holder waits to be told something.
+/// How long a holder waits for a notification.
 const LONGEST: Duration = Duration::from_secs(3);
 
-/// The same, if there is something to be told.
+/// How long a holder waits for a notification that must arrive.
 const LATEST: Duration = Duration::from_secs(25);
 
-/// How long a watcher of a queue goes on after the last news.
+/// How long a watcher of a queue continues after the last change.
 const SOON: Duration = Duration::from_millis(50);
 
 type Taking = Pin<Box<dyn Future<Output = Result<Option<Guard>>> + Send>>;
 
-/// Futures that nobody polls any more. Those that stand in nobody's way lie there to the end.
+/// Futures that are no longer polled. Those that block no other caller are kept to the end.
 #[derive(Clone, Default)]
 pub(crate) struct Forsaken(pub(crate) Arc<Mutex<Vec<(bool, Taking)>>>);
 
@@ -40,7 +40,7 @@ impl Forsaken {
         self.0.lock().expect("not poisoned").push((lonely, taking));
     }
 
-    /// Lets go of those that stand in others' way, or of all.
+    /// Drops the futures that block other callers, or all of them.
     pub(crate) fn bury(&self, all: bool) {
         let mut forsaken = self.0.lock().expect("not poisoned");
         let (kept, buried) =
@@ -140,7 +140,7 @@ impl Calling {
         }
     }
 
-    /// What nobody polls any more stands in nobody's way.
+    /// Starts acquisitions of uncontended locks that are polled once and then abandoned.
     async fn crowd(&self, count: usize, many: usize) {
         for number in 0..many {
             let name = format!("lonely-{}-{count}-{number}", self.number);
@@ -161,13 +161,13 @@ impl Calling {
             }
             let unasked = world.history.operated.is_empty() && !world.forgets;
             if matches!(error, Error::Evicted { .. }) && unasked {
-                world.history.violated(format!("{step:?}: evicted, though nobody deleted a key"));
+                world.history.violated(format!("{step:?}: evicted, though no key was deleted"));
             }
         });
         self.note(history::What::Returns(format!("{error}").into()));
     }
 
-    /// A try is over in good time, whatever the store does; a call with a limit at its limit.
+    /// Checks that a try returns in time, and a call with a timeout at its timeout.
     fn check_time(&self, step: &Step, began: Instant) {
         let limit = match step.how {
             How::Wait => return,
@@ -180,7 +180,7 @@ impl Calling {
         let took = began.elapsed();
         scheduler::with(|world| {
             let process = &world.processes[self.process];
-            // The step before may have left it unpolled.
+            // The previous step may have left the task unpolled.
             let kept = process.struck.max(process.stopped).max(world.scheduler.neglected());
             let idle = kept <= world.now().saturating_sub(took);
             let patience = CONNECT_TIMEOUT * 2 + world.request_timeout * 6;
@@ -210,7 +210,7 @@ impl Calling {
             }
             Inside::Proclaim => held.proclaim(format!("{}-{count}", self.number).as_bytes()).await,
             Inside::Run => held.run(step.hold).await,
-            // Who waits to be told is told, however late.
+            // The loss of a deleted key must be reported, however late.
             Inside::WaitForLoss if step.robbed => {
                 sleep(step.robbed_after).await;
                 let longest = if held.rob() { LATEST } else { (step.hold * 20).min(LONGEST) };
@@ -234,17 +234,17 @@ impl Calling {
     }
 }
 
-/// A try that brought nothing met somebody, at some time since a revision.
+/// Checks that an unsuccessful try met another client at this revision or later.
 fn check_busy(step: &Step, first: u64) {
     let Some(dir) = step.what.dir().filter(|_| matches!(step.how, How::Try)) else { return };
     scheduler::with(|world| {
         if !world.server.was_anybody_in(&dir, first) {
-            world.history.violated(format!("{step:?}: nothing, and nobody was in {dir}"));
+            world.history.violated(format!("{step:?}: returned nothing, but {dir} was empty"));
         }
     });
 }
 
-/// Polls so often, and then no more.
+/// Polls the future at most this often.
 async fn polled<T>(future: &mut Pin<Box<dyn Future<Output = T> + Send>>, polls: u32) -> Option<T> {
     let mut left = polls;
     poll_fn(|context| {
@@ -261,7 +261,8 @@ async fn polled<T>(future: &mut Pin<Box<dyn Future<Output = T> + Send>>, polls: 
     .await
 }
 
-/// What a step calls. Each kind of call in a box of its own: one for all has room for the largest.
+/// Starts a step's call. Each kind of call has its own box: a single future would have the size of
+/// the largest.
 fn take(client: Client, process: usize, lonely: String, step: &Step) -> Taking {
     let how = step.how;
     match step.what.clone() {

@@ -1,4 +1,4 @@
-//! Whether what callers are told beside the lock itself is true: names, owners, positions, reasons.
+//! Checks what callers learn besides the grant itself: names, owners, positions, reasons.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::{
     server::Contract,
 };
 
-/// What a request to release says.
+/// The reason given in a release request.
 pub(crate) const REASON: &str = "please";
 
 pub(crate) fn named(number: usize) -> String {
     format!("name-{number}")
 }
 
-/// Notes what is not true.
+/// Records a violation if a claim is false.
 fn hold(is_true: bool, what: impl FnOnce() -> String) {
     if !is_true {
         scheduler::with(|world| world.history.violated(what()));
@@ -47,7 +47,7 @@ fn names(what: &What, lonely: &str) -> Vec<String> {
     }
 }
 
-/// An error names the lock that it is of, and the store.
+/// Checks that an error names its lock and the store.
 pub(crate) fn check_error(error: &Error, what: &What, lonely: &str) {
     let names = names(what, lonely);
     let store = scheduler::with(|world| world.server.contract.store());
@@ -65,7 +65,7 @@ pub(crate) fn check_error(error: &Error, what: &What, lonely: &str) {
     hold(is_true, || format!("{error:?} of {names:?} on {store}"));
 }
 
-/// What a guard says of itself, when it was just granted.
+/// Checks what a new guard reports about itself.
 pub(crate) fn check_guard(guard: &Guard, what: &What, lonely: &str) {
     let names = names(what, lonely);
     let each = guard.each();
@@ -74,13 +74,13 @@ pub(crate) fn check_guard(guard: &Guard, what: &What, lonely: &str) {
     sorted.sort();
     let mut told_sorted = told.clone();
     told_sorted.sort();
-    hold(sorted == told_sorted, || format!("{told:?} were granted, {names:?} were wanted"));
+    hold(sorted == told_sorted, || format!("{told:?} were granted instead of {names:?}"));
     each.iter().for_each(|(guard, _)| check_time(guard));
     match (guard, what) {
         (Guard::All(all), _) => check_all(all, &names),
         (Guard::Permit(permit, _), What::Permits(_, wanted, _)) => {
             let count = permit.permits();
-            hold(count == *wanted, || format!("{count} permits, {wanted} were wanted"));
+            hold(count == *wanted, || format!("{count} permits instead of {wanted}"));
         }
         _ => {}
     }
@@ -89,7 +89,7 @@ pub(crate) fn check_guard(guard: &Guard, what: &What, lonely: &str) {
 fn check_time(guard: &LockGuard) {
     let (ttl, remaining) = (scheduler::with(|world| world.ttl), guard.remaining());
     let is_true = remaining <= ttl && guard.is_valid() != remaining.is_zero();
-    // It may be lost by itself, while its session has time.
+    // The lock itself may be lost before its session's deadline.
     let is_lost = !guard.is_valid() && !remaining.is_zero();
     hold(is_true && !is_lost, || format!("{guard:?}: {remaining:?} remain of {ttl:?}"));
 }
@@ -115,32 +115,32 @@ pub(crate) fn check_leader(leader: &Leader, name: usize) {
     let is_true = leader.key().starts_with(&of)
         && leader.fencing_token().as_u64() > 0
         && leader.value_str().map(str::as_bytes) == Some(leader.value())
-        // Another library's waiter has none.
+        // Waiters of other libraries have no value.
         && (!leader.value().is_empty() || leader.key().contains("/_c_"));
     hold(is_true, || format!("{leader:?} leads {of}"));
 }
 
-/// A clock is not ahead by more.
+/// The most by which a clock is ahead.
 const FAR: Duration = Duration::from_secs(1_000_000);
 
-/// Who stands in a queue, as the library tells a process of it.
+/// Checks the queue entries that the library reports to a process.
 pub(crate) fn check_entries(process: usize, entries: &[QueueEntry], name: usize) {
     let of = format!("/sim/{}/", named(name));
     let (mut now, mut last) = (wall(), 0);
     if scheduler::with(|world| world.server.contract == Contract::Redis) {
-        // By the server's clock, which may have been set.
+        // By the server's clock, which may have been changed.
         now += FAR;
     }
     for (index, entry) in entries.iter().enumerate() {
         let (owner, own) = scheduler::with(|world| {
             let key = world.server.now.key(entry.key());
-            // Another may have its name by now.
+            // Another key may have this name by now.
             let key = key.filter(|key| key.token == entry.fencing_token().as_u64());
             let session = key.and_then(|key| world.server.sessions.get(&key.session));
             let owner = session.map(|session| format!("client{}", session.process));
             (owner, session.map(|session| session.process == process))
         });
-        // Of its own it may not have heard yet.
+        // The server may not have heard of the process's own key yet.
         let forgotten = scheduler::with(|world| world.forgets);
         let overwritten = entry.owner().starts_with("somebody") || forgotten;
         let is_true = entry.position() == index

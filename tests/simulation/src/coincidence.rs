@@ -1,4 +1,4 @@
-//! Faults that seldom meet by chance, and hurt when they do: some histories have them together.
+//! Faults that rarely coincide by chance: some histories combine them on purpose.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use crate::{
     server::Contract,
 };
 
-/// Where nothing is lost, nothing comes of some of them.
+/// Some combinations have no effect unless messages are lost.
 const FAULTS: u32 = 40;
 
-/// A holder's own key is watched by then.
+/// By this time a holder's own key is watched.
 const WATCHED: Duration = Duration::from_millis(450);
 
 impl Plan {
-    /// Drawn apart from the rest of the plan, which stays as it is.
+    /// Adds coincidences from a generator of its own, so that the rest of the plan is unchanged.
     pub(crate) fn with_coincidences(mut self) -> Self {
         let mut dice = fastrand::Rng::with_seed(self.seed ^ 0xc01_0c1de);
         match (dice.u32(..16), self.contract) {
@@ -30,7 +30,7 @@ impl Plan {
         self
     }
 
-    /// The server crashes, loses what it has not brought to its disk, and has its clock set.
+    /// The server crashes, loses writes that it has not flushed, and has its clock changed.
     fn trouble_the_server(&mut self, dice: &mut fastrand::Rng) {
         self.everysec = dice.u32(..4) == 0;
         if dice.bool() {
@@ -40,7 +40,8 @@ impl Plan {
             let time = Duration::from_millis(dice.u64(1..3000));
             self.strike(Duration::from_millis(dice.u64(..6000)), Strike::Crash(time));
         }
-        // Not the other way round: what a crash loses then is not known, see docs/ops/README.md.
+        // Only towards the safer setting: what a crash loses after a change in the other direction
+        // is unknown, see docs/ops/README.md.
         if dice.u32(..4) == 0 {
             self.strike(Duration::from_millis(dice.u64(..6000)), Strike::SetSync);
         }
@@ -54,7 +55,7 @@ impl Plan {
         }
     }
 
-    /// Operators delete the keys of those who have held for a while and go on, and events are lost.
+    /// Operators delete keys of long-standing holders, and events are lost.
     fn rob_the_watched(&mut self, dice: &mut fastrand::Rng) {
         self.faults = self.faults.max(FAULTS);
         for caller in &mut self.callers {
@@ -67,22 +68,21 @@ impl Plan {
         }
     }
 
-    /// A process stands still, and when it goes on its server is cut off before that has reported
-    /// what it hears then.
+    /// A process stalls. When it resumes, its server is cut off before it has reported that it
+    /// heard from the process.
     fn stall(&mut self, dice: &mut fastrand::Rng) {
         self.want_one_lock(dice);
         for at in self.moments(dice) {
             let process = dice.usize(..self.processes);
             let time = self.ttl * dice.u32(20..95) / 100;
-            // Servers report what they have heard four times in a session.
+            // Servers report the sessions that they heard from four times per TTL.
             let end = at + time + self.ttl * dice.u32(..25) / 100;
             self.strike(at, Strike::Stop(process, time));
             self.strike(end, Strike::CutOff(process, self.ttl * dice.u32(50..150) / 100));
         }
     }
 
-    /// A process loses its session, and stands still while it is given another one, for almost as
-    /// long as that lasts.
+    /// A process loses its session and stalls while it opens a new one, for almost one TTL.
     fn stall_while_opening(&mut self, dice: &mut fastrand::Rng) {
         self.want_one_lock(dice);
         for at in self.moments(dice) {
@@ -93,7 +93,7 @@ impl Plan {
         }
     }
 
-    /// Most callers want the same lock, and many hold it until they would have lost it.
+    /// Most callers request the same lock, and many hold it almost until it expires.
     fn want_one_lock(&mut self, dice: &mut fastrand::Rng) {
         let steps = self.callers.iter_mut().flat_map(|caller| &mut caller.steps);
         for step in steps.filter(|step| step.what.is_lock()) {

@@ -1,4 +1,5 @@
-//! One history: processes and callers begin, things go wrong, then nothing does, and all is well.
+//! Runs one history: processes and callers start, faults occur, faults stop, and the result is
+//! checked.
 
 use std::{
     rc::Rc,
@@ -31,13 +32,13 @@ use crate::{
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a release goes on that was begun as all was well.
+/// How long a release that began after the faults stopped may take.
 const RELEASED: Duration = Duration::from_secs(3);
 
-/// How long a holder keeps what it has.
+/// How long a holder keeps its lock at most.
 const LONGEST_HOLD: Duration = Duration::from_secs(9);
 
-/// What is wanted of a history, beside what was wrong in it.
+/// What to record of a history besides its violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tell {
     Nothing,
@@ -45,7 +46,7 @@ pub(crate) enum Tell {
     Trace,
 }
 
-/// Runs a plan; tells what happened, how long it took in there, and how many polls.
+/// Runs a plan and returns its history, the simulated time and the number of polls.
 pub(crate) fn run(plan: &Plan, tell: Tell) -> (History, Duration, u64) {
     let director = plan.processes;
     let mut world = World::new(plan.seed, plan.contract, plan.processes + 1, tell == Tell::All);
@@ -92,7 +93,7 @@ pub(crate) fn run(plan: &Plan, tell: Tell) -> (History, Duration, u64) {
         });
     }
     let done = Arc::new(Mutex::new(false));
-    // What is left of a world that fails goes while there is one.
+    // If the world fails, the remaining futures are dropped while it still exists.
     let rest = (forsaken.clone(), Arc::clone(&clients));
     let told = Arc::clone(&done);
     let plan = plan.clone();
@@ -141,7 +142,7 @@ async fn connect(plan: &Plan, process: usize) -> Client {
     }
 }
 
-/// Closes a client while it is used. That it is closed is true.
+/// Closes a client while it is in use, and checks that `Ok` means closed.
 fn close_early(clients: &Mutex<Vec<(usize, Client)>>, process: usize) {
     let clients = clients.lock().expect("not poisoned");
     let Some((_, client)) = clients.iter().find(|(of, _)| *of == process) else { return };
@@ -154,12 +155,13 @@ fn close_early(clients: &Mutex<Vec<(usize, Client)>>, process: usize) {
                 let of = |key: &Rc<Key>| world.server.sessions.get(&key.session);
                 let own = |key: &&Rc<Key>| of(key).is_some_and(|of| of.process == process);
                 let left = world.server.now.keys().find(own).map(|key| Arc::clone(&key.name));
-                // What was lost and could not be ended for two TTLs is left to the servers, which
-                // keep it for longer where another one leads, and on Redis until others remove it.
+                // Sessions that were lost and could not be ended within two TTLs are left to the
+                // servers, which keep them for longer after a change of leader, and on Redis until
+                // another client removes them.
                 let by_others = world.server.contract == Contract::Redis && !world.undisturbed;
                 let another = world.cut[0] > Duration::ZERO || by_others;
                 if let Some(left) = left.filter(|_| closed.is_ok() && !another) {
-                    let what = format!("client{process} is closed, and has {left}");
+                    let what = format!("client{process} is closed, but {left} still exists");
                     world.history.violated(what);
                 }
             });
@@ -167,7 +169,7 @@ fn close_early(clients: &Mutex<Vec<(usize, Client)>>, process: usize) {
     });
 }
 
-/// What a client remembers of what is over: nothing.
+/// Checks that a client keeps no state of finished calls.
 fn check_maps(client: &Client) {
     let shown = format!("{client:?}");
     for empty in ["held: 0,", "awaited: 0,", "queues: {}", "paths: {}"] {
@@ -177,13 +179,13 @@ fn check_maps(client: &Client) {
             scheduler::with(|world| {
                 let at = shown.find(&format!("{name}: ")).unwrap_or_default();
                 let part: String = shown.chars().skip(at).take(200).collect();
-                world.history.violated(format!("a client remembers: {part}"));
+                world.history.violated(format!("a client still has state: {part}"));
             });
         }
     }
 }
 
-/// Callers of dead processes are done.
+/// The number of unfinished callers. Callers of dead processes count as finished.
 fn busy() -> usize {
     scheduler::with(|world| world.busy.len())
 }
@@ -215,7 +217,7 @@ async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &F
     scheduler::heal();
     forsaken.bury(false);
     let bound = scheduler::with(|world| grants::bound(world.ttl, world.recheck));
-    // Each that holds does so for as long as it would, and then the next one has its turn.
+    // Each holder keeps its lock for its full time; then the next waiter is granted.
     let done = loop {
         let turns = holders::turns();
         let moved = until(bound + LONGEST_HOLD, || {
@@ -230,7 +232,7 @@ async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &F
         scheduler::with(|world| {
             let keys: Vec<_> = world.server.now.keys().map(|key| key.name.to_string()).collect();
             let doing = format!(
-                "not done {bound:?} after all was well: {:?} {:?}; there is {keys:?}",
+                "not finished {bound:?} after the last fault: {:?} {:?}; keys: {keys:?}",
                 world.busy, world.doing
             );
             world.history.violated(doing);
@@ -239,13 +241,13 @@ async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &F
     }
     forsaken.bury(true);
     let clients = std::mem::take(&mut *clients.lock().expect("not poisoned"));
-    // What was dropped ends by itself. A request that is held up may put a key however late: then
-    // the next recheck, or the one after it, finds that.
+    // Dropped calls clean up by themselves. A delayed request may still create a key; the next
+    // recheck, or the one after it, finds that key.
     let late =
         scheduler::with(|world| world.latest.saturating_sub(world.now()) + world.recheck * 5 / 2);
     sleep(RELEASED + late).await;
     if plan.contract == Contract::Redis {
-        // There a dead client's keys are removed by those who come later.
+        // On Redis, a dead client's keys are removed by clients that arrive later.
         let janitor = connect(plan, plan.processes).await;
         let held = janitor.mutex("janitor").lock().await;
         sleep(bound).await;
@@ -259,7 +261,7 @@ async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &F
         }
     });
     for (process, client) in &clients {
-        // Now and then: it is a long text.
+        // Only for some seeds: the debug output is long.
         if plan.seed.is_multiple_of(16) && !scheduler::with(|world| world.processes[*process].dead)
         {
             check_maps(client);
@@ -270,7 +272,7 @@ async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &F
             continue;
         }
         match timeout(bound, client.close()).await {
-            // A session that was lost before and could not be ended is not known to be over.
+            // A session that was lost earlier and could not be ended may still exist.
             Ok(
                 Ok(())
                 | Err(Error::Unavailable { .. } | Error::Denied { .. } | Error::Backend { .. }),

@@ -1,10 +1,10 @@
-//! What is to happen, by its time.
+//! Scheduled events, ordered by time.
 
 use std::{cmp::Reverse, collections::BinaryHeap, task::Waker, time::Duration};
 
 use crate::world::World;
 
-/// What happens at a time.
+/// An action that happens at a given time.
 pub(crate) type Deed = Box<dyn FnOnce(&mut World)>;
 
 pub(crate) enum Event {
@@ -12,16 +12,16 @@ pub(crate) enum Event {
     Deed(Deed),
 }
 
-/// An event; its place may be another's later.
+/// The identity of an event. Its place may be reused by a later event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EventId {
-    /// Its time and its number, as of those at one time the first to be arranged is first: one
-    /// value, which is compared all the time.
+    /// The time and the number of the event: events at the same time happen in the order in which
+    /// they were added. A single value, because it is compared often.
     order: u128,
     place: usize,
 }
 
-/// So many bits of that are the number: the longest time takes the others.
+/// The lowest bits of `order`, which are the number; the time has the rest.
 const NUMBER: u32 = 34;
 
 struct Arranged {
@@ -30,8 +30,8 @@ struct Arranged {
     event: Event,
 }
 
-/// Most timers are taken back before their time. They are left in the heap, as nothing but the
-/// first there is ever looked at.
+/// Most timers are cancelled before they fire. They stay in the heap, because only its first
+/// element is inspected.
 #[derive(Default)]
 pub(crate) struct Events {
     heap: BinaryHeap<Reverse<EventId>>,
@@ -68,7 +68,7 @@ impl Events {
         there.map(|there| there.event)
     }
 
-    /// When the next event is.
+    /// Returns the time of the next event.
     pub(crate) fn due(&mut self) -> Option<Duration> {
         while let Some(Reverse(first)) = self.heap.peek().copied() {
             if let Some(Some(there)) = self.place(first) {
@@ -79,7 +79,7 @@ impl Events {
         None
     }
 
-    /// The next event, of which `due` has told.
+    /// Removes and returns the next event, which `due` reported.
     pub(crate) fn pop(&mut self) -> Option<Event> {
         let Reverse(first) = self.heap.pop()?;
         self.remove(first)

@@ -1,4 +1,4 @@
-//! What is concluded from which evidence, counted.
+//! Counts which conclusion is drawn from which evidence.
 
 #[rustfmt::skip]
 #[path = "../../../src/queue/evidence.rs"]

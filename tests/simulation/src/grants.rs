@@ -1,4 +1,4 @@
-//! What a caller holds, and whether what it is told of it is true.
+//! What a caller holds, and checks of what it learns about it.
 
 use std::{
     future::{Future, poll_fn},
@@ -31,7 +31,7 @@ pub(crate) enum Guard {
     Lock(LockGuard),
     Read(ReadGuard),
     Write(WriteGuard),
-    /// With the number of permits that it counts on.
+    /// With the number of permits that the caller assumes.
     Permit(Permit, u32),
     Leader(Leadership),
     All(MultiLockGuard),
@@ -75,7 +75,7 @@ impl Valid for Part {
     }
 }
 
-/// A guard that others may ask whether it is valid.
+/// A guard whose validity the other checks may query.
 pub(crate) struct Held {
     guard: Arc<Guard>,
     numbers: Vec<u64>,
@@ -185,13 +185,13 @@ impl Held {
         }
     }
 
-    /// Work that is never polled once the lock is known to be lost.
+    /// Runs work that must not be polled once the lock is known to be lost.
     pub(crate) async fn run(&self, time: Duration) {
         let Some(guard) = self.first() else { return };
         let mut slept = pin!(sleep(time));
         let work = poll_fn(|context| {
             if !guard.is_valid() {
-                let what = format!("{guard:?}: its work goes on");
+                let what = format!("{guard:?}: its work was polled after the loss");
                 scheduler::with(|world| world.history.violated(what));
             }
             slept.as_mut().poll(context)
@@ -200,7 +200,7 @@ impl Held {
         scheduler::with(|world| world.history.coverage.count(format!("run {}", done.is_ok())));
     }
 
-    /// An operator deletes what is held, while things go wrong; tells whether.
+    /// Lets an operator delete the held key, while faults occur; returns `true` if it was deleted.
     pub(crate) fn rob(&self) -> bool {
         let Some(guard) = self.first() else { return false };
         let key = Arc::clone(&guard.held.own.entry.key);
@@ -211,7 +211,7 @@ impl Held {
         })
     }
 
-    /// Whether somebody had deleted one of its keys by then, too.
+    /// Returns the guard, and `true` if one of its keys had been deleted by an operator.
     fn take(self) -> (Option<Guard>, bool) {
         let robbed = self.numbers.iter().filter(|number| holders::released(**number)).count();
         (Arc::try_unwrap(self.guard).ok(), robbed > 0)
@@ -227,7 +227,7 @@ impl Held {
         if let Ok(guard) = &outcome
             && guard.fencing_token() != token
         {
-            let what = format!("{guard:?} had {token:?} as a writer's");
+            let what = format!("{guard:?} had {token:?} as a writer");
             scheduler::with(|world| world.history.violated(what));
         }
         let kind = outcome.as_ref().map_or_else(kind_of, |_| "Ok".to_owned());
@@ -235,7 +235,7 @@ impl Held {
         Some(register(process, Guard::Read(outcome.ok()?)))
     }
 
-    /// `Ok` is true: the key is gone. So it is when the guard was dropped, but later.
+    /// `Ok` means that the key is deleted. A dropped guard's key is deleted later.
     pub(crate) async fn release(self, process: usize, unlock: bool) {
         let entries: Vec<_> =
             self.guard.each().iter().map(|(guard, _)| guard.held.own.entry.clone()).collect();
@@ -259,9 +259,9 @@ impl Held {
             if let Err(Error::ReleaseUnconfirmed { source, .. }) = &outcome
                 && source.to_string().contains(DENIED)
             {
-                world.history.violated(format!("unlock was denied, and says {source}"));
+                world.history.violated(format!("unlock was denied, but the error is {source}"));
             }
-            // Where an answer was lost, an attempt that finds nothing takes that for its own doing.
+            // After a lost reply, a retry that finds no key assumes that it deleted the key itself.
             let clear = world.doubtful == doubt
                 && !entries.iter().any(|entry| world.server.mistaken.contains(entry))
                 && world.now() < began + world.request_timeout
@@ -280,7 +280,7 @@ impl Held {
     }
 }
 
-/// The bound of a call, once nothing goes wrong any more.
+/// The bound of a call after the last fault.
 pub(crate) fn bound(ttl: Duration, recheck: Duration) -> Duration {
     ttl * 4 + recheck * 2 + Duration::from_secs(9)
 }

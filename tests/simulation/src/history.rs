@@ -1,4 +1,4 @@
-//! What happened, in few words; and how much of all that can happen did.
+//! The events of a history in short form, and which of all possible events occurred.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ impl Fate {
     ];
 }
 
-/// What becomes of a call.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fate {
     Answered,
@@ -42,9 +42,9 @@ pub(crate) enum Fate {
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Asked(&'static str, Fate),
-    /// At which revision; 0: the session was over.
+    /// With the revision; 0 means that the session had ended.
     Served(&'static str, u64),
-    /// The arguments of a script that a server of Redis has run.
+    /// The arguments of a script that a Redis server has run.
     Script(Arc<str>),
     Told(bool),
     EventLost,
@@ -74,23 +74,23 @@ pub(crate) struct History {
     pub(crate) calls: u64,
     pub(crate) coverage: Coverage,
     pub(crate) violations: Vec<String>,
-    /// Guarded writes that were refused as the lock was lost.
+    /// Guarded writes that were refused because the lock was lost.
     pub(crate) unwritten: Vec<String>,
-    /// Somebody has set a number of permits.
+    /// A number of permits was set.
     pub(crate) permits_set: bool,
     pub(crate) trace: Option<crate::trace::Trace>,
-    /// Queues in which an operator has deleted something.
+    /// Queues from which an operator has deleted a key.
     pub(crate) operated: BTreeSet<String>,
 }
 
-/// How often each thing happened that should.
+/// How often each expected event occurred.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Coverage {
     pub(crate) counts: BTreeMap<String, u64>,
     pub(crate) fates: BTreeMap<(&'static str, Fate), u64>,
 }
 
-/// What each kind of call is asked of the store.
+/// The kinds of requests to the store.
 const REQUESTS: [&str; 13] = [
     "keep_alive",
     "enqueue",
@@ -107,7 +107,7 @@ const REQUESTS: [&str; 13] = [
     "commit",
 ];
 
-/// What has to happen, beside all fates of all requests.
+/// The events that must occur, besides every fate of every request.
 const EVENTS: [&str; 34] = [
     "error SessionLost",
     "error Evicted",
@@ -145,8 +145,8 @@ const EVENTS: [&str; 34] = [
     "concluded hint first false: Unknown",
 ];
 
-/// What only the contract like ZooKeeper's can do: a holder's release leaves word there, and what
-/// answers to joining tells the one ahead by its number, before that was seen.
+/// Only the contract of ZooKeeper has these: a holder's release leaves a marker, and the reply to a
+/// join names the predecessor by its number before it was seen.
 const OF_ZOOKEEPER: [&str; 2] = [
     "concluded Released own true seen true first false: First",
     "concluded Gone own true seen false first true: Unknown",
@@ -164,7 +164,7 @@ impl Coverage {
         text
     }
 
-    /// What should have happened in histories of these contracts, and never did.
+    /// Returns what should have occurred in histories of these contracts, but never did.
     pub(crate) fn missing(&self, contracts: &[Contract]) -> Vec<String> {
         let has = |contract| contracts.contains(&contract);
         let fates = Fate::ALL.iter().filter(|fate| match fate {
@@ -237,7 +237,7 @@ impl History {
         }
     }
 
-    /// FNV-1a: the same on every machine.
+    /// FNV-1a, which is the same on every machine.
     fn mix(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -249,7 +249,7 @@ impl History {
     }
 
     pub(crate) fn violated(&mut self, what: String) {
-        // Some are seen again at each look.
+        // Some violations are found again by every check.
         if !self.violations.contains(&what) {
             self.violations.push(what);
         }
@@ -257,7 +257,7 @@ impl History {
 
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        // Keepalives are most of it, and tell little.
+        // Keepalives are most of the requests, and rarely of interest.
         let idle = |what: &What| {
             matches!(
                 what,

@@ -1,14 +1,14 @@
-//! Who holds what, as the holders themselves see it.
+//! What each holder believes that it holds.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use crate::{scheduler, server::Contract, world::World};
 
-/// How long it takes at most to hear that one is the first, where nothing goes wrong.
+/// The longest time until a new first waiter is granted, without faults.
 const LONGEST_WAIT: Duration = Duration::from_millis(800);
 
-/// On ZooKeeper a session of so many keys may lack the room for one more watch: each may take up to
-/// 160 of its 2,000 bytes. Who lacks it looks each 0.5 to 1.5 s.
+/// On ZooKeeper, a session with this many keys may have no room for another watch: each may take up
+/// to 160 of its 2,000 bytes. Without the watch, a waiter polls every 0.5 to 1.5 s.
 const CROWDED: usize = 12;
 const LONGEST_PAUSE: Duration = Duration::from_millis(1500);
 
@@ -16,11 +16,11 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1500);
 pub(crate) enum Mode {
     Exclusive,
     Shared,
-    /// So many, of as many as it counts on.
+    /// The permits held, and the number that the caller assumes.
     Permits(u32, u32),
 }
 
-/// Something that knows whether it is still held.
+/// A guard that can report whether it is still valid.
 pub(crate) trait Valid: Send + Sync {
     fn is_valid(&self) -> bool;
 }
@@ -34,7 +34,7 @@ pub(crate) struct Holder {
     pub(crate) token: u64,
     pub(crate) mode: Mode,
     pub(crate) guard: Arc<dyn Valid>,
-    /// When somebody deleted its key.
+    /// When an operator deleted its key.
     pub(crate) deleted: Option<Duration>,
 }
 
@@ -48,12 +48,12 @@ impl fmt::Debug for Holder {
 pub(crate) struct Holders {
     all: BTreeMap<u64, Holder>,
     count: u64,
-    /// The highest token that was granted to one who was alone.
+    /// The highest token of an exclusive grant.
     tokens: BTreeMap<Arc<str>, u64>,
 }
 
 impl World {
-    /// The keys that somebody deleted, whose holders are to be told.
+    /// Records that an operator deleted a key, so that its holder must be notified.
     pub(crate) fn robbed(&mut self, key: &str) {
         let now = self.now();
         for holder in self.holders.all.values_mut().filter(|holder| *holder.key == *key) {
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// Nobody of a dead process holds anything; of none, at the end.
+    /// Removes the holders of a dead process; at the end, all holders.
     pub(crate) fn take_holders(&mut self, process: Option<usize>) -> Vec<Holder> {
         let of = |holder: &Holder| process.is_none_or(|process| holder.process == process);
         let theirs: Vec<_> =
@@ -69,14 +69,15 @@ impl World {
         theirs.into_iter().filter_map(|id| self.holders.all.remove(&id)).collect()
     }
 
-    /// Whether a holder whose key was deleted may not know of it yet: it is told at once, or looks
-    /// by itself, unless something keeps it from that.
+    /// Returns `true` if a holder may not know yet that its key was deleted. It is notified at once
+    /// or finds out by a recheck, unless a fault prevents both.
     fn is_excused(&self, holder: &Holder) -> bool {
         let Some(deleted) = holder.deleted else { return false };
         let process = &self.processes[holder.process];
         let struck = process.struck.max(process.blocked).max(process.stopped);
         let struck = struck.max(process.unanswered);
-        // It is told at once if nothing is ever lost, and else finds out by itself.
+        // If no event is ever lost, the holder is notified at once; otherwise a recheck finds the
+        // loss.
         let patience = match self.faults {
             0 => Duration::from_millis(1500),
             _ => self.recheck * 2 + self.request_timeout * 6 + self.ttl,
@@ -84,7 +85,7 @@ impl World {
         self.now() < deleted.max(struck) + patience
     }
 
-    /// Something was changed in the store: somebody may be the first in a queue now.
+    /// Records which keys are first in their queues after a change.
     pub(crate) fn note_first(&mut self) {
         if !self.undisturbed {
             return;
@@ -104,7 +105,7 @@ impl World {
             && session.is_some_and(|session| now.of_session(session).count() >= CROWDED)
     }
 
-    /// Who is the first is told at once, if nothing goes wrong.
+    /// Checks that a first waiter is granted at once if there are no faults.
     fn check_wait(&mut self, new: &Holder) {
         let Some(since) = self.firsts.remove(&(Arc::clone(&new.key), new.revision)) else { return };
         let waited = self.now().saturating_sub(since.max(self.scheduler.neglected()));
@@ -115,7 +116,7 @@ impl World {
     }
 
     fn exclusive_ahead(&self, new: &Holder) -> Option<String> {
-        // One that has released its key may have it again.
+        // A holder that released its key may have it again.
         if self.forgets {
             return None;
         }
@@ -130,13 +131,13 @@ impl World {
             }
             Mode::Permits(..) => None,
         };
-        found.map(|key| format!("{new:?} was granted while {key} stood ahead"))
+        found.map(|key| format!("{new:?} was granted while {key} was ahead"))
     }
 }
 
-/// Somebody was granted something.
+/// Records a grant, and checks exclusion and the order of tokens.
 pub(crate) fn granted(mut new: Holder, alone: bool) -> u64 {
-    // One of several may be lost while the others are waited for.
+    // One lock of several may be lost while the others are still being acquired.
     if alone && !new.guard.is_valid() {
         scheduler::with(|world| world.history.violated(format!("{new:?} was granted when lost")));
     }
@@ -144,7 +145,7 @@ pub(crate) fn granted(mut new: Holder, alone: bool) -> u64 {
         let there = world.server.now.key(&new.key);
         let own = there.is_some_and(|key| key.revision == new.revision);
         if !own {
-            // A caller that comes late to what it was granted: it is told from now on.
+            // The caller resumed late: it must be notified from now on.
             new.deleted = Some(world.now());
         }
         let ahead = world.exclusive_ahead(&new);
@@ -167,7 +168,7 @@ pub(crate) fn granted(mut new: Holder, alone: bool) -> u64 {
         world.holders.all.insert(number, new.clone());
         (beside, number, new)
     });
-    // Asked as their owners would ask at this moment.
+    // Validity as the owners would see it at this moment.
     let beside: Vec<_> = beside.into_iter().filter(|other| other.guard.is_valid()).collect();
     if !beside.is_empty() && new.guard.is_valid() {
         scheduler::with(|world| {
@@ -180,7 +181,7 @@ pub(crate) fn granted(mut new: Holder, alone: bool) -> u64 {
                     let all = || beside.iter().chain([&new]).map(Holder::permits);
                     let taken: u32 = all().map(|(taken, _)| taken).sum();
                     let least = all().map(|(_, of)| of).min().unwrap_or_default();
-                    // `set_permits` may have made so many.
+                    // `set_permits` may have raised the limit.
                     taken > if world.history.permits_set { 4 } else { least }
                 }
             };
@@ -192,18 +193,18 @@ pub(crate) fn granted(mut new: Holder, alone: bool) -> u64 {
     number
 }
 
-/// Tells whether somebody had deleted its key.
+/// Records a release; returns `true` if an operator had deleted the key.
 pub(crate) fn released(number: u64) -> bool {
     let holder = scheduler::with(|world| world.holders.all.remove(&number));
     holder.is_some_and(|holder| holder.deleted.is_some())
 }
 
-/// How many were granted something so far, and how many hold it: differs from one turn to the next.
+/// The number of grants so far, and of current holders: this changes with every turn.
 pub(crate) fn turns() -> (u64, usize) {
     scheduler::with(|world| (world.holders.count, world.holders.all.len()))
 }
 
-/// Holders whose keys were deleted are told, each in good time.
+/// Checks that holders whose keys were deleted are notified in time.
 pub(crate) fn check_robbed() {
     let late = scheduler::with(|world| {
         let robbed = world.holders.all.values().filter(|holder| holder.deleted.is_some());
@@ -211,7 +212,7 @@ pub(crate) fn check_robbed() {
     });
     for holder in late.into_iter().filter(|holder| holder.guard.is_valid()) {
         scheduler::with(|world| {
-            world.history.violated(format!("{holder:?} was not told that its key was deleted"));
+            world.history.violated(format!("{holder:?} was not notified that its key was deleted"));
         });
     }
 }

@@ -1,13 +1,13 @@
 //! distlock's own code on a simulated clock, scheduler and store: hundreds of histories a second,
-//! each decided by its seed.
+//! each determined by its seed.
 //!
-//! The library's sources are modules of this program. Only `runtime/`, by which they reach the
-//! machine, is another one here.
+//! The library's sources are modules of this program. Only `runtime/`, their interface to the
+//! machine, is replaced.
 
-// The unit tests of the library are elsewhere.
+// The library's unit tests are not part of this program.
 #![cfg(not(test))]
-#![allow(dead_code, unused_imports, unreachable_pub, missing_docs)] // what a program does not need
-#![allow(clippy::expect_used, clippy::panic)] // a simulation that is wrong must not go on
+#![allow(dead_code, unused_imports, unreachable_pub, missing_docs)] // of no use in a program
+#![allow(clippy::expect_used, clippy::panic)] // a wrong simulation must stop
 
 #[path = "../../../src/backend/mod.rs"]
 mod backend;
@@ -90,7 +90,7 @@ fn failed(code: &ExitCode) -> bool {
     *code != ExitCode::SUCCESS
 }
 
-/// Runs one history and tells all of it.
+/// Runs one history and prints all of it.
 fn replay(seed: u64, contract: Contract) -> ExitCode {
     let plan = Plan::draw(seed, contract);
     let (history, time, polls) = director::run(&plan, Tell::All);

@@ -1,23 +1,23 @@
-//! What is called in a history at all, and how fast: with less of it the rest meets more often.
+//! Which calls a history contains, and their speed: fewer kinds of calls interact more often.
 
 use std::time::Duration;
 
 use crate::plan::What;
 
-/// What a history's callers call.
+/// The kinds of calls of a history's callers.
 pub(crate) struct Menu {
     kinds: [bool; What::KINDS],
     names: usize,
     pub(crate) tempo: Tempo,
 }
 
-/// How long callers hold, and pause.
+/// How long callers hold their locks, and pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tempo {
     Usual,
-    /// All within a millisecond or two.
+    /// Everything within one or two milliseconds.
     Hasty,
-    /// For seconds: sessions are idle, and what is lost is missed.
+    /// Seconds: sessions idle, and lost events are noticed late.
     Slow,
 }
 
@@ -26,12 +26,12 @@ impl Menu {
         let mut kinds = [true; What::KINDS];
         match dice.u32(..8) {
             0..4 => {}
-            // There is always something to wait for.
+            // Always includes a call that waits.
             4..7 => {
                 kinds.iter_mut().for_each(|kind| *kind = dice.bool());
                 kinds[dice.usize(..What::LOCKS)] = true;
             }
-            // One lock, and what else may be.
+            // One lock, and possibly other kinds.
             _ => {
                 kinds = [false; What::KINDS];
                 kinds[dice.usize(..What::LOCKS)] = true;
@@ -65,7 +65,7 @@ impl Tempo {
         self.time(dice, 60, 5000, 30)
     }
 
-    /// One of so many is long.
+    /// One value in `of` is long.
     fn time(self, dice: &mut fastrand::Rng, of: u32, long: u64, usual: u64) -> Duration {
         let longest = match (self, dice.u32(..of)) {
             (Self::Slow, count) if count < of / 3 => long,

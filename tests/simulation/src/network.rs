@@ -1,4 +1,4 @@
-//! What becomes of a request on its way to the store and back.
+//! What happens to a request on its way to the store and to its reply.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::{
     world::World,
 };
 
-/// What the store says to one who has no right.
+/// The store's error for a client without the right to do something.
 pub(crate) const DENIED: &str = "no right to do that";
 
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// What is asked of the store; on a server's view as of that moment.
+/// A request to the store, run on a server's view of that moment.
 pub(crate) type Request<T> = Box<dyn FnOnce(&mut Server) -> T + Send>;
 
 /// A request on its way.
@@ -25,13 +25,13 @@ pub(crate) struct Letter<T> {
     pub(crate) session: u64,
     pub(crate) process: usize,
     pub(crate) name: &'static str,
-    /// Any server may answer, however far behind it is.
+    /// Any server may reply, however far it lags behind.
     pub(crate) local: bool,
     pub(crate) request: Request<T>,
     pub(crate) answer: Answer<T>,
 }
 
-/// Of a thousand requests to join whose connection was lost, how many are served later.
+/// Of 1,000 joins whose connection was lost, how many are served later.
 const MOVED_BACK: u32 = 200;
 
 impl World {
@@ -54,8 +54,8 @@ impl World {
         }
     }
 
-    /// How long a request is held up: mostly for less than a second, and without a bound that a
-    /// client could know. One of 25 takes longer than 13 s, one of 300 longer than ten minutes.
+    /// How long a request is delayed: mostly less than a second, without a bound that a client
+    /// could know. One in 25 takes longer than 13 s, one in 300 longer than ten minutes.
     pub(crate) fn delay(&mut self) -> Duration {
         let mut longest = 100;
         while longest < 1_600_000 && self.dice.u32(..3) > 0 {
@@ -91,7 +91,7 @@ impl World {
                 let error = StoreError::Fatal { operation: "a request", source: "refused".into() };
                 self.fail(letter, way, error);
             }
-            // Its client waits as long as it will.
+            // The client waits for its full timeout.
             Fate::RequestLost if self.server.contract == Contract::Etcd => {
                 self.scheduler.after(long * 20, move |_| drop(letter));
             }
@@ -99,7 +99,7 @@ impl World {
                 self.disconnect(letter.session);
                 self.arrive(letter, now + way, fate);
             }
-            // All that is sent behind it waits for it, until its client gives the connection up.
+            // Later requests wait behind it until the client gives the connection up.
             Fate::Slow
                 if self.server.contract == Contract::ZooKeeper && self.dice.u32(..8) == 0 =>
             {
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// An answer will not come, or will not tell.
+    /// Records a request whose reply does not arrive or does not show the outcome.
     fn doubt(&mut self, name: &str) {
         self.doubtful += u64::from(name == "leave");
     }
@@ -126,14 +126,14 @@ impl World {
         self.scheduler.after(after, move |_| drop(letter.answer.send(Err(error))));
     }
 
-    /// A request arrives then, unless it is held up or its connection is lost.
+    /// Lets a request arrive at a time, unless it is delayed or its connection is lost.
     fn arrive<T: Send + 'static>(&mut self, letter: Letter<T>, at: Duration, fate: Fate) {
         let blocked = self.processes[letter.process].blocked;
         let at = if blocked > self.now() { at.max(blocked + self.latency()) } else { at };
         let now = self.now();
         match self.server.contract {
             Contract::Etcd | Contract::Redis => {
-                // A connection that was silent for long may be given up, with what was on it.
+                // A connection that was silent for long may be given up with the requests on it.
                 if blocked > now && self.dice.bool() {
                     self.doubt(letter.name);
                     self.scheduler.after(blocked - now + self.request_timeout, |_| drop(letter));
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// A request comes to a server, if that is by the connection on which it was sent.
+    /// Lets a request reach its server, if the connection on which it was sent still exists.
     fn come<T: Send + 'static>(&mut self, letter: Letter<T>, connection: Option<u64>, fate: Fate) {
         let cut = self.cut_off(letter.session).saturating_sub(self.now());
         let session = self.server.sessions.get_mut(&letter.session);
@@ -163,9 +163,9 @@ impl World {
             Some((now, None, kept)) if connection == Some(now) => {
                 kept.0.push(Box::new(move |world| world.come(letter, connection, fate)));
             }
-            // What was under way on a connection is lost with it; what a server that was cut off
-            // passes on after its client has gone elsewhere is refused (`SessionMovedException`),
-            // unless a request to connect is as late, by the same server.
+            // Requests under way are lost with their connection. A request that a cut-off server
+            // forwards after its client has moved is refused (`SessionMovedException`), unless a
+            // request to connect by the same server is as late.
             Some((now, ..)) if connection != Some(now) => {
                 self.doubt(letter.name);
                 let error = StoreError::Unknown("the connection was lost".into());
@@ -184,11 +184,11 @@ impl World {
         }
     }
 
-    /// The store does what it is asked to do, and answers.
+    /// Lets the store execute a request and reply.
     fn serve<T: Send + 'static>(&mut self, letter: Letter<T>, fate: Fate) {
         let cut = self.cut_off(letter.session);
         if cut > self.now() && !letter.local {
-            // The one who decides is not to be reached from here.
+            // The leader cannot be reached from here.
             self.scheduler.after(cut - self.now(), move |world| world.arrive_again(letter, fate));
             return;
         }
@@ -210,7 +210,7 @@ impl World {
             self.changed();
         }
         if !local {
-            // What the one who decides has answered, its server knows.
+            // A server knows what the leader has replied.
             self.catch_up(session, revision);
         }
         let told = self.server.view_of(session).revision;
@@ -239,8 +239,8 @@ impl World {
         self.arrive(letter, at, fate);
     }
 
-    /// An answer or an event, on its way to its client: in their order where there is one
-    /// connection, and not at all if that is lost.
+    /// Delivers a reply or an event to its client: in order on one connection, and not at all if
+    /// the connection is lost.
     fn reply(&mut self, session: u64, process: usize, told: u64, tell: impl FnOnce() + 'static) {
         let now = self.now();
         let at = (now + self.latency()).max(self.processes[process].blocked);
@@ -264,7 +264,7 @@ impl World {
         });
     }
 
-    /// Something was changed: those who watch are told, by and by.
+    /// Notifies watchers of a change, each with a delay.
     pub(crate) fn changed(&mut self) {
         let to = self.server.now.revision;
         self.note_first();
@@ -305,7 +305,7 @@ impl World {
                 continue;
             };
             if self.chance(self.faults / 4) {
-                // Lost: the one that waits for it is told nothing.
+                // The event is lost: its watcher is not notified.
                 self.note(process, What::EventLost);
                 self.lost_events.push(tell);
                 continue;

@@ -1,4 +1,4 @@
-//! What is to happen in a history, drawn from its seed: data, so that a part of it can be left out.
+//! The plan of a history, drawn from its seed: plain data, so that parts of it can be left out.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{
     server::Contract,
 };
 
-/// How long things go wrong at most.
+/// How long faults occur at most.
 pub(crate) const LONGEST: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
@@ -18,15 +18,15 @@ pub(crate) struct Plan {
     pub(crate) processes: usize,
     pub(crate) ttl: Duration,
     pub(crate) request_timeout: Duration,
-    /// Of a thousand requests.
+    /// Per 1,000 requests.
     pub(crate) faults: u32,
     pub(crate) callers: Vec<Caller>,
     pub(crate) strikes: Vec<(Duration, Strike)>,
-    /// A client that is closed in the middle of all.
+    /// A client that is closed while it is in use.
     pub(crate) closing: Option<(usize, Duration)>,
-    /// Directories' counters wear out.
+    /// The counters of directories overflow.
     pub(crate) worn: bool,
-    /// The server brings to its disk each second what it has confirmed, and not at once.
+    /// The server flushes confirmed writes every second, not at once.
     pub(crate) everysec: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Caller {
     pub(crate) steps: Vec<Step>,
 }
 
-/// One call, and what is done with what comes of it.
+/// One call, and what is done with its result.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) pause: Duration,
@@ -46,11 +46,11 @@ pub(crate) struct Step {
     pub(crate) hold: Duration,
     pub(crate) inside: Inside,
     pub(crate) unlocks: bool,
-    /// An operator deletes the key just before it is released.
+    /// An operator deletes the key just before its release.
     pub(crate) robbed: bool,
-    /// One who waits to be told of that is robbed so long after the grant.
+    /// How long after the grant the key of a holder that waits for its loss is deleted.
     pub(crate) robbed_after: Duration,
-    /// Nobody polls the caller for so long, once the call is under way.
+    /// How long the caller is not polled after the call has started.
     pub(crate) neglected: Duration,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum What {
     Mutex(usize),
     Read(usize),
     Write(usize),
-    /// So many of so many.
+    /// The name, the permits wanted, and the permits of the semaphore.
     Permits(usize, u32, u32),
     Election(usize),
     All(Vec<usize>),
@@ -69,15 +69,15 @@ pub(crate) enum What {
     Leader(usize),
     Observe(usize),
     SetPermits(usize, u32),
-    /// A lock that nobody else wants.
+    /// An uncontended lock.
     Lonely,
-    /// So many of them, each polled once and then left alone.
+    /// Several uncontended locks, each polled once and then abandoned.
     Crowd(usize),
 }
 
 impl What {
     pub(crate) const KINDS: usize = 13;
-    /// Of these, the first are locks that others want, too.
+    /// The number of locks that other callers request, too; they come first.
     pub(crate) const LOCKS: usize = 6;
 
     pub(crate) fn kind(&self) -> usize {
@@ -126,7 +126,7 @@ impl What {
         }
     }
 
-    /// The one queue that decides about it. (Permits have two.)
+    /// Returns the one queue that decides the call. (Permits have two.)
     pub(crate) fn dir(&self) -> Option<String> {
         let (name, kind) = match self {
             Self::Mutex(name) => (name, ""),
@@ -137,7 +137,7 @@ impl What {
         Some(format!("/sim/{}{kind}", claims::named(*name)))
     }
 
-    /// Whether it is something to hold.
+    /// Returns `true` if the call acquires a guard.
     pub(crate) fn is_lock(&self) -> bool {
         matches!(
             self,
@@ -159,16 +159,16 @@ pub(crate) enum How {
     For(Duration),
 }
 
-/// What becomes of the call's future.
+/// What happens to the call's future.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     Finished,
     DroppedAfter(u32),
-    /// It is kept, and never polled again.
+    /// It is kept, but not polled again.
     ForsakenAfter(u32),
 }
 
-/// What a holder does.
+/// What a holder does while it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inside {
     Nothing,
@@ -180,30 +180,30 @@ pub(crate) enum Inside {
     WaitForRequest,
 }
 
-/// What goes wrong with a process, a server or a queue.
+/// A fault of a process, a server or a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Strike {
     Stop(usize, Duration),
-    /// The same when it has next asked for a session.
+    /// The process stops when it next opens a session.
     StopAtOpening(usize, Duration),
     Block(usize, Duration),
     Kill(usize),
     Cut(usize, Duration),
-    /// The server that this process is connected to.
+    /// Cuts off the server that this process is connected to.
     CutOff(usize, Duration),
-    /// An operator ends its sessions, and it is given none for so long.
+    /// An operator ends its sessions, and it gets no new one for the given time.
     Revoke(usize, Duration),
-    /// It has no right to delete a key for so long.
+    /// It may not delete keys for the given time.
     Deny(usize, Duration),
     DeleteKey,
     WriteKey,
-    /// Another client's waiter comes, and goes after a time.
+    /// A waiter of another library joins, and leaves after the given time.
     Stranger(Duration),
-    /// A server of Redis ends and begins again so much later.
+    /// A Redis server stops, and restarts after the given time.
     Crash(Duration),
-    /// Its clock is set by so many seconds.
+    /// Its clock is changed by this number of seconds.
     SetClock(i64),
-    /// It brings to its disk at once what it confirms from now on.
+    /// It flushes at once what it confirms from now on.
     SetSync,
 }
 
@@ -296,7 +296,7 @@ impl Strike {
         match dice.u32(..20) {
             16 => Self::Revoke(process, millis(dice, 1000, 15_000)),
             17 => Self::Deny(process, millis(dice, 100, 5000)),
-            // About as long as a session lasts.
+            // About as long as a session's TTL.
             18..20 => Self::Stop(process, ttl * dice.u32(60..130) / 100),
             0..3 => Self::Stop(process, millis(dice, 100, 5000)),
             3..7 => Self::Block(process, millis(dice, 50, 5000)),

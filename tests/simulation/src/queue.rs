@@ -1,4 +1,4 @@
-//! The library's `queue/`, with one thing between: what is concluded is counted.
+//! The library's `queue/`, with one addition: its conclusions are counted.
 
 #[rustfmt::skip]
 #[path = "../../../src/queue/acquire.rs"]

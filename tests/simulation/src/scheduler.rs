@@ -1,4 +1,4 @@
-//! The world's clock, and who is polled next: one thread, and a seed that decides everything.
+//! The world's clock, and the order of polls: one thread, and a seed that decides everything.
 
 mod turn;
 
@@ -20,14 +20,14 @@ use crate::{
 
 thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
-    /// What its clock shows, which the library asks all the time.
+    /// The clock's current time, which the library reads often.
     static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-    /// Tasks that were woken, and whether under a lock of the library's: apart, as anything may
-    /// wake.
+    /// Tasks that were woken, and whether under one of the library's locks. Kept apart from the
+    /// world, because any code may wake a task.
     static WOKEN: RefCell<Vec<(TaskId, bool)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A task; its place may be another's later.
+/// The identity of a task. Its place may be reused by a later task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskId {
     index: usize,
@@ -44,11 +44,11 @@ struct Task {
     waker: Option<Waker>,
     /// It waits in `ready`.
     queued: bool,
-    /// The one who drives it does something else until then.
+    /// Its driver is busy with other work until then.
     neglected: Duration,
 }
 
-/// All that waits for its turn or its time.
+/// All tasks and timers.
 #[derive(Default)]
 pub(crate) struct Scheduler {
     now: Duration,
@@ -57,10 +57,10 @@ pub(crate) struct Scheduler {
     free: Vec<usize>,
     ready: Vec<TaskId>,
     aborted: Vec<TaskId>,
-    /// Those that were woken when this was last looked at: empty, with room for more.
+    /// The buffer of the tasks that were woken, empty between uses to keep its capacity.
     woken: Vec<(TaskId, bool)>,
     running: Option<TaskId>,
-    /// The process that it is of.
+    /// The process of the running task.
     process: usize,
     pub(crate) polls: u64,
 }
@@ -84,7 +84,7 @@ impl Scheduler {
         self.now
     }
 
-    /// Something happens so much later.
+    /// Schedules an action after the given time.
     pub(crate) fn after(&mut self, time: Duration, deed: impl FnOnce(&mut World) + 'static) {
         self.events.add(self.now + time, Event::Deed(Box::new(deed)));
     }
@@ -121,7 +121,7 @@ impl Scheduler {
         id
     }
 
-    /// The work of a task that is no more: dropped by the caller, when nothing is borrowed.
+    /// Removes a task and returns its work, to be dropped by the caller when nothing is borrowed.
     fn remove(&mut self, id: TaskId) -> Option<Work> {
         let task = self.task(id)?;
         let work = task.work.take();
@@ -130,30 +130,30 @@ impl Scheduler {
         work
     }
 
-    /// The task that is polled at this moment.
+    /// Returns the task that is being polled.
     pub(crate) fn running(&self) -> Option<TaskId> {
         self.running
     }
 
-    /// The process whose task is polled at this moment, or the last one was.
+    /// Returns the process of the task that is being polled or was polled last.
     pub(crate) fn process(&self) -> usize {
         self.process
     }
 
-    /// A task is not polled until then, whatever wakes it.
+    /// Prevents polls of a task until the given time, even if it is woken.
     pub(crate) fn neglect(&mut self, task: TaskId, until: Duration) {
         if let Some(task) = self.task(task) {
             task.neglected = until;
         }
     }
 
-    /// Until when the task was not to be polled that is polled now.
+    /// Returns the time until which the running task was not polled.
     pub(crate) fn neglected(&mut self) -> Duration {
         let running = self.running;
         running.and_then(|task| self.task(task)).map_or(Duration::ZERO, |task| task.neglected)
     }
 
-    /// Nobody is neglected any more.
+    /// Ends the neglect of every task.
     pub(crate) fn look_after_all(&mut self) {
         for task in &mut self.tasks {
             task.neglected = task.neglected.min(self.now);
@@ -163,19 +163,19 @@ impl Scheduler {
             all.map(|(index, task)| TaskId { index, generation: task.generation }).collect();
     }
 
-    /// What tasks of a process there are.
+    /// Returns the tasks of a process.
     pub(crate) fn tasks_of(&self, process: usize) -> Vec<&'static str> {
         let tasks = self.tasks.iter().filter(|task| task.process == process);
         tasks.filter(|task| task.work.is_some()).map(|task| task.what).collect()
     }
 }
 
-/// Asks or changes the world. Nothing of the library's may be called within.
+/// Reads or changes the world. The closure must not call the library.
 pub(crate) fn with<T>(ask: impl FnOnce(&mut World) -> T) -> T {
     WORLD.with_borrow_mut(|world| ask(world.as_mut().expect("a world")))
 }
 
-/// The same, unless there is no world any more.
+/// Reads or changes the world, if there still is one.
 pub(crate) fn try_with(ask: impl FnOnce(&mut World)) {
     WORLD.with_borrow_mut(|world| world.as_mut().map(ask));
 }
@@ -208,7 +208,7 @@ pub(crate) fn abort(task: TaskId) {
     with(|world| world.scheduler.aborted.push(task));
 }
 
-/// Wakes somebody at a time, or a little later. Takes the place of an earlier wish.
+/// Wakes a task at a time or a little later, in place of an earlier timer.
 pub(crate) fn set_timer(earlier: Option<EventId>, at: Duration, waker: &Waker) -> EventId {
     with(|world| {
         if let Some(timer) = earlier
@@ -227,7 +227,7 @@ pub(crate) fn unset_timer(timer: EventId) {
     drop(waker);
 }
 
-/// Kills a process: none of its tasks is ever polled again.
+/// Kills a process: none of its tasks is polled again.
 pub(crate) fn kill(process: usize) {
     let left: (Vec<Work>, _) = with(|world| {
         world.processes[process].dead = true;
@@ -249,17 +249,17 @@ pub(crate) fn start(world: World) {
     WORLD.with_borrow_mut(|place| *place = Some(world));
 }
 
-/// Runs the world until it is over, or until nothing can happen any more.
+/// Runs the world until it is over, or until no event is left.
 pub(crate) fn run(over: impl Fn(&World) -> bool) {
     while turn::step(&over) {}
 }
 
-/// Nothing goes wrong from now on.
+/// Stops all faults.
 pub(crate) fn heal() {
     with(World::heal);
 }
 
-/// The end of a world: what is left of its tasks goes first.
+/// Ends a world, after the remaining tasks are dropped.
 pub(crate) fn end() -> World {
     drop(with(|world| world.take_holders(None)));
     loop {
@@ -278,7 +278,7 @@ pub(crate) fn end() -> World {
     WORLD.with_borrow_mut(Option::take).expect("a world")
 }
 
-/// The end of a world in which something panicked: what is left of it may not be touched any more.
+/// Ends a world in which code panicked: the rest of it must not be touched again.
 pub(crate) fn abandon() {
     std::mem::forget(WORLD.with_borrow_mut(Option::take));
     WOKEN.with_borrow_mut(Vec::clear);

@@ -1,4 +1,4 @@
-//! Many histories: run by several threads, and told in the order of their seeds.
+//! Many histories, run by several threads and reported in the order of their seeds.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use crate::{
 
 const PROGRAM: &str = "cargo run -p distlock-simulation --release --";
 
-/// What came of one history.
+/// The result of one history.
 struct Outcome {
     calls: u64,
     polls: u64,
@@ -31,7 +31,7 @@ struct Outcome {
     trace: Option<String>,
 }
 
-/// What came of many histories.
+/// The results of many histories.
 struct Search<'a> {
     args: &'a Args,
     began: Instant,
@@ -43,7 +43,7 @@ struct Search<'a> {
     traces: String,
 }
 
-/// Runs histories until the time or the seeds are used up.
+/// Runs histories until the time or the seeds are exhausted.
 pub(crate) fn search(args: &Args) -> Result<ExitCode, String> {
     let began = Instant::now();
     let drawn = (args.first..)
@@ -60,7 +60,7 @@ pub(crate) fn search(args: &Args) -> Result<ExitCode, String> {
             scope.spawn(move || {
                 let next = || all.lock().unwrap_or_else(PoisonError::into_inner).next();
                 for (number, (contract, seed)) in iter::from_fn(next) {
-                    // Nobody listens any more once enough have failed.
+                    // The receiver is closed after enough failures.
                     if send.send((number, contract, seed, outcome(contract, seed, tell))).is_err() {
                         break;
                     }
@@ -68,7 +68,7 @@ pub(crate) fn search(args: &Args) -> Result<ExitCode, String> {
             });
         }
         drop(send);
-        // Those that were done before an earlier one.
+        // Results that arrived before those of earlier seeds.
         let mut early = BTreeMap::new();
         let mut told = Instant::now();
         for (number, contract, seed, outcome) in outcomes {
@@ -93,7 +93,7 @@ pub(crate) fn search(args: &Args) -> Result<ExitCode, String> {
     Ok(search.tell())
 }
 
-/// The seeds that once failed: a contract, a seed, and a word on it in each line.
+/// Returns the seeds that failed before: each line has a contract, a seed and a comment.
 fn known(args: &Args) -> Result<Vec<(Contract, u64)>, String> {
     let Some(file) = &args.known else { return Ok(Vec::new()) };
     let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -107,7 +107,7 @@ fn known(args: &Args) -> Result<Vec<(Contract, u64)>, String> {
         .collect()
 }
 
-/// Runs one history. `None`: it panicked, and that was told.
+/// Runs one history. Returns `None` if it panicked, which has been reported.
 fn outcome(contract: Contract, seed: u64, tell: Tell) -> Option<Outcome> {
     let run = || director::run(&Plan::draw(seed, contract), tell);
     let Ok((history, _, polls)) = catch_unwind(run) else {

@@ -1,4 +1,4 @@
-//! How servers and clients hear of each other, and when a session ends.
+//! How servers and clients hear from each other, and when sessions expire.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl World {
-    /// Opens a session, at a server that is to be reached and reaches the one who decides.
+    /// Opens a session at a server that can be reached and can reach the leader.
     pub(crate) fn open_session(&mut self, process: usize) -> Option<(u64, watch::Receiver<bool>)> {
         let (now, replica) = (self.now(), self.dice.usize(..3));
         let cut = match self.server.contract {
@@ -48,7 +48,7 @@ impl World {
         Some((id, end))
     }
 
-    /// Until when the one who decides is not to be reached from a session's server.
+    /// Returns the time until which the leader cannot be reached from a session's server.
     pub(crate) fn cut_off(&self, session: u64) -> Duration {
         let replica = self.server.sessions.get(&session).and_then(|session| session.replica);
         match self.server.contract {
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// A server has heard of a session.
+    /// Records that a server has heard of a session.
     pub(crate) fn touch(&mut self, session: u64) {
         let now = self.now();
         if self.server.contract == Contract::ZooKeeper
@@ -71,18 +71,18 @@ impl World {
         }
     }
 
-    /// The one who decides looks whether a session's time is up.
+    /// Lets the leader check later whether a session has expired.
     fn look_at(&mut self, session: u64, after: Duration) {
         self.scheduler.after(after, move |world| {
             let now = world.now();
             let Some(record) = world.server.sessions.get(&session) else { return };
             let over = record.heard + record.ttl;
-            // Without a leader nothing ends; a new one gives all of them their whole time.
+            // Without a leader no session expires; a new leader restarts all of their TTLs.
             let over = over.max(world.cut[0]);
             if now < over {
                 return world.look_at(session, over - now);
             }
-            // Sessions end in groups, a little late.
+            // Sessions expire in batches, a little late.
             if world.dice.bool() {
                 let late = Duration::from_micros(world.dice.u64(1..200_000));
                 return world.look_at(session, late);
@@ -95,7 +95,7 @@ impl World {
         let Some(record) = self.server.end(session, how) else { return };
         self.note(record.process, What::Expired(session));
         self.changed();
-        // Where the client is told unasked, if it can be.
+        // On ZooKeeper the client is notified, if it can be reached.
         if self.server.contract == Contract::ZooKeeper {
             let blocked = self.processes[record.process].blocked.saturating_sub(self.now());
             let way = self.latency() + blocked + record.ttl / 8;
@@ -103,17 +103,17 @@ impl World {
         }
     }
 
-    /// A connection is lost: its client finds another, in its own time.
+    /// Loses a connection: its client reconnects after a time.
     pub(crate) fn disconnect(&mut self, session: u64) {
         let now = self.now();
         let Some(record) = self.server.sessions.get_mut(&session) else { return };
         record.connection += 1;
-        // What is sent from now on waits for nothing that is lost with it.
+        // Requests sent from now on do not wait for those lost with the connection.
         (record.applied, record.replied) = (now, now);
         record.replica = None;
         record.touched = false;
         let process = record.process;
-        // With it goes what was under way.
+        // Requests under way are lost with it.
         self.doubtful += 1;
         self.note(process, What::Disconnected);
     }
@@ -123,11 +123,11 @@ impl World {
         let behind = self.server.replicas[replica];
         let cut = self.cut[replica].max(self.cut[0]);
         let Some(record) = self.server.sessions.get_mut(&session) else { return };
-        // A server that knows less than the client sends it away.
+        // A server that is behind the client refuses it.
         if cut > now || behind < record.told {
             return;
         }
-        // It asks the one who decides.
+        // The server asks the leader.
         record.heard = now;
         record.answered = now;
         record.replica = Some(replica);
@@ -137,12 +137,12 @@ impl World {
             self.scheduler.after(Duration::ZERO, deed);
         }
         self.note(process, What::Connected(session));
-        // What it missed is told by the new server.
+        // The new server sends the missed events.
         self.tell(Some(replica), behind);
     }
 
-    /// What the client does by itself while it runs: it pings, gives up a connection that says
-    /// nothing, and looks for another.
+    /// The client's own work: it pings, gives up a silent connection, and connects to another
+    /// server.
     fn ping(&mut self, session: u64) {
         let pause = self.ttl / 8 - self.ttl / 64;
         self.scheduler.after(pause, move |world| {
@@ -161,7 +161,7 @@ impl World {
             match record.replica {
                 Some(_) if silent => world.disconnect(session),
                 None if process.blocked <= now => world.reconnect(session),
-                // As the crate does, on each connection until it is done.
+                // As the crate does, on each connection until the session is closed.
                 Some(_) if process.blocked <= now && record.closing => {
                     let way = world.latency();
                     world.scheduler.after(way, move |world| {
@@ -171,7 +171,7 @@ impl World {
                 }
                 Some(_) if process.blocked <= now => {
                     let connection = record.connection;
-                    // Behind what was sent before.
+                    // Behind the requests that were sent before.
                     let behind = record.applied.saturating_sub(now);
                     let way = world.latency().max(behind);
                     world.scheduler.after(way, move |world| world.pinged(session, connection));
@@ -182,7 +182,7 @@ impl World {
         });
     }
 
-    /// What came meanwhile may be read before anybody looks at how long it was silent.
+    /// Replies that have arrived may be read before the client checks how long it heard nothing.
     fn woke(&mut self, session: u64) {
         let (now, heard) = (self.now(), self.dice.bool());
         if let Some(record) = self.server.sessions.get_mut(&session)
@@ -203,7 +203,7 @@ impl World {
         self.touch(session);
     }
 
-    /// The followers tell the leader whom they have heard of.
+    /// A follower reports to the leader which sessions it has heard from.
     pub(crate) fn report(&mut self, replica: usize) {
         let now = self.now();
         if self.cut[replica] <= now && self.cut[0] <= now {
@@ -217,7 +217,7 @@ impl World {
         self.scheduler.after(pause, move |world| world.report(replica));
     }
 
-    /// A server is cut off from the others. Its clients notice when it closes their connections.
+    /// Cuts a server off from the others. Its clients notice when it closes their connections.
     pub(crate) fn cut_server(&mut self, replica: usize, time: Duration) {
         let now = self.now();
         self.cut[replica] = now + time;
@@ -237,7 +237,7 @@ impl World {
             });
         }
         if replica == 0 {
-            // Another leader gives all sessions their whole time.
+            // A new leader restarts the TTLs of all sessions.
             self.scheduler.after(time, |world| {
                 let now = world.now();
                 for record in world.server.sessions.values_mut() {

@@ -1,25 +1,25 @@
-//! How many permits a semaphore has, as far as anybody can know.
+//! The number of permits of a semaphore, as far as it can be known.
 
 use std::time::Duration;
 
 use crate::{error::Error, scheduler};
 
-/// How long a change whose caller was told that it failed may still come.
+/// How long a change that failed may still be applied.
 const DOUBT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Default)]
 pub(crate) struct Setting {
     begun: u32,
     done: u32,
-    /// Until when one that failed may still come.
+    /// Until when a failed change may still be applied.
     doubtful: Duration,
-    /// The last change began when no other was under way.
+    /// The last change began while no other was under way.
     alone: bool,
-    /// What the last change made it, if that is known, and no other was under way beside it.
+    /// The number that the last change set, if it is known and no other change overlapped.
     number: Option<u32>,
 }
 
-/// A number, and how many changes had begun by then.
+/// A number, and how many changes had begun when it was read.
 pub(crate) type Known = Option<(u32, u32)>;
 
 pub(crate) fn known(name: usize) -> Known {
@@ -54,14 +54,14 @@ pub(crate) fn end(name: usize, change: u32, number: Option<u32>) {
     });
 }
 
-/// Who names the number that was set may have as many as that.
+/// Checks that a caller that names the current number may acquire up to that many permits.
 pub(crate) fn check(name: usize, before: Known, (wanted, named): (u32, u32), error: &Error) {
     if let Error::InvalidArgument { argument: "permits", .. } = error
         && before == known(name)
         && before.is_some_and(|(number, _)| number == named && wanted <= number)
         && !scheduler::with(|world| world.forgets)
     {
-        let what = format!("{before:?} was set, and yet {error}");
+        let what = format!("{before:?} was set, but the error is {error}");
         scheduler::with(|world| world.history.violated(what));
     }
 }

@@ -1,14 +1,14 @@
-//! Leaves out of a history that fails what it does not need for that.
+//! Removes from a failing history what it does not need to fail.
 
 use crate::{
     director::{self, Tell},
     plan::Plan,
 };
 
-/// How many runs that may take.
+/// The maximum number of runs.
 const RUNS: usize = 400;
 
-/// Prints the smallest plan found that fails, and what happens in it.
+/// Prints the smallest failing plan found, and its events.
 pub(crate) fn tell(plan: &Plan) {
     let (mut plan, mut runs) = (plan.clone(), 0);
     loop {
@@ -35,7 +35,8 @@ pub(crate) fn tell(plan: &Plan) {
     }
 }
 
-/// The same with a caller, a strike, or half of a caller's calls less, or without faults.
+/// Returns plans with one caller, one fault or half of a caller's calls fewer, or without random
+/// faults.
 fn candidates(plan: &Plan) -> impl Iterator<Item = Plan> {
     let callers = (0..plan.callers.len()).map(|index| {
         let mut plan = plan.clone();

@@ -1,4 +1,4 @@
-//! The library's view of the simulated store: each call is one request.
+//! The library's interface to the simulated store: each call is one request.
 
 use std::{
     fmt,
@@ -64,7 +64,7 @@ impl Backend for SimulatedBackend {
         });
         let opened = timeout(request_timeout, told).await;
         let Ok(Ok((id, ended))) = opened else {
-            return Err(StoreError::Unavailable("no server gives a session".into()));
+            return Err(StoreError::Unavailable("no server opens a session".into()));
         };
         let ttl = scheduler::with(|world| world.ttl);
         let facts = match self.contract {
@@ -97,14 +97,14 @@ impl Backend for SimulatedBackend {
     }
 }
 
-/// The ticket in a key's name, as etcd has it.
+/// Returns the ticket in a key's name, as on etcd.
 fn ticket_in(key: &str) -> Option<Ticket> {
     let (_, name) = key.rsplit_once('/')?;
     let (_, place) = name.split_once('-')?;
     Ticket::parse(place.split_once('.').map_or(place, |(ticket, _)| ticket))
 }
 
-/// How often to try to join a queue whose directory comes and goes.
+/// How often to try to join a queue whose directory is repeatedly removed.
 const ATTEMPTS: usize = 8;
 
 struct SimulatedStore {
@@ -161,7 +161,7 @@ impl SimulatedStore {
     }
 }
 
-/// What follows the making of a key has failed.
+/// Converts the error of a request that followed the creation of a key.
 fn in_doubt(error: StoreError) -> StoreError {
     match error {
         StoreError::SessionGone(reason) => StoreError::SessionGone(reason),
@@ -173,7 +173,7 @@ fn watch_of(told: oneshot::Receiver<Event>) -> Watch {
     Box::pin(async move { told.await.map_err(|gone| StoreError::Unknown(gone.into())) })
 }
 
-/// Sets a watch. Those that nobody waits for any more are taken back.
+/// Sets a watch. Watches without a waiter are removed.
 fn set_watch(server: &mut Server, session: u64, target: Target) -> Watch {
     let since = server.view_of(session).revision;
     set_watch_since(server, session, target, since)
@@ -187,7 +187,7 @@ fn set_watch_since(server: &mut Server, session: u64, target: Target, since: u64
     watch_of(told)
 }
 
-/// The watch that a session of etcd's has had on a key since before it was put.
+/// Sets a watch on a key from before the key was created, as a session of etcd does.
 fn watch_since(server: &mut Server, session: u64, ahead: &Entry) -> Watch {
     let name = |change: &Change| change.deleted && change.name == ahead.key;
     if server.between(ahead.revision, server.now.revision).any(name) {
@@ -207,7 +207,7 @@ impl LockStore for SimulatedStore {
             let ttl = record.as_ref().map_or(Duration::ZERO, |session| session.ttl);
             match (contract, record) {
                 (Contract::Etcd, Some(session)) => session.heard = time,
-                // It goes through the leader's log, and touches nothing there.
+                // It passes through the leader's log, but changes no key.
                 _ => server.change(Vec::new(), |_| {}),
             }
             if contract == Contract::Etcd { ttl } else { ttl * 2 / 3 }
@@ -235,7 +235,7 @@ impl LockStore for SimulatedStore {
                     self.attempts.joined(ticket, &joined);
                     return Ok(joined);
                 }
-                // Should that fail, it is there.
+                // If that fails, the node exists.
                 Entering::Misnamed(name) => {
                     let taken_back = self.ask("take_back", move |server| server.take_back(&name));
                     taken_back.await.map_err(in_doubt)?;
@@ -243,7 +243,7 @@ impl LockStore for SimulatedStore {
                 }
             }
         }
-        Err(StoreError::Unavailable("the directory comes and goes".into()))
+        Err(StoreError::Unavailable("the directory is repeatedly removed".into()))
     }
 
     async fn standing(&self, entry: &Entry) -> Result<Standing, StoreError> {
@@ -275,7 +275,7 @@ impl LockStore for SimulatedStore {
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>, StoreError> {
         let (id, entry) = (self.id, entry.clone());
         self.look("watch", move |server| {
-            // Its place may be taken by another one of that name.
+            // Another key of that name may take its place.
             let there = server.view_of(id).key(&entry.key);
             there.filter(|key| entry.revision == 0 || key.revision == entry.revision)?;
             Some(set_watch(server, id, Target::Key(entry.key)))
@@ -358,7 +358,7 @@ impl Specifics for SimulatedStore {
             let watch = self.look("watch", move |server| watch_since(server, id, &ahead)).await?;
             return Ok(Watched::Since(watch));
         }
-        // Whether the key is there or not.
+        // Whether the key exists or not.
         let (id, key) = (self.id, Arc::clone(&ahead.key));
         let begun = self.look("watch", move |server| {
             let start = server.view_of(id).revision;

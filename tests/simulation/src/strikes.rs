@@ -1,4 +1,4 @@
-//! What goes wrong with processes, servers and queues.
+//! Faults of processes, servers and queues.
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ impl World {
             }
             Strike::Kill(process) => {
                 let alive = self.processes.iter().filter(|process| !process.dead).count();
-                // One is to go on, beside the director.
+                // At least one process stays alive, besides the director.
                 if alive > 2 && !self.processes[process].dead {
                     self.note(process, What::Killed);
                     self.doomed.push(process);
@@ -67,16 +67,16 @@ impl World {
             Strike::WriteKey => {
                 let Some(key) = self.any_key() else { return };
                 self.note(usize::MAX, What::Operator("writes", Arc::clone(&key.name)));
-                self.server.rewrite(&key, b"somebody was here".to_vec());
+                self.server.rewrite(&key, b"changed by another client".to_vec());
                 self.changed();
             }
             Strike::Stranger(time) => self.stranger(time),
-            // What happens to other servers.
+            // Faults of other kinds of servers.
             Strike::Crash(_) | Strike::SetClock(_) | Strike::SetSync => {}
         }
     }
 
-    /// What happens to a server of Redis; gives what happens in the same way to any other.
+    /// Applies a fault to a Redis server; returns the fault if it is handled as on other stores.
     #[cfg(feature = "redis")]
     fn strike_redis(&mut self, strike: Strike) -> Option<Strike> {
         if self.redis.is_none() {
@@ -87,7 +87,7 @@ impl World {
             Strike::SetClock(by) => self.set_redis_clock(by * 1_000_000),
             Strike::SetSync => self.set_redis_sync(),
             Strike::Cut(_, time) | Strike::CutOff(_, time) => self.pause_redis(time),
-            // It has no rights, and no others who stand in its queues.
+            // It has no rights, and no strangers in its queues.
             Strike::Deny(..) | Strike::WriteKey | Strike::Stranger(_) => {}
             other => return Some(other),
         }
@@ -100,7 +100,7 @@ impl World {
         self.server.now.keys().nth(place).cloned()
     }
 
-    /// An operator ends a session.
+    /// Lets an operator end a session.
     fn revoke(&mut self, session: u64) {
         #[cfg(feature = "redis")]
         if !self.is_served() {
@@ -118,7 +118,7 @@ impl World {
         self.expire(session, trace::What::Deleted);
     }
 
-    /// An operator does so; tells whether, as the server may not be there.
+    /// Lets an operator delete a key; returns `false` if the server is down.
     pub(crate) fn delete(&mut self, key: &Key) -> bool {
         #[cfg(feature = "redis")]
         if !self.is_served() {
@@ -139,7 +139,7 @@ impl World {
         true
     }
 
-    /// Another client's waiter stands in a queue for a while.
+    /// Lets another client's waiter stay in a queue for a while.
     fn stranger(&mut self, time: Duration) {
         let Some(dir) = self.any_key().map(|key| Arc::clone(&key.dir)) else { return };
         let (number, revision) = (self.server.number(), self.server.now.revision + 1);

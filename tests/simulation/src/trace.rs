@@ -1,4 +1,4 @@
-//! What became of the keys of the plain locks, told for the model to follow (`docs/design/model.md`).
+//! Events of the keys of plain locks, recorded for the model to replay (`docs/design/model.md`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,22 +6,22 @@ use std::{
     sync::Arc,
 };
 
-/// The model has three clients, and room for so many keys.
+/// The model has three clients, and room for seven keys.
 const ATTEMPTS: usize = 3;
 const KEYS: usize = 7;
 
 /// What happened to a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum What {
-    /// By an attempt: its session and its ticket.
+    /// By an attempt, with its session and ticket.
     Put,
     #[default]
     Left,
     /// By an operator.
     Deleted,
-    /// Its session's time was over.
+    /// Its session expired.
     Expired,
-    /// Its client has closed the session.
+    /// Its client closed the session.
     Closed,
     Granted,
 }
@@ -37,7 +37,7 @@ struct Event {
 #[derive(Debug, Default)]
 pub(crate) struct Trace(Vec<Event>);
 
-/// A queue from the first key that came into it until it was empty.
+/// A queue from its first key until it was empty.
 #[derive(Default)]
 struct Stretch {
     attempts: Vec<String>,
@@ -49,14 +49,14 @@ struct Stretch {
 
 impl Trace {
     pub(crate) fn add(&mut self, dir: &Arc<str>, key: &Arc<str>, attempt: String, what: What) {
-        // The others have labels, or gates, or no waiters.
+        // Other queues have labels or gates, or no waiters.
         if dir.starts_with("/sim/name-") && !dir.contains('!') {
             let (dir, key) = (Arc::clone(dir), Arc::clone(key));
             self.0.push(Event { dir, key, attempt, what });
         }
     }
 
-    /// Each stretch that the model has room for: a line for each event.
+    /// Returns each stretch that fits into the model, one event per line.
     pub(crate) fn text(&self, of: &str) -> String {
         let (mut text, mut stretches) = (String::new(), BTreeMap::<_, Stretch>::new());
         for Event { dir, key, attempt, what } in &self.0 {
@@ -89,7 +89,7 @@ impl Stretch {
         if what != What::Granted {
             self.there.remove(key);
         }
-        // One that is told of its grant when its key is gone is none of this stretch's.
+        // A grant that is reported after the key was deleted is not part of this stretch.
         let Some(number) = self.keys.get(key) else { return };
         let _ = writeln!(self.text, "{} {number}", format!("{what:?}").to_lowercase());
     }

@@ -1,4 +1,4 @@
-//! All there is: the clock, the store, the processes, and what has happened so far.
+//! The whole world: clock, store, processes and history.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,23 +13,23 @@ use crate::{
     settings::Setting,
 };
 
-/// A simulated process, with one client in it.
+/// A simulated process with one client.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
     pub(crate) dead: bool,
-    /// Nothing of it runs until then.
+    /// It does not run until then.
     pub(crate) stopped: Duration,
-    /// Nothing passes between it and the servers until then.
+    /// No message passes between it and the servers until then.
     pub(crate) blocked: Duration,
-    /// It is given no session until then.
+    /// It gets no session until then.
     pub(crate) refused: Duration,
-    /// It may delete no key until then.
+    /// It may not delete keys until then.
     pub(crate) denied: Duration,
-    /// It stands still for so long as soon as it has asked for a session.
+    /// How long it stalls after its next request for a session.
     pub(crate) stalls: Option<Duration>,
-    /// When something last kept it from hearing of things.
+    /// When a fault last kept it from receiving messages.
     pub(crate) struck: Duration,
-    /// When it last looked for all that it holds, and got no answer.
+    /// When it last queried its own keys without a reply.
     pub(crate) unanswered: Duration,
 }
 
@@ -43,35 +43,34 @@ pub(crate) struct World {
     pub(crate) redis: Option<crate::redis::RedisServer>,
     pub(crate) history: History,
     pub(crate) holders: Holders,
-    /// Nothing goes wrong any more.
+    /// No fault occurs from now on.
     pub(crate) calm: bool,
     pub(crate) ttl: Duration,
     pub(crate) recheck: Duration,
     pub(crate) request_timeout: Duration,
-    /// How often things go wrong: of a thousand calls.
+    /// The frequency of faults per 1,000 calls.
     pub(crate) faults: u32,
-    /// A server has lost what it had confirmed: of what it promised nothing is left but that no two
-    /// hold a lock and that tokens rise.
+    /// A server has lost confirmed writes: only exclusion and rising tokens are still guaranteed.
     pub(crate) forgets: bool,
-    /// Nothing goes wrong at all.
+    /// No fault occurs in the whole history.
     pub(crate) undisturbed: bool,
-    /// Since when nobody stands ahead of a key that had somebody ahead.
+    /// Since when a key that had a predecessor is first.
     pub(crate) firsts: BTreeMap<(Arc<str>, u64), Duration>,
-    /// Until when each server of several is cut off from the others.
+    /// Until when each of several servers is cut off from the others.
     pub(crate) cut: [Duration; 3],
     /// By semaphore.
     pub(crate) settings: BTreeMap<usize, Setting>,
-    /// How many requests to leave may have been applied, or not.
+    /// How many requests to leave have an unknown outcome.
     pub(crate) doubtful: u64,
-    /// When the last of the requests that are held up arrives.
+    /// When the last delayed request arrives.
     pub(crate) latest: Duration,
-    /// Events that nobody is told of.
+    /// Events that are not delivered.
     pub(crate) lost_events: Vec<oneshot::Sender<Event>>,
     /// Processes to be killed.
     pub(crate) doomed: Vec<usize>,
-    /// Callers that are not done, and where they run.
+    /// Unfinished callers, and their processes.
     pub(crate) busy: BTreeMap<usize, usize>,
-    /// What each caller is about, for the report of one that hangs.
+    /// What each caller is doing, for the report of a hang.
     pub(crate) doing: BTreeMap<usize, String>,
 }
 
@@ -107,7 +106,7 @@ impl World {
         }
     }
 
-    /// How much later than its time a timer fires.
+    /// How late a timer fires.
     pub(crate) fn lateness(&mut self) -> Duration {
         let longest = match self.dice.u32(..100) {
             0 if !self.calm => 100_000,
@@ -131,12 +130,12 @@ impl World {
         !self.calm && self.dice.u32(..1000) < of_a_thousand
     }
 
-    /// Those who wait for events, to be dropped where nothing is borrowed.
+    /// Removes the watches and lost events, to be dropped where nothing is borrowed.
     pub(crate) fn take_watchers(&mut self) -> impl Sized + use<> {
         (std::mem::take(&mut self.server.watches), std::mem::take(&mut self.lost_events))
     }
 
-    /// Nothing goes wrong from now on.
+    /// Stops all faults.
     pub(crate) fn heal(&mut self) {
         self.calm = true;
         let now = self.now();

@@ -1,5 +1,5 @@
-//! The adapter of Redis on a model of the server: the seeds that failed once, and the first 800, or
-//! for so many minutes new ones.
+//! The Redis adapter on a model of the server: the seeds that failed before and the first 800, or
+//! new seeds for a number of minutes.
 
 use std::{env, process::Command};
 

@@ -1,17 +1,17 @@
-//! A part of what `docker/simulation` does: the seeds that failed once, and 3,000 new ones.
+//! Part of `docker/simulation`: the seeds that failed before, and 3,000 new ones.
 
 use std::{
     process::Command,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// On each of the two contracts.
+/// Per contract.
 const NEW: u64 = 1500;
 
 #[test]
 fn known_seeds_and_new_ones_pass() {
     let known = concat!(env!("CARGO_MANIFEST_DIR"), "/seeds.txt");
-    // Other ones each second.
+    // Different seeds every second.
     let first = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() << 16;
     let mut simulation = Command::new(env!("CARGO_BIN_EXE_simulation"));
     simulation.args(["--known", known, "--first", &first.to_string()]);

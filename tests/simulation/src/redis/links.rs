@@ -1,4 +1,4 @@
-//! Connections: bytes that are on their way, and what becomes of them.
+//! Connections: bytes on their way, and what happens to them.
 
 use std::{
     collections::VecDeque,
@@ -15,28 +15,28 @@ use crate::{
     world::World,
 };
 
-/// A connection, as both of its ends have it.
+/// A connection, seen from both ends.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     process: usize,
-    /// The model's; none once the server's end is closed.
+    /// The model's end; `None` once the server has closed it.
     end: Option<u64>,
     requests: Requests,
-    /// What was sent last arrives then, and what was replied last.
+    /// When the last bytes sent, and the last reply, arrive.
     arrives: Duration,
     replies: Duration,
     /// It is about to be lost.
     doomed: bool,
-    /// Nothing passes any more, and neither end is told.
+    /// No bytes pass, and neither end is notified.
     silent: bool,
     inbox: VecDeque<u8>,
-    /// The client is told of its end.
+    /// The client knows that the connection has ended.
     closed: bool,
     reader: Option<Waker>,
 }
 
 impl World {
-    /// A client reaches the server, if that is there.
+    /// Connects a client to the server, if the server runs.
     pub(crate) fn connect(&mut self, process: usize) -> Option<u64> {
         let now = self.now();
         let refused = self.processes[process].refused > now || self.chance(self.faults);
@@ -54,7 +54,7 @@ impl World {
         Some(number)
     }
 
-    /// What has come for the client.
+    /// Reads the bytes that have arrived for the client.
     pub(crate) fn read(&mut self, link: u64, waker: &Waker, into: &mut ReadBuf<'_>) -> Poll<()> {
         let Some(link) = self.redis().links.get_mut(&link) else { return Poll::Ready(()) };
         if link.inbox.is_empty() && !link.closed {
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// Sends bytes to the server; `false`: the connection has ended.
+    /// Sends bytes to the server; returns `false` if the connection has ended.
     pub(crate) fn write(&mut self, number: u64, bytes: &[u8]) -> bool {
         let fate = self.fate_of_bytes();
         let (now, way) = (self.now(), self.latency());
@@ -92,7 +92,7 @@ impl World {
             return false;
         }
         let (process, is_lost) = (link.process, link.end.is_none() || link.doomed);
-        // What is sent behind something that is held up may be given up, and sent again.
+        // Requests behind a delayed one may be given up, and sent again.
         let is_lost = is_lost || link.arrives > now + way;
         if is_lost {
             self.doubtful += 1;
@@ -114,7 +114,7 @@ impl World {
         link.doomed |= matches!(fate, Fate::Disconnected | Fate::RequestLost | Fate::ReplyLost);
         let at = link.arrives;
         match fate {
-            // Nothing is told to either end.
+            // Neither end is notified.
             Fate::Disconnected => link.silent = true,
             Fate::RequestLost => self.cut_link(number),
             _ => {
@@ -128,7 +128,7 @@ impl World {
         true
     }
 
-    /// Bytes come to the server, unless its process stands still.
+    /// Lets bytes arrive at the server, unless its process stalls.
     fn arrive_at(&mut self, number: u64, bytes: Vec<u8>, fate: Fate) {
         let (now, paused) = (self.now(), self.redis().paused);
         if paused > now {
@@ -156,7 +156,8 @@ impl World {
         }
     }
 
-    /// What the next request of a connection brings, and to which clients; `None`: there is none.
+    /// Executes the next request of a connection; returns its replies by client, or `None` without
+    /// a request.
     fn serve_next(&mut self, number: u64) -> Option<Vec<(u64, Vec<u8>)>> {
         let redis = self.redis();
         let link = redis.links.get_mut(&number)?;
@@ -174,7 +175,7 @@ impl World {
         Some(written)
     }
 
-    /// The session of a script is its client's.
+    /// The session of a script is its client's session.
     fn note_served(&mut self, process: usize, request: &[Vec<u8>]) {
         let is_script = request.first().is_some_and(|name| name.starts_with(b"EVAL"));
         let session = request.get(7).map(|session| String::from_utf8_lossy(session));
@@ -193,7 +194,7 @@ impl World {
         }
     }
 
-    /// A reply is on its way to a client.
+    /// Sends a reply to a client.
     pub(super) fn deliver(&mut self, number: u64, bytes: Vec<u8>) {
         let (now, way) = (self.now(), self.latency());
         let lost = self.chance(self.faults / 8);
@@ -222,7 +223,7 @@ impl World {
         });
     }
 
-    /// A connection ends: its client hears of it by and by, unless it hears nothing any more.
+    /// Ends a connection: the client notices later, or not at all if the connection is silent.
     pub(super) fn cut_link(&mut self, number: u64) {
         let (now, way) = (self.now(), self.latency());
         let redis = self.redis();
@@ -243,7 +244,7 @@ impl World {
         });
     }
 
-    /// The client has closed its end. What it has sent arrives first.
+    /// Closes the client's end. Bytes already sent arrive first.
     pub(crate) fn hang_up(&mut self, number: u64) {
         let (now, way) = (self.now(), self.latency());
         let Some(redis) = &mut self.redis else { return };

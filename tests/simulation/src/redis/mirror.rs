@@ -1,4 +1,4 @@
-//! What is there, as the checks of a history see it: read from the keys after each request.
+//! The store's state for the checks of a history, read from the keys after each request.
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 
@@ -16,7 +16,7 @@ pub(super) const NAMES: [&str; 4] = [
     "{distlock:/sim}:data",
 ];
 
-/// What a sorted set or a hash has, as text; nothing if there is none.
+/// The elements of a sorted set or a hash as text; empty if it does not exist.
 fn texts(reply: Reply) -> Vec<String> {
     let text = |reply| match reply {
         Reply::Text(text) => String::from_utf8_lossy(&text).into_owned(),
@@ -47,7 +47,7 @@ fn read_entry(member: &str) -> Option<Key> {
         token: number,
         session: u64::from_str_radix(session, 16).ok()?,
         ticket: ticket.to_owned(),
-        // Of one whose value is elsewhere, until that is read.
+        // The value is stored separately, and read later.
         value: since.into(),
         version: 1,
         crowded: false,
@@ -55,7 +55,7 @@ fn read_entry(member: &str) -> Option<Key> {
 }
 
 impl World {
-    /// Brings what the checks see up to what the server has.
+    /// Updates the state that the checks see from the server's keys.
     pub(super) fn mirror(&mut self) {
         let redis = self.redis();
         if redis.model.changes() == redis.mirrored {
@@ -110,7 +110,7 @@ impl World {
         self.server.forget(400);
     }
 
-    /// What guarded writes have put anywhere.
+    /// Records what guarded writes have stored.
     fn mirror_data(&mut self, data: BTreeMap<String, String>) {
         let revision = self.server.now.revision;
         for (key, value) in data.into_iter().filter(|(key, _)| key.starts_with("/data")) {

@@ -1,5 +1,5 @@
-//! A server of Redis, and the connections to it: bytes are on their way, in their order, and what
-//! happens to them happens to a connection.
+//! A Redis server and its connections: bytes are delivered in order, and faults affect whole
+//! connections.
 
 mod links;
 mod mirror;
@@ -18,28 +18,28 @@ use crate::{
     world::World,
 };
 
-/// What the simulation's time begins at, in microseconds since 1970.
+/// The start of the simulated time, in microseconds since 1970.
 const BEGIN: i64 = 1_800_000_000_000_000;
 
-/// For how long the server has run by then.
+/// How long the server has been running at that time.
 const RUNS: i64 = 3_600_000_000;
 
-/// How often a server brings to its disk what it has confirmed, if not at once.
+/// How often a server flushes confirmed writes, unless it does so at once.
 const FLUSHES: Duration = Duration::from_secs(1);
 
 pub(crate) struct RedisServer {
     model: Model,
-    /// By how many microseconds its clock is ahead.
+    /// How far its clock is ahead, in microseconds.
     ahead: i64,
-    /// There is no process until then.
+    /// The process is down until then.
     down: Duration,
-    /// Its process stands still until then.
+    /// The process stalls until then.
     paused: Duration,
     links: BTreeMap<u64, Link>,
     /// The links of the model's connections.
     ends: BTreeMap<u64, u64>,
     numbers: u64,
-    /// How far the mirror has come.
+    /// The last revision in the mirror.
     mirrored: u64,
     data: BTreeMap<String, Vec<u8>>,
 }
@@ -77,7 +77,7 @@ impl RedisServer {
     }
 }
 
-/// The library's adapter, for a client's one server.
+/// Returns the library's adapter for a client of this server.
 pub(crate) fn backend(request_timeout: Duration) -> Redis {
     let remote = Remote {
         endpoints: vec!["redis:6379".into()],
@@ -100,7 +100,7 @@ pub(crate) fn backend(request_timeout: Duration) -> Redis {
     Redis::new(remote).expect("a server without TLS")
 }
 
-/// The setting of a server that loses nothing.
+/// The setting of a server that loses no confirmed write.
 fn at_once() -> Reply {
     let text = |text: &str| Reply::Text(text.into());
     Reply::Map(vec![(text("appendfsync"), text("always"))])
@@ -111,13 +111,13 @@ impl World {
         self.redis.as_mut().expect("a server of Redis")
     }
 
-    /// From now on, if there is such a server.
+    /// Starts a Redis server.
     pub(crate) fn start_redis(&mut self, everysec: bool) {
         self.redis = Some(RedisServer::new(everysec));
         self.scheduler.after(FLUSHES, World::flush_redis);
     }
 
-    /// Nobody hears of the server for so long.
+    /// Makes the server unreachable for the given time.
     fn lose_redis(&mut self, time: Duration) {
         let until = self.now() + time;
         for process in &mut self.processes {
@@ -136,7 +136,7 @@ impl World {
         self.scheduler.after(FLUSHES, World::flush_redis);
     }
 
-    /// The server's process ends, and another one begins so much later.
+    /// Ends the server's process; another one starts after the given time.
     pub(crate) fn crash_redis(&mut self, time: Duration) {
         self.lose_redis(time);
         let now = self.now();
@@ -149,7 +149,7 @@ impl World {
         self.forgets |= setting != at_once();
         self.redis().model.crash();
         self.mirror();
-        // It has run since it was begun, not since it ended.
+        // The uptime counts from the restart, not from the crash.
         let begun = i64::try_from((now + time).as_micros()).unwrap_or(i64::MAX);
         let redis = self.redis();
         redis.model.set_start(BEGIN + begun + redis.ahead);
@@ -162,7 +162,7 @@ impl World {
         redis.paused = redis.paused.max(now + time);
     }
 
-    /// Its clock is set by so many microseconds.
+    /// Changes the clock by this number of microseconds.
     pub(crate) fn set_redis_clock(&mut self, by: i64) {
         let told = format!("{} s", by / 1_000_000).into();
         self.note(usize::MAX, What::Operator("sets the clock by", told));

@@ -1,8 +1,8 @@
-//! What operators do to a server's keys, by the library's own scripts.
+//! What operators do to a server's keys, through the library's own scripts.
 
 use crate::{redis::mirror::NAMES, server::Key, world::World};
 
-/// What scripts of the library's begin with.
+/// The scripts that precede those of operators.
 const LIBRARY: [&str; 4] = [
     include_str!("../../../../src/backend/redis/scripts/base.lua"),
     include_str!("../../../../src/backend/redis/scripts/entries.lua"),
@@ -11,13 +11,13 @@ const LIBRARY: [&str; 4] = [
 ];
 
 impl World {
-    /// Whether there is a server that does what an operator asks for.
+    /// Returns `true` if a server can execute an operator's request.
     pub(crate) fn is_served(&self) -> bool {
         let now = self.now();
         self.redis.as_ref().is_none_or(|redis| redis.down <= now && redis.paused <= now)
     }
 
-    /// Runs some lines after the library's own.
+    /// Runs the given lines after the library's own.
     fn operate(&mut self, lines: &str, arguments: &[&str]) {
         let now = self.now();
         let redis = self.redis();

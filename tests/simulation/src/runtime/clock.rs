@@ -58,7 +58,7 @@ impl Sub for Instant {
     }
 }
 
-/// Ends at its time or, as timers do, later.
+/// Completes at its time or later, as timers do.
 #[derive(Debug)]
 pub(crate) struct Sleep {
     at: Duration,

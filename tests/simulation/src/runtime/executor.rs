@@ -9,7 +9,7 @@ pub(crate) struct Executor {
     process: usize,
 }
 
-/// What is made within it needs no more than the world's clock.
+/// The guard of an entered executor. The world's clock needs nothing else.
 #[derive(Debug)]
 pub(crate) struct Entered;
 
@@ -31,7 +31,7 @@ impl Executor {
         None
     }
 
-    /// Of the process whose task is polled.
+    /// The executor of the process whose task is polled.
     pub(crate) fn here() -> Self {
         Self { process: scheduler::with(|world| world.scheduler.process()) }
     }

@@ -1,4 +1,4 @@
-//! Tasks of a connection: here each waits for its turn, and none is polled on the way.
+//! Tasks of a connection: here each waits for its turn; none is polled inline.
 
 use std::{
     future::Future,

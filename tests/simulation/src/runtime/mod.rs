@@ -1,4 +1,4 @@
-//! The library's `runtime/` on other seams.
+//! The library's `runtime/`, on the simulated machine.
 
 #[cfg(feature = "redis")]
 pub(crate) mod boot;

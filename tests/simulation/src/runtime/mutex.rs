@@ -1,4 +1,4 @@
-//! A mutex that tells whether any is locked: nobody may be woken who could look then.
+//! A mutex that counts its locks: a task that needs one must not be woken while it is locked.
 
 use std::{
     cell::Cell,
@@ -10,7 +10,7 @@ thread_local! {
     static LOCKED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether any is locked at this moment.
+/// Returns `true` if any mutex is locked at this moment.
 pub(crate) fn any_locked() -> bool {
     LOCKED.get() > 0
 }

@@ -1,4 +1,4 @@
-//! There is one process as far as the library sees, and it does not fork.
+//! To the library there is one process, which does not fork.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process;

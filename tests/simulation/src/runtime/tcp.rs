@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{runtime::clock::sleep, scheduler};
 
-/// The client's end of one.
+/// The client's end of a connection.
 #[derive(Debug)]
 pub(crate) struct Stream {
     link: u64,
@@ -24,7 +24,7 @@ pub(crate) async fn tcp(_: &str) -> io::Result<Stream> {
     });
     sleep(way).await;
     let link = scheduler::with(|world| world.connect(process));
-    // It comes back with the server's word.
+    // The connection is established when the server has confirmed it.
     let way = scheduler::with(|world| world.latency());
     sleep(way).await;
     match link {

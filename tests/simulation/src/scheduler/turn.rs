@@ -1,4 +1,4 @@
-//! What happens next, and who is polled.
+//! Which event happens next, and which task is polled.
 
 use std::task::{Context, Poll, Waker};
 
@@ -41,7 +41,7 @@ pub(super) fn step(over: &impl Fn(&World) -> bool) -> bool {
                     world.scheduler.remove(id);
                     Some(work)
                 }
-                // It was killed by what it did.
+                // The task killed its own process.
                 None => Some(work),
             });
             drop(left);
@@ -51,14 +51,14 @@ pub(super) fn step(over: &impl Fn(&World) -> bool) -> bool {
 }
 
 impl World {
-    /// Those who were woken wait for their turn.
+    /// Queues the tasks that were woken.
     fn see_woken(&mut self) {
         if WOKEN.with_borrow(Vec::is_empty) {
             return;
         }
         let mut woken = std::mem::take(&mut self.scheduler.woken);
         WOKEN.with_borrow_mut(|those| std::mem::swap(&mut woken, those));
-        // Tokio's `watch` wakes in an order that it draws from a randomness of its own.
+        // Tokio's `watch` wakes in an order from its own random generator.
         woken.sort_unstable_by_key(|(id, _)| id.index);
         for (id, locked) in woken.drain(..) {
             let Some(task) = self.scheduler.task(id) else { continue };
@@ -66,7 +66,7 @@ impl World {
             if !queued {
                 self.scheduler.ready.push(id);
             }
-            // Its waker might look at a guard.
+            // Its waker might read a guard.
             if locked && what == "caller" {
                 self.history.violated("a caller was woken under a lock".into());
             }
@@ -74,7 +74,7 @@ impl World {
         self.scheduler.woken = woken;
     }
 
-    /// What happens next: what is due, somebody's turn, or the next thing whose time comes.
+    /// Returns the next step: a due event, a task's turn, or the next timer.
     fn next(&mut self) -> Next {
         if let Some(process) = self.doomed.pop() {
             return Next::Kill(process);
@@ -117,10 +117,10 @@ impl World {
         }
     }
 
-    /// One of those that may be polled, whichever.
+    /// Picks any task that may be polled.
     fn pick(&mut self) -> Option<TaskId> {
         let now = self.scheduler.now;
-        // For no reason.
+        // A spurious wake-up.
         if !self.calm && self.dice.u32(..200) == 0 && !self.scheduler.tasks.is_empty() {
             let index = self.dice.usize(..self.scheduler.tasks.len());
             let task = &mut self.scheduler.tasks[index];
@@ -148,7 +148,7 @@ impl World {
             held.push((id, until));
         };
         for (id, until) in held {
-            // Back when its time comes.
+            // Queued again at that time.
             self.scheduler.after(until - now, move |world| {
                 if world.scheduler.task(id).is_some() {
                     world.scheduler.ready.push(id);

@@ -1,4 +1,4 @@
-//! How a key joins a queue, as one step.
+//! Joins a queue, as one step.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::backend::{
 const LEFT: u64 = 6;
 
 impl Server {
-    /// The name of a new key. `tag`: what its client has for the directory's.
+    /// Returns the name of a new key. `tag`: the directory's tag, as far as the client knows it.
     fn name_for(
         &mut self,
         queue: &Queue,
@@ -39,14 +39,14 @@ impl Server {
             format!("{}/{tag}{mark}{label}-lock-{number:010}", queue.dir()).into()
         };
         let of_dir = tag.filter(|_| !new).map(|tag| named(format!("{tag:x}")));
-        // Where that name is taken, and where the directory is not known.
+        // Unless the name is taken; `None` if the directory is not known.
         let free = of_dir.filter(|name| self.now.key(name).is_none());
         free.unwrap_or_else(|| named(tags::of_request(next)))
     }
 
     fn own(&self, queue: &Queue, session: u64, ticket: &str) -> Option<&Rc<Key>> {
-        // As etcd names them, the label is a part of what is looked for: a write lock that became
-        // a read lock has another key beside the one that a late request puts.
+        // On etcd the label is part of the name: a write lock that became a read lock has a key in
+        // addition to the one that a late request creates.
         let any_label = self.contract == Contract::ZooKeeper;
         self.now.in_dir(queue.dir()).find(|key| {
             let is_own = key.session == session && key.ticket == ticket;
@@ -54,7 +54,7 @@ impl Server {
         })
     }
 
-    /// `again`: its node had a name that may come again.
+    /// `again`: the first node's name could have been used before.
     pub(crate) fn enqueue(
         &mut self,
         session: u64,
@@ -103,7 +103,7 @@ impl Server {
         self.delete(&[Arc::clone(name)]);
     }
 
-    /// As a part of the last change.
+    /// Part of the last change.
     fn rewrite_mark(&mut self, dir: &Arc<str>, mark: Option<Mark>) {
         let marks = Rc::make_mut(&mut Rc::make_mut(&mut self.now).marks);
         match mark {
@@ -144,7 +144,7 @@ impl Server {
         key
     }
 
-    /// How a key has joined. `guess`: by its number alone, as far as that tells.
+    /// Returns how a key has joined. `guess`: from its number alone, as far as possible.
     fn joined(&mut self, key: &Rc<Key>, new: bool, guess: bool) -> Joined {
         let others = self.now.in_dir(&key.dir).filter(|other| other.name != key.name).count();
         let alone = others == 0 && self.now.notes(&key.dir).next().is_none();
@@ -184,7 +184,7 @@ impl Server {
         Some(Standing::Behind(Predecessor { entry, first: others == 1, seen: false }))
     }
 
-    /// Takes the place of the tail, if there is one; else makes one if it is to be a long queue.
+    /// Replaces the tail, if there is one; otherwise creates one if the queue is to be long.
     fn behind_tail(&mut self, key: &Key, long: bool) -> Option<Standing> {
         let before = self.tails.get(&key.dir).cloned();
         if before.is_some() || long && key.said().is_empty() {
@@ -215,7 +215,7 @@ impl Server {
             .iter()
             .map(|(queue, ticket)| {
                 let tag = self.dirs.get(queue.dir()).map(|dir| dir.czxid);
-                // Such names do not come again.
+                // Such names are never used again.
                 let tag = tag.filter(|_| !self.worn);
                 self.add(session, queue, &ticket.to_string(), value, tag)
             })

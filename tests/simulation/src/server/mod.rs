@@ -1,4 +1,4 @@
-//! The simulated store: what is true, in the order in which it became so.
+//! The simulated store: its state, in the order of its changes.
 
 mod join;
 pub(crate) mod queue;
@@ -25,22 +25,22 @@ pub(crate) use session::{Kept, SessionRecord};
 use tags::Tags;
 pub(crate) use view::{Mark, View};
 
-/// What stores promise.
+/// The guarantees of a kind of store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Contract {
-    /// Writes and reads at the leader, in the order of revisions; leases that a keepalive renews
-    /// there. A request may be applied long after its client has given it up.
+    /// Linearizable writes and reads at the leader; leases that a keepalive renews there. A request
+    /// may be applied long after its client has given it up.
     #[default]
     Etcd,
     /// Sequence numbers; reads at a server that may lag behind; sessions whose renewal reaches the
-    /// leader late; one connection, whose requests are served in their order.
+    /// leader late; one connection, whose requests are served in order.
     ZooKeeper,
-    /// The library's own adapter of Redis, scripts and all, on a model of the server.
+    /// The library's own Redis adapter with its scripts, on a model of the server.
     Redis,
 }
 
 impl Contract {
-    /// What the library calls such a store.
+    /// Returns the library's name of such a store.
     pub(crate) fn store(self) -> StoreKind {
         match self {
             Self::Etcd => StoreKind::Etcd,
@@ -55,7 +55,7 @@ impl Contract {
 pub(crate) struct Key {
     pub(crate) name: Arc<str>,
     pub(crate) dir: Arc<str>,
-    /// `None`: another client's.
+    /// `None` for another library's key.
     pub(crate) label: Option<String>,
     pub(crate) revision: u64,
     pub(crate) token: u64,
@@ -63,11 +63,11 @@ pub(crate) struct Key {
     pub(crate) ticket: String,
     pub(crate) value: Vec<u8>,
     pub(crate) version: u64,
-    /// Others stood there when it came.
+    /// Other keys were in the queue when it joined.
     pub(crate) crowded: bool,
 }
 
-/// What became of a key by one change.
+/// What one change did to a key.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) name: Arc<str>,
@@ -76,7 +76,7 @@ pub(crate) struct Change {
     pub(crate) touched: bool,
 }
 
-/// What a watch is set on.
+/// The target of a watch.
 #[derive(Debug)]
 pub(crate) enum Target {
     Key(Arc<str>),
@@ -87,12 +87,12 @@ pub(crate) enum Target {
 pub(crate) struct Watching {
     pub(crate) session: u64,
     pub(crate) target: Target,
-    /// Up to where its server has seen.
+    /// The revision up to which its server has seen changes.
     pub(crate) since: u64,
     pub(crate) tell: oneshot::Sender<Event>,
 }
 
-/// The key that joined a queue of etcd's last.
+/// The last key that joined a queue of etcd.
 #[derive(Clone, Debug)]
 pub(crate) struct Tail {
     pub(crate) name: Arc<str>,
@@ -100,15 +100,15 @@ pub(crate) struct Tail {
     pub(crate) session: u64,
 }
 
-/// What joining came to.
+/// The result of a join.
 #[derive(Debug)]
 pub(crate) enum Entering {
     Joined(Joined),
-    /// Its node has a name that may come again, and has to be taken back.
+    /// Its node's name could have been used before, so it has to be deleted.
     Misnamed(Arc<str>),
 }
 
-/// A directory: its numbers begin at zero again when it was removed.
+/// A directory. Its numbers restart at zero after it is removed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Dir {
     pub(crate) czxid: u64,
@@ -119,28 +119,28 @@ pub(crate) struct Dir {
 pub(crate) struct Server {
     pub(crate) contract: Contract,
     pub(crate) now: Rc<View>,
-    /// What was, the oldest first; the last one is `now`.
+    /// Earlier states, the oldest first; the last one is `now`.
     past: VecDeque<Rc<View>>,
-    /// What the latest changes were, for servers that lag behind.
+    /// The latest changes, for servers that lag behind.
     changes: VecDeque<(u64, Vec<Change>)>,
     pub(crate) dirs: BTreeMap<Arc<str>, Dir>,
     pub(crate) tags: Tags,
-    /// The counters of directories are near their end as these are made.
+    /// New directories have counters near their end.
     pub(crate) worn: bool,
     pub(crate) tails: BTreeMap<Arc<str>, Tail>,
     pub(crate) sessions: BTreeMap<u64, SessionRecord>,
     pub(crate) watches: BTreeMap<u64, Watching>,
-    /// Up to which revision each server has come.
+    /// The revision that each server has reached.
     pub(crate) replicas: [u64; 3],
     pub(crate) numbers: u64,
-    /// What its clock shows.
+    /// The time on its clock.
     pub(crate) time: Duration,
-    /// If somebody wants to know, and what the next deletes are.
+    /// The trace if one is recorded, and the kind of the next deletions.
     pub(crate) trace: Option<Trace>,
     pub(crate) deletes: What,
-    /// What guarded writes have put anywhere, with the revision.
+    /// What guarded writes have stored, with the revision.
     pub(crate) written: Vec<(String, Rc<Vec<u8>>, u64)>,
-    /// In whose place a node of the same name was deleted, before its client took it back.
+    /// Entries whose namesake was deleted instead, before its client took it back.
     pub(crate) mistaken: Vec<Entry>,
 }
 
@@ -156,8 +156,8 @@ impl Server {
         self.numbers
     }
 
-    /// Changes what is true. Tells the watches of servers that never lag; the others learn when
-    /// they come to it.
+    /// Changes the state. Notifies watches on servers that never lag; other servers notify when
+    /// they reach the change.
     pub(crate) fn change(&mut self, changes: Vec<Change>, change: impl FnOnce(&mut View)) {
         let mut next = (*self.now).clone();
         next.revision += 1;
@@ -168,7 +168,7 @@ impl Server {
                 match next.key(name) {
                     _ if *deleted => trace.add(dir, name, String::new(), self.deletes),
                     Some(key) if !touched => {
-                        // Each stranger is one of its own.
+                        // Each stranger counts as its own attempt.
                         let attempt = match key.session {
                             0 => name.to_string(),
                             session => format!("{session}-{}", key.ticket),
@@ -184,27 +184,27 @@ impl Server {
         self.now = next;
     }
 
-    /// What was there at a revision, or the oldest that is remembered.
+    /// Returns the state at a revision, or the oldest one that is kept.
     pub(crate) fn at(&self, revision: u64) -> &Rc<View> {
         let place = self.past.partition_point(|view| view.revision < revision);
         &self.past[place.min(self.past.len() - 1)]
     }
 
-    /// Whether somebody was in a queue at a revision or since, as far as that is remembered.
+    /// Returns `true` if a queue had a key at a revision or later, as far as is known.
     pub(crate) fn was_anybody_in(&self, dir: &str, since: u64) -> bool {
         let views = self.past.iter().filter(|view| view.revision >= since).chain([&self.now]);
         let forgotten = self.at(since).revision > since;
         forgotten || views.into_iter().any(|view| view.in_dir(dir).next().is_some())
     }
 
-    /// What has changed after a revision, up to another.
+    /// Returns the changes after one revision, up to another.
     pub(crate) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = &Change> {
         let after = |revision: u64| self.changes.partition_point(|(at, _)| *at <= revision);
         let (begin, end) = (after(from), after(to));
         self.changes.range(begin..end.max(begin)).flat_map(|(_, changes)| changes)
     }
 
-    /// The watches to be told when a server has come from one revision to another.
+    /// Returns the watches to notify when a server has come from one revision to another.
     pub(crate) fn struck(&mut self, replica: Option<usize>, to: u64) -> Vec<(Watching, Event)> {
         let (mut struck, mut watches) = (Vec::new(), std::mem::take(&mut self.watches));
         for (id, watching) in &mut watches {
@@ -223,7 +223,7 @@ impl Server {
                         .then_some(Event::Touched),
                     Target::Dir(dir) => (*dir == change.dir).then_some(Event::Touched),
                 });
-            // What was none of its concern is looked at once.
+            // Changes that do not concern a watch are checked only once.
             watching.since = watching.since.max(to);
             struck.extend(event.map(|event| (*id, Some(event))));
         }
@@ -233,7 +233,7 @@ impl Server {
         told.collect()
     }
 
-    /// A session asks for what is true now: its server comes to it first.
+    /// Brings a session's server up to the current state, as the session requests.
     pub(crate) fn refresh(&mut self, session: u64) {
         let now = self.now.revision;
         if let Some(session) = self.sessions.get_mut(&session) {
@@ -245,7 +245,7 @@ impl Server {
         self.now.key(&entry.key).filter(|key| entry.revision == 0 || entry.revision == key.revision)
     }
 
-    /// How far a session may be from the last change, as its server knows it.
+    /// Returns the state that a session's server knows, which may lag behind.
     pub(crate) fn view_of(&self, session: u64) -> &Rc<View> {
         let seen =
             self.sessions.get(&session).and_then(|session| Some((session.replica?, session.told)));
@@ -257,7 +257,7 @@ impl Server {
         }
     }
 
-    /// Deletes keys, by anybody; those that were there.
+    /// Deletes keys for any client; returns those that existed.
     pub(crate) fn delete(&mut self, names: &[Arc<str>]) -> Vec<Rc<Key>> {
         let keys: Vec<_> = names.iter().filter_map(|name| self.now.key(name).cloned()).collect();
         if keys.is_empty() {
@@ -268,14 +268,14 @@ impl Server {
         keys
     }
 
-    /// Writes another value into a key.
+    /// Replaces the value of a key.
     pub(crate) fn rewrite(&mut self, key: &Key, value: Vec<u8>) {
         let changes = vec![Change { touched: true, ..Change::of(key) }];
         let new = Rc::new(Key { value, version: key.version + 1, ..key.copied() });
         self.change(changes, |view| view.put(new));
     }
 
-    /// A session ends, and its keys with it.
+    /// Ends a session and deletes its keys.
     pub(crate) fn end(&mut self, session: u64, how: What) -> Option<SessionRecord> {
         let record = self.sessions.remove(&session)?;
         self.tails.retain(|_, tail| tail.session != session);
@@ -286,7 +286,7 @@ impl Server {
         Some(record)
     }
 
-    /// Directories without a key and without data are removed; their numbers begin anew.
+    /// Removes directories without keys and data; their numbers restart.
     pub(crate) fn remove_empty_dirs(&mut self) {
         let now = &self.now;
         self.dirs
@@ -303,7 +303,7 @@ impl Server {
         }
     }
 
-    /// What nobody can ask for any more is forgotten.
+    /// Forgets states that no request can read any more.
     pub(crate) fn forget(&mut self, longest: u64) {
         let oldest = self.now.revision.saturating_sub(longest);
         while self.past.front().is_some_and(|view| view.revision < oldest) {

@@ -1,4 +1,4 @@
-//! What can be asked of a queue, each as one step.
+//! Requests to a queue, each as one step.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -21,12 +21,12 @@ impl Server {
         let own = |key: &&Rc<Key>| {
             let own = key.session == session && key.ticket == ticket;
             match (self.contract, leave.entry) {
-                // By its name, whosever it is, or under another label.
+                // By its name, in any session, or under another label.
                 (Contract::ZooKeeper, Some(entry)) => {
                     key.name == entry.key || own && place(&key.name) == place(&entry.key)
                 }
                 (Contract::ZooKeeper, None) => own,
-                // By its name: it may have been put again.
+                // By its name: the key may have been created again.
                 (Contract::Etcd | Contract::Redis, _) => own && key.said() == queue.label(),
             }
         };
@@ -43,7 +43,7 @@ impl Server {
             let holder = entry.filter(|_| leave.held && key.said().is_empty());
             let tail = self.tails.get(&key.dir).map(|tail| tail.is(key));
             let name = match self.contract {
-                // What is written is what the client knows, and names the key that it means.
+                // The release marker has what the client knows, and names the key that it means.
                 Contract::Etcd | Contract::Redis => holder
                     .filter(|_| existed && tail == Some(false) && leave.successor.is_none())
                     .map(|entry| word(&entry.key, entry.revision)),
@@ -54,8 +54,8 @@ impl Server {
                 self.tags.mark(process, &key.dir, name);
             }
             let czxid = self.dirs.get(&key.dir).map_or(0, |dir| dir.czxid);
-            // ZooKeeper deletes by path, and a client that knew the directory of before has just
-            // made a node of this one, which it is about to take back.
+            // ZooKeeper deletes by path. A client that knew the former directory may just have
+            // created a node in this one, which it is about to delete.
             let other = leave.entry.filter(|entry| entry.revision != key.revision);
             let passing =
                 self.contract == Contract::ZooKeeper && !tags::is_unique(&key.name, czxid);
@@ -79,7 +79,7 @@ impl Server {
         LeaveOutcome { existed, successor: successor && existed, at }
     }
 
-    /// Deletes the very key of an entry.
+    /// Deletes exactly the key of an entry.
     pub(crate) fn remove(&mut self, session: u64, entry: &Entry) -> bool {
         let own = |key: &&Rc<Key>| key.session == session && key.revision == entry.revision;
         let Some(key) = self.now.key(&entry.key).filter(own).cloned() else { return false };
@@ -104,7 +104,7 @@ impl Server {
         Rewritten::Done(key.version + 1)
     }
 
-    /// The label says whose token the key has; without that it has one of its own.
+    /// The label names the key whose token this key has; without it, the key has its own token.
     pub(crate) fn relabel(&mut self, to: &Queue, entry: &Entry, value: &[u8]) -> Option<Entry> {
         let named = |key: &&Rc<Key>| key.said() == to.label() && key.session != 0;
         let ticket = self.key_of(entry).map(|key| key.ticket.clone());
@@ -185,8 +185,8 @@ impl Server {
 }
 
 impl Server {
-    /// What there is of two keys, as a session's server knows it. On ZooKeeper its client has read
-    /// the mark, too.
+    /// Returns which of two keys exist, as a session's server knows it. On ZooKeeper the client has
+    /// also read the marker.
     pub(crate) fn look_at_both(&mut self, session: u64, own: &Entry, ahead: &Entry) -> Present {
         let view = Rc::clone(self.view_of(session));
         if self.contract == Contract::ZooKeeper
@@ -230,7 +230,7 @@ impl View {
         Present { own: there(own), ahead }
     }
 
-    /// What was last written into the directory of a key.
+    /// Returns the last marker written into the directory of a key.
     pub(crate) fn mark_by(&self, key: &str) -> Option<(Arc<str>, Arc<str>)> {
         let (dir, _) = key.rsplit_once('/')?;
         let (dir, mark) = self.marks.get_key_value(dir)?;
@@ -253,18 +253,18 @@ impl View {
 }
 
 impl Key {
-    /// What it says of itself; nothing for another client's.
+    /// Returns the key's label; empty for another library's key.
     pub(crate) fn said(&self) -> &str {
         self.label.as_deref().unwrap_or_default()
     }
 }
 
-/// The last part of a name, by which ZooKeeper tells nodes of one queue apart.
+/// Returns the last part of a name, which on ZooKeeper distinguishes the nodes of a queue.
 pub(super) fn sequence(name: &str) -> &str {
     name.rsplit('-').next().unwrap_or_default()
 }
 
-/// What remains of a name in ZooKeeper whatever its label: the tag and the number.
+/// Returns the parts of a ZooKeeper name that do not depend on its label: tag and number.
 fn place(name: &str) -> (&str, &str) {
     let (_, own) = name.rsplit_once('/').unwrap_or_default();
     (own.split('-').next().unwrap_or_default(), sequence(own))
@@ -276,12 +276,12 @@ impl Tail {
     }
 }
 
-/// What a holder leaves in etcd.
+/// The release marker of a holder in etcd.
 fn word(name: &str, revision: u64) -> Arc<str> {
     format!("{name} {revision}").into()
 }
 
-/// What it has left in ZooKeeper is its name: which is believed only if it is of this directory.
+/// The release marker in ZooKeeper is a name, which counts only if it is of this directory.
 fn concerns(mark: &Mark, entry: &Entry) -> bool {
     mark.name == entry.key && tags::is_mark_in(&mark.name, mark.czxid)
         || mark.name == word(&entry.key, entry.revision)

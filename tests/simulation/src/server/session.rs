@@ -1,4 +1,4 @@
-//! Sessions, as the servers keep them.
+//! Sessions on the servers.
 
 use std::{fmt, time::Duration};
 
@@ -10,31 +10,31 @@ use crate::events::Deed;
 pub(crate) struct SessionRecord {
     pub(crate) process: usize,
     pub(crate) ttl: Duration,
-    /// When the one who decides has last heard of it.
+    /// When the leader last heard of it.
     pub(crate) heard: Duration,
-    /// When the server that it is connected to has last heard of it, and has not yet told.
+    /// Whether its server has heard of it since its last report to the leader.
     pub(crate) touched: bool,
-    /// Which server that is; `None` while there is no connection.
+    /// The server that it is connected to; `None` without a connection.
     pub(crate) replica: Option<usize>,
-    /// Counts its connections: what was sent by an earlier one is lost.
+    /// The number of its connection: requests sent on an earlier one are lost.
     pub(crate) connection: u64,
-    /// When its client has last heard of a server.
+    /// When its client last heard from a server.
     pub(crate) answered: Duration,
-    /// The latest revision of which it was told: it never goes back behind that.
+    /// The latest revision that the client has seen: it never sees an earlier state.
     pub(crate) told: u64,
-    /// One connection: requests are applied, and replies come, in their order.
+    /// On one connection, requests are applied and replies delivered in order.
     pub(crate) applied: Duration,
     pub(crate) replied: Duration,
-    /// Requests that wait for a connection, in their order.
+    /// Requests that wait for a connection, in order.
     pub(crate) kept: Kept,
-    /// Its client would have it end, and does nothing else for it any more.
+    /// Its client is closing it, and makes no other request for it.
     pub(crate) closing: bool,
-    /// Tells its client that the session is over.
+    /// Notifies its client that the session has ended.
     pub(crate) ended: watch::Sender<bool>,
 }
 
 impl SessionRecord {
-    /// Of one whose servers are not simulated here.
+    /// A session of a process whose servers are not simulated here.
     pub(crate) fn of(process: usize, ttl: Duration, now: Duration) -> Self {
         Self {
             process,

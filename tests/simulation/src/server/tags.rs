@@ -1,19 +1,19 @@
-//! What the clients of a store like ZooKeeper know of its directories, and what they make of names
-//! that come again.
+//! What clients of a store like ZooKeeper know about its directories, and how they treat names that
+//! may be used again.
 //!
-//! A name is a tag and a number. The tag is that of the directory, or one that no other request has
-//! where a client does not know the directory. What a client knows may be of a former directory;
-//! then it takes its node back. A counter that is worn out gives the same number to all.
+//! A name is a tag and a number. The tag is the directory's; a client that does not know the
+//! directory uses a tag that no other request has. A client may know a former directory: then it
+//! deletes its node again. An overflowing counter gives every key the same number.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The highest number that a directory gives. From then on it gives no other.
+/// The highest number of a directory, which it repeats from then on.
 pub(crate) const LAST: u64 = i32::MAX as u64;
 
-/// How long a request's tag is. No directory's tag is that long.
+/// The length of a request's tag. Directory tags are shorter.
 const REQUEST: usize = 16;
 
-/// What each process knows of each directory.
+/// What each process knows about each directory.
 #[derive(Debug, Default)]
 pub(crate) struct Tags(BTreeMap<(usize, Arc<str>), Known>);
 
@@ -29,7 +29,7 @@ impl Tags {
         self.0.get(&(process, Arc::clone(dir))).map(|known| known.czxid)
     }
 
-    /// What a client writes into a directory as it joins: the mark that it knows of this one.
+    /// Returns the marker that a joining client writes: the one that it knows of this directory.
     pub(crate) fn marked(&self, process: usize, dir: &Arc<str>) -> Option<Arc<str>> {
         let known = self.0.get(&(process, Arc::clone(dir)))?;
         known.mark.clone().filter(|mark| is_mark_in(mark, known.czxid))
@@ -49,26 +49,26 @@ impl Tags {
     }
 }
 
-/// The tag of the request that creates a key at this revision. It is drawn there rather than here,
-/// and as little another request's.
+/// The tag of the request that creates a key at this revision. It is made from the revision instead
+/// of random bits, and is as unique.
 pub(crate) fn of_request(revision: u64) -> String {
     format!("{revision:0REQUEST$x}")
 }
 
-/// Whether no other node can ever have this name, so that a node with it may stay in the directory
-/// of this czxid.
+/// Returns `true` if no other node can ever have this name, so that a node with it may stay in the
+/// directory of this czxid.
 pub(crate) fn is_unique(name: &str, czxid: u64) -> bool {
     let name = name.rsplit('/').next().unwrap_or_default();
     let tag = name.split('-').next().unwrap_or_default();
     tag.len() == REQUEST || tag == format!("{czxid:x}") && !is_worn(name)
 }
 
-/// Whether a name that is stored in the directory of this czxid tells of a holder that has left it.
+/// Returns `true` if a name stored in the directory of this czxid is of a holder that has left it.
 pub(crate) fn is_mark_in(name: &str, czxid: u64) -> bool {
     is_unique(name, czxid) && !is_worn(name)
 }
 
-/// Whether the directory may give this name's number to many.
+/// Returns `true` if the directory may give the number of this name to several keys.
 pub(crate) fn is_worn(name: &str) -> bool {
     let number = name.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
     number.is_some_and(|number| number >= LAST)

@@ -1,34 +1,34 @@
-//! What is there.
+//! The state of the store.
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc};
 
 use super::Key;
 
-/// By token: the order of every queue.
+/// By token, which is the order of every queue.
 type Queue = BTreeMap<u64, Rc<Key>>;
 
 /// A name that is stored in a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub(crate) name: Arc<str>,
-    /// Which directory that is.
+    /// The czxid of that directory.
     pub(crate) czxid: u64,
 }
 
-/// All that is there at one revision; what is the same at several is there once.
+/// The state at one revision. Unchanged parts are shared between revisions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
     pub(crate) revision: u64,
     /// By directory.
     dirs: Rc<BTreeMap<Arc<str>, Rc<Queue>>>,
     pub(crate) data: Rc<BTreeMap<String, Rc<Vec<u8>>>>,
-    /// What was last written into a directory: the name of a holder that has left; of etcd's also
-    /// the revision.
+    /// The last marker in a directory: the name of a holder that has left, on etcd with its
+    /// revision.
     pub(crate) marks: Rc<BTreeMap<Arc<str>, Mark>>,
 }
 
 impl View {
-    /// Nothing.
+    /// The empty state.
     pub(super) fn first() -> Self {
         Self { revision: 1, ..Self::default() }
     }
@@ -51,7 +51,7 @@ impl View {
         self.keys().filter(move |key| key.session == session)
     }
 
-    /// In the place of one with the same token, if there is one.
+    /// Adds a key, in place of one with the same token if there is one.
     pub(crate) fn put(&mut self, key: Rc<Key>) {
         let keys = Rc::make_mut(&mut self.dirs).entry(Arc::clone(&key.dir)).or_default();
         Rc::make_mut(keys).insert(key.token, key);
@@ -67,7 +67,7 @@ impl View {
         }
     }
 
-    /// The names of what belongs to no session, in a queue's directory.
+    /// Returns the names of data in a queue's directory that belongs to no session.
     pub(crate) fn notes<'a>(&'a self, dir: &'a str) -> impl Iterator<Item = &'a str> {
         self.data.keys().filter_map(move |key| {
             key.strip_prefix(dir)?.strip_prefix('/').filter(|name| !name.contains('/'))
