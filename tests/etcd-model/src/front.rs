@@ -1,4 +1,4 @@
-//! The model behind a port of this machine, by its clock.
+//! Serves a model on a port of this machine, by the machine's clock.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,19 +21,19 @@ use tonic::{
 
 use crate::{Model, Settings, error::Result};
 
-/// What the server receives at most at once: `--max-request-bytes` and what gRPC adds to it.
+/// The largest message that the server accepts: `--max-request-bytes` plus the overhead of gRPC.
 const MAX_MESSAGE: usize = 2 * 1024 * 1024;
 
-/// A server that lives as long as the process.
+/// A server that runs until the process exits.
 #[derive(Clone, Debug)]
 pub struct Front {
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
     shared: Shared,
 }
 
-/// How often something happened: `started`, `msg_received` or `msg_sent`, and which method it was,
-/// as etcd's own counters name them.
+/// Counters by event (`started`, `msg_received` or `msg_sent`) and method, named as in etcd's own
+/// metrics.
 pub type Counts = BTreeMap<(&'static str, &'static str), u64>;
 
 impl Front {
@@ -41,16 +41,16 @@ impl Front {
     ///
     /// # Errors
     ///
-    /// There is no port, or no thread.
+    /// Fails if no port or no thread is available.
     pub fn start(settings: Settings) -> io::Result<Self> {
         Self::serve(Shared::new(settings))
     }
 
-    /// Starts one more member, which has what this one has.
+    /// Starts another member with the same state.
     ///
     /// # Errors
     ///
-    /// There is no port, or no thread.
+    /// Fails if no port or no thread is available.
     pub fn start_member(&self) -> io::Result<Self> {
         Self::serve(Shared { hung: Arc::default(), ..self.shared.clone() })
     }
@@ -60,26 +60,26 @@ impl Front {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (serving, clock) = (shared.clone(), shared.clone());
-        // A runtime of its own, as each test has another one.
+        // A runtime of its own: each test has a different one.
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("etcd-model".into()).spawn(move || {
             runtime.block_on(async {
                 tokio::spawn(async move { clock.keep_time().await });
-                // Its end is the process's, or each of its clients fails.
+                // It ends with the process; after a failure, each of its clients gets an error.
                 let _ended = serve(listener, &serving).await;
             });
         })?;
         Ok(Self { address, shared })
     }
 
-    /// Lets this member's disk hang from now on. It is a follower: it serves what it has, which
-    /// stays the same, and the leader replies about leases.
+    /// Hangs this member's disk from now on. The member is a follower: it serves its last state,
+    /// and the leader replies about leases.
     pub fn hang(&self) {
         let state = self.shared.lock();
         *lock(&self.shared.hung) = Some(state.model.clone());
     }
 
-    /// Returns what it has counted so far.
+    /// Returns its counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.shared.lock().counts.clone()
@@ -107,22 +107,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all connections to a member share.
+/// The state that all connections to a member share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
-    /// That of all members.
+    /// Shared by all members.
     state: Arc<Mutex<State>>,
     hung: Hung,
     started: Instant,
 }
 
-/// What a member has whose disk hangs.
+/// The last state of a member whose disk hangs.
 type Hung = Arc<Mutex<Option<Model>>>;
 
 #[derive(Debug)]
 struct State {
     model: Model,
-    /// The clients' ends of the watch streams, and of which member they are.
+    /// The client ends of the watch streams, and their members.
     streams: HashMap<u64, (Sender, Hung)>,
     last_stream: u64,
     counts: Counts,
@@ -135,7 +135,7 @@ impl State {
         *self.counts.entry((what, method)).or_default() += 1;
     }
 
-    /// Sends what the model has for the streams of members whose disk does not hang.
+    /// Sends the events of the streams whose member's disk does not hang.
     fn deliver(&mut self) {
         let mut sent = self.model.take_sent();
         let is_hung = |(_, hung): &(Sender, Hung)| lock(hung).is_some();
@@ -146,7 +146,7 @@ impl State {
     fn send(&mut self, responses: Vec<(u64, PbWatchResponse)>) {
         for (stream, response) in responses {
             if let Some((sender, _)) = self.streams.get(&stream) {
-                // A client that has gone is removed by the task that reads its requests.
+                // A disconnected client is removed by the task that reads its requests.
                 let _gone = sender.send(Ok(response));
                 self.count("msg_sent", "Watch");
             }
@@ -165,7 +165,7 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Makes a change, at the present time, and sends what follows from it.
+    /// Makes a change at the current time, and sends its consequences.
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         state.model.set_time(self.started.elapsed());
@@ -174,8 +174,8 @@ impl Shared {
         outcome
     }
 
-    /// Serves one request. A member whose disk hangs replies by what it has if that will do, else
-    /// never.
+    /// Serves one request. A member whose disk hangs replies from its last state if that is
+    /// sufficient, and otherwise never.
     pub(crate) async fn call<T>(
         &self,
         method: &'static str,
@@ -219,7 +219,7 @@ impl Shared {
         });
     }
 
-    /// Opens a watch stream that is sent to by way of this.
+    /// Opens a watch stream; its messages are sent to `sender`.
     pub(crate) fn open_stream(&self, sender: Sender) -> u64 {
         self.with(|state| {
             state.last_stream += 1;
@@ -235,7 +235,7 @@ impl Shared {
         });
     }
 
-    /// Does what is due although nothing is requested.
+    /// Does what is due without a request.
     async fn keep_time(&self) {
         loop {
             let due = self.with(|state| state.model.due());
@@ -248,10 +248,10 @@ impl Shared {
 /// What a member needs to reply to a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Needs {
-    /// Its own state, whatever it is.
+    /// Its own state, however old.
     State,
-    /// To write to its log, or to read it up to the present.
+    /// To write to its log, or to read up to its latest entry.
     Log,
-    /// The leader, which replies for it.
+    /// The leader, which replies in its place.
     Leader,
 }

@@ -10,7 +10,7 @@ use etcd_client::{
     proto::{PbEvent, PbKeyValue},
 };
 
-/// The end of a range that has none: all keys from the first one on.
+/// The end of an open range: all keys from the first one on.
 const OPEN: &[u8] = &[0];
 
 /// The keys that a request names.
@@ -21,7 +21,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// One key if `end` is empty, all from the key on if it is a zero byte, else all before `end`.
+    /// One key if `end` is empty, all keys from it on if `end` is a zero byte, otherwise all before
+    /// `end`.
     pub(crate) fn new(key: &[u8], end: &[u8]) -> Self {
         let to = match end {
             [] => Bound::Included(key.to_vec()),
@@ -31,7 +32,7 @@ impl Span {
         Self { from: key.to_vec(), to }
     }
 
-    /// The same, but that a zero byte is an end like others.
+    /// Like `new`, except that a zero byte is an ordinary end.
     pub(crate) fn plain(key: &[u8], end: &[u8]) -> Self {
         let to = match end {
             OPEN => Bound::Excluded(end.to_vec()),
@@ -44,7 +45,7 @@ impl Span {
         RangeBounds::<[u8]>::contains(&self.bounds(), key)
     }
 
-    /// No key lies in it.
+    /// Returns `true` if it contains no key.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(&self.to, Bound::Excluded(end) if *end <= self.from)
     }
@@ -54,13 +55,13 @@ impl Span {
     }
 }
 
-/// What a key became at one revision.
+/// The state of a key from one revision on.
 #[derive(Clone, Debug)]
 struct Version {
     revision: i64,
-    /// The place among the changes of that revision.
+    /// The position among the changes of that revision.
     place: usize,
-    /// `None`: it was deleted.
+    /// `None` if it was deleted.
     kv: Option<PbKeyValue>,
 }
 
@@ -69,7 +70,7 @@ pub(crate) struct Keys {
     /// By key, the oldest version first.
     history: BTreeMap<Vec<u8>, Vec<Version>>,
     pub(crate) revision: i64,
-    /// What was before this revision is forgotten.
+    /// Earlier revisions are forgotten.
     pub(crate) compacted: i64,
 }
 
@@ -79,12 +80,12 @@ impl Keys {
     }
 
     fn within(&self, span: &Span) -> impl Iterator<Item = (&Vec<u8>, &Vec<Version>)> {
-        // A range whose end lies before its start would be a panic.
+        // A range whose end is before its start would panic.
         let within = (!span.is_empty()).then(|| self.history.range::<[u8], _>(span.bounds()));
         within.into_iter().flatten()
     }
 
-    /// What there was at a revision, in the order of the keys.
+    /// Returns the keys at a revision, in order.
     pub(crate) fn at(&self, span: &Span, revision: i64) -> impl Iterator<Item = &PbKeyValue> {
         self.within(span).filter_map(move |(_, versions)| {
             let latest = versions.iter().rfind(|version| version.revision <= revision)?;
@@ -92,12 +93,12 @@ impl Keys {
         })
     }
 
-    /// One key, as it was at a revision.
+    /// Returns one key at a revision.
     pub(crate) fn one(&self, key: &[u8], revision: i64) -> Option<&PbKeyValue> {
         self.at(&Span::new(key, &[]), revision).next()
     }
 
-    /// Records a change: the key as it is from this revision on, or that it was deleted.
+    /// Records a change: the new state of the key, or its deletion.
     pub(crate) fn record(
         &mut self,
         key: &[u8],
@@ -108,7 +109,7 @@ impl Keys {
         versions.push(Version { revision, place, kv });
     }
 
-    /// What has happened since a revision, in its order.
+    /// Returns the events since a revision, in order.
     pub(crate) fn events_since(&self, span: &Span, revision: i64) -> Vec<PbEvent> {
         let mut found = Vec::new();
         for (key, versions) in self.within(span) {
@@ -122,7 +123,7 @@ impl Keys {
         found.into_iter().map(event).collect()
     }
 
-    /// Forgets what was overwritten or deleted up to this revision.
+    /// Forgets versions that were overwritten or deleted up to this revision.
     pub(crate) fn compact(&mut self, revision: i64) {
         self.compacted = revision;
         self.history.retain(|_, versions| {
@@ -137,7 +138,7 @@ impl Keys {
         });
     }
 
-    /// How many bytes there are, about.
+    /// Returns the approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
         let sizes = |(key, versions): (&Vec<u8>, &Vec<Version>)| {
             let values = versions.iter().filter_map(|version| version.kv.as_ref());
@@ -147,7 +148,7 @@ impl Keys {
     }
 }
 
-/// What watches are sent of a change. Of a deleted key there is its name alone.
+/// Returns the event that watches receive. A deleted key has only its name.
 pub(crate) fn event(key: &[u8], kv: Option<&PbKeyValue>, revision: i64) -> PbEvent {
     let deleted =
         || PbKeyValue { key: key.to_vec(), mod_revision: revision, ..PbKeyValue::default() };

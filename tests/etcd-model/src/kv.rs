@@ -1,4 +1,4 @@
-//! Reading, writing and deleting keys, and forgetting their history.
+//! Reading, writing and deleting keys, and compaction.
 
 use std::cmp::Ordering;
 
@@ -49,7 +49,7 @@ pub(crate) fn check_put(request: &PbPutRequest) -> Result<()> {
     Ok(())
 }
 
-/// A header as replies within a transaction have it.
+/// Returns a header as in replies within a transaction.
 pub(crate) fn bare_header(revision: i64) -> Option<PbResponseHeader> {
     Some(PbResponseHeader { revision, ..PbResponseHeader::default() })
 }
@@ -64,7 +64,7 @@ fn compare(target: SortTarget, one: &PbKeyValue, other: &PbKeyValue) -> Ordering
     }
 }
 
-/// Reads keys. `now`: the revision that is the newest one to the reader.
+/// Reads keys. `now`: the latest revision that the reader sees.
 pub(crate) fn range(keys: &Keys, request: &PbRangeRequest, now: i64) -> Result<PbRangeResponse> {
     let revision = match request.revision {
         past @ 1.. => past,
@@ -95,7 +95,7 @@ pub(crate) fn range(keys: &Keys, request: &PbRangeRequest, now: i64) -> Result<P
     let target = SortTarget::try_from(request.sort_target).unwrap_or(SortTarget::Key);
     match SortOrder::try_from(request.sort_order).unwrap_or(SortOrder::None) {
         SortOrder::Descend => found.sort_by(|one, other| compare(target, other, one)),
-        // By key they are sorted already.
+        // They are already sorted by key.
         SortOrder::None | SortOrder::Ascend => {
             found.sort_by(|one, other| compare(target, one, other));
         }
@@ -139,11 +139,11 @@ impl Write<'_> {
 }
 
 impl Model {
-    /// Reads a key or several.
+    /// Reads one or more keys.
     ///
     /// # Errors
     ///
-    /// There is no key in the request, or its revision is not to be had.
+    /// The request has no key, or its revision is not available.
     pub fn range(&self, request: &PbRangeRequest) -> Result<PbRangeResponse> {
         check_range(request)?;
         let mut response = range(&self.keys, request, self.keys.revision)?;
@@ -173,11 +173,11 @@ impl Model {
         Ok(response)
     }
 
-    /// Deletes a key or several.
+    /// Deletes one or more keys.
     ///
     /// # Errors
     ///
-    /// There is no key in the request.
+    /// The request has no key.
     pub fn delete_range(&mut self, request: &PbDeleteRequest) -> Result<PbDeleteResponse> {
         check_delete(request)?;
         let mut write = Write::new(&mut self.keys, &mut self.leases);
@@ -188,11 +188,11 @@ impl Model {
         Ok(response)
     }
 
-    /// Forgets what was overwritten or deleted up to a revision.
+    /// Forgets versions that were overwritten or deleted up to a revision.
     ///
     /// # Errors
     ///
-    /// It was compacted up to there before, or there is no such revision yet.
+    /// The revision was already compacted, or does not exist yet.
     pub fn compact(&mut self, request: &PbCompactionRequest) -> Result<PbCompactionResponse> {
         if request.revision <= self.keys.compacted {
             return Err(error::compacted());

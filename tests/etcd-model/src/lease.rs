@@ -1,4 +1,4 @@
-//! Leases: how long they live, and which keys they take with them.
+//! Leases: their expiry, and the keys that they delete.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +21,7 @@ use crate::{
 /// In seconds: one and a half times the default election timeout, rounded up.
 const MIN_TTL: i64 = 2;
 const MAX_TTL: i64 = 9_000_000_000;
-/// How often the server looks for expired leases (`revokeExpiredLeases`).
+/// How often the server checks for expired leases (`revokeExpiredLeases`).
 pub(crate) const EXPIRY_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Lease {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leases {
     all: BTreeMap<i64, Lease>,
-    /// The last id that was chosen here.
+    /// The last id that the server chose.
     chosen: i64,
 }
 
@@ -68,7 +68,7 @@ impl Leases {
         self.chosen
     }
 
-    /// The ids, those first that expire first.
+    /// Returns the ids by expiry.
     fn by_expiry(&self) -> Vec<(Duration, i64)> {
         let mut ids: Vec<_> = self.all.iter().map(|(id, lease)| (lease.expiry, *id)).collect();
         ids.sort_unstable();
@@ -101,7 +101,7 @@ impl Model {
         Ok(PbLeaseGrantResponse { header, id, ttl, error: String::new() })
     }
 
-    /// Ends a lease, and deletes its keys.
+    /// Revokes a lease, and deletes its keys.
     ///
     /// # Errors
     ///
@@ -115,14 +115,14 @@ impl Model {
         Ok(PbLeaseRevokeResponse { header: self.header(self.keys.revision) })
     }
 
-    /// The reply to a keepalive. If the TTL is 0, there is no such lease.
+    /// Returns the reply to a keepalive. A TTL of 0 means that the lease does not exist.
     pub fn lease_keep_alive(
         &mut self,
         request: &PbLeaseKeepAliveRequest,
     ) -> PbLeaseKeepAliveResponse {
         let id = request.id;
         let header = self.header(self.keys.revision);
-        // The server replies once the lease is gone.
+        // The server replies once the lease is revoked.
         if self.leases.all.get(&id).is_some_and(|lease| lease.expiry <= self.now) {
             let events = self.revoke(id).unwrap_or_default();
             self.notify(&events);
@@ -135,7 +135,7 @@ impl Model {
         PbLeaseKeepAliveResponse { header, id, ttl }
     }
 
-    /// How long a lease has left, in whole seconds. -1: there is no such lease.
+    /// Returns the remaining time of a lease in whole seconds; -1 if it does not exist.
     #[must_use]
     pub fn lease_time_to_live(
         &self,
@@ -151,7 +151,7 @@ impl Model {
         PbLeaseTimeToLiveResponse { header, id, ttl, granted_ttl: lease.ttl, keys }
     }
 
-    /// All leases, those first that expire first.
+    /// Returns all leases by expiry.
     #[must_use]
     pub fn lease_leases(&self) -> PbLeaseLeasesResponse {
         let ids = self.leases.by_expiry().into_iter();
@@ -159,7 +159,7 @@ impl Model {
         PbLeaseLeasesResponse { header: self.header(self.keys.revision), leases }
     }
 
-    /// Ends what has expired, each lease with a revision of its own.
+    /// Revokes expired leases, each with its own revision.
     pub(crate) fn revoke_expired(&mut self) {
         let expired = self.leases.by_expiry().into_iter();
         for (_, id) in expired.take_while(|(expiry, _)| *expiry <= self.now).collect::<Vec<_>>() {

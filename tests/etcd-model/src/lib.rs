@@ -5,9 +5,8 @@
 //! replies. [`Front`] serves a model on a port of this machine, and on another one as a follower
 //! whose disk can hang.
 //!
-//! What requests mean follows etcd 3.5.16, the release in Debian trixie. Left out are users,
-//! periodic progress notifications, fragments, and the limits of 1000 revisions and 512 watches a
-//! round.
+//! Requests behave as in etcd 3.5.16, the release in Debian trixie. Left out are users, periodic
+//! progress notifications, fragments, and the limits of 1000 revisions and 512 watches a round.
 
 mod error;
 mod front;

@@ -1,4 +1,4 @@
-//! What the server says of itself: its members, its state, its alarms.
+//! The server's reports on itself: members, status, alarms.
 
 use etcd_client::{
     AlarmAction, AlarmType,
@@ -15,7 +15,7 @@ pub(crate) const MEMBER: u64 = 0x8e9e_05c5_2164_694d;
 pub(crate) const RAFT_TERM: u64 = 2;
 
 impl Model {
-    /// The one member, which votes.
+    /// Returns the single member, which votes.
     #[must_use]
     pub fn member_list(&self) -> PbMemberListResponse {
         let member = PbMember {
@@ -28,7 +28,7 @@ impl Model {
         PbMemberListResponse { header: self.header(self.keys.revision), members: vec![member] }
     }
 
-    /// Which version it has, and that it leads.
+    /// Returns its version, with itself as the leader.
     #[must_use]
     pub fn status(&self) -> PbStatusResponse {
         let size = i64::try_from(self.keys.size()).unwrap_or(i64::MAX);
@@ -46,7 +46,7 @@ impl Model {
         }
     }
 
-    /// Raises the NOSPACE alarm or lowers it, for a member, or returns it.
+    /// Raises, lowers or lists the NOSPACE alarms of members.
     pub fn alarm(&mut self, request: &PbAlarmRequest) -> PbAlarmResponse {
         let (of, is_raised) = (request.member_id, self.alarms.contains(&request.member_id));
         let is_space = request.alarm == i32::from(AlarmType::Nospace);
@@ -69,7 +69,7 @@ impl Model {
         PbAlarmResponse { header: self.header(self.keys.revision), alarms }
     }
 
-    /// Returns `true` as long as the NOSPACE alarm is raised: puts and leases are refused.
+    /// Returns `true` while the NOSPACE alarm is raised: puts and leases are refused.
     pub(crate) fn is_full(&self) -> bool {
         !self.alarms.is_empty()
     }

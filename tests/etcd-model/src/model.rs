@@ -11,7 +11,7 @@ use crate::{
     watch::{SYNC_INTERVAL, Watches},
 };
 
-/// How an operator has set up the server.
+/// The configuration of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// How many operations a transaction may have (`--max-txn-ops`).
@@ -28,21 +28,21 @@ impl Default for Settings {
 #[derive(Clone, Debug)]
 pub struct Model {
     pub(crate) settings: Settings,
-    /// Since it was started.
+    /// The time since its start.
     pub(crate) now: Duration,
     pub(crate) keys: Keys,
     pub(crate) leases: Leases,
     pub(crate) watches: Watches,
-    /// Whose NOSPACE alarm is raised.
+    /// The members whose NOSPACE alarm is raised.
     pub(crate) alarms: Vec<u64>,
-    /// When it looks for expired leases again.
+    /// When it next checks for expired leases.
     expiry_due: Duration,
-    /// When it serves watches from a past revision again.
+    /// When it next serves watches from a past revision.
     sync_due: Duration,
 }
 
 impl Model {
-    /// An empty server that starts at time zero.
+    /// Creates an empty server at time zero.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Model {
         }
     }
 
-    /// Sets how much time has passed since the start, and does what is due by then.
+    /// Sets the time since the start, and does everything that is due.
     pub fn set_time(&mut self, now: Duration) {
         self.now = self.now.max(now);
         if self.expiry_due <= self.now {

@@ -28,12 +28,12 @@ use crate::{
 type Reply<T> = Result<Response<T>, Status>;
 type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// What neither distlock nor its tests request.
+/// Returns the error for requests that neither distlock nor its tests make.
 fn left_out<T>() -> Reply<T> {
-    Err(Status::unimplemented("not in the model of etcd"))
+    Err(Status::unimplemented("not part of the etcd model"))
 }
 
-/// What a read needs.
+/// Returns what a read needs.
 fn read(is_local: bool) -> Needs {
     if is_local { Needs::State } else { Needs::Log }
 }
@@ -140,7 +140,7 @@ impl PbWatchService for Shared {
             while let Ok(Some(request)) = requests.message().await {
                 shared.watch(stream, request);
             }
-            // A client that only sends nothing more is still sent to.
+            // A client that has only stopped sending still receives messages.
             closed.closed().await;
             shared.close_stream(stream);
         });

@@ -1,5 +1,5 @@
-//! Transactions: all comparisons are made first, also those of transactions within, and then what
-//! they have chosen is done.
+//! Transactions: all comparisons, including those of nested transactions, are evaluated first; then
+//! the chosen operations are executed.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ use crate::{
     write::Write,
 };
 
-/// Checks the form of a transaction. `most`: how many operations it may have.
+/// Checks the form of a transaction. `most`: the maximum number of operations.
 fn check(txn: &PbTxnRequest, most: usize) -> Result<()> {
     let longest = txn.compare.len().max(txn.success.len()).max(txn.failure.len());
     if longest > most {
@@ -42,7 +42,7 @@ fn check(txn: &PbTxnRequest, most: usize) -> Result<()> {
     Ok(())
 }
 
-/// What the operations of one branch write.
+/// The keys that the operations of one branch write.
 #[derive(Default)]
 struct Written {
     puts: HashSet<Vec<u8>>,
@@ -54,8 +54,8 @@ impl Written {
         self.deletes.iter().any(|span| span.contains(key))
     }
 
-    /// Checks that no key is put twice, nor put and deleted. Of a transaction within, what either
-    /// branch does counts.
+    /// Checks that no key is put twice, or put and deleted. Both branches of a nested transaction
+    /// count.
     fn of(operations: &[PbTxnRequestOp]) -> Result<Self> {
         let mut written = Self::default();
         let requests = || operations.iter().filter_map(|operation| operation.request.as_ref());
@@ -92,7 +92,7 @@ impl Written {
 /// Returns `true` if a comparison holds for this key and value.
 fn compare_one(compare: &PbCompare, kv: &PbKeyValue) -> bool {
     let union = compare.target_union.as_ref();
-    // A number that is not given is zero.
+    // A missing number is zero.
     let number = |value: i64, given: Option<i64>| value.cmp(&given.unwrap_or(0));
     let ordering = match PbCompareTarget::try_from(compare.target) {
         Ok(PbCompareTarget::Value) => match union {
@@ -138,8 +138,8 @@ fn compare_one(compare: &PbCompare, kv: &PbKeyValue) -> bool {
     }
 }
 
-/// Returns `true` if a comparison holds for every key of its range. Without a key it holds for
-/// zeros, and never for a value.
+/// Returns `true` if a comparison holds for every key of its range. Without a key, it compares
+/// zeros, and never holds for a value.
 fn compare(keys: &Keys, compare: &PbCompare) -> bool {
     let span = Span::new(&compare.key, &compare.range_end);
     let mut found = keys.at(&span, keys.revision).peekable();
@@ -150,7 +150,7 @@ fn compare(keys: &Keys, compare: &PbCompare) -> bool {
     found.all(|kv| compare_one(compare, kv))
 }
 
-/// What the comparisons of a transaction have chosen.
+/// The operations that the comparisons of a transaction have chosen.
 struct Plan<'a> {
     succeeded: bool,
     steps: Vec<Step<'a>>,
@@ -173,7 +173,7 @@ impl<'a> Plan<'a> {
         Self { succeeded, steps: requests.map(step).collect() }
     }
 
-    /// Makes a check of each operation, in their order.
+    /// Checks each operation, in order.
     fn check(&self, check: &impl Fn(&PbTxnOpRequest) -> Result<()>) -> Result<()> {
         self.steps.iter().try_for_each(|step| match step {
             Step::One(request) => check(request),
@@ -201,12 +201,12 @@ impl<'a> Plan<'a> {
             responses.push(PbResponseOp { response: Some(response) });
         }
         let succeeded = self.succeeded;
-        // Of a transaction within, the header is there and empty.
+        // A nested transaction's header is present, but empty.
         Ok(PbTxnResponse { header: bare_header(0), succeeded, responses })
     }
 }
 
-/// Checks what a put needs to be there.
+/// Checks the conditions of a put.
 fn check_put_in(keys: &Keys, leases: &Leases, put: &PbPutRequest) -> Result<()> {
     if (put.ignore_value || put.ignore_lease) && keys.one(&put.key, keys.revision).is_none() {
         return Err(error::key_not_found());
@@ -217,7 +217,7 @@ fn check_put_in(keys: &Keys, leases: &Leases, put: &PbPutRequest) -> Result<()> 
     Ok(())
 }
 
-/// Checks that a read's revision is there. Below zero, a transaction's is compared as it stands.
+/// Checks that a read's revision exists. A negative revision in a transaction is compared as it is.
 fn check_range_in(keys: &Keys, range: &PbRangeRequest) -> Result<()> {
     match range.revision {
         0 => Ok(()),
@@ -235,13 +235,13 @@ fn any(txn: &PbTxnRequest, is: &impl Fn(&PbTxnOpRequest) -> bool) -> bool {
     })
 }
 
-/// Returns `true` if a member needs nothing but its own state for it.
+/// Returns `true` if a member needs only its own state for it.
 pub(crate) fn is_local(txn: &PbTxnRequest) -> bool {
     !any(txn, &|one| !matches!(one, PbTxnOpRequest::RequestRange(range) if range.serializable))
 }
 
 impl Model {
-    /// Makes a transaction.
+    /// Executes a transaction.
     ///
     /// # Errors
     ///
@@ -255,7 +255,7 @@ impl Model {
         if writes {
             check_size(request)?;
         }
-        // A put in either branch, made or not.
+        // A put in either branch, executed or not.
         let puts = any(request, &|one| matches!(one, PbTxnOpRequest::RequestPut(_)));
         if self.is_full() && puts {
             return Err(error::no_space());

@@ -1,4 +1,4 @@
-//! Watches: what their streams are sent.
+//! Watches, and the messages of their streams.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,25 +18,25 @@ use crate::{
 
 /// How often the server serves watches from a past revision (`syncWatchersLoop`).
 pub(crate) const SYNC_INTERVAL: Duration = Duration::from_millis(100);
-/// The id of no watch (`clientv3.InvalidWatchID`).
+/// The id that is no watch (`clientv3.InvalidWatchID`).
 const NO_WATCH: i64 = -1;
 const EMPTY_RANGE: &str = "mvcc: watcher range is empty";
 const DUPLICATE_ID: &str = "mvcc: duplicate watch ID provided on the WatchStream";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It is sent what happens.
+    /// It receives new events.
     Synced,
-    /// It is yet to be sent what has happened.
+    /// It has not received all past events yet.
     Behind,
-    /// It was canceled, as what it is yet to be sent is forgotten. Its id stays taken.
+    /// It was canceled, because pending events were compacted. Its id stays in use.
     Compacted,
 }
 
 #[derive(Clone, Debug)]
 struct Watch {
     span: Span,
-    /// From which revision on.
+    /// Its first revision.
     start: i64,
     state: State,
     filters: BTreeSet<i32>,
@@ -54,7 +54,7 @@ impl Watch {
         kv.mod_revision >= self.start && self.span.contains(&kv.key) && !is_filtered
     }
 
-    /// What it is sent of what has happened.
+    /// Returns the messages that it receives for these events.
     fn sent(&self, keys: &Keys, events: &[PbEvent]) -> Vec<PbEvent> {
         let mut wanted: Vec<_> = events.iter().filter(|event| self.wants(event)).cloned().collect();
         if self.prev_kv {
@@ -78,7 +78,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// The id of a new watch, or why there can be none. 0 leaves the choice to the server.
+    /// Adds a watch; returns its id or the reason for a refusal. With id 0 the server chooses one.
     fn add(&mut self, id: i64, watch: Watch) -> Result<i64, &'static str> {
         if watch.span.is_empty() {
             return Err(EMPTY_RANGE);
@@ -102,7 +102,7 @@ impl Stream {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watches {
     streams: BTreeMap<u64, Stream>,
-    /// What is to be sent, in its order.
+    /// Messages to send, in order.
     sent: Vec<(u64, PbWatchResponse)>,
 }
 
@@ -112,13 +112,13 @@ impl Model {
         self.watches.streams.remove(&stream);
     }
 
-    /// Takes what streams are sent, in its order.
+    /// Removes and returns the messages of the streams, in order.
     pub fn take_sent(&mut self) -> Vec<(u64, PbWatchResponse)> {
         mem::take(&mut self.watches.sent)
     }
 
-    /// Does what a stream's client requests. Its reply, if any, is among what is sent. A stream is
-    /// any number, and begins with its first request.
+    /// Executes a request of a stream's client. The reply, if any, is among the messages. A stream
+    /// may have any number, and begins with its first request.
     pub fn watch(&mut self, stream: u64, request: PbWatchRequest) {
         let revision = self.keys.revision;
         let header = self.header(revision);
@@ -155,7 +155,7 @@ impl Model {
                 response.watch_id = cancel.watch_id;
                 response.canceled = true;
             }
-            // Of all its watches at once.
+            // For all of its watches at once.
             Some(PbWatchRequestUnion::ProgressRequest(_)) => {
                 let all_synced = known.watches.values().all(|watch| watch.state == State::Synced);
                 if known.watches.is_empty() || !all_synced {
@@ -167,7 +167,7 @@ impl Model {
         self.watches.sent.push((stream, response));
     }
 
-    /// Sends the changes of one revision to the watches that are in step.
+    /// Sends the changes of one revision to the synced watches.
     pub(crate) fn notify(&mut self, events: &[PbEvent]) {
         let header = self.header(self.keys.revision);
         for (stream, known) in &self.watches.streams {
@@ -189,7 +189,7 @@ impl Model {
         }
     }
 
-    /// Brings the watches from a past revision in step.
+    /// Sends past events to the watches that are behind.
     pub(crate) fn sync_watches(&mut self) {
         let (header, compacted) = (self.header(self.keys.revision), self.keys.compacted);
         let canceled = self.header(0);

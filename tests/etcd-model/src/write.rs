@@ -1,4 +1,4 @@
-//! A write: its changes have one revision, and it sees them itself.
+//! A write: its changes have one revision, and later reads of the same write see them.
 
 use etcd_client::proto::{PbEvent, PbKeyValue};
 
@@ -10,7 +10,7 @@ use crate::{
 pub(crate) struct Write<'a> {
     pub(crate) keys: &'a mut Keys,
     leases: &'a mut Leases,
-    /// What watches are sent of it.
+    /// The events for watches.
     changes: Vec<PbEvent>,
 }
 
@@ -19,12 +19,12 @@ impl<'a> Write<'a> {
         Self { keys, leases, changes: Vec::new() }
     }
 
-    /// The revision of what it changes.
+    /// Returns the revision of its changes.
     pub(crate) fn next(&self) -> i64 {
         self.keys.revision + 1
     }
 
-    /// As of which revision it reads.
+    /// Returns the revision that it reads.
     pub(crate) fn revision(&self) -> i64 {
         self.keys.revision + i64::from(!self.changes.is_empty())
     }
@@ -48,7 +48,7 @@ impl<'a> Write<'a> {
         self.record(key, Some(kv));
     }
 
-    /// Returns how many there were.
+    /// Deletes keys; returns their number.
     pub(crate) fn delete(&mut self, span: &Span) -> i64 {
         let found: Vec<_> = self.keys.at(span, self.revision()).cloned().collect();
         for kv in &found {
@@ -65,7 +65,7 @@ impl<'a> Write<'a> {
         self.keys.record(key, kv, (revision, place));
     }
 
-    /// Ends it. It is a revision if it has changed anything.
+    /// Ends the write. It creates a revision if it changed anything.
     pub(crate) fn end(self) -> Vec<PbEvent> {
         self.keys.revision += i64::from(!self.changes.is_empty());
         self.changes

@@ -1,4 +1,4 @@
-//! Runs the checker, and tells what came of it.
+//! Runs the checker and prints its results.
 
 use std::{collections::BTreeSet, fmt::Debug, hash::Hash, time::Instant};
 
@@ -13,33 +13,32 @@ pub(crate) trait Checked: Sized + Send + Sync + 'static {
     type Bounds: Copy + Debug + Send + Sync + 'static;
     type Rule: RuleOf;
 
-    /// How much may happen in all. Everything at once would be too much: each of these sets has
-    /// more of one thing.
+    /// The bounds to check. All limits at once would give too many states, so each set raises one.
     const BOUNDS: &'static [Self::Bounds];
-    /// What takes much longer.
+    /// Bounds that take much longer.
     const LARGE: &'static [Self::Bounds];
 
-    /// Rules that others make up for, within these bounds.
+    /// Rules that other rules make redundant within these bounds.
     const SPARE: &'static [Self::Rule];
 
-    /// Where the lack of a rule shows.
+    /// Returns bounds within which the lack of a rule breaks a property.
     fn bounds_without(rule: Self::Rule) -> Self::Bounds;
 
-    /// What is demanded of every state, and what has to be reached.
+    /// Returns the invariants, and the situations that must be reached.
     fn properties() -> Vec<Property<Histories<Self>>>;
 
     fn first(bounds: Self::Bounds) -> Self::State;
 
-    /// Adds the steps that may be tried in a state.
+    /// Adds the steps that may be possible in a state.
     fn steps(bounds: Self::Bounds, state: &Self::State, steps: &mut Vec<Self::Step>);
 
-    /// Takes a step. `None`: it cannot be taken now.
+    /// Takes a step. Returns `None` if it is not possible in this state.
     fn take(next: &mut Next<'_, Self>, step: Self::Step) -> Option<()>;
 
-    /// Who did what, in a history.
+    /// Describes a step of a history.
     fn tell(before: &Self::State, step: Self::Step, after: &Self::State) -> String;
 
-    /// What there is after it.
+    /// Describes the state after a step.
     fn sum_up(state: &Self::State) -> String;
 }
 
@@ -78,7 +77,7 @@ impl<A: Checked> Model for Histories<A> {
     }
 
     fn actions(&self, state: &A::State, steps: &mut Vec<A::Step>) {
-        // A history ends where it has broken a property.
+        // A history ends when it breaks a property.
         let broken = |property: &Property<Self>| {
             property.expectation == Expectation::Always && !(property.condition)(self, state)
         };
@@ -98,15 +97,15 @@ impl<A: Checked> Model for Histories<A> {
     }
 }
 
-/// What the checker wants of a state or of a step.
+/// The traits that the checker requires of states and steps.
 pub(crate) trait Seen: Clone + Debug + Hash + PartialEq + Send + Sync + 'static {}
 
 impl<T: Clone + Debug + Hash + PartialEq + Send + Sync + 'static> Seen for T {}
 
 type History<A> = Path<<A as Checked>::State, <A as Checked>::Step>;
 
-/// Visits every state with all rules on. What shall be reached has to be so within one of the
-/// bounds.
+/// Visits every state with all rules. Each required situation must be reached within at least one
+/// of the bounds.
 pub(crate) fn all_hold<A: Checked>(bounds: &[A::Bounds]) -> bool {
     let (mut broken, mut reached) = (BTreeSet::new(), BTreeSet::new());
     for bounds in bounds {
@@ -157,22 +156,22 @@ pub(crate) fn breaks<A: Checked>(rule: A::Rule) -> bool {
     !A::SPARE.contains(&rule)
 }
 
-/// The shortest history that breaks a property without this rule, and the property.
+/// Returns a shortest history that breaks a property without this rule, and the property.
 pub(crate) fn counterexample<A: Checked>(
     bounds: A::Bounds,
     rule: A::Rule,
 ) -> Option<(&'static str, History<A>)> {
     let mut shortest = found_within::<A>(bounds, rule, None)?;
-    // The checker goes on for some hundred states after it has found one, and keeps the last: that
-    // may be a step too long.
+    // The checker continues for some hundred states after a discovery and keeps the last one, which
+    // may be a step longer.
     while let Some(found) = found_within::<A>(bounds, rule, Some(length::<A>(&shortest.1) - 1)) {
         shortest = found;
     }
-    // All that break something in as many steps.
+    // Collects every property that breaks after the same number of steps.
     found_within::<A>(bounds, rule, Some(length::<A>(&shortest.1)))
 }
 
-/// A history of so many steps at most; of equals, that of the first property.
+/// Returns a history of at most this length; of equals, the one of the first property.
 fn found_within<A: Checked>(
     bounds: A::Bounds,
     rule: A::Rule,
@@ -198,7 +197,7 @@ pub(crate) fn is_demand<A: Checked>(name: &str) -> bool {
     A::properties().into_iter().any(|one| one.name == name && demands(one.expectation))
 }
 
-/// Prints a history: who did what, and what there is after it.
+/// Prints a history: each step and the state after it.
 fn print<A: Checked>(path: History<A>) {
     let mut steps = path.into_vec().into_iter().peekable();
     let mut number = 1;
@@ -215,7 +214,7 @@ fn print<A: Checked>(path: History<A>) {
 pub(crate) mod tests {
     use super::*;
 
-    /// Nothing breaks within these bounds, and this is reached.
+    /// Checks that nothing breaks within these bounds, and that the given situations are reached.
     pub(crate) fn holds<A: Checked>(bounds: A::Bounds, wanted: &[&str]) {
         let checker = Histories::<A>::within(bounds, None).checker().spawn_bfs().join();
         let found = checker.discoveries();
@@ -226,7 +225,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// The rules without which this property breaks; each one that is not spare has to be named.
+    /// Checks that each property breaks without its rule. Every rule that is not in `SPARE` must be
+    /// listed.
     pub(crate) fn needed<A: Checked>(rules: &[(A::Rule, A::Bounds, &str)]) {
         let named = |rule: &A::Rule| rules.iter().any(|(one, ..)| one == rule);
         assert!(A::Rule::ALL.iter().all(|rule| named(rule) != A::SPARE.contains(rule)));
@@ -236,7 +236,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Each rule has its row in the documents.
+    /// Checks that each rule has a row in the documentation.
     pub(crate) fn documented<R: RuleOf>() {
         let text = include_str!("../../../docs/design/model.md");
         for rule in R::ALL {

@@ -1,9 +1,7 @@
-//! Models of what the library promises by reasoning, all of whose histories are tried, within
-//! bounds.
+//! Models of guarantees that rest on reasoning. All of their histories are checked, within bounds.
 //!
-//! They are written by hand after the code, and are no proof of it: they show that the rules are
-//! enough, and that none of them can be left out. That the code obeys them is what the other tests
-//! are for.
+//! The models are written by hand from the code and do not prove it: they show that the rules are
+//! sufficient, and that each is needed. Whether the code follows the rules is for the other tests.
 
 mod check;
 mod failover;
@@ -22,14 +20,14 @@ const USAGE: &str = "\
 Usage: model [queue | redlock | failover]... [--large] [--without RULE | --all | --list]
        model --replay FILE | -h
 
-Visits all states of these models, or of the queue's, with all rules of the algorithm. --without
-RULE leaves one out, and prints the shortest history that breaks a property; --all does both, for
-every rule. --large visits more states, where that takes much longer. --list prints the rules.
---replay follows the histories that the simulation has written with --trace, in the queue's model.";
+Checks all states of the given models (default: queue) with all rules of the algorithm. --without
+RULE leaves a rule out and prints the shortest history that breaks a property. --all does both, for
+every rule. --large checks more states, which takes much longer. --list prints the rules. --replay
+checks histories that the simulation has written with --trace against the queue model.";
 
-/// What is asked for.
+/// The requested action.
 #[derive(Clone, Debug)]
-enum Wish {
+enum Action {
     Hold,
     Without(String),
     All,
@@ -47,15 +45,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all came out as it should.
+/// Returns `true` if all results are as expected.
 fn run() -> Result<bool, lexopt::Error> {
-    let (mut wish, mut large, mut models) = (Wish::Hold, false, Vec::new());
+    let (mut action, mut large, mut models) = (Action::Hold, false, Vec::new());
     let mut parser = Parser::from_env();
     while let Some(arg) = parser.next()? {
         match arg {
-            Arg::Long("without") => wish = Wish::Without(parser.value()?.string()?),
-            Arg::Long("all") => wish = Wish::All,
-            Arg::Long("list") => wish = Wish::List,
+            Arg::Long("without") => action = Action::Without(parser.value()?.string()?),
+            Arg::Long("all") => action = Action::All,
+            Arg::Long("list") => action = Action::List,
             Arg::Long("large") => large = true,
             Arg::Long("replay") => {
                 let file: PathBuf = parser.value()?.into();
@@ -75,29 +73,29 @@ fn run() -> Result<bool, lexopt::Error> {
     let mut good = true;
     for model in models {
         good &= match &*model {
-            "queue" => fulfil::<queue::Lock>(&wish, large)?,
-            "redlock" => fulfil::<redlock::Redlock>(&wish, large)?,
-            "failover" => fulfil::<failover::Failover>(&wish, large)?,
-            _ => return Err(format!("no model of {model}; see -h").into()),
+            "queue" => execute::<queue::Lock>(&action, large)?,
+            "redlock" => execute::<redlock::Redlock>(&action, large)?,
+            "failover" => execute::<failover::Failover>(&action, large)?,
+            _ => return Err(format!("unknown model {model}; see -h").into()),
         };
     }
     Ok(good)
 }
 
-fn fulfil<M: Checked>(wish: &Wish, large: bool) -> Result<bool, String> {
+fn execute<M: Checked>(action: &Action, large: bool) -> Result<bool, String> {
     let hold = || check::all_hold::<M>(if large { M::LARGE } else { M::BOUNDS });
-    match wish {
-        Wish::Hold => Ok(hold()),
-        Wish::Without(name) => {
+    match action {
+        Action::Hold => Ok(hold()),
+        Action::Without(name) => {
             let rule = M::Rule::ALL.iter().find(|rule| rule.name() == name);
-            let rule = rule.ok_or_else(|| format!("no rule like {name}; see --list"))?;
+            let rule = rule.ok_or_else(|| format!("unknown rule {name}; see --list"))?;
             Ok(check::breaks::<M>(*rule))
         }
-        Wish::All => {
+        Action::All => {
             let good = hold();
             Ok(M::Rule::ALL.iter().fold(good, |good, rule| check::breaks::<M>(*rule) && good))
         }
-        Wish::List => {
+        Action::List => {
             for rule in M::Rule::ALL {
                 println!("{:16}  {}", rule.name(), rule.text());
             }

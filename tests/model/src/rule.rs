@@ -1,4 +1,4 @@
-//! What an algorithm obeys. Each rule can be switched off, to see what it is for.
+//! The rules of an algorithm. Each one can be left out, to show what it is for.
 
 /// The rules of one model.
 pub(crate) trait RuleOf: Copy + PartialEq + Send + Sync + 'static {

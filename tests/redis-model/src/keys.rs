@@ -1,14 +1,14 @@
-//! The keys, what each has, and when it expires.
+//! The keys, their values, and their expiry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sorted::Sorted;
 
-/// What a key has.
+/// The value of a key.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Text(Vec<u8>),
-    /// In the order in which its fields came.
+    /// In the order in which its fields were added.
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
     Sorted(Sorted),
 }
@@ -38,7 +38,7 @@ pub(crate) struct Key {
     pub(crate) expires: Option<i64>,
 }
 
-/// All keys, those of the last flush, and which have changed since.
+/// All keys, those of the last flush, and the names changed since.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     all: BTreeMap<Vec<u8>, Key>,
@@ -50,7 +50,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// How often one was changed.
+    /// Returns the number of changes so far.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
@@ -60,13 +60,13 @@ impl Keys {
         self.changed.insert(name.to_vec());
     }
 
-    /// One that has not expired by then.
+    /// Returns a key that has not expired.
     pub(crate) fn get(&mut self, name: &[u8], now: i64) -> Option<&Key> {
         self.expire(name, now);
         self.all.get(name)
     }
 
-    /// One that is about to be changed.
+    /// Returns a key for a change.
     pub(crate) fn get_mut(&mut self, name: &[u8], now: i64) -> Option<&mut Key> {
         self.expire(name, now);
         if self.all.contains_key(name) {
@@ -75,7 +75,7 @@ impl Keys {
         self.all.get_mut(name)
     }
 
-    /// The value that is about to be changed, which is begun with this one if there is none.
+    /// Returns a value for a change; a missing key is created with the given one.
     pub(crate) fn value_mut(&mut self, name: &[u8], now: i64, empty: Value) -> &mut Value {
         self.expire(name, now);
         self.note(name);
@@ -94,7 +94,7 @@ impl Keys {
         self.all.remove(name).is_some()
     }
 
-    /// A key is gone with the last thing that it has.
+    /// Removes a key whose value has become empty.
     pub(crate) fn tidy(&mut self, name: &[u8]) {
         if self.all.get(name).is_some_and(|key| key.value.is_empty()) {
             self.all.remove(name);
@@ -120,7 +120,7 @@ impl Keys {
         }
     }
 
-    /// All that was changed is on the disk.
+    /// Flushes all changes to the disk.
     pub(crate) fn flush(&mut self) {
         for name in std::mem::take(&mut self.changed) {
             match self.all.get(&name) {
@@ -130,7 +130,7 @@ impl Keys {
         }
     }
 
-    /// A crash: what is on the disk is left.
+    /// Crashes: only flushed keys are left.
     pub(crate) fn crash(&mut self) {
         self.changes += 1;
         self.all = self.flushed.clone();

@@ -1,8 +1,8 @@
 //! One Redis server, as far as distlock's adapters use it: its keys, the commands, the scripts on a
-//! real Lua, channels, what it reports of itself, and what a crash leaves.
+//! real Lua, channels, `INFO`, and the data left by a crash.
 //!
-//! Nothing here waits or reads a clock: its caller sets the time and carries the bytes. So it
-//! replies the same to the same calls.
+//! The model never waits or reads a clock: its caller sets the time and delivers the bytes. Equal
+//! calls therefore get equal replies.
 
 mod commands;
 mod keys;

@@ -1,4 +1,4 @@
-//! Scripts, on the Lua that the server has.
+//! Scripts, on the server's own version of Lua.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
@@ -6,7 +6,7 @@ use mlua::{Function, Lua, MultiValue, Table, Value};
 
 use crate::{commands, number, reply::Reply, state::State};
 
-/// What scripts find beside Lua's own library. `...`: calls a command.
+/// Functions for scripts in addition to Lua's own library. `...`: calls a command.
 const PRELUDE: &str = r"
 local raw = ...
 local error, pcall, setmetatable, tostring, type = error, pcall, setmetatable, tostring, type
@@ -72,7 +72,7 @@ impl Script {
     }
 }
 
-/// The hash of a script's text, by which it is called.
+/// Returns the hash of a script's text, by which it is called.
 fn hash_of(text: &[u8]) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }
@@ -97,13 +97,13 @@ impl Scripts {
         self.known.contains_key(&String::from_utf8_lossy(hash).to_ascii_lowercase())
     }
 
-    /// Gives its hash.
+    /// Loads a script; returns its hash.
     pub(crate) fn load(&mut self, text: &[u8]) -> Result<String, Reply> {
         let hash = hash_of(text);
         if self.known.contains_key(&hash) {
             return Ok(hash);
         }
-        // Its first line may say what it is. Lines are counted with that one.
+        // The first line may name the engine. It counts as a line.
         let code = match text.iter().position(|byte| *byte == b'\n') {
             Some(end) if text.starts_with(b"#!") => &text[end..],
             _ => text,
@@ -124,7 +124,7 @@ impl Scripts {
         }
     }
 
-    /// Runs one that is known.
+    /// Runs a known script.
     pub(crate) fn run(&self, hash: &str, keys: &[Vec<u8>], arguments: &[Vec<u8>]) -> Reply {
         let Some(script) = self.known.get(hash) else {
             return Reply::error("NOSCRIPT No matching script. Please use EVAL.");
@@ -172,7 +172,7 @@ impl Scripts {
     }
 }
 
-/// What a script calls.
+/// Runs a command of a script.
 fn call(state: &mut State, words: MultiValue) -> Reply {
     let refused = |text: &str| Reply::error(format!("ERR {text}"));
     let words: Option<Vec<Vec<u8>>> = words
@@ -222,7 +222,7 @@ fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {
             let all = all.into_iter().map(|each| to_lua(lua, each));
             Value::Table(lua.create_sequence_from(all.collect::<mlua::Result<Vec<_>>>()?)?)
         }
-        // Those are no replies of the older protocol.
+        // The older protocol has no such replies.
         Reply::Double(_) | Reply::Map(_) | Reply::Scored(_) | Reply::Push(_) => Value::Nil,
     })
 }
@@ -231,7 +231,7 @@ fn to_reply(value: &Value) -> mlua::Result<Reply> {
     Ok(match value {
         Value::Boolean(true) => Reply::Int(1),
         Value::Integer(number) => Reply::Int(*number),
-        // Cut off; what is too large is the lowest number, as processors have it.
+        // Truncated; a number that is too large becomes the lowest one, as processors convert it.
         Value::Number(number) if number.abs() >= FAR || number.is_nan() => Reply::Int(i64::MIN),
         Value::Number(number) => Reply::Int(*number as i64),
         Value::String(text) => Reply::text(text.as_bytes()),

@@ -1,4 +1,4 @@
-//! The server as a whole: what it replies, and what a crash leaves.
+//! The server as a whole: its replies, and the data left by a crash.
 
 use std::{cell::RefCell, fmt, rc::Rc};
 
@@ -24,8 +24,8 @@ impl fmt::Debug for Model {
 }
 
 impl Model {
-    /// An empty one that writes all that it confirms to its disk first. `now`: what its clock
-    /// shows, in microseconds since 1970. Nothing if there is no Lua.
+    /// Creates an empty server that flushes all writes before it confirms them. `now`: the time on
+    /// its clock, in microseconds since 1970. Returns `None` if Lua cannot be set up.
     #[must_use]
     pub fn new(now: i64) -> Option<Self> {
         let state = Rc::new(RefCell::new(State::new(now)));
@@ -33,29 +33,29 @@ impl Model {
         Some(Self { state, scripts, connections: 0 })
     }
 
-    /// It has been running since then.
+    /// Sets the time since when the server has been running.
     pub fn set_start(&mut self, then: i64) {
         self.state.borrow_mut().started = then;
     }
 
-    /// How often a key was changed: if that is as before, so are the keys.
+    /// Returns the number of changes so far: if it is unchanged, so are the keys.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.state.borrow().keys.changes()
     }
 
-    /// The reply to an operator, who may do all.
+    /// Returns the reply to an operator with all rights.
     pub fn ask(&mut self, words: &[&str]) -> Reply {
         let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         self.run(OPERATOR, &words).unwrap_or(Reply::Nil)
     }
 
-    /// What its clock shows from now on.
+    /// Sets the time on its clock.
     pub fn set_time(&mut self, now: i64) {
         self.state.borrow_mut().now = now;
     }
 
-    /// A client has connected.
+    /// Connects a client.
     pub fn connect(&mut self) -> u64 {
         self.connections += 1;
         let mut state = self.state.borrow_mut();
@@ -65,23 +65,23 @@ impl Model {
         self.connections
     }
 
-    /// A client has gone.
+    /// Disconnects a client.
     pub fn disconnect(&mut self, connection: u64) {
         self.state.borrow_mut().connections.remove(&connection);
     }
 
-    /// Whether the client has asked for the newer protocol.
+    /// Returns `true` if the client has requested RESP3.
     #[must_use]
     pub fn is_newer(&self, connection: u64) -> bool {
         self.state.borrow().connections.get(&connection).is_some_and(|known| known.newer)
     }
 
-    /// What clients are sent unasked, in its order.
+    /// Removes and returns the pushes to clients, in order.
     pub fn take_pushes(&mut self) -> Vec<(u64, Reply)> {
         std::mem::take(&mut self.state.borrow_mut().pushes)
     }
 
-    /// What is written by then is on the disk.
+    /// Flushes all writes to the disk.
     pub fn flush(&mut self) {
         let mut state = self.state.borrow_mut();
         if state.setting("appendonly") == "yes" {
@@ -89,7 +89,7 @@ impl Model {
         }
     }
 
-    /// The process ends and another one begins, with what is on its disk.
+    /// Ends the process and starts another one with the data on the disk.
     pub fn crash(&mut self) {
         self.scripts.forget();
         let mut state = self.state.borrow_mut();

@@ -1,10 +1,10 @@
 //! How the server writes and reads numbers.
 
-/// The largest number of which each integer below is one of its own.
+/// The largest number below which every integer is exact.
 const EXACT: f64 = 4_503_599_627_370_496.0;
 
-/// As replies and scripts' arguments have it: an integer without a point, any other in as few
-/// digits as tell it.
+/// Formats a number as replies and scripts' arguments have it: an integer without a point, any
+/// other with the fewest digits that identify it.
 pub(crate) fn written(number: f64) -> String {
     if number.is_nan() {
         return "nan".into();
@@ -16,7 +16,7 @@ pub(crate) fn written(number: f64) -> String {
         return format!("{number:.0}");
     }
     let size = number.abs();
-    // As `%.17g` has it, an exponent where the number is very large or small.
+    // Like `%.17g`: an exponent if the number is very large or small.
     if (1e-7..1e21).contains(&size) {
         return format!("{number}");
     }
@@ -27,15 +27,15 @@ pub(crate) fn written(number: f64) -> String {
     }
 }
 
-/// A whole number, or nothing.
+/// Parses an integer.
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
     let number: i64 = text.parse().ok()?;
-    // Neither a sign nor a zero in front.
+    // No plus sign and no leading zeros.
     (number.to_string() == text).then_some(number)
 }
 
-/// Any number, or nothing.
+/// Parses any number.
 pub(crate) fn float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let (sign, size) = match text.as_bytes().first()? {

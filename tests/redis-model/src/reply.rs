@@ -1,8 +1,8 @@
-//! What a server replies, and how requests and replies are written.
+//! Replies of a server, and the encoding of requests and replies.
 
 use crate::number;
 
-/// A reply, or what is pushed to a client unasked.
+/// A reply, or a push to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// Nothing.
@@ -11,7 +11,7 @@ pub enum Reply {
     Int(i64),
     /// A number of a sorted set.
     Double(f64),
-    /// A word.
+    /// A status such as `OK`.
     Status(String),
     /// An error, which begins with its code.
     Error(String),
@@ -23,7 +23,7 @@ pub enum Reply {
     Map(Vec<(Reply, Reply)>),
     /// Members of a sorted set and their scores.
     Scored(Vec<(Vec<u8>, f64)>),
-    /// What comes unasked.
+    /// A push.
     Push(Vec<Reply>),
 }
 
@@ -48,7 +48,7 @@ impl Reply {
         Self::Array(texts.into_iter().map(Self::Text).collect())
     }
 
-    /// The same in the older protocol, which scripts see.
+    /// Converts it to the older protocol, which scripts see.
     pub(crate) fn plain(self) -> Self {
         match self {
             Self::Double(number) => Self::text(number::written(number)),
@@ -69,7 +69,7 @@ impl Reply {
         }
     }
 
-    /// Writes it as a server does. `newer`: the client has asked for RESP3.
+    /// Writes it as a server does. `newer`: the client has requested RESP3.
     pub fn write(&self, newer: bool, into: &mut Vec<u8>) {
         if !newer {
             return self.clone().plain().write_newer(false, into);
@@ -118,19 +118,19 @@ impl Reply {
     }
 }
 
-/// Requests that come in pieces.
+/// Parses requests that arrive in pieces.
 #[derive(Debug, Default)]
 pub struct Requests {
     read: Vec<u8>,
 }
 
 impl Requests {
-    /// More bytes have come.
+    /// Adds bytes that have arrived.
     pub fn add(&mut self, bytes: &[u8]) {
         self.read.extend_from_slice(bytes);
     }
 
-    /// The next request that is whole: a command and its arguments.
+    /// Returns the next complete request: a command and its arguments.
     pub fn next_whole(&mut self) -> Option<Vec<Vec<u8>>> {
         let mut at = 0;
         let count = self.number(b'*', &mut at)?;

@@ -1,4 +1,4 @@
-//! The model behind a port of this machine, by its clock.
+//! Serves a model on a port of this machine, by the machine's clock.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ struct Client {
 /// A server that lives as long as the process.
 #[derive(Clone, Debug)]
 pub struct Front {
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
     events: Sender<Event>,
 }
@@ -40,11 +40,11 @@ enum Event {
 }
 
 impl Front {
-    /// Starts one on a free port.
+    /// Starts a server on a free port.
     ///
     /// # Errors
     ///
-    /// There is no port, or no thread.
+    /// Fails if no port or no thread is available.
     pub fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -78,7 +78,7 @@ impl Front {
     }
 }
 
-/// Passes on what a client sends.
+/// Forwards the requests of a client.
 fn carry(stream: TcpStream, events: &Sender<Event>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut reader = stream.try_clone().ok()?;
@@ -97,7 +97,7 @@ fn now() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Replies to all clients, one after the other.
+/// Serves all clients, one request at a time.
 fn serve(events: &Receiver<Event>) -> Option<()> {
     let mut model = Model::new(now())?;
     let mut clients: HashMap<u64, Client> = HashMap::new();

@@ -1,4 +1,4 @@
-//! A sorted set: members in the order of their scores, and of their bytes where those are equal.
+//! A sorted set: members ordered by score, and by their bytes if scores are equal.
 
 use std::{
     cmp::Ordering,
@@ -35,7 +35,7 @@ pub(crate) enum End<T> {
 }
 
 impl<T> End<T> {
-    /// Whether something is on the far side of this lower end.
+    /// Returns `true` if a member is above this lower end.
     fn admits_above(&self, compare: impl Fn(&T) -> Ordering) -> bool {
         match self {
             Self::Lowest => true,
@@ -70,10 +70,10 @@ impl Sorted {
         self.scores.get(member).copied()
     }
 
-    /// Gives the score that it had.
+    /// Sets a score; returns the former one.
     pub(crate) fn put(&mut self, member: &[u8], score: f64) -> Option<f64> {
         let had = self.remove(member);
-        // No zero has a sign.
+        // Zero has no sign.
         let score = score + 0.0;
         self.places.insert(Place { score, member: member.to_vec() });
         self.scores.insert(member.to_vec(), score);
@@ -101,7 +101,7 @@ impl Sorted {
         })
     }
 
-    /// Of members with one score. The first of a long range are found at once.
+    /// Returns members of a single score by bytes. The start of a long range is found quickly.
     pub(crate) fn by_bytes(
         &self,
         low: &End<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! What a server knows but its scripts: clients, settings, counts, which process it is.
+//! The server's state except its scripts: clients, settings, counters, and its identity.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +10,14 @@ use crate::{
 pub(crate) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// The connection of an operator, who is always there.
+/// The connection of an operator, which always exists.
 pub(crate) const OPERATOR: u64 = 0;
 
 /// A client's connection.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     pub(crate) user: Option<String>,
-    /// It asked for RESP3.
+    /// It has requested RESP3.
     pub(crate) newer: bool,
     pub(crate) channels: BTreeSet<Vec<u8>>,
     pub(crate) patterns: BTreeSet<Vec<u8>>,
@@ -32,12 +32,12 @@ pub(crate) struct State {
     pub(crate) settings: BTreeMap<String, String>,
     /// How often each command was called.
     pub(crate) calls: BTreeMap<String, u64>,
-    /// What its clock shows, in microseconds since 1970.
+    /// The time on its clock, in microseconds since 1970.
     pub(crate) now: i64,
     pub(crate) started: i64,
     pub(crate) run_id: String,
     pub(crate) history: String,
-    /// That of which it was a replica, or zeros.
+    /// The history of its former primary, or zeros.
     pub(crate) former_history: String,
     /// It copies another server, which never replies.
     pub(crate) is_replica: bool,
@@ -82,7 +82,7 @@ impl State {
         state
     }
 
-    /// Another process.
+    /// Starts another process.
     pub(crate) fn start(&mut self) {
         self.starts += 1;
         let operator = Connection { user: Some("default".into()), ..Connection::default() };
@@ -142,7 +142,7 @@ impl State {
         self.keys.remove(name, now)
     }
 
-    /// How many clients hear it.
+    /// Publishes a message; returns the number of receivers.
     pub(crate) fn publish(&mut self, channel: &[u8], text: &[u8]) -> usize {
         let mut heard = 0;
         for (id, connection) in &self.connections {

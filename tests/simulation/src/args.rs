@@ -18,13 +18,13 @@ Usage: simulation [--seeds N] [--first N] [--minutes M] [--contract etcd|zookeep
        simulation --seed N [--contract etcd|zookeeper|redis]
        simulation -h
 
-Runs histories of distlock's own code on a simulated store, one for each seed and contract, until
-the seeds (10,000, from 1 on) or the minutes (from a seed drawn from the clock on) are used up, and
-those of a file before (lines of a contract, a seed, and a word on it); on as many threads as there
-are processors, or N, which changes nothing but the time it takes. With --coverage it prints
-how often each thing happened; with --complete it fails if something never did. With --trace it
-writes what became of the plain locks' keys, for the model to follow. With --seed it runs one
-history and tells all of it; the last line is the hash of what happened.";
+Runs histories of distlock's own code on a simulated store, one for each seed and contract: first
+the seeds in a file (--known; each line has a contract, a seed and a comment), then --seeds seeds
+from --first on (default: 10,000 from 1), or new seeds for a number of minutes. --threads sets the
+number of threads (default: one per processor), which affects only the duration. --coverage prints
+how often each event happened; --complete fails if an expected event never happened. --trace writes
+the events of the keys of plain locks for the model. --seed runs one history and prints all of it;
+the last line is a hash of its events.";
 
 #[derive(Debug, Default)]
 pub(crate) struct Args {
@@ -95,7 +95,7 @@ impl Args {
                     let name = parser.value()?.string()?;
                     let contract = Contract::named(&name);
                     args.contracts =
-                        vec![contract.ok_or_else(|| format!("no contract like {name}"))?];
+                        vec![contract.ok_or_else(|| format!("unknown contract {name}"))?];
                 }
                 Arg::Long("coverage") => args.coverage = true,
                 Arg::Long("complete") => args.complete = true,

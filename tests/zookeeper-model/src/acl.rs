@@ -12,7 +12,7 @@ pub(crate) const DELETE: i32 = 8;
 pub(crate) const ADMIN: i32 = 16;
 const ALL: i32 = 31;
 
-/// A user, by the scheme that tells users apart.
+/// A user, identified by a scheme.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Id {
     pub(crate) scheme: String,
@@ -37,7 +37,7 @@ impl Id {
     }
 }
 
-/// What a user may do with a node.
+/// The rights of a user on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl {
     pub(crate) rights: i32,
@@ -55,12 +55,12 @@ impl Acl {
     }
 }
 
-/// Returns rights by which anyone may do all.
+/// Returns rights that allow everything to every user.
 pub(crate) fn open() -> Vec<Acl> {
     vec![Acl { rights: ALL, id: Id::new("world", "anyone") }]
 }
 
-/// Returns rights by which anyone may read.
+/// Returns rights that allow every user to read.
 pub(crate) fn read_only() -> Vec<Acl> {
     vec![Acl { rights: READ, id: Id::new("world", "anyone") }]
 }
@@ -72,12 +72,12 @@ pub(crate) fn permits(acls: &[Acl], rights: i32, users: &[Id]) -> bool {
     acls.is_empty() || acls.iter().any(admits)
 }
 
-/// Refuses users who have none of the rights.
+/// Refuses users without any of the rights.
 pub(crate) fn check(acls: &[Acl], rights: i32, users: &[Id]) -> Result<(), i32> {
     permits(acls, rights, users).then_some(()).ok_or(code::NO_AUTH)
 }
 
-/// Returns the rights that a node gets: `auth` stands for the users of the connection.
+/// Returns the rights of a new node: `auth` is replaced by the users of the connection.
 pub(crate) fn granted(acls: &[Acl], users: &[Id]) -> Result<Vec<Acl>, i32> {
     let mut granted = Vec::new();
     let mut seen: Vec<&Acl> = Vec::new();
@@ -100,7 +100,7 @@ pub(crate) fn granted(acls: &[Acl], users: &[Id]) -> Result<Vec<Acl>, i32> {
     if granted.is_empty() { Err(code::INVALID_ACL) } else { Ok(granted) }
 }
 
-/// Hides digests from users who may read a node's rights and not change them.
+/// Hides digests from users who may read a node's rights but not change them.
 pub(crate) fn veiled(acls: &[Acl]) -> Vec<Acl> {
     let veil = |acl: &Acl| {
         let mut acl = acl.clone();
@@ -131,7 +131,7 @@ fn base64(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The example of ZooKeeper's own documentation.
+    /// The example from ZooKeeper's documentation.
     #[test]
     fn digest_is_that_of_the_server() {
         let user = Id::of("digest", b"super:test").unwrap();

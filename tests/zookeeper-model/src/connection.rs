@@ -1,4 +1,4 @@
-//! What comes by a connection: four-letter words, requests for a session, and packets.
+//! Input of a connection: four-letter words, requests for a session, and packets.
 
 use crate::{
     acl::Id,
@@ -11,11 +11,11 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
-    /// Bytes of a packet that has not come as a whole.
+    /// The bytes of an incomplete packet.
     read: Vec<u8>,
-    /// It has asked for a session.
+    /// It has requested a session.
     is_known: bool,
-    /// 0 without one.
+    /// 0 without a session.
     pub(crate) session: i64,
     pub(crate) timeout: i32,
     pub(crate) users: Vec<Id>,
@@ -23,7 +23,7 @@ pub(crate) struct Connection {
     pub(crate) sent: u64,
 }
 
-/// A packet of a client's.
+/// A packet from a client.
 pub(crate) struct Request<'a> {
     pub(crate) xid: i32,
     pub(crate) kind: i32,
@@ -34,7 +34,7 @@ impl State {
     pub(crate) fn receive(&mut self, from: u64, bytes: &[u8]) {
         let Some(connection) = self.connections.get_mut(&from) else { return };
         connection.read.extend_from_slice(bytes);
-        // It may be hung up by what comes first.
+        // An earlier packet may close the connection.
         while let Some(connection) = self.connections.get_mut(&from) {
             let Some((length, rest)) = connection.read.split_first_chunk::<4>() else { return };
             if let Some(word) = words::known(length).filter(|_| !connection.is_known) {
@@ -66,7 +66,7 @@ impl State {
         let (asked, shown) = (request.long()?, request.buffer()?);
         let is_newer = !request.is_empty();
         if seen > self.zxid {
-            // The client has been where more was known.
+            // The client has seen a later state.
             return Err(Malformed);
         }
         let timeout = Sessions::granted(timeout);
@@ -74,7 +74,7 @@ impl State {
             self.zxid += 1;
             self.sessions.begin(timeout, self.now)
         } else {
-            // Before the password is looked at.
+            // Before the password is checked.
             if let Some(former) = self.connection_of(asked) {
                 self.hang_up(former);
             }
@@ -91,7 +91,7 @@ impl State {
         reply.int(0).int(if session == 0 { 0 } else { timeout }).long(session);
         reply.buffer(Some(&password));
         if is_newer {
-            // It is not read-only.
+            // The server is not read-only.
             reply.flag(false);
         }
         self.send(from, &reply);

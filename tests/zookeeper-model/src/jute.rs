@@ -1,10 +1,10 @@
-//! How ZooKeeper writes records: big-endian numbers, and texts after their length.
+//! ZooKeeper's record format: big-endian numbers, and strings with a length prefix.
 
-/// A record that is too short, or a text that is missing.
+/// A record that is too short, or a missing string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Reads what a record consists of, one value after the other.
+/// Reads the values of a record in order.
 pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
         self.array().map(|[byte]: [u8; 1]| byte != 0)
     }
 
-    /// Reads bytes, which may be `null`: that differs from no bytes.
+    /// Reads bytes, or `None` for `null`, which differs from an empty buffer.
     pub(crate) fn buffer(&mut self) -> Result<Option<Vec<u8>>, Malformed> {
         match self.int()? {
             -1 => Ok(None),
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         String::from_utf8(bytes).map_err(|_| Malformed)
     }
 
-    /// Reads several values after their number.
+    /// Reads a list with a length prefix.
     pub(crate) fn list<T>(
         &mut self,
         mut each: impl FnMut(&mut Self) -> Result<T, Malformed>,
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
 pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
-    /// Begins a reply or an event with its header.
+    /// Starts a reply or an event with its header.
     pub(crate) fn reply(xid: i32, zxid: i64, error: i32) -> Self {
         let mut writer = Self::default();
         writer.int(xid).long(zxid).int(error);
@@ -106,7 +106,7 @@ impl Writer {
         }
     }
 
-    /// Writes a text as Java does: each of its 16-bit characters by itself, also one of a pair.
+    /// Writes a string as Java does: each 16-bit unit of a surrogate pair is encoded separately.
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         if text.chars().all(|c| c <= '\u{ffff}') {
             return self.buffer(Some(text.as_bytes()));
@@ -136,7 +136,7 @@ impl Writer {
         self
     }
 
-    /// Returns the packet: the record after its length.
+    /// Returns the packet: the record with a length prefix.
     pub(crate) fn packet(&self) -> Vec<u8> {
         let length = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         [&length.to_be_bytes(), &self.0[..]].concat()

@@ -3,8 +3,8 @@
 //!
 //! The rules are those of the server's own source, release 3.9.3: `DataTree`,
 //! `PrepRequestProcessor`, `FinalRequestProcessor`, `WatchManager`, `SessionTrackerImpl` and
-//! `ContainerManager`. Nothing here waits or reads a clock, except for [`Front`]: the caller sets
-//! the time and carries the bytes. The same calls therefore have the same replies.
+//! `ContainerManager`. Except for [`Front`], the model never waits or reads a clock: the caller
+//! sets the time and delivers the bytes. Equal calls therefore get equal replies.
 
 mod acl;
 mod connection;

@@ -1,31 +1,31 @@
-//! The server as a whole: who connects, what is said, and what happens by itself.
+//! The server as a whole: its connections, its replies, and what happens without a request.
 
 use crate::{
     connection::Connection,
     state::{Output, State},
 };
 
-/// The interval between two checks of the containers, in milliseconds, as the tests' servers have
-/// it (`znode.container.checkIntervalMs`).
+/// The interval between container checks in milliseconds, as configured for the tests' servers
+/// (`znode.container.checkIntervalMs`).
 const CONTAINERS: i64 = 1000;
 
 /// One server.
 #[derive(Debug)]
 pub struct Model {
     state: State,
-    /// When the containers are checked next.
+    /// When the containers are next checked.
     containers: i64,
     connections: u64,
 }
 
 impl Model {
-    /// Starts an empty server whose clock shows `now`, in milliseconds since 1970.
+    /// Starts an empty server at the given time, in milliseconds since 1970.
     #[must_use]
     pub fn new(now: i64) -> Self {
         Self { state: State::new(now), containers: now + CONTAINERS, connections: 0 }
     }
 
-    /// Sets the clock, and does what is due by then.
+    /// Sets the clock, and does everything that is due.
     pub fn set_time(&mut self, now: i64) {
         while self.next_event() <= now {
             self.state.now = self.next_event();
@@ -46,7 +46,7 @@ impl Model {
         self.state.now = now;
     }
 
-    /// Returns when something happens by itself: a session or a container ends.
+    /// Returns when the next session or container expires.
     #[must_use]
     pub fn next_event(&self) -> i64 {
         let end = self.state.sessions.next_end();
@@ -60,17 +60,17 @@ impl Model {
         self.connections
     }
 
-    /// Notes that a client has hung up. Its session lives on.
+    /// Records that a client has disconnected. Its session continues.
     pub fn disconnect(&mut self, connection: u64) {
         self.state.disconnect(connection);
     }
 
-    /// Takes bytes that have come from a client.
+    /// Processes bytes from a client.
     pub fn receive(&mut self, connection: u64, bytes: &[u8]) {
         self.state.receive(connection, bytes);
     }
 
-    /// Returns what the server has done with its connections, in this order.
+    /// Returns what the server has done with its connections, in order.
     pub fn take_output(&mut self) -> Vec<(u64, Output)> {
         std::mem::take(&mut self.state.output)
     }

@@ -9,7 +9,7 @@ use crate::{
     writes::Done,
 };
 
-/// Reads operations up to the one that stands for their end.
+/// Reads operations up to the end marker.
 fn operations<T>(
     body: &mut Reader<'_>,
     mut each: impl FnMut(i32, &mut Reader<'_>) -> Result<T, Malformed>,
@@ -29,10 +29,10 @@ fn operations<T>(
 fn operation(kind: i32, body: &mut Reader<'_>) -> Result<Write, Malformed> {
     let write = Write::read(kind, body)?.ok_or(Malformed)?;
     match write {
-        // Rights are not changed in a transaction, and flags are looked at as they are read.
+        // Rights cannot be changed in a transaction, and invalid flags fail while they are read.
         Write::SetAcl { .. } => Err(Malformed),
         Write::Create { flags, .. } if !(0..=4).contains(&flags) => Err(Malformed),
-        // The flags say it, if the kind does not.
+        // The flags may say it instead of the kind.
         Write::Create { path, data, acls, flags: 4, .. } => {
             Ok(Write::Create { kind: kind::CREATE_CONTAINER, path, data, acls, flags: 4 })
         }
@@ -54,7 +54,7 @@ fn refused(results: &mut Writer, error: i32) {
 }
 
 impl State {
-    /// Makes all changes of a transaction, or none.
+    /// Executes all changes of a transaction, or none.
     pub(crate) fn multi(&mut self, from: u64, request: &mut Request<'_>) -> Result<Writer, i32> {
         self.zxid += 1;
         let writes = operations(&mut request.body, operation)?;
@@ -106,7 +106,7 @@ impl State {
     ) -> Result<Writer, i32> {
         let reads = operations(&mut request.body, |kind, body| match kind {
             kind::GET_DATA | kind::GET_CHILDREN => {
-                // It watches nothing, whatever it says.
+                // It never sets a watch, whatever the flag.
                 let (path, _watch) = (body.text()?, body.flag()?);
                 Ok((kind, path))
             }

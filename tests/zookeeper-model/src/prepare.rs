@@ -1,4 +1,4 @@
-//! Decides what comes of a write (`PrepRequestProcessor.pRequest2Txn`).
+//! Decides the changes of a write (`PrepRequestProcessor.pRequest2Txn`).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     tree::{self, CONTAINER, Created, Persisted, Tree},
 };
 
-/// A change that will be made.
+/// A change to be made.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Create { kind: i32, created: Created },
@@ -20,7 +20,7 @@ pub(crate) enum Change {
     Check,
 }
 
-/// A node as it will be.
+/// The future state of a node.
 #[derive(Clone, Debug)]
 struct Record {
     stored: Persisted,
@@ -29,19 +29,19 @@ struct Record {
     acls: Vec<Acl>,
 }
 
-/// The session that asks, and its users.
+/// The session that makes the request, and its users.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker<'a> {
     pub(crate) session: i64,
     pub(crate) users: &'a [Id],
 }
 
-/// The nodes as the earlier operations of a transaction leave them.
+/// The nodes after the earlier operations of a transaction.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     tree: &'a Tree,
     enforces_quotas: bool,
-    /// `None` for those that are deleted.
+    /// `None` for deleted nodes.
     records: BTreeMap<String, Option<Record>>,
 }
 
@@ -141,7 +141,7 @@ impl<'a> Plan<'a> {
         acl::check(&above.acls, acl::CREATE, asker.users)?;
         let count = above.stored.cversion;
         let path = match mode {
-            // At least 10 characters, of which one may be the sign.
+            // At least 10 characters, including a sign.
             Mode::Sequential | Mode::EphemeralSequential => format!("{path}{count:010}"),
             _ => path.to_owned(),
         };
@@ -188,14 +188,14 @@ impl Mode {
             2 => Self::Sequential,
             3 => Self::EphemeralSequential,
             4 => Self::Container,
-            // They have a time to live, which is for servers with extended types.
+            // Nodes with a TTL need a server with extended types.
             5 | 6 => return Err(code::UNIMPLEMENTED),
             _ => return Err(code::BAD_ARGUMENTS),
         })
     }
 }
 
-/// -1 stands for any version.
+/// -1 matches any version.
 fn next_version(current: i32, expected: i32) -> Result<i32, i32> {
     if expected != -1 && expected != current {
         return Err(code::BAD_VERSION);
@@ -212,7 +212,8 @@ fn validate(path: &str) -> Result<(), i32> {
         let bad = |c: char| {
             matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}')
                 || matches!(c, '\u{fff0}'..='\u{ffff}')
-                // Java's characters are those of UTF-16, where these are pairs that are refused.
+                // Java's characters are UTF-16 units; above this they are surrogate pairs, which
+                // are refused.
                 || c > '\u{ffff}'
         };
         name.is_empty() || name == "." || name == ".." || name.contains(bad)

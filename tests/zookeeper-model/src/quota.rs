@@ -1,4 +1,4 @@
-//! Quotas, which the server counts always and enforces if it is set up so (`Quotas`, `StatsTrack`).
+//! Quotas, which the server always counts, and enforces if configured (`Quotas`, `StatsTrack`).
 
 use std::ops::AddAssign;
 
@@ -8,7 +8,7 @@ const LIMITS: &str = "zookeeper_limits";
 const USED: &str = "zookeeper_stats";
 const QUOTAS: &str = "/zookeeper/quota";
 
-/// How many nodes there are, and how many bytes of data.
+/// A number of nodes and of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amount {
     pub(crate) count: i64,
@@ -20,7 +20,7 @@ impl Amount {
         Self { count: 1, bytes: i64::try_from(length).unwrap_or(i64::MAX) }
     }
 
-    /// Returns the change of a node whose data is written over.
+    /// Returns the change of a node whose data is overwritten.
     pub(crate) fn difference(before: usize, after: usize) -> Self {
         Self { count: 0, bytes: Self::of(after).bytes - Self::of(before).bytes }
     }
@@ -37,7 +37,7 @@ impl AddAssign for Amount {
     }
 }
 
-/// Returns a number of a note such as `count=3,bytes=-1=;byteHardLimit=100`; -1 without one.
+/// Returns a number from a record such as `count=3,bytes=-1=;byteHardLimit=100`; -1 if missing.
 fn number(node: &Node, name: &str) -> i64 {
     let text = String::from_utf8_lossy(node.data.as_deref().unwrap_or_default());
     let mut pairs = text.split([',', ';']).filter_map(|pair| pair.split_once('='));
@@ -58,7 +58,7 @@ impl Tree {
         None
     }
 
-    /// Returns `true` if the quota is large enough for that much more.
+    /// Returns `true` if the quota allows the given addition.
     pub(crate) fn admits(&self, path: &str, more: Amount) -> bool {
         let notes = self.quota_of(path).and_then(|quota| {
             let note = |name| self.get(&format!("{QUOTAS}{quota}/{name}"));
@@ -83,7 +83,7 @@ impl Tree {
         self.note(&note, used);
     }
 
-    /// Writes what is there into a note that was just created for it.
+    /// Fills the usage record of a new quota.
     pub(crate) fn recount(&mut self, path: &str) {
         let (place, name) = tree::split(path);
         let Some(quota) = place.strip_prefix(QUOTAS).filter(|_| name == USED) else { return };

@@ -68,7 +68,7 @@ impl State {
         acl::check(&node.acls, rights, self.users(from)).map(|()| node)
     }
 
-    /// A missing node can be watched, too: for its creation.
+    /// A missing node can also be watched, for its creation.
     fn exists(&mut self, from: u64, path: &str, watch: bool) -> Result<Writer, i32> {
         if path.contains('\0') {
             return Err(code::BAD_ARGUMENTS);

@@ -85,12 +85,12 @@ pub(crate) enum Write {
         path: String,
         version: i32,
     },
-    /// A node with a time to live, which is refused without extended types.
+    /// A node with a TTL, which is refused without extended types.
     Ttl,
 }
 
 impl Write {
-    /// Reads an operation of this kind; `None` for a kind that is none.
+    /// Reads an operation of this kind; returns `None` if the kind is no write.
     pub(crate) fn read(kind: i32, from: &mut Reader<'_>) -> Result<Option<Self>, Malformed> {
         Ok(Some(match kind {
             kind::CREATE | kind::CREATE2 | kind::CREATE_CONTAINER => Self::Create {

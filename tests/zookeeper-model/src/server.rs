@@ -1,4 +1,4 @@
-//! The model behind a port of this machine, by its clock.
+//! Serves a model on a port of this machine, by the machine's clock.
 
 use std::{
     collections::HashMap,
@@ -11,10 +11,10 @@ use std::{
 
 use crate::{Model, Output};
 
-/// A server that lives as long as the process.
+/// A server that runs until the process exits.
 #[derive(Clone, Debug)]
 pub struct Front {
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
     events: Sender<Event>,
 }
@@ -28,11 +28,11 @@ enum Event {
 }
 
 impl Front {
-    /// Starts one on a free port.
+    /// Starts a server on a free port.
     ///
     /// # Errors
     ///
-    /// There is no port, or no thread.
+    /// Fails if no port or no thread is available.
     pub fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -50,12 +50,12 @@ impl Front {
 
     /// Changes the model as no client can, before it serves later requests.
     pub fn with(&self, act: impl FnOnce(&mut Model) + Send + 'static) {
-        // The thread that serves lives as long as the process.
+        // The serving thread runs until the process exits.
         let _served = self.events.send(Event::Do(Box::new(act)));
     }
 }
 
-/// Passes on what a client sends.
+/// Forwards the requests of a client.
 fn carry(stream: TcpStream, events: &Sender<Event>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut reader = stream.try_clone().ok()?;
@@ -69,14 +69,14 @@ fn carry(stream: TcpStream, events: &Sender<Event>) -> Option<()> {
     events.send(Event::Went(number)).ok()
 }
 
-/// Writes what a client is sent. A client that does not read holds up no other.
+/// Writes the packets of a client. A client that does not read delays no other.
 fn deliver(mut stream: TcpStream, packets: &Receiver<Vec<u8>>) {
     for packet in packets {
         if stream.write_all(&packet).is_err() {
             break;
         }
     }
-    // It may have hung up first.
+    // The client may have disconnected first.
     let _gone = stream.shutdown(Shutdown::Both);
 }
 
@@ -85,7 +85,7 @@ fn now() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Serves all clients, one after the other.
+/// Serves all clients, one request at a time.
 fn serve(events: &Receiver<Event>) {
     let mut model = Model::new(now());
     let mut clients: HashMap<u64, Sender<Vec<u8>>> = HashMap::new();
@@ -99,7 +99,7 @@ fn serve(events: &Receiver<Event>) {
                 let (packets, sent) = channel();
                 thread::spawn(move || deliver(stream, &sent));
                 clients.insert(number, packets);
-                // It may have gone already.
+                // The client may have disconnected already.
                 let _gone = numbers.send(number);
             }
             Ok(Event::Went(number)) => {
@@ -114,7 +114,7 @@ fn serve(events: &Receiver<Event>) {
         for (number, output) in model.take_output() {
             match output {
                 Output::Bytes(bytes) => {
-                    // The reading thread notices when the client hangs up.
+                    // The reading thread notices when the client disconnects.
                     clients.get(&number).map(|client| client.send(bytes));
                 }
                 Output::Close => _ = clients.remove(&number),

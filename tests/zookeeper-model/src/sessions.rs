@@ -1,28 +1,28 @@
-//! Sessions, which end at the servers' ticks (`SessionTrackerImpl`, `ExpiryQueue`).
+//! Sessions, which expire at the server's ticks (`SessionTrackerImpl`, `ExpiryQueue`).
 
 use std::collections::BTreeMap;
 
-/// Of the server's clock, in milliseconds.
+/// The server's tick, in milliseconds.
 pub(crate) const TICK: i64 = 1000;
 
-/// What the server grants: at least 2 ticks, and at most 20.
+/// The timeouts that the server grants: 2 to 20 ticks.
 const TIMEOUTS: [i64; 2] = [2 * TICK, 20 * TICK];
 
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    /// When each ends, unless it is heard of.
+    /// When each session expires without a request.
     ends: BTreeMap<i64, i64>,
     next: i64,
 }
 
 impl Sessions {
     pub(crate) fn new(now: i64) -> Self {
-        // The server's own number in the highest byte, and a part of the time in the next five.
+        // The server's own number is the highest byte, a part of the time the next five.
         let time = (now << 24).cast_unsigned() >> 8;
         Self { ends: BTreeMap::new(), next: time.cast_signed() | 1 << 56 }
     }
 
-    /// Returns the timeout that is granted for the one that a client asks for.
+    /// Returns the granted timeout for a requested one.
     pub(crate) fn granted(asked: i32) -> i32 {
         let granted = i64::from(asked).clamp(TIMEOUTS[0], TIMEOUTS[1]);
         i32::try_from(granted).unwrap_or(asked)
@@ -35,7 +35,7 @@ impl Sessions {
         session
     }
 
-    /// Extends a session by the timeout; returns `false` if there is none.
+    /// Extends a session by the timeout; returns `false` if it does not exist.
     pub(crate) fn touch(&mut self, session: i64, timeout: i32, now: i64) -> bool {
         let found = self.ends.get_mut(&session);
         found.map(|end| *end = ends(timeout, now)).is_some()
@@ -45,18 +45,18 @@ impl Sessions {
         self.ends.remove(&session);
     }
 
-    /// Returns a session that is over by then, the earliest first.
+    /// Returns an expired session, the earliest first.
     pub(crate) fn expired(&self, now: i64) -> Option<i64> {
         let over = self.ends.iter().filter(|(_, end)| **end <= now);
         over.min_by_key(|(session, end)| (**end, **session)).map(|(session, _)| *session)
     }
 
-    /// Returns when the next session ends.
+    /// Returns when the next session expires.
     pub(crate) fn next_end(&self) -> Option<i64> {
         self.ends.values().min().copied()
     }
 
-    /// Returns the sessions that end at each moment.
+    /// Returns the sessions that expire at each moment.
     pub(crate) fn by_end(&self) -> BTreeMap<i64, Vec<i64>> {
         let mut moments = BTreeMap::<i64, Vec<i64>>::new();
         for (session, end) in &self.ends {

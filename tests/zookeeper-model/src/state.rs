@@ -1,4 +1,4 @@
-//! The parts of a server, and who is notified of what becomes of a node.
+//! The parts of a server, and the notifications about nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::{
     watches::Watches,
 };
 
-/// The number of an event, which is the reply to no request.
+/// The xid of an event, which is no reply to a request.
 const NOTIFICATION: i32 = -1;
 
-/// The state of a connection that an event shows: connected.
+/// The state of a connection in an event: connected.
 const CONNECTED: i32 = 3;
 
 /// What the server does with a connection.
@@ -23,11 +23,11 @@ const CONNECTED: i32 = 3;
 pub enum Output {
     /// It sends these bytes.
     Bytes(Vec<u8>),
-    /// It hangs up, once all bytes are sent.
+    /// It closes the connection once all bytes are sent.
     Close,
 }
 
-/// What has become of a node (`Watcher.EventType`).
+/// What happened to a node (`Watcher.EventType`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Created = 1,
@@ -78,7 +78,7 @@ impl State {
         }
     }
 
-    /// Hangs up. The watches are the connection's, and end with it.
+    /// Closes a connection. Its watches end with it.
     pub(crate) fn hang_up(&mut self, connection: u64) {
         if self.connections.contains_key(&connection) {
             self.output.push((connection, Output::Close));
@@ -100,20 +100,20 @@ impl State {
         self.connections.get(&connection).map_or(0, |connection| connection.session)
     }
 
-    /// Returns the connection that the session has.
+    /// Returns the connection of a session.
     pub(crate) fn connection_of(&self, session: i64) -> Option<u64> {
         let mut all = self.connections.iter();
         all.find(|(_, connection)| connection.session == session).map(|(number, _)| *number)
     }
 
-    /// Notifies a connection. `zxid` is -1 where no transaction is the reason.
+    /// Notifies a connection. `zxid` is -1 if no transaction is the reason.
     pub(crate) fn notify(&mut self, to: u64, event: Event, path: &str, zxid: i64) {
         let mut packet = Writer::reply(NOTIFICATION, zxid, 0);
         packet.int(event as i32).int(CONNECTED).text(path);
         self.send(to, &packet);
     }
 
-    /// Notifies connections, except for those that may not read the node.
+    /// Notifies connections, except those that may not read the node.
     fn notify_all(&mut self, all: &BTreeSet<u64>, event: Event, path: &str, acls: &[Acl]) {
         for to in all {
             if acl::permits(acls, acl::READ, self.users(*to)) {
@@ -142,7 +142,7 @@ impl State {
         let Some((node, above)) = self.tree.delete(path, self.zxid) else { return };
         let watchers = self.data_watches.trigger(path);
         self.notify_all(&watchers, Event::Deleted, path, &node.acls);
-        // Who watches both is notified once.
+        // A client that watches both is notified once.
         let others = self.child_watches.trigger(path);
         let others = others.difference(&watchers).copied().collect();
         self.notify_all(&others, Event::Deleted, path, &node.acls);
@@ -169,7 +169,7 @@ impl State {
         Some(stat)
     }
 
-    /// Ends a session, and with it its nodes.
+    /// Ends a session and deletes its nodes.
     pub(crate) fn end_session(&mut self, session: i64) {
         self.zxid += 1;
         self.sessions.end(session);

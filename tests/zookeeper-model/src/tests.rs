@@ -1,4 +1,4 @@
-//! What happens by itself, which no comparison of requests shows.
+//! What happens without a request, which no comparison of requests shows.
 
 use crate::{
     Model, Output,
@@ -6,13 +6,13 @@ use crate::{
     requests::kind,
 };
 
-/// A client that has all the time of the model.
+/// A client that shares the model's time.
 struct Client {
     number: u64,
     session: i64,
 }
 
-/// A packet of the server's: its number, the transaction's, the error, and the rest.
+/// A packet from the server: its xid, zxid, error, and the rest.
 type Packet = (i32, i64, i32, Vec<u8>);
 
 impl Client {
@@ -34,7 +34,7 @@ impl Client {
         model.receive(self.number, &request.packet());
     }
 
-    /// Returns what this client was sent, and `true` if the server has hung up.
+    /// Returns the packets of this client, and `true` if the server has closed the connection.
     fn received(&self, model: &mut Model) -> (Vec<Packet>, bool) {
         let (mut packets, mut closed) = (Vec::new(), false);
         for (_, output) in model.take_output().into_iter().filter(|(to, _)| *to == self.number) {
@@ -92,7 +92,7 @@ fn a_container_that_was_used_vanishes_and_its_numbers_begin_again() {
     let mut model = Model::new(0);
     let client = Client::connect(&mut model, 20_000);
     client.create(&mut model, kind::CREATE_CONTAINER, "/queue", 4).unwrap();
-    // A new one is given time to be used.
+    // A new container has some time before it is removed as unused.
     model.set_time(1_500);
     for number in 0..2 {
         let created = client.create(&mut model, kind::CREATE2, "/queue/n", EPHEMERAL_SEQUENTIAL);

@@ -20,14 +20,14 @@ pub(crate) struct Persisted {
     pub(crate) ctime: i64,
     pub(crate) mtime: i64,
     pub(crate) version: i32,
-    /// How many children were ever created, as far as the counter goes.
+    /// The number of children that were ever created, as far as the counter goes.
     pub(crate) cversion: i32,
     pub(crate) aversion: i32,
     pub(crate) owner: i64,
     pub(crate) pzxid: i64,
 }
 
-/// What clients are shown of a node.
+/// The metadata that clients see.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stat {
     stored: Persisted,
@@ -39,7 +39,7 @@ impl Stat {
     pub(crate) fn write(&self, into: &mut Writer) {
         let Self { stored, length, children } = self;
         let count = i32::try_from(*children).unwrap_or(i32::MAX);
-        // Each child that was created and is not there was deleted: that counts as a change, too.
+        // A child that was created and does not exist was deleted, which is another change.
         let changes = stored.cversion.wrapping_mul(2).wrapping_sub(count);
         into.long(stored.czxid).long(stored.mzxid).long(stored.ctime).long(stored.mtime);
         into.int(stored.version).int(changes).int(stored.aversion);
@@ -71,7 +71,7 @@ impl Node {
     }
 }
 
-/// What is created.
+/// A node to be created.
 #[derive(Clone, Debug)]
 pub(crate) struct Created {
     pub(crate) path: String,
@@ -132,7 +132,7 @@ impl Tree {
     pub(crate) fn create(&mut self, created: &Created, zxid: i64, now: i64) {
         let (parent, name) = split(&created.path);
         let Some(above) = self.get_mut(parent) else { return };
-        // A counter that went over to negative numbers does not grow: it stays as it is.
+        // A counter that has overflowed to negative numbers does not grow: it keeps its value.
         if created.cversion > above.stored.cversion {
             above.stored.cversion = created.cversion;
             above.stored.pzxid = zxid;

@@ -8,7 +8,7 @@ use crate::{
     watches::Mode,
 };
 
-/// The zxid of an event of which the server does not know it.
+/// The zxid of an event if the server does not know it.
 const NO_ZXID: i64 = -1;
 
 /// `Watcher.WatcherType`.
@@ -52,7 +52,7 @@ impl State {
         found.map_err(malformed)?.then(Writer::default).ok_or(code::NO_WATCHER)
     }
 
-    /// Restores the watches of a former connection, and notifies the client of what it has missed.
+    /// Restores the watches of a former connection, and notifies the client of missed changes.
     fn set_watches(
         &mut self,
         from: u64,
@@ -87,16 +87,16 @@ impl State {
             }
         }
         for path in persistent {
-            self.watch_for_good(&path, from, Mode::Persistent);
+            self.add_persistent_watch(&path, from, Mode::Persistent);
         }
         for path in recursive {
-            self.watch_for_good(&path, from, Mode::Recursive);
+            self.add_persistent_watch(&path, from, Mode::Recursive);
         }
         Ok(())
     }
 
-    /// A watch of all below needs no other on children.
-    fn watch_for_good(&mut self, path: &str, from: u64, mode: Mode) {
+    /// Adds a persistent watch. A recursive one needs no separate watch on children.
+    fn add_persistent_watch(&mut self, path: &str, from: u64, mode: Mode) {
         self.data_watches.add(path, from, mode);
         if mode != Mode::Recursive {
             self.child_watches.add(path, from, mode);
@@ -110,7 +110,7 @@ impl State {
             1 => Mode::Recursive,
             _ => return Err(Malformed),
         };
-        self.watch_for_good(&path, from, mode);
+        self.add_persistent_watch(&path, from, mode);
         let mut reply = Writer::default();
         reply.int(0);
         Ok(reply)

@@ -1,22 +1,22 @@
-//! Who watches which paths (`WatchManager`, `WatchStats`).
+//! The watches on paths (`WatchManager`, `WatchStats`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tree;
 
-/// How a connection watches a path: once, or from then on.
+/// How a connection watches a path: once, or persistently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Standard = 1,
     Persistent = 2,
-    /// All below as well.
+    /// Including all nodes below.
     Recursive = 4,
 }
 
 /// The watches of one kind: on data and existence, or on children.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    /// Of each path, how each connection watches it: a bit for each mode.
+    /// By path and connection, with a bit for each mode.
     paths: BTreeMap<String, BTreeMap<u64, u8>>,
 }
 
@@ -55,7 +55,7 @@ impl Watches {
         });
     }
 
-    /// Returns the connections to notify of a change of a path. A standard watch ends with that.
+    /// Returns the connections to notify of a change of a path, and removes its one-time watches.
     pub(crate) fn trigger(&mut self, path: &str) -> BTreeSet<u64> {
         let mut notified = BTreeSet::new();
         if let Some(watchers) = self.paths.get_mut(path) {

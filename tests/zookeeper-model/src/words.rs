@@ -6,7 +6,7 @@ use crate::state::State;
 
 const KNOWN: [&str; 8] = ["cons", "dump", "isro", "ruok", "srvr", "wchc", "wchp", "wchs"];
 
-/// Returns the word that these bytes are.
+/// Returns the word in these bytes.
 pub(crate) fn known(bytes: &[u8; 4]) -> Option<&'static str> {
     KNOWN.into_iter().find(|word| word.as_bytes() == bytes)
 }

@@ -9,7 +9,7 @@ use crate::{
     tree::Stat,
 };
 
-/// What came of a change.
+/// The result of a change.
 #[derive(Clone, Debug)]
 pub(crate) enum Done {
     Created { kind: i32, path: String, stat: Stat },
@@ -18,7 +18,7 @@ pub(crate) enum Done {
 }
 
 impl State {
-    /// Serves a request of a session that lives.
+    /// Serves a request of a live session.
     pub(crate) fn serve(&mut self, from: u64, mut request: Request<'_>) {
         let kind = request.kind;
         let done = match kind {
@@ -50,12 +50,12 @@ impl State {
             | kind::GET_EPHEMERALS
             | kind::GET_ALL_CHILDREN_NUMBER => self.read(from, &mut request),
             _ => {
-                // No transaction precedes what is not even looked at.
+                // Unknown requests are refused without a transaction.
                 self.send(from, &Writer::reply(request.xid, -1, code::UNIMPLEMENTED));
                 return self.hang_up(from);
             }
         };
-        // A ping has a number of its own.
+        // A ping has its own xid.
         let xid = if kind == kind::PING { -2 } else { request.xid };
         let mut reply = Writer::reply(xid, self.zxid, done.as_ref().err().copied().unwrap_or(0));
         done.iter().for_each(|body| _ = reply.append(body));
@@ -68,7 +68,7 @@ impl State {
     fn write(&mut self, from: u64, request: &mut Request<'_>) -> Result<Writer, i32> {
         let write = Write::read(request.kind, &mut request.body);
         let Ok(Some(write)) = write else { return Err(code::MARSHALLING_ERROR) };
-        // What fails is a transaction, too.
+        // A failed write is a transaction, too.
         self.zxid += 1;
         let asker = Asker { session: self.session(from), users: self.users(from) };
         let change = Plan::new(self).add(asker, &write)?;
@@ -86,7 +86,7 @@ impl State {
         Ok(body)
     }
 
-    /// Makes a change that was found to be possible.
+    /// Applies a change that is known to be valid.
     pub(crate) fn apply(&mut self, change: Change) -> Result<Done, i32> {
         match change {
             Change::Create { kind, created } => {

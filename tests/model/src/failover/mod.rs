@@ -1,36 +1,36 @@
-//! A primary with replicas, one of which is promoted beside it, with `?replicas=n`.
+//! A primary with replicas and `?replicas=n`. A replica is promoted while the primary still runs.
 //!
-//! At first one client holds the lock, another one has a session, and all servers have all of that:
-//! how they came there is the queue's model. Then keepalives are sent, the other one joins, and
-//! servers fail.
+//! Initially one client holds the lock, another has a session, and all servers have replicated
+//! this: how the state arises is part of the queue's model. Then clients send keepalives, the
+//! second one joins, and servers fail.
 //!
-//! # Which step stands for what
+//! # Steps and their code
 //!
-//! | step | is |
+//! | step | meaning |
 //! |---|---|
 //! | `Beat` | a keepalive, applied on its server; `WAIT` begins |
-//! | `Replicate` | a replica has all that its primary has now, and acknowledges it |
-//! | `Proved` | `WAIT` has told of n replicas: at once, unless that is what is tried |
-//! | `Join`, `Look` | `join.lua`, `standing.lua`; sessions that are over are put away by looks |
-//! | grant, in `Proved` | a keepalive counts that was sent after the look that said so |
+//! | `Replicate` | a replica catches up with its primary, and acknowledges that |
+//! | `Proved` | `WAIT` has reported n replicas: at once, unless this rule is left out |
+//! | `Join`, `Look` | `join.lua`, `standing.lua`; a look removes expired sessions |
+//! | grant, in `Proved` | a keepalive that was sent after the granting look counts |
 //! | `Open`, `Move` | a connection to another server: `open.lua`, `hello.lua` with `recognize` |
-//! | `Promote` | `REPLICAOF NO ONE`; the old primary goes on, if it is not told |
-//! | `Follow` | `REPLICAOF host port`, a full resynchronization: first all data is thrown away |
-//! | `Wipe`, `Forget` | a restart with nothing, or with what there was before the lock was taken |
+//! | `Promote` | `REPLICAOF NO ONE`; the old primary continues, unless it is told |
+//! | `Follow` | `REPLICAOF host port`, a full resynchronization: its own data is deleted first |
+//! | `Wipe`, `Forget` | a restart empty, or with the data from before the lock was acquired |
 //!
-//! # What makes it small
+//! # Simplifications
 //!
-//! - A replica catches up with all at once; what it had between two writes, it had at that moment.
+//! - A replica catches up in one step; states in between were those of an earlier moment.
 //! - n is the number of all other servers.
-//! - Nobody is let in while a server is quarantined, whenever it joined.
-//! - Clocks are equal, and what `Timing::certain` takes off for their difference is left out.
-//! - Requests are applied as they are sent, and answered at once: what becomes of the others is the
-//!   queue's model, too. A client that has lost its session begins again, at most once.
+//! - A quarantined server grants to no client, whenever the client joined.
+//! - Clocks are equal, and the deduction of `Timing::certain` for their difference is left out.
+//! - Requests are applied when they are sent, and answered at once: other outcomes are part of the
+//!   queue's model. A client that has lost its session starts again, at most once.
 //! - A server's clock is above all tokens that were ever given.
 //!
 //! # What is left out
 //!
-//! Watches, who is told of what, guarded writes; restarts that lose nothing (`Server::keeps`).
+//! Watches, notifications, guarded writes, and restarts without data loss (`Server::keeps`).
 
 mod history;
 mod model;
@@ -54,7 +54,7 @@ mod tests {
         let beats = model::Bounds { beats: 2, ..FEW };
         holds::<Failover>(beats, &[]);
         let follows = model::Bounds { follows: 1, ..beats };
-        holds::<Failover>(follows, &["a holder goes on at the promoted server"]);
+        holds::<Failover>(follows, &["a holder continues on the promoted server"]);
         let forgets = model::Bounds { promotions: 0, forgets: 1, ..beats };
         holds::<Failover>(forgets, &["lost writes are noticed"]);
     }

@@ -1,4 +1,4 @@
-//! Which steps there are, and when each may be taken.
+//! The steps, and when each is possible.
 
 use stateright::Property;
 
@@ -9,27 +9,27 @@ use super::{
 };
 use crate::check::{Checked, Histories, Next};
 
-/// How much may happen, and what is left of that.
+/// How many of each may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bounds {
     pub(crate) servers: usize,
-    /// For how many ticks a session is granted.
+    /// The TTL of a session in ticks.
     pub(crate) ttl: u8,
     pub(crate) attempts: u8,
-    /// That are opened later.
+    /// Sessions opened later.
     pub(crate) sessions: u8,
     pub(crate) beats: u8,
-    /// A replica becomes a primary.
+    /// Promotions of a replica to a primary.
     pub(crate) promotions: u8,
-    /// A server becomes another one's replica.
+    /// Primaries that become replicas of another server.
     pub(crate) follows: u8,
-    /// A server is started again, with nothing.
+    /// Restarts of a server without data.
     pub(crate) wipes: u8,
-    /// A server is started again, without its last writes.
+    /// Restarts of a server without its last writes.
     pub(crate) forgets: u8,
 }
 
-/// A primary with its replicas, all of whose histories are tried.
+/// A primary with its replicas.
 pub(crate) struct Failover;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,12 +37,12 @@ pub(crate) enum Step {
     Tick,
     /// A client opens its session on a server.
     Open(usize, usize),
-    /// It connects to another one.
+    /// It connects to another server.
     Move(usize, usize),
     Join(usize),
     Look(usize),
     Beat(usize),
-    /// It is told that so many replicas have the keepalive.
+    /// It learns that enough replicas have its keepalive.
     Proved(usize),
     Leave(usize),
     Replicate(usize),

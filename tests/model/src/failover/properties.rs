@@ -1,4 +1,4 @@
-//! What is demanded of every state, and what has to be reached.
+//! The invariants, and the situations that must be reached.
 
 use stateright::Property;
 
@@ -12,13 +12,13 @@ pub(super) fn all() -> Vec<Property<Histories<Failover>>> {
     vec![
         Property::always("exclusion", |_, state: &State| state.holders().count() <= 1),
         Property::always("tokens rise", |_, state: &State| !state.falling),
-        Property::sometimes("a holder goes on at the promoted server", |_, state: &State| {
+        Property::sometimes("a holder continues on the promoted server", |_, state: &State| {
             state.kept
         }),
         Property::sometimes("the promoted server grants", |_, state: &State| {
             granted_by(state, |server| server.promoted)
         }),
-        Property::sometimes("a server that was emptied grants", |model, state: &State| {
+        Property::sometimes("an emptied server grants", |model, state: &State| {
             model.bounds.promotions == 0
                 && model.bounds.wipes > 0
                 && granted_by(state, |server| server.id > 1)

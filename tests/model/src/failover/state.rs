@@ -1,18 +1,18 @@
-//! What there is at one moment: servers with their data, clients, and proofs under way.
+//! The state at one moment: servers with their data, clients, and pending keepalives.
 
 use super::model::Bounds;
 
 pub(crate) const CLIENTS: usize = 2;
 pub(crate) const SERVERS: usize = 3;
 
-/// What is replicated.
+/// The replicated data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Data {
-    /// The server that has written here last; 0: it is empty.
+    /// The server that last wrote this data; 0 if it is empty.
     pub(crate) known: u8,
     /// The longest TTL of any session.
     pub(crate) longest: u8,
-    /// For how many ticks nobody is let in.
+    /// The remaining ticks without new grants.
     pub(crate) quarantine: u8,
     /// The last token.
     pub(crate) last: u8,
@@ -22,7 +22,7 @@ pub(crate) struct Data {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Session {
-    /// For how many ticks it is kept at least.
+    /// The remaining ticks for which it is kept at least.
     pub(crate) lease: u8,
     /// How often it has joined.
     pub(crate) joins: u8,
@@ -46,9 +46,9 @@ pub(crate) enum Role {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Server {
     pub(crate) role: Role,
-    /// Another process, or another history, has another one.
+    /// Changes with every process and every replication history.
     pub(crate) id: u8,
-    /// For how many ticks it has run, as far as that matters.
+    /// How many ticks it has run, up to the longest TTL.
     pub(crate) uptime: u8,
     /// It was a replica once.
     pub(crate) promoted: bool,
@@ -57,31 +57,31 @@ pub(crate) struct Server {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
-    /// It wants nothing.
+    /// It has no attempt.
     Idle,
     /// It has joined.
     Waiting { ticket: u8 },
-    /// The server with that identity has told it that nobody is ahead.
+    /// The server with this identity has replied that no entry is ahead.
     Told { ticket: u8, token: u8, by: u8 },
     /// It believes that it holds the lock.
     Holding { ticket: u8, token: u8, by: u8 },
-    /// Its session is over, as it knows.
+    /// It knows that its session has ended.
     Over,
 }
 
-/// A keepalive, and who has it.
+/// A keepalive, and the replicas that have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Proof {
     pub(crate) at: usize,
     /// The identity of that server.
     pub(crate) id: u8,
-    /// How many ticks of the TTL are left since it was sent.
+    /// The ticks of the TTL that are left since it was sent.
     pub(crate) left: u8,
     /// A set of servers.
     pub(crate) acked: u8,
-    /// So many had it at once that it counts.
+    /// Enough replicas had it at once, so that it counts.
     pub(crate) confirmed: bool,
-    /// It was sent after that which grants.
+    /// It was sent after the reply that grants.
     pub(crate) after: bool,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Client {
     pub(crate) stage: Stage,
     /// The server that it is connected to.
     pub(crate) at: Option<usize>,
-    /// For how many ticks it knows that its session is kept.
+    /// The ticks for which it knows that its session is kept.
     pub(crate) deadline: u8,
     pub(crate) proof: Option<Proof>,
     pub(crate) joins: u8,
@@ -105,19 +105,19 @@ pub(crate) struct State {
     pub(crate) left: Bounds,
     /// The newest identity.
     pub(crate) ids: u8,
-    /// The highest token that any server has given: what its clock is above.
+    /// The highest token that any server has given; all clocks are above it.
     pub(crate) given: u8,
-    /// The highest one of a grant.
+    /// The highest token of a grant.
     pub(crate) granted: u8,
     pub(crate) falling: bool,
-    /// A session has found out that its writes are missing.
+    /// A session has found that its writes are missing.
     pub(crate) noticed: bool,
-    /// A lock that one server has granted was proved by another one.
+    /// A lock granted by one server was confirmed by another.
     pub(crate) kept: bool,
 }
 
 impl State {
-    /// A holds the lock, B has a session, and all servers have all of that.
+    /// A holds the lock, B has a session, and all servers have replicated both.
     pub(crate) fn new(bounds: Bounds) -> Self {
         let mut data = Data::before(bounds.ttl);
         (data.last, data.queue) = (1, vec![Entry { client: 0, ticket: 1, token: 1 }]);
@@ -166,19 +166,19 @@ impl State {
 }
 
 impl Data {
-    /// What a server has that has forgotten what came after the sessions were opened.
+    /// Returns the data of a server that lost all writes after the sessions were opened.
     pub(crate) fn before(ttl: u8) -> Self {
         let sessions = [Some(Session { lease: 0, joins: 0 }); CLIENTS];
         Self { known: 1, longest: ttl, quarantine: 0, last: 0, sessions, queue: Vec::new() }
     }
 
-    /// Ends a session, and its entries by that.
+    /// Ends a session, and with it its entries.
     pub(crate) fn end(&mut self, client: usize) {
         self.sessions[client] = None;
         self.queue.retain(|entry| entry.client != client);
     }
 
-    /// What is counted down while time passes; tells whether anything was.
+    /// Counts everything down by a tick; returns `true` if anything changed.
     pub(crate) fn tick(&mut self) -> bool {
         let leases = self.sessions.iter_mut().flatten().map(|session| &mut session.lease);
         let mut passes = false;

@@ -1,4 +1,4 @@
-//! What each step does.
+//! The effect of each step.
 
 use super::{
     model::{Bounds, Failover, Step},
@@ -16,11 +16,11 @@ impl Next<'_, Failover> {
         &mut self.state.servers[server].data
     }
 
-    /// `None`: this step cannot be taken now.
+    /// Returns `None` if the step is not possible in this state.
     pub(super) fn take(&mut self, step: Step) -> Option<()> {
         self.make(step)?;
         for c in 0..CLIENTS {
-            // That it hears of it later makes nothing worse, as long as it counts from sending.
+            // Confirming it later is never worse if the time counts from sending.
             if self.on(Rule::SentSince) {
                 let _none = self.proved(c);
             }
@@ -56,16 +56,15 @@ impl Next<'_, Failover> {
         Some(())
     }
 
-    /// The second client's is shorter, if that may be.
+    /// Returns a client's TTL; without `OneTtl` the second client's is shorter.
     fn ttl(&self, client: usize) -> u8 {
         let shorter = client > 0 && !self.on(Rule::OneTtl);
         self.bounds.ttl - u8::from(shorter)
     }
 
-    // What a script does, on the server.
+    // Scripts on the server.
 
-    /// The server is told that a client is here, and what it has released: `recognize` in
-    /// `server.lua`.
+    /// Introduces a client to the server, with its past releases: `recognize` in `server.lua`.
     fn hello(&mut self, c: usize, s: usize) {
         let (ttl, given) = (self.ttl(c), self.state.given);
         let quarantine = self.on(Rule::Quarantine);
@@ -97,8 +96,8 @@ impl Next<'_, Failover> {
         data.known = server.id;
     }
 
-    /// The head of each script. `None`: there is no connection to a server that can be written to.
-    /// `false`: the session is over.
+    /// The head of each script. Returns `None` without a connection to a primary, and `false` if
+    /// the session has ended.
     fn enter(&mut self, c: usize) -> Option<(usize, bool)> {
         let s = self.state.clients[c].at.filter(|s| self.state.is_primary(*s))?;
         if self.on(Rule::EachTime) {
@@ -132,7 +131,7 @@ impl Next<'_, Failover> {
 
     // The client.
 
-    /// B begins again, with another session.
+    /// B starts again, with a new session.
     fn open(&mut self, c: usize, s: usize) -> Option<()> {
         self.spend(|left| &mut left.sessions)?;
         if c == 0 || !self.state.is_primary(s) || self.state.clients[c].stage != Stage::Over {
@@ -245,7 +244,7 @@ impl Next<'_, Failover> {
         Some(())
     }
 
-    /// A keepalive is under way to the replicas.
+    /// Sends a keepalive to the replicas.
     fn send(&mut self, c: usize, s: usize) {
         let (left, id) = (self.ttl(c), self.state.servers[s].id);
         let counts_now = !self.on(Rule::AckedBeats);
@@ -273,7 +272,7 @@ impl Next<'_, Failover> {
         Some(())
     }
 
-    /// Gives up, or gives the lock back; what no server hears of is told the next one.
+    /// Gives up or releases; a release that no server receives is sent to the next one.
     fn leave(&mut self, c: usize) -> Option<()> {
         let (Stage::Waiting { ticket }
         | Stage::Told { ticket, .. }
@@ -319,7 +318,7 @@ impl Next<'_, Failover> {
         Some(())
     }
 
-    /// With a whole copy of the other one's data, before which its own is thrown away.
+    /// Follows another server with a full copy of its data, after deleting the own data.
     fn follow(&mut self, s: usize, to: usize) -> Option<()> {
         if s == to || !self.state.is_primary(to) {
             return None;
@@ -353,7 +352,7 @@ impl Next<'_, Failover> {
         (server.data, server.uptime, server.promoted) = (data, 0, false);
     }
 
-    /// It is another server from now on; what it has acknowledged counts no more.
+    /// Gives the server a new identity; its earlier acknowledgements no longer count.
     fn become_another(&mut self, s: usize) {
         self.state.ids += 1;
         self.state.servers[s].id = self.state.ids;
@@ -362,14 +361,14 @@ impl Next<'_, Failover> {
         }
     }
 
-    /// Nobody hears from it what the replicas have. What was said before may be under way.
+    /// Stops new confirmations from this server. Earlier ones may still be on their way.
     fn cut_off(&mut self, s: usize) {
         for client in &mut self.state.clients {
             client.proof = client.proof.filter(|proof| proof.at != s || proof.confirmed);
         }
     }
 
-    /// Time passes, for all alike.
+    /// Time passes equally for all.
     fn tick(&mut self) -> Option<()> {
         let longest = self.bounds.ttl;
         let mut passes = false;

@@ -1,4 +1,4 @@
-//! Tells a history: who did what, and the queue after it.
+//! Describes a history: each step, and the queue after it.
 
 use super::{
     model::Step,
@@ -13,7 +13,7 @@ pub(super) fn queue(state: &State) -> String {
     format!("[{}]", keys.join(" "))
 }
 
-/// Who believes so.
+/// Returns the clients that believe that they hold the lock.
 pub(super) fn holders(state: &State) -> String {
     let holders = (0..NAMES.len()).filter(|client| state.holds(*client));
     let names: Vec<_> = holders.map(|client| NAMES[client]).collect();
@@ -26,55 +26,60 @@ pub(super) fn tell(before: &State, step: Step, after: &State) -> String {
         Step::Tick => return "a tick passes".into(),
         Step::Delete(n) => return format!("an operator deletes key {n}"),
         Step::Join(c) => match stages(c) {
-            (Stage::Doubt, Stage::Joined(wait)) => {
-                (c, format!("asks again to join; its key is {}; the reply is sent", wait.own))
-            }
+            (Stage::Doubt, Stage::Joined(wait)) => (
+                c,
+                format!("repeats the request to join; its key is {}; the reply is sent", wait.own),
+            ),
             (_, Stage::Joined(wait)) => {
-                (c, format!("asks to join, and gets key {}; the reply is sent", wait.own))
+                (c, format!("requests to join, and gets key {}; the reply is sent", wait.own))
             }
             _ => (c, String::new()),
         },
-        Step::JoinLate(c) => (c, "asks to join; the request is delayed, and held lost".into()),
+        Step::JoinLate(c) => {
+            (c, "requests to join; the request is delayed, and considered lost".into())
+        }
         Step::ApplyLate(c) => (c, "'s late request to join is applied".into()),
         Step::DropLate(c) => (c, "'s late request to join is lost for good".into()),
         Step::LoseReply(c) => (c, "gets no reply".into()),
         Step::JoinAnswered(c) => match stages(c).1 {
-            Stage::Behind(wait) => (c, format!("is told: behind key {}", wait.ahead)),
-            Stage::Holding { .. } => (c, "is told: nobody is ahead; it is granted".into()),
-            _ => (c, "is told: nobody is ahead, but its deadline has passed".into()),
+            Stage::Behind(wait) => (c, format!("learns: behind key {}", wait.ahead)),
+            Stage::Holding { .. } => (c, "learns: no key is ahead; it is granted".into()),
+            _ => (c, "learns: no key is ahead, but its deadline has passed".into()),
         },
         Step::Watch(c) => match stages(c).1 {
             Stage::Watching(wait) if !wait.view.has(wait.ahead) => {
-                (c, format!("watches key {}, which is gone, and is not told so", wait.ahead))
+                (c, format!("watches key {}, which is deleted, and is not notified", wait.ahead))
             }
-            Stage::Watching(wait) => (c, format!("watches key {}, which is there", wait.ahead)),
-            _ => (c, "would watch, and is told that the key is gone".into()),
+            Stage::Watching(wait) => (c, format!("watches key {}, which exists", wait.ahead)),
+            _ => (c, "tries to watch, and learns that the key is deleted".into()),
         },
         Step::CatchUp(c) => match stages(c) {
             (Stage::Watching(_), Stage::Woken(wait)) => {
-                (c, format!("is told that key {} is gone", wait.ahead))
+                (c, format!("is notified that key {} is deleted", wait.ahead))
             }
             _ => (c, "'s server catches up".into()),
         },
         Step::Look(c) => match stages(c).1 {
-            Stage::Holding { .. } => (c, "looks, and is granted".into()),
-            Stage::Behind(wait) => (c, format!("looks, and is behind key {}", wait.ahead)),
-            _ => (c, "looks, and its key is not there".into()),
+            Stage::Holding { .. } => (c, "reads the queue, and is granted".into()),
+            Stage::Behind(wait) => {
+                (c, format!("reads the queue, and is behind key {}", wait.ahead))
+            }
+            _ => (c, "reads the queue, and its key is deleted".into()),
         },
-        Step::Recheck(c) => (c, "rechecks, and its key is not there".into()),
+        Step::Recheck(c) => (c, "rechecks, and its key is deleted".into()),
         Step::Leave(c) => match stages(c).0 {
             Stage::Holding { .. } => (c, "releases the lock".into()),
-            Stage::Leaving(_) => (c, "deletes its key, at last".into()),
+            Stage::Leaving(_) => (c, "deletes its key after a retry".into()),
             _ => (c, "gives up, and deletes its key".into()),
         },
-        Step::LoseLeave(c) => (c, "wants to delete its key; the request is lost".into()),
-        Step::LookAgain(c) => (c, "looks again for what its requests have left".into()),
+        Step::LoseLeave(c) => (c, "requests to delete its key; the request is lost".into()),
+        Step::LookAgain(c) => (c, "searches again for leftover keys".into()),
         Step::Renew(c) => (c, "renews its session; the reply is under way".into()),
         Step::RenewalAnswered(c) => {
             let left = after.clients[c].deadline;
-            (c, format!("is told so, and counts on {left} more ticks"))
+            (c, format!("gets the reply, and has {left} more ticks"))
         }
-        Step::EvictionNoticed(c) => (c, "is told that its key was deleted".into()),
+        Step::EvictionNoticed(c) => (c, "is notified that its key was deleted".into()),
         Step::GiveUp(c) => (c, "gives its session up".into()),
         Step::Expire(c) => (c, "'s session is ended by the store".into()),
     };

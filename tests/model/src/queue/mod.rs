@@ -1,19 +1,19 @@
-//! The lock's algorithm, at a store that keeps a queue.
+//! The lock's algorithm on a store that keeps a queue.
 //!
-//! Three clients with a session each, one queue, and an operator. It is written by hand after the
-//! code, and is no proof of it: it shows that the rules are enough, and that none of them can be
-//! left out. That the code obeys them is what the other tests are for.
+//! Three clients with a session each, one queue, and an operator. The model is written by hand from
+//! the code and does not prove it: it shows that the rules are sufficient, and that each is needed.
+//! Whether the code follows the rules is for the other tests.
 //!
-//! # Which step stands for what
+//! # Steps and their code
 //!
 //! | step | in `src/` |
 //! |---|---|
-//! | `Join`, the first or repeated | `Store::enqueue`, asked by `queue/attempt.rs::join` |
-//! | `JoinLate`, `ApplyLate`, `DropLate` | `Unknown`: the request comes later or never |
-//! | `LoseReply` | the same, and it was applied |
+//! | `Join`, the first or repeated | `Store::enqueue`, called by `queue/attempt.rs::join` |
+//! | `JoinLate`, `ApplyLate`, `DropLate` | `Unknown`: the request arrives later or never |
+//! | `LoseReply` | `Unknown`: the request was applied, but its reply is lost |
 //! | `JoinAnswered` | `attempt.rs::enter`, then `queue/lock.rs::hold` |
 //! | `Watch` | `Store::watch` in `queue/predecessor_watch.rs::watch_predecessor` |
-//! | `CatchUp` | the member or server that answers gets on, and sends the watch's event |
+//! | `CatchUp` | the member or server that replies catches up, and sends the watch's event |
 //! | `Look` | `waiter.rs::look_at_both` and `evidence.rs::conclude`, or else `waiter.rs::look` |
 //! | `Recheck` | `waiter.rs::recheck` |
 //! | grant, in `Look` and `JoinAnswered` | `attempt.rs::grant`, `session/deadline.rs::grant` |
@@ -21,30 +21,30 @@
 //! | `LookAgain` | `eviction.rs::remove_stray` |
 //! | `Renew`, `RenewalAnswered` | `session/keeper.rs::keep`, `deadline.rs::renewed` |
 //! | `EvictionNoticed` | `session/eviction.rs::look_after` |
-//! | `GiveUp` | `deadline.rs::lapses` of one that waits, `StoreError::SessionGone` |
-//! | `Tick`, `Expire` | the clock; the store ends a session, at its end or at any time after it |
+//! | `GiveUp` | `deadline.rs::lapses` of a waiter, `StoreError::SessionGone` |
+//! | `Tick`, `Expire` | the clock; the store ends a session, at its expiry or any time later |
 //! | `Delete` | an operator |
 //!
-//! # What makes it small
+//! # Simplifications
 //!
-//! - A read's answer is old when it arrives. That, and a server that lags, is one thing here: the
-//!   *view*, the queue as it was at some moment since the session was last told something. It is
-//!   kept for waiters alone, and only up to their own key: nobody joins in front of it.
+//! - A read's reply may be old when it arrives. Old replies and lagging servers are the same here:
+//!   the *view*, the queue as it was at some moment since the session last learnt something. Only
+//!   waiters have one, and it ends at their own key: no client joins ahead of it.
 //! - A keepalive is applied when it is sent. One that is applied later leaves the store with a
-//!   lease beyond the client's deadline, as one whose reply is lost does.
-//! - Clocks are equal: what `Timing::certain` takes off for their difference is left out.
-//! - The session of a client that wants nothing is renewed out of sight. A new session is another
-//!   client's, as far as the store can tell.
+//!   lease beyond the client's deadline, like one whose reply is lost.
+//! - Clocks are equal: the deduction of `Timing::certain` for their difference is left out.
+//! - The session of an idle client is renewed without a step. To the store, a new session is
+//!   another client's.
 //! - Sessions that end early (closed, revoked) are those of clients that know of it.
 //! - Clients are alike, so their first attempts come in the order of their names.
 //!
 //! # What is left out
 //!
-//! What spares requests between waiters of one session (`Inherited`, `Withdrawn`), and the word
-//! that a ZooKeeper holder leaves (`Released`); shared locks and permits; `try_lock`, which does
-//! not wait; silences, which make a proof worth less; the etcd tail, which is a predecessor that
-//! has not been seen, as ZooKeeper's is by number; the pauses between two looks for what a request
-//! in doubt has put: here one looks again until it has either come or gone.
+//! Optimizations between waiters of one session (`Inherited`, `Withdrawn`); the release marker of a
+//! ZooKeeper holder (`Released`); shared locks and permits; `try_lock`, which does not wait;
+//! process stalls, which invalidate proofs; the etcd tail, which is an unseen predecessor, as a
+//! ZooKeeper predecessor known by its number is; the pauses between searches for a key from a
+//! request in doubt: here the client searches until the request has been applied or lost.
 
 mod history;
 mod model;

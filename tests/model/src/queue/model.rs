@@ -1,4 +1,4 @@
-//! Which steps there are, and when each may be taken.
+//! The steps, and when each is possible.
 
 use stateright::Property;
 
@@ -9,20 +9,20 @@ use super::{
 };
 use crate::check::{Checked, Histories, Next};
 
-/// How much may happen, and what is left of that.
+/// How many of each may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bounds {
-    /// For how many ticks a session is granted.
+    /// The TTL of a session in ticks.
     pub(crate) ttl: u8,
     pub(crate) attempts: u8,
     /// Requests and replies that are lost or late.
     pub(crate) faults: u8,
-    /// By an operator.
+    /// Deletions by an operator.
     pub(crate) deletes: u8,
     pub(crate) renewals: u8,
 }
 
-/// A lock, all of whose histories are tried.
+/// A lock on a store that keeps a queue.
 pub(crate) struct Lock;
 
 /// One of each.
@@ -32,7 +32,7 @@ pub(super) const EVERYTHING: Bounds =
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
     Join(usize),
-    /// The request to join stays somewhere on the way, and may be applied later or never.
+    /// The request to join is delayed, and may be applied later or never.
     JoinLate(usize),
     ApplyLate(usize),
     DropLate(usize),

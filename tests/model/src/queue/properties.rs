@@ -1,4 +1,4 @@
-//! What is demanded of every state, and what has to be reached.
+//! The invariants, and the situations that must be reached.
 
 use stateright::Property;
 
@@ -20,7 +20,7 @@ pub(crate) fn all() -> Vec<Property<Histories<Lock>>> {
         Property::always("no orphan", |_, state: &State| {
             !state.queue.iter().any(|key| orphan(state, key))
         }),
-        Property::always("nobody waits behind nothing", |_, state: &State| !stranded(state)),
+        Property::always("no stranded waiter", |_, state: &State| !stranded(state)),
         Property::sometimes("handover", |_, state: &State| served(state)),
         Property::sometimes("expiry with a successor", |_, state: &State| {
             served(state) && state.clients.iter().any(|client| client.expired)
@@ -32,20 +32,20 @@ pub(crate) fn all() -> Vec<Property<Histories<Lock>>> {
         Property::sometimes("holder's key deleted", |_, state: &State| {
             state.clients.iter().any(|client| client.robbed)
         }),
-        Property::sometimes("lock passed on beside the robbed one", |_, state: &State| {
+        Property::sometimes("lock granted next to a holder without a key", |_, state: &State| {
             (0..state.clients.len()).filter(|client| state.holds(*client)).count() > 1
         }),
     ]
 }
 
-/// Two guards are never valid at once, unless an operator took the key of one that held.
+/// Two guards are never valid at once, unless an operator deleted the key of one of them.
 fn exclusion(state: &State) -> bool {
     let sound = |client: &usize| state.holds(*client) && !state.clients[*client].robbed;
     (0..state.clients.len()).filter(sound).count() <= 1
 }
 
-/// One waits for an event that cannot come: the server that answers it knows all, and the key
-/// which it watches is not there, or does not stand ahead.
+/// Returns `true` if a client waits for an event that cannot come: its server is up to date, and
+/// the watched key does not exist or is not ahead.
 fn lost_wake_up(state: &State) -> bool {
     let keys = state.keys();
     state.clients.iter().any(|client| match client.stage {
@@ -57,12 +57,13 @@ fn lost_wake_up(state: &State) -> bool {
     })
 }
 
-/// A key that nobody will delete while its session lives, and that no attempt goes on with.
+/// Returns `true` if no client will delete the key while its session lives, and no attempt uses it.
 fn orphan(state: &State, key: &Key) -> bool {
     let client = &state.clients[key.client];
     let is_current = client.is_busy() && client.attempt == key.attempt;
     let in_doubt = matches!(client.stage, Stage::Doubt | Stage::Leaving(0));
-    // One behind its own key is in nobody's way until that is gone, and is looked for then.
+    // A key behind the attempt's own key blocks no waiter until that is deleted, and is then
+    // searched for.
     let to_come = client.doubtful && client.own().is_some_and(|own| own < key.n);
     let accounted = client.stage == Stage::Over
         || client.expired
@@ -71,8 +72,8 @@ fn orphan(state: &State, key: &Key) -> bool {
     !accounted
 }
 
-/// Somebody stands in the queue, and nothing is under way: without the passing of time, or a change
-/// of mind, it stays so.
+/// Returns `true` if the queue has a key and no step is pending: it stays unless time passes or a
+/// client cancels.
 fn stranded(state: &State) -> bool {
     let keys = state.keys();
     let rests = |client: &Client| match client.stage {
@@ -86,13 +87,13 @@ fn stranded(state: &State) -> bool {
     !state.queue.is_empty() && state.clients.iter().all(at_rest)
 }
 
-/// One that had to wait is in.
+/// Returns `true` if a client that had to wait holds the lock.
 fn served(state: &State) -> bool {
     state.clients.iter().any(|client| matches!(client.stage, Stage::Holding { waited: true, .. }))
 }
 
-/// One is woken while others stand ahead, though no key was deleted by an operator or by the end
-/// of a session.
+/// Returns `true` if a client is woken while keys are ahead of it, although no operator deleted a
+/// key and no session expired.
 fn cancelled_in_the_middle(state: &State) -> bool {
     !state.clients.iter().any(|client| client.expired)
         && state.clients.iter().any(|client| match client.stage {

@@ -1,8 +1,8 @@
-//! Follows histories that the simulation tells (`--trace`): is there a way through the model in
-//! which the same happens to the same keys?
+//! Replays histories of the simulation (`--trace`): is there a path through the model in which the
+//! same happens to the same keys?
 //!
-//! What nobody sees from outside (a look, a watch, a tick, what is under way) may happen in between
-//! at any time. That a lock is held is seen when its caller hears of it, which may be later.
+//! Steps that are invisible from outside (a look, a watch, a tick, messages under way) may happen
+//! in between at any time. A grant is visible when its caller learns of it, which may be later.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -19,7 +19,7 @@ use super::{
     state::{CLIENTS, Stage, State},
 };
 
-/// What happened to a key, by its number; keys are numbered as they come.
+/// What happened to a key, by its number; keys are numbered in the order in which they join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// By an attempt, which is a client of its own here.
@@ -29,11 +29,11 @@ enum Event {
     /// By an operator.
     Deleted(u8),
     Expired(u8),
-    /// With its session, by its client.
+    /// Its client closed the session.
     Closed(u8),
 }
 
-/// Whether all of a file are the model's; prints those that are not.
+/// Returns `true` if the model allows all histories of a file; prints the others.
 pub(crate) fn all(file: &Path) -> Result<bool, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let (mut histories, mut count) = (BTreeMap::new(), 0);
@@ -50,21 +50,26 @@ pub(crate) fn all(file: &Path) -> Result<bool, String> {
             Ok(states) => most = most.max(states),
             Err(at) => {
                 strange += 1;
-                println!("{of}: not in the model: {:?} after {:?}", events[at], &events[..at]);
+                println!(
+                    "{of}: impossible in the model: {:?} after {:?}",
+                    events[at],
+                    &events[..at]
+                );
             }
         }
     }
     println!(
-        "{count} histories, {} different ones: {strange} not the model's; {most} states at most",
+        "{count} histories, {} distinct: {strange} impossible in the model; at most {most} states",
         histories.len()
     );
     Ok(strange == 0)
 }
 
-/// How many faults and renewals may come in between: as few as will do.
+/// How many faults and renewals may happen in between, the fewest first.
 const SPARE: [(u8, u8); 7] = [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2), (2, 1)];
 
-/// In how many states the model can be after these events at most; or the first one that cannot be.
+/// Returns the largest number of states that the model can be in after the events, or the first
+/// event that it cannot follow.
 fn follow(events: &[Event]) -> Result<usize, usize> {
     let mut furthest = 0;
     for (faults, renewals) in SPARE {
@@ -96,7 +101,7 @@ fn follow_within(events: &[Event], faults: u8, renewals: u8) -> Result<usize, us
     Ok(most)
 }
 
-/// All states in which the model can be after an event, from any of some.
+/// Returns all states that the model can reach with an event, from any of the given states.
 fn after(lock: &Histories<Lock>, states: Vec<State>, event: Event) -> Vec<State> {
     let mut known: HashSet<_> = states.iter().cloned().collect();
     let (mut open, mut reached, mut steps) = (states, HashSet::new(), Vec::new());
@@ -137,7 +142,7 @@ impl Event {
         }
     }
 
-    /// The state after it, where that is no step of the model's.
+    /// Returns the state after an event that is no step of the model.
     fn at_once(self, state: &State) -> Option<State> {
         let of = |key: u8| state.queue.iter().find(|there| there.n == key);
         match self {
@@ -146,9 +151,9 @@ impl Event {
                     |stage: Stage| matches!(stage, Stage::Holding { own, .. } if own == key);
                 state.clients.iter().any(|client| holds(client.stage)).then(|| state.clone())
             }
-            // With another key of its session's, a moment ago.
+            // Another key of its session expired a moment ago.
             Self::Expired(key) if of(key).is_none() => Some(state.clone()),
-            // The client knows of it: it has given up what it had.
+            // The client knows of it, and has given up its attempt.
             Self::Closed(key) => {
                 let mut next = state.clone();
                 if let Some(client) = of(key).map(|key| key.client) {
@@ -163,7 +168,7 @@ impl Event {
         }
     }
 
-    /// Whether this step is what happened.
+    /// Returns `true` if this step is the event.
     fn is(self, state: &State, step: Step, next: &State) -> bool {
         let gone = |key: u8| {
             state.queue.iter().any(|there| there.n == key)
@@ -199,7 +204,7 @@ mod tests {
             "put 1 1, granted 1, put 2 2, deleted 1, granted 2, left 2",
             "put 1 1, granted 1, put 2 2, expired 1, granted 2, left 2",
             "put 1 1, put 2 2, closed 1, granted 2, left 2",
-            // The request came late, and what it left is looked for.
+            // The request was applied late, and its key is searched for.
             "put 1 1, put 2 2, left 1, put 1 3, granted 2, left 3, left 2",
         ] {
             assert!(follow(&events(text)).is_ok(), "{text}");

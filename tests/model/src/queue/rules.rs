@@ -1,17 +1,17 @@
-//! What the lock's algorithm obeys.
+//! The rules of the lock's algorithm.
 
 use crate::rule::rules;
 
 rules! {
     FromSending "from-sending" "The deadline counts from when the keepalive was sent.",
-    EndsAtDeadline "ends-at-deadline" "One that holds stops at its deadline.",
+    EndsAtDeadline "ends-at-deadline" "A holder stops at its deadline.",
     ProvedGrant "proved-grant" "No grant after the deadline.",
-    MissingTold "missing-told" "A watch on a key that is gone says so.",
-    OwnKey "own-key" "The look that grants shows the own key.",
-    First "first" "That the key ahead is gone grants only if nobody was ahead of it.",
-    Seen "seen" "It grants only if it was seen there after joining.",
-    NotBehind "not-behind" "No read is older than what the session was told.",
-    OneKey "one-key" "A repeated request to join makes no second key.",
+    MissingTold "missing-told" "A watch on a deleted key reports the deletion.",
+    OwnKey "own-key" "The read that grants shows the own key.",
+    First "first" "The deletion of the key ahead grants only if no key was ahead of that.",
+    Seen "seen" "It grants only if the key was seen after joining.",
+    NotBehind "not-behind" "No read is older than the session's last reply.",
+    OneKey "one-key" "A repeated request to join creates no second key.",
     UntilConfirmed "until-confirmed" "A release is repeated until the store confirms it.",
-    LookAgain "look-again" "What an attempt in doubt may have left is looked for again.",
+    LookAgain "look-again" "After an unknown outcome, the client searches for a leftover key.",
 }

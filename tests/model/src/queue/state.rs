@@ -1,11 +1,11 @@
-//! What there is at one moment: the store, the clients, and what is under way between them.
+//! The state at one moment: the store, the clients, and the messages between them.
 
 use super::model::Bounds;
 
-/// How many clients there are.
+/// The number of clients.
 pub(crate) const CLIENTS: usize = 3;
 
-/// A set of keys' numbers.
+/// A set of key numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Keys(u8);
 
@@ -18,12 +18,12 @@ impl Keys {
         Self(self.0 | 1 << n)
     }
 
-    /// Those that joined before this one.
+    /// Returns the keys that joined before this one.
     pub(crate) fn ahead_of(self, n: u8) -> Self {
         Self(self.0 & ((1 << n) - 1))
     }
 
-    /// What one that looks from this key's place may see: those ahead, and itself.
+    /// Returns what a look from this key's place may see: the keys ahead, and this key.
     pub(crate) fn up_to(self, n: u8) -> Self {
         Self(self.0 & (self.ahead_of(n).0 | 1 << n))
     }
@@ -46,75 +46,75 @@ pub(crate) struct Key {
     pub(crate) attempt: u8,
 }
 
-/// One that has joined and is not in, with what it knows.
+/// A client that has joined and is not granted, with what it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wait {
     pub(crate) own: u8,
-    /// The predecessor; 0: there is none.
+    /// The predecessor; 0 if there is none.
     pub(crate) ahead: u8,
-    /// Nobody was ahead of that one.
+    /// No key was ahead of the predecessor.
     pub(crate) first: bool,
-    /// It was seen there after we joined.
+    /// The predecessor was seen after this client joined.
     pub(crate) seen: bool,
-    /// What its reads are answered from: the queue at some moment since it joined.
+    /// The view of its reads: the queue at some moment since it joined.
     pub(crate) view: Keys,
 }
 
-/// How far a client's attempt has come.
+/// The stage of a client's attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
-    /// It wants nothing.
+    /// It has no attempt.
     Idle,
-    /// A request to join was not answered.
+    /// A request to join has an unknown outcome.
     Doubt,
     /// It has joined; the reply is under way.
     Joined(Wait),
     /// It knows its predecessor, and is about to watch it.
     Behind(Wait),
-    /// It is told when the predecessor's key goes.
+    /// It is notified when the predecessor's key is deleted.
     Watching(Wait),
-    /// It was told, or has other reasons to look.
+    /// It was notified, or has another reason to look.
     Woken(Wait),
-    /// It believes that it holds the lock. `waited`: it was not in at once.
+    /// It believes that it holds the lock. `waited`: it was not granted at once.
     Holding { own: u8, waited: bool },
-    /// A request to leave was not answered. 0: it does not know its key.
+    /// A request to leave has an unknown outcome. 0: it does not know its key.
     Leaving(u8),
-    /// Its session is over, as it knows.
+    /// It knows that its session has ended.
     Over,
 }
 
-/// A client with one session, and the store's side of that.
+/// A client with one session, and the store's state of that session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
     pub(crate) stage: Stage,
-    /// The number of the present attempt, or the last one.
+    /// The number of the current attempt, or the last one.
     pub(crate) attempt: u8,
-    /// A request of the present attempt was not answered.
+    /// A request of the current attempt has an unknown outcome.
     pub(crate) doubtful: bool,
-    /// For how many ticks the store keeps the session at least.
+    /// The remaining ticks for which the store keeps the session at least.
     pub(crate) lease: u8,
     /// The store has ended it.
     pub(crate) expired: bool,
-    /// For how many ticks the client knows that the store keeps it.
+    /// The ticks for which the client knows that the store keeps it.
     pub(crate) deadline: u8,
     /// The reply to a keepalive is under way.
     pub(crate) renewing: bool,
-    /// A request to join, of this attempt, that may be applied yet.
+    /// The attempt of a late request to join that may still be applied.
     pub(crate) late: Option<u8>,
-    /// The attempt that is over, and whose keys are looked for again.
+    /// The ended attempt whose keys are still searched for.
     pub(crate) again: Option<u8>,
     /// An operator has deleted its key while it held, or after the look that granted.
     pub(crate) robbed: bool,
 }
 
-/// A step after which a property does not hold any more.
+/// How a step has broken a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Broken {
-    /// It was granted while somebody stood ahead.
+    /// It was granted while a key was ahead.
     Early,
-    /// It was granted after one that joined later.
+    /// It was granted after a client that joined later.
     Order,
-    /// It was told that its key is gone, which is there.
+    /// It learnt that its key is deleted, but the key exists.
     FalseAlarm,
 }
 
@@ -122,7 +122,7 @@ pub(crate) enum Broken {
 pub(crate) struct State {
     /// In the order in which they joined.
     pub(crate) queue: Vec<Key>,
-    /// The number of the newest key that ever was.
+    /// The number of the newest key so far.
     pub(crate) newest: u8,
     pub(crate) clients: [Client; CLIENTS],
     pub(crate) left: Bounds,
@@ -138,7 +138,7 @@ impl State {
         self.queue.iter().fold(Keys::default(), |keys, key| keys.with(key.n))
     }
 
-    /// The nearest key of an attempt.
+    /// Returns the first key of an attempt.
     pub(crate) fn key_of(&self, client: usize, attempt: u8) -> Option<u8> {
         let of = |key: &&Key| key.client == client && key.attempt == attempt;
         self.queue.iter().find(of).map(|key| key.n)
@@ -150,8 +150,8 @@ impl State {
 }
 
 impl Client {
-    /// A client that wants nothing. The session of such a one is kept alive and has no key: it
-    /// might as well have been opened or renewed just now.
+    /// Returns an idle client. Its session is kept alive and has no key, as if it had just been
+    /// opened or renewed.
     pub(crate) fn idle(lease: u8) -> Self {
         Self {
             stage: Stage::Idle,
@@ -175,7 +175,7 @@ impl Client {
         }
     }
 
-    /// The key that it knows for its own.
+    /// Returns the key that it knows as its own.
     pub(crate) fn own(&self) -> Option<u8> {
         match self.stage {
             Stage::Holding { own, .. } | Stage::Leaving(own) => Some(own).filter(|own| *own > 0),
@@ -183,7 +183,7 @@ impl Client {
         }
     }
 
-    /// Whether time matters to it.
+    /// Returns `true` if time matters to it.
     pub(crate) fn is_busy(&self) -> bool {
         !matches!(self.stage, Stage::Idle | Stage::Over)
     }

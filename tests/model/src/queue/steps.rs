@@ -1,4 +1,4 @@
-//! What each step does.
+//! The effect of each step.
 
 use super::{
     model::{Bounds, Lock, Step},
@@ -12,7 +12,7 @@ impl Next<'_, Lock> {
         &mut self.state.clients[client]
     }
 
-    /// `None`: this step cannot be taken now.
+    /// Returns `None` if the step is not possible in this state.
     pub(crate) fn take(&mut self, step: Step) -> Option<()> {
         match step {
             Step::Join(c) => self.join(c),
@@ -46,7 +46,8 @@ impl Next<'_, Lock> {
 
     // The attempt.
 
-    /// All clients are alike: their first attempts come in the order of their names.
+    /// Starts an attempt. All clients are alike: their first attempts come in the order of their
+    /// names.
     fn begin(&mut self, c: usize) -> Option<()> {
         let turn = c == 0 || self.state.clients[c - 1].attempt > 0;
         self.spend(|left| &mut left.attempts)?;
@@ -65,7 +66,7 @@ impl Next<'_, Lock> {
         n
     }
 
-    /// A request to join is applied, the first one or a repeated one.
+    /// Applies a request to join, the first one or a repeated one.
     fn join(&mut self, c: usize) -> Option<()> {
         if self.state.clients[c].stage != Stage::Doubt {
             self.begin(c)?;
@@ -82,7 +83,7 @@ impl Next<'_, Lock> {
             Wait { own, ahead: ahead.nearest().unwrap_or(0), first, seen: true, view }
         } else {
             let own = self.put(c, attempt);
-            // By number: that key may be gone.
+            // By number: that key may be deleted.
             let ahead = if before == Keys::default() { 0 } else { own - 1 };
             let view = if self.on(Rule::NotBehind) { before.with(own) } else { before };
             Wait { own, ahead, first: before.len() == 1, seen: false, view }
@@ -127,7 +128,8 @@ impl Next<'_, Lock> {
         Some(())
     }
 
-    /// `None`: the deadline has passed. It looks again once the session is proved.
+    /// Grants the lock, or returns `None` after the deadline. The client looks again once its
+    /// session is renewed.
     fn grant(&mut self, c: usize, wait: Wait, waited: bool) -> Option<()> {
         let own = wait.own;
         if self.state.clients[c].deadline == 0 && self.on(Rule::ProvedGrant) {
@@ -136,7 +138,7 @@ impl Next<'_, Lock> {
         let keys = self.state.keys();
         let client = self.client(c);
         client.stage = Stage::Holding { own, waited };
-        // Its key was there when the look was answered, and the session has not ended.
+        // Its key existed when the look was answered, and the session has not ended.
         client.robbed = !keys.has(own) && (!waited || wait.view.has(own)) && !client.expired;
         if keys.ahead_of(own) != Keys::default() {
             self.state.broken = Some(Broken::Early);
@@ -147,7 +149,7 @@ impl Next<'_, Lock> {
         Some(())
     }
 
-    /// Deletes the key. Cancels, releases, or repeats a request to do so.
+    /// Deletes the key: a cancel, a release, or a repeated request for one of them.
     fn leave(&mut self, c: usize) -> Option<()> {
         let (own, attempt) = (self.state.clients[c].own(), self.state.clients[c].attempt);
         self.remove(|key| match own {
@@ -181,7 +183,7 @@ impl Next<'_, Lock> {
         Some(())
     }
 
-    /// Until the request in doubt has either come or gone.
+    /// Repeated until the request in doubt has been applied or lost.
     fn look_again(&mut self, c: usize) -> Option<()> {
         let client = self.client(c);
         if client.late.is_some() {
@@ -209,7 +211,7 @@ impl Next<'_, Lock> {
         Some(())
     }
 
-    /// The server that answers this client catches up with the others, and tells what it watched.
+    /// The client's server catches up with the others, and sends the events of its watches.
     fn catch_up(&mut self, c: usize) -> Option<()> {
         let keys = self.state.keys();
         let client = self.client(c);
@@ -233,11 +235,11 @@ impl Next<'_, Lock> {
         if !view.has(own) && self.on(Rule::OwnKey) {
             return self.evicted(c, own);
         }
-        // A look at both keys is enough where nobody was ahead of the other one.
+        // Both keys are enough to grant if no key was ahead of the other one.
         let first = wait.first || !self.on(Rule::First);
         let seen = wait.seen || !self.on(Rule::Seen);
         let enough = first && seen && ahead > 0 && !view.has(ahead);
-        // Else the queue has to tell.
+        // Otherwise the whole queue is read.
         match view.ahead_of(own).nearest() {
             Some(ahead) if !enough => {
                 let first = view.ahead_of(own).len() == 1;
@@ -249,7 +251,7 @@ impl Next<'_, Lock> {
         }
     }
 
-    /// Looks without a reason. Finds what a watch does not tell: that the own key is gone.
+    /// Reads the queue periodically. This finds what no watch reports: that the own key is deleted.
     fn recheck(&mut self, c: usize) -> Option<()> {
         let Stage::Watching(wait) = self.state.clients[c].stage else { return None };
         if wait.view.has(wait.own) { None } else { self.evicted(c, wait.own) }
@@ -265,7 +267,7 @@ impl Next<'_, Lock> {
 
     // The session.
 
-    /// A keepalive is sent and applied. Another one that is under way counts no more.
+    /// Sends and applies a keepalive. An earlier one that is under way no longer counts.
     fn renew(&mut self, c: usize) -> Option<()> {
         let ttl = self.bounds.ttl;
         let client = self.client(c);
@@ -282,12 +284,12 @@ impl Next<'_, Lock> {
         if !std::mem::take(&mut client.renewing) {
             return None;
         }
-        // What the store granted has been running since then.
+        // The granted time has been running since then.
         client.deadline = if from_sending { client.lease } else { ttl };
         Some(())
     }
 
-    /// It is told that somebody has deleted its key.
+    /// Notifies a holder that its key was deleted.
     fn eviction_noticed(&mut self, c: usize) -> Option<()> {
         let Stage::Holding { own, .. } = self.state.clients[c].stage else { return None };
         if self.state.keys().has(own) || self.state.clients[c].expired {
@@ -296,8 +298,7 @@ impl Next<'_, Lock> {
         self.end_attempt(c)
     }
 
-    /// One that waits is told that its session is over, or puts up no longer with a deadline that
-    /// has passed.
+    /// A waiter learns that its session has ended, or gives up after its deadline.
     fn give_up(&mut self, c: usize) -> Option<()> {
         let client = &self.state.clients[c];
         let over = client.expired || client.deadline == 0;
@@ -314,7 +315,7 @@ impl Next<'_, Lock> {
         Some(())
     }
 
-    /// The store ends the session, at its end or later.
+    /// The store ends the session, at its expiry or later.
     fn expire(&mut self, c: usize) -> Option<()> {
         let client = self.client(c);
         if client.expired {
@@ -325,7 +326,7 @@ impl Next<'_, Lock> {
         Some(())
     }
 
-    // The others.
+    // Other parties.
 
     fn delete(&mut self, n: u8) -> Option<()> {
         self.spend(|left| &mut left.deletes)?;
@@ -337,7 +338,7 @@ impl Next<'_, Lock> {
         Some(())
     }
 
-    /// Time passes, for all alike. What is under way stays there for as long as it likes.
+    /// Time passes equally for all. Messages under way may stay there for any time.
     fn tick(&mut self) -> Option<()> {
         let mut passes = false;
         for c in 0..CLIENTS {

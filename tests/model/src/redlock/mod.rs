@@ -1,33 +1,33 @@
-//! Redlock: three nodes that know nothing of each other, and two clients.
+//! Redlock: three independent nodes, and two clients.
 //!
-//! # Which step stands for what
+//! # Steps and their code
 //!
 //! | step | in `src/backend/redlock/` |
 //! |---|---|
-//! | `Begin`, `Take` | `store.rs::take`, `scripts/take.lua`; what nodes answer makes a token |
-//! | `TakeUnheard`, `RaiseUnheard`, `ExtendUnheard` | the node has done so, its answer is lost |
-//! | `TakeLate`, `ExtendLate`, `ApplyLate`, `DropLate` | the request comes later, or never |
+//! | `Begin`, `Take` | `store.rs::take`, `scripts/take.lua`; the replies determine the token |
+//! | `TakeUnheard`, `RaiseUnheard`, `ExtendUnheard` | the node has done so, its reply is lost |
+//! | `TakeLate`, `ExtendLate`, `ApplyLate`, `DropLate` | the request arrives later, or never |
 //! | `Propose`, `Raise` | `token.rs::propose`, `store.rs::fence`, `scripts/confirm.lua` |
 //! | `Grant` | `keys.rs::hold` |
-//! | `GiveUp`, `Unlock`, `Release` | `release.rs`: each node is asked until it has answered |
+//! | `GiveUp`, `Unlock`, `Release` | `release.rs`: each node is asked until it has replied |
 //! | `Renew`, `Extend` | `store.rs::renew`, `scripts/renew.lua` |
-//! | `End` | a key's time is over by its node's clock, which runs a tick faster, or slower |
-//! | `Restart` | a node is started again with nothing: `node_state.rs`, `Spoiled::Restarted` |
-//! | `Jump` | a node's clock is set forward, so that all it has ends: `Spoiled::ClockSet` |
+//! | `End` | a key expires by its node's clock, which is up to a tick fast, or slow |
+//! | `Restart` | a node restarts empty: `node_state.rs`, `Spoiled::Restarted` |
+//! | `Jump` | a node's clock is set forward, so that all its keys expire: `Spoiled::ClockSet` |
 //!
-//! # What makes it small
+//! # Simplifications
 //!
-//! - Nodes are alike: what there is of them is kept in order, so which one is which is not told.
-//! - A client that waits or stands still is one that takes no step.
-//! - A client has one lock, and begins again once all nodes have nothing of its last attempt.
-//! - Nodes have no clocks for tokens unless one is started again: the register has to do without.
-//!   Then their clocks are above all tokens that were ever proposed.
-//! - A token that was overtaken is not proposed again; who is refused gives up.
+//! - Nodes are alike: their states are sorted, so histories do not distinguish them.
+//! - A client that waits or stalls takes no step.
+//! - A client has one lock, and starts again once no node has data of its last attempt.
+//! - Nodes have clocks for tokens only in histories with a restart: otherwise the register must be
+//!   sufficient. Then their clocks are above all tokens that were ever proposed.
+//! - A token that was overtaken is not proposed again; the refused client gives up.
 //!
 //! # What is left out
 //!
-//! The first node that is asked alone where several want a lock; how it is found out that a clock
-//! was set; the TTLs of others; several locks of one session.
+//! Asking the first node alone under contention; how a changed clock is detected; the TTLs of other
+//! clients; several locks of one session.
 
 mod history;
 mod model;

@@ -1,4 +1,4 @@
-//! Which steps there are, and when each may be taken.
+//! The steps, and when each is possible.
 
 use stateright::Property;
 
@@ -9,31 +9,31 @@ use super::{
 };
 use crate::check::{Checked, Histories, Next};
 
-/// How much may happen, and what is left of that.
+/// How many of each may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Bounds {
-    /// For how many ticks a node keeps what it has, by its own clock.
+    /// The ticks for which a node keeps a value, by its own clock.
     pub(crate) ttl: u8,
     pub(crate) attempts: u8,
     pub(crate) renewals: u8,
-    /// Answers that are lost, and requests that come late.
+    /// Lost replies and late requests.
     pub(crate) faults: u8,
-    /// A node is started again, with nothing.
+    /// Restarts of a node without data.
     pub(crate) restarts: u8,
-    /// A node's clock is set forward: what it has ends.
+    /// A node's clock is set forward: its value expires.
     pub(crate) jumps: u8,
 }
 
-/// Nodes that know nothing of each other, all of whose histories are tried.
+/// Nodes that know nothing of each other.
 pub(crate) struct Redlock;
 
-/// Of a client, or a client and a node.
+/// With the client, or the client and the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
     Tick,
     Begin(usize),
     Take(usize, usize),
-    /// The node has done so, and its answer is lost.
+    /// The node has done so, but its reply is lost.
     TakeUnheard(usize, usize),
     TakeLate(usize, usize),
     Propose(usize),
@@ -49,7 +49,7 @@ pub(crate) enum Step {
     Release(usize, usize),
     ApplyLate(usize),
     DropLate(usize),
-    /// What a node has ends.
+    /// A node's value expires.
     End(usize),
     Restart(usize),
     Jump(usize),
@@ -63,7 +63,7 @@ const RENEWED: Bounds = Bounds { ttl: 3, renewals: 2, ..FEW };
 const RESTARTED: Bounds = Bounds { restarts: 1, renewals: 1, ..FEW };
 const CLOCK_SET: Bounds = Bounds { jumps: 1, ..FEW };
 
-/// A step of one client; and one of its steps with one node.
+/// A step of one client, and one of its steps with one node.
 type OfClient = fn(usize) -> Step;
 type OfNode = fn(usize, usize) -> Step;
 

@@ -1,4 +1,4 @@
-//! What is demanded of every state, and what has to be reached.
+//! The invariants, and the situations that must be reached.
 
 use stateright::Property;
 
@@ -21,8 +21,10 @@ pub(super) fn all() -> Vec<Property<Histories<Redlock>>> {
         Property::sometimes("a holder has a bare majority", |_, state: &State| {
             state.holders().any(|client| had_by(state, client) == NODES / 2 + 1)
         }),
-        Property::sometimes("one is too late to be granted", |_, state: &State| state.too_late),
-        Property::sometimes("a node that forgot has it again", |model, state: &State| {
+        Property::sometimes("a client is too late to be granted", |_, state: &State| {
+            state.too_late
+        }),
+        Property::sometimes("a restarted node has the value again", |model, state: &State| {
             model.bounds.restarts > state.left.restarts
                 && state.nodes.iter().all(|node| node.spoiled == 0)
                 && state.holders().any(|client| had_by(state, client) == NODES)
@@ -35,7 +37,8 @@ fn had_by(state: &State, client: usize) -> usize {
     state.nodes.iter().filter(|node| node.value == key).count()
 }
 
-/// It has the value of an attempt that is over, and that nobody is about to delete there.
+/// Returns `true` if the node has the value of an ended attempt that no client is about to delete
+/// there.
 fn is_orphan(state: &State, node: &Node) -> bool {
     let Some(key) = node.value else { return false };
     let goes_on = state.key(key.client) == key && state.clients[key.client].stage != Stage::Idle;

@@ -1,12 +1,12 @@
-//! What there is at one moment: the nodes, and the clients. Nodes are alike, so that they are kept
-//! in order of what they have; what a client knows of a node is kept with that.
+//! The state at one moment: the nodes and the clients. Nodes are alike, so they are sorted by their
+//! data; what a client knows of a node is stored with the node.
 
 use super::model::Bounds;
 
 pub(crate) const CLIENTS: usize = 2;
 pub(crate) const NODES: usize = 3;
 
-/// An attempt of a client, whose value no other one writes.
+/// An attempt of a client. Its value is unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     pub(crate) client: usize,
@@ -16,14 +16,14 @@ pub(crate) struct Key {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Node {
     pub(crate) value: Option<Key>,
-    /// For how many ticks that is kept, if its clock does not run faster.
+    /// The remaining ticks for which the value is kept, unless the node's clock runs faster.
     pub(crate) left: u8,
     pub(crate) counter: u8,
-    /// For how many ticks it does not count.
+    /// The remaining ticks for which the node does not count.
     pub(crate) spoiled: u8,
-    /// A request that may be applied yet.
+    /// A request that may still be applied.
     pub(crate) late: Option<Late>,
-    /// The value came by such a one.
+    /// A late request wrote the value.
     pub(crate) stray: bool,
     pub(crate) seen: [Seen; CLIENTS],
 }
@@ -31,7 +31,7 @@ pub(crate) struct Node {
 /// What one client knows of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Seen {
-    /// Asked in the present phase.
+    /// Asked in the current phase.
     pub(crate) asked: bool,
     pub(crate) yes: bool,
     /// Asked to renew.
@@ -44,19 +44,19 @@ pub(crate) struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Late {
     Take(Key),
-    /// And takes what is gone.
+    /// Also takes a value that has expired.
     Renew(Key),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
-    /// It wants nothing.
+    /// It has no attempt.
     Idle,
-    /// It asks the nodes, of which the highest number that any has told is this.
+    /// It asks the nodes; this is the highest number that any of them has returned.
     Taking { highest: u8 },
     /// It has the nodes raise their counters.
     Raising { token: u8 },
-    /// A majority has confirmed it; the clock has not been looked at.
+    /// A majority has confirmed the token; the deadline is not yet checked.
     Ready { token: u8 },
     /// It has the lock.
     Holding,
@@ -66,9 +66,9 @@ pub(crate) enum Stage {
 pub(crate) struct Client {
     pub(crate) stage: Stage,
     pub(crate) attempt: u8,
-    /// For how many ticks its lock is certain to be kept.
+    /// The ticks for which its lock is certainly kept.
     pub(crate) deadline: u8,
-    /// For how many it is if the renewal that was sent last counts.
+    /// The ticks for which it is kept if the last renewal counts.
     pub(crate) renewing: Option<u8>,
 }
 
@@ -77,12 +77,12 @@ pub(crate) struct State {
     pub(crate) nodes: [Node; NODES],
     pub(crate) clients: [Client; CLIENTS],
     pub(crate) left: Bounds,
-    /// The highest token that was proposed: what the clocks are above.
+    /// The highest token that was proposed; all clocks are above it.
     pub(crate) given: u8,
-    /// The highest one of a grant.
+    /// The highest token of a grant.
     pub(crate) granted: u8,
     pub(crate) falling: bool,
-    /// Somebody was too late to be granted.
+    /// A client was too late to be granted.
     pub(crate) too_late: bool,
 }
 

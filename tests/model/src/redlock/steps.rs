@@ -1,4 +1,4 @@
-//! What each step does.
+//! The effect of each step.
 
 use super::{
     model::{Bounds, Redlock, Step},
@@ -16,7 +16,7 @@ impl Next<'_, Redlock> {
         &mut self.state.nodes[n].seen[c]
     }
 
-    /// `None`: this step cannot be taken now.
+    /// Returns `None` if the step is not possible in this state.
     pub(super) fn take(&mut self, step: Step) -> Option<()> {
         match step {
             Step::Tick => self.tick(),
@@ -63,7 +63,7 @@ impl Next<'_, Redlock> {
         NODES / 2 + usize::from(self.on(Rule::Majority))
     }
 
-    /// For how long a lock is certain, from when it was asked for.
+    /// Returns the ticks for which a lock is certainly kept, from the request on.
     fn valid(&self) -> u8 {
         self.ttl() - u8::from(self.on(Rule::Rates))
     }
@@ -95,7 +95,7 @@ impl Next<'_, Redlock> {
         }
         let (key, given, ttl) = (self.state.key(c), self.state.given, self.ttl());
         let counts = !self.on(Rule::ReadFirst);
-        // Nobody has counters without them, unless a node has forgotten.
+        // Only in histories with a restart are counters insufficient.
         let clock = if self.bounds.restarts > 0 && self.on(Rule::Clocks) { given } else { 0 };
         let node = &mut self.state.nodes[n];
         node.take(key, ttl);
@@ -172,7 +172,7 @@ impl Next<'_, Redlock> {
         Some(())
     }
 
-    /// All that may have the value are asked to delete it.
+    /// All nodes that may have the value are asked to delete it.
     fn give_up(&mut self, c: usize) -> Option<()> {
         let (all, key) = (self.on(Rule::ReleaseAll), self.state.key(c));
         for node in &mut self.state.nodes {
@@ -198,7 +198,7 @@ impl Next<'_, Redlock> {
         Some(())
     }
 
-    /// Asks until the node has answered.
+    /// Asks until the node has replied.
     fn release(&mut self, c: usize, n: usize) -> Option<()> {
         let key = Some(self.state.key(c));
         let node = &mut self.state.nodes[n];
@@ -266,7 +266,7 @@ impl Next<'_, Redlock> {
         Some(())
     }
 
-    /// By a clock that runs as fast as may be, or later.
+    /// The value expires by a clock that is as fast as allowed, or later.
     fn end(&mut self, n: usize) -> Option<()> {
         let node = &mut self.state.nodes[n];
         node.value.filter(|_| node.left <= 1)?;
@@ -274,7 +274,7 @@ impl Next<'_, Redlock> {
         Some(())
     }
 
-    /// Who was connected notices.
+    /// Connected clients notice.
     fn restart(&mut self, n: usize) -> Option<()> {
         self.spend(|left| &mut left.restarts)?;
         let noticed = self.on(Rule::Restarted);
@@ -293,7 +293,7 @@ impl Next<'_, Redlock> {
         Some(())
     }
 
-    /// Time passes, for all alike.
+    /// Time passes equally for all.
     fn tick(&mut self) -> Option<()> {
         let mut passes = false;
         let mut count = |left: &mut u8| {
@@ -321,7 +321,7 @@ impl Next<'_, Redlock> {
 }
 
 impl Node {
-    /// Another one has nothing to delete.
+    /// Returns `true` if the node may have this value. Other nodes have nothing to delete.
     fn may_have(&self, key: Key) -> bool {
         let late = matches!(self.late, Some(Late::Take(late) | Late::Renew(late)) if late == key);
         self.value == Some(key) || late
@@ -331,14 +331,15 @@ impl Node {
         (self.value, self.left, self.stray) = (None, 0, false);
     }
 
-    /// If nobody has it.
+    /// Takes the node if it is free.
     fn take(&mut self, key: Key, ttl: u8) {
         if self.value.is_none() {
             (self.value, self.left, self.stray) = (Some(key), ttl, false);
         }
     }
 
-    /// What is gone is taken again, unless the node may have forgotten what others have.
+    /// Extends the value. An expired value is taken again, unless the node may have lost other
+    /// clients' values.
     fn extend(&mut self, key: Key, ttl: u8) {
         if self.value == Some(key) {
             self.left = ttl;

@@ -11,7 +11,7 @@ use crate::{
 type Field = (Vec<u8>, Vec<u8>);
 type Fields = Vec<Field>;
 
-/// The fields of a key; none if it is not there.
+/// Returns the fields of a key; none if it does not exist.
 fn fields<'a>(state: &'a mut State, name: &[u8]) -> Result<&'a [Field], Reply> {
     match state.key(name).map(|key| &key.value) {
         None => Ok(&[]),
@@ -20,7 +20,7 @@ fn fields<'a>(state: &'a mut State, name: &[u8]) -> Result<&'a [Field], Reply> {
     }
 }
 
-/// Those that are about to be changed.
+/// Returns the fields of a key for a change.
 fn fields_mut<'a>(state: &'a mut State, name: &[u8]) -> Result<&'a mut Fields, Reply> {
     match state.value_mut(name, Value::Hash(Vec::new())) {
         Value::Hash(fields) => Ok(fields),
@@ -32,7 +32,7 @@ fn value<'a>(fields: &'a [Field], name: &[u8]) -> Option<&'a Vec<u8>> {
     fields.iter().find(|(field, _)| field == name).map(|(_, value)| value)
 }
 
-/// Whether the field is new.
+/// Sets a field; returns `true` if it is new.
 fn put(fields: &mut Fields, name: &[u8], value: &[u8]) -> bool {
     if let Some((_, old)) = fields.iter_mut().find(|(field, _)| field == name) {
         *old = value.to_vec();
@@ -81,7 +81,7 @@ pub(super) fn hgetall(state: &mut State, _: u64, args: Args<'_>) -> Reply {
     })
 }
 
-/// One of them: the first, where the server draws.
+/// Returns one of the fields: the first, where a real server picks a random one.
 pub(super) fn hrandfield(state: &mut State, _: u64, args: Args<'_>) -> Reply {
     told(fields(state, &args[1]), |fields| {
         fields.first().map_or(Reply::Nil, |(name, _)| Reply::text(name))

@@ -1,4 +1,4 @@
-//! What a server reports of itself.
+//! The server's `INFO`.
 
 use super::Args;
 use crate::{reply::Reply, state::State};
@@ -20,7 +20,7 @@ pub(super) fn info(state: &mut State, _: u64, args: Args<'_>) -> Reply {
     Reply::text(told)
 }
 
-/// Each section, and whether it is told unless others are asked for.
+/// Each section, and whether it is part of the default reply.
 type Section = (&'static str, bool, fn(&State) -> String);
 
 const SECTIONS: &[Section] = &[

@@ -1,4 +1,4 @@
-//! The commands, by their names.
+//! The commands, by name.
 
 mod hashes;
 mod info;
@@ -10,14 +10,14 @@ use crate::{reply::Reply, state::State};
 
 pub(crate) type Args<'a> = &'a [Vec<u8>];
 
-/// How a command is run: with its arguments, whose first is its name.
+/// Runs a command with its arguments, of which the first is its name.
 type Run = fn(&mut State, u64, Args<'_>) -> Reply;
 
 pub(crate) struct Command {
     pub(crate) name: &'static str,
-    /// How many words it has with its name; negative: at least so many.
+    /// The number of words including the name; a negative number is a minimum.
     arity: isize,
-    /// It may not be called by a script.
+    /// Scripts may not call it.
     pub(crate) outside: bool,
     pub(crate) run: Run,
 }
@@ -60,7 +60,7 @@ const COMMANDS: &[Command] = &[
     outside("waitaof", 4, server::waitaof),
 ];
 
-/// The command of this name, in any case.
+/// Returns the command of this name, in any case.
 pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
 }

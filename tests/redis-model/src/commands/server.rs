@@ -1,4 +1,4 @@
-//! Who a client is, what it listens to, and what it asks of the server.
+//! Connections: users, subscriptions, and queries about the server.
 
 use super::{Args, not_an_integer, syntax_error};
 use crate::{
@@ -13,7 +13,7 @@ fn word(word: &[u8]) -> String {
     String::from_utf8_lossy(word).to_ascii_lowercase()
 }
 
-/// Whether it is that user from now on.
+/// Logs a connection in; returns `true` if the password is correct.
 fn log_in(state: &mut State, connection: u64, user: &[u8], password: &[u8]) -> bool {
     let user = String::from_utf8_lossy(user).into_owned();
     let right = state.users.get(&user).is_some_and(|known| known.as_bytes() == password);
@@ -143,7 +143,7 @@ pub(super) fn config(state: &mut State, _: u64, args: Args<'_>) -> Reply {
     }
 }
 
-/// It has no replicas.
+/// There are no replicas.
 pub(super) fn wait(_: &mut State, _: u64, _: Args<'_>) -> Reply {
     Reply::Int(0)
 }
@@ -165,7 +165,7 @@ pub(super) fn publish(state: &mut State, _: u64, args: Args<'_>) -> Reply {
     Reply::count(state.publish(&args[1], &args[2]))
 }
 
-/// Listens, or no longer; each channel is told by itself, unasked where the protocol has that.
+/// Subscribes or unsubscribes. The client is notified for each channel, in RESP3 by a push.
 fn listen(
     state: &mut State,
     connection: u64,
@@ -180,7 +180,7 @@ fn listen(
         let words = vec![Reply::text(kind), Reply::text(channel), Reply::count(count)];
         state.pushes.push((connection, Reply::Push(words)));
     }
-    // What is pushed is the reply.
+    // The pushes are the reply.
     Reply::Push(Vec::new())
 }
 

@@ -54,11 +54,11 @@ fn both<T>(one: &[u8], other: &[u8], read: fn(&[u8]) -> Result<T, Reply>) -> Res
     Ok((read(one)?, read(other)?))
 }
 
-/// What follows the ends of a range.
+/// The options after the ends of a range.
 #[derive(Default)]
 struct Options {
     with_scores: bool,
-    /// How many to pass over, and how many to give then; negative: all.
+    /// How many to skip, and how many to return; all if negative.
     limit: Option<(i64, i64)>,
 }
 
@@ -249,7 +249,7 @@ pub(super) fn zrangebyscore(state: &mut State, _: u64, args: Args<'_>) -> Reply 
     })
 }
 
-/// By places, the last one of which is -1.
+/// By index; -1 is the last one.
 pub(super) fn zrange(state: &mut State, _: u64, args: Args<'_>) -> Reply {
     let options = match Options::read(&args[4..]) {
         Ok(options) if options.limit.is_some() => {

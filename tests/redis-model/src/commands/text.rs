@@ -1,4 +1,4 @@
-//! Texts, and what all keys have in common.
+//! Strings, and commands for keys of any kind.
 
 use super::{Args, not_an_integer, syntax_error};
 use crate::{
