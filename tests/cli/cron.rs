@@ -8,19 +8,19 @@ use tempfile::TempDir;
 
 use crate::store::{Store, output_of};
 
-/// How many hosts there are, and how much their clocks differ.
+/// The number of hosts, and the difference between their clocks.
 const HOSTS: u32 = 6;
 const APART: Duration = Duration::from_millis(20);
-/// What is late by more than a tenth of this may leave a period out.
+/// A delay of more than a tenth of this may leave a period out.
 const PERIOD: Duration = Duration::from_secs(3);
 
-/// How many periods; fewer if `DISTLOCK_PERIODS` says so.
+/// Returns the number of periods, which `DISTLOCK_PERIODS` can lower.
 fn periods() -> u32 {
     let fewer = env::var("DISTLOCK_PERIODS").map(|text| text.parse().expect("a number"));
     fewer.unwrap_or(50)
 }
 
-/// What a host does: it starts the job at each full period of its clock. Gives the turns in which
+/// Runs a host, which starts the job at each full period of its clock. Returns the turns in which
 /// the machine started it late.
 async fn host(store: &Store, number: u32, start: u64, runs: &Path) -> Vec<u32> {
     let period = format!("{}ms", PERIOD.as_millis());
@@ -30,12 +30,12 @@ async fn host(store: &Store, number: u32, start: u64, runs: &Path) -> Vec<u32> {
         let at = start + u64::try_from(at.as_nanos()).expect("soon");
         clock::sleep_until(at).await;
         let args = ["run", "job", "--once-per", &period, "--", "sh", "-c", &record];
-        let job = store.distlock(&args).spawn().expect("it starts");
+        let job = store.distlock(&args).spawn().expect("the process starts");
         if clock::now() - at > u64::try_from((PERIOD / 20).as_nanos()).expect("soon") {
             late.push(turn);
         }
         let output = output_of(job).await;
-        // Alone a loss of the lock is no fault of the period.
+        // A lost lock alone does not make the period fail.
         assert!(matches!(output.code(), 0 | 70), "host {number}, turn {turn}: {output:?}");
     }
     late
@@ -47,19 +47,19 @@ async fn fire(store: Store, delay: Duration) {
     let start = clock::now() + u64::try_from(delay.as_nanos()).expect("soon");
     let late = join_all((0..HOSTS).map(|number| host(&store, number, start, &runs))).await;
     let late: BTreeSet<_> = late.into_iter().flatten().collect();
-    let runs = fs::read_to_string(&runs).expect("it ran").lines().count();
+    let runs = fs::read_to_string(&runs).expect("the command ran").lines().count();
     let periods = periods() as usize;
     println!("{}: {runs} runs in {periods} periods; hosts were late in {late:?}", store.backend);
-    // Never twice, and left out at most if a host was late, which counts for the next turn.
+    // Never twice. A period is left out only if a host was late, which counts for the next turn.
     assert!(runs <= periods);
     assert!(runs + late.len() >= periods);
 }
 
-/// Both stores at once: this takes the longest of all tests.
+/// Both stores at once, because this is the longest of all tests.
 #[tokio::test]
 async fn a_job_runs_once_a_period_on_six_hosts() {
     let stores = join_all(Backend::BOTH.map(Store::start)).await;
-    // By turns, as they share this machine.
+    // Alternating, because both share this machine.
     let delays = [PERIOD / 4, PERIOD * 3 / 4];
     join_all(stores.into_iter().zip(delays).map(|(store, delay)| fire(store, delay))).await;
 }

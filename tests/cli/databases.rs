@@ -1,5 +1,5 @@
-//! `distlock run -n`, as in a crontab of many hosts: after a host was switched off in the midst of
-//! its job, the next processes live too briefly to see that its session is over.
+//! `distlock run -n`, as in a crontab of many hosts: a host was switched off during its job, and
+//! later processes are too short-lived to observe that its session has expired.
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ async fn next_run_after_a_killed_one_gets_the_lock(url: &str) {
     let script = format!("echo 1 >{}; exec sleep 100", there.display());
     let job = ["run", "-n", "--ttl", "2s", "job", "--"];
     let mut holder = distlock_at(&url, &[&job[..], &["sh", "-c", &script]].concat());
-    let holder = holder.spawn().expect("it starts");
+    let holder = holder.spawn().expect("the process starts");
     until_written(&there).await;
     ended_by(holder, Signal::KILL).await;
     let killed = Instant::now();
     let mut codes = Vec::new();
     while codes.last() != Some(&0) {
         let output = run(distlock_at(&url, &[&job[..], &["true"]].concat())).await;
-        // Held, or not known to be free yet; and never "no server of the store answers".
+        // Held, or not known to be free yet; never "no server of the store answers".
         assert!(matches!(output.code(), 0 | 75), "{output:?}");
         codes.push(output.code());
         assert!(killed.elapsed() < Duration::from_secs(20), "{codes:?}");

@@ -1,5 +1,5 @@
-//! A command that ignores TERM, and what it has started, are dead before the successor begins,
-//! whatever happens to `distlock` or to its way to the store.
+//! A command that ignores TERM, and its children, are dead before the successor begins, whatever
+//! happens to `distlock` or to its connection.
 
 use std::{path::Path, time::Duration};
 
@@ -16,27 +16,27 @@ use crate::{
 
 /// How often each fault is tried.
 const TIMES: usize = 20;
-/// At the same time.
+/// How many run at the same time.
 const AT_ONCE: usize = 7;
-/// Not the least that the stores grant: the lock is not to be lost before the fault.
+/// Above the minimum of the stores: the lock must not be lost before the fault.
 const TTL: &str = "3s";
 
-/// What happens.
+/// The faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// `distlock` is stopped.
     Stopped,
     /// `distlock` is killed.
     Killed,
-    /// The servers do not answer for a while.
+    /// The servers do not reply for a while.
     Paused,
     /// The servers are cut off.
     CutOff,
 }
 
-/// How it went.
+/// The result of an attempt.
 enum Tried {
-    /// For how long all were dead when the successor began.
+    /// How long all processes were dead when the successor began.
     Dead(Duration),
     /// The machine was so busy that the lock was lost before the fault.
     TooEarly,
@@ -61,18 +61,19 @@ impl Store {
             Fault::Stopped | Fault::Killed => self.url.clone(),
             Fault::Paused | Fault::CutOff => format!("{}{}", proxies.url(), self.namespace),
         };
-        let start = |mut command: Command| -> Child { command.spawn().expect("it starts") };
+        let start =
+            |mut command: Command| -> Child { command.spawn().expect("the process starts") };
         let mut holder = start(self.probe(&url, &name, "stubborn", place.path()));
-        until("it runs", async || record.pids().is_some() || has_ended(&mut holder)).await;
+        until("the command runs", async || record.pids().is_some() || has_ended(&mut holder)).await;
         if record.pids().is_none() {
-            println!("it did not get as far as that: {:?}", output_of(holder).await);
+            println!("the successor did not begin: {:?}", output_of(holder).await);
             return Tried::TooEarly;
         }
         let successor = start(self.probe(&self.url, &name, "successor", place.path()));
         let client = self.client().await;
         let waits = async || self.queue(&client, &name).await >= 2 || has_ended(&mut holder);
-        until("it waits", waits).await;
-        let pids = record.pids().expect("both run");
+        until("the client waits", waits).await;
+        let pids = record.pids().expect("both processes run");
         let alive = !has_ended(&mut holder) && pids.into_iter().all(probe::lives);
         match fault {
             Fault::Stopped if alive => signal(&holder, Signal::STOP),
@@ -82,7 +83,7 @@ impl Store {
             Fault::Stopped | Fault::Killed => {}
         }
         let succeeded = output_of(successor).await;
-        // It may lose the lock itself, before or after it has begun.
+        // The successor may lose the lock itself, before or after the start of its command.
         assert!(matches!(succeeded.code(), 0 | 70), "{succeeded:?}");
         let gap = record.gap();
         if fault == Fault::Stopped && alive {
@@ -91,7 +92,7 @@ impl Store {
         proxies.set(&Mode::Pass);
         let ended = output_of(holder).await;
         assert!(is_reported(fault, alive, &ended), "{fault:?}: {ended:?}");
-        client.close().await.expect("the store answers");
+        client.close().await.expect("the store replies");
         gap.filter(|_| alive).map_or(Tried::TooEarly, Tried::Dead)
     }
 
@@ -123,10 +124,10 @@ impl Store {
 }
 
 fn has_ended(child: &mut Child) -> bool {
-    child.try_wait().expect("it is a child").is_some()
+    child.try_wait().expect("the process is a child").is_some()
 }
 
-/// Whether `distlock` reports the loss.
+/// Returns `true` if `distlock` reports the loss.
 fn is_reported(fault: Fault, alive: bool, ended: &Output) -> bool {
     match fault {
         Fault::Killed if alive => ended.status.code().is_none(),

@@ -1,5 +1,5 @@
-//! What shows locks and what an operator does to them: `ls`, `queue`, `leader`, `observe`, `elect`,
-//! `ask`, `break`, `permits`, `doctor`, `top`, and what is printed without a store.
+//! Commands that show or change locks: `ls`, `queue`, `leader`, `observe`, `elect`, `ask`, `break`,
+//! `permits`, `doctor`, `top`, and texts that need no store.
 
 use std::{fs, process::Stdio};
 
@@ -15,7 +15,7 @@ use crate::store::{
     Output, Store, distlock_at, ended_by, on_each_store, output_of, run, signal, until,
 };
 
-/// A process that prints lines, one after the other.
+/// A process that prints lines.
 struct Stream {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -23,15 +23,21 @@ struct Stream {
 
 impl Stream {
     fn start(store: &Store, args: &[&str]) -> Self {
-        let mut child = store.distlock(args).stderr(Stdio::inherit()).spawn().expect("it starts");
-        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let mut child =
+            store.distlock(args).stderr(Stdio::inherit()).spawn().expect("the process starts");
+        let lines = BufReader::new(child.stdout.take().expect("the stream is piped")).lines();
         Self { child, lines }
     }
 
-    /// The first of its next lines that is so.
+    /// Returns the next line that meets the condition.
     async fn until(&mut self, is: impl Fn(&Value) -> bool) -> Value {
         loop {
-            let line = self.lines.next_line().await.expect("it is read").expect("it goes on");
+            let line = self
+                .lines
+                .next_line()
+                .await
+                .expect("the output is read")
+                .expect("the output continues");
             let object = serde_json::from_str(&line).expect("JSON");
             if is(&object) {
                 return object;
@@ -39,10 +45,10 @@ impl Stream {
         }
     }
 
-    /// Ends it by a signal.
+    /// Ends the process by a signal.
     async fn end(mut self) {
         signal(&self.child, Signal::TERM);
-        let code = self.child.wait().await.expect("it is a child").code();
+        let code = self.child.wait().await.expect("the process is a child").code();
         assert_eq!(code, Some(143));
     }
 }
@@ -54,8 +60,9 @@ async fn all_locks_are_listed(store: Store) {
     let _read = client.rw_lock("a two").read().await.expect("free");
     let _permit = client.semaphore("c", 3).acquire().await.expect("free");
     let _leads = client.election("d").campaign("here").await.expect("free");
-    let waiter = store.distlock(&["run", "b/one", "--", "true"]).spawn().expect("it starts");
-    until("it waits", async || store.queue(&client, "b/one").await == 2).await;
+    let waiter =
+        store.distlock(&["run", "b/one", "--", "true"]).spawn().expect("the process starts");
+    until("the client waits", async || store.queue(&client, "b/one").await == 2).await;
     let listed = Output::objects(&store.run(&["ls", "--json"]).await.out);
     let names = |objects: &[Value]| -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
@@ -78,7 +85,7 @@ async fn all_locks_are_listed(store: Store) {
         let queue = store.run(&["queue", name, "--kind", kind, "--json"]).await;
         assert_eq!(Output::objects(&queue.out).len(), 1, "{queue:?}");
     }
-    client.close().await.expect("the store answers");
+    client.close().await.expect("the store replies");
     assert_eq!(output_of(waiter).await.code(), 0);
 }
 
@@ -88,13 +95,13 @@ async fn a_queue_is_watched(store: Store) {
     let length = |object: &Value| object["queue"].as_array().map_or(0, Vec::len);
     let guard = client.mutex("q").lock().await.expect("free");
     stream.until(|object| length(object) == 1).await;
-    let waiter = store.distlock(&["run", "q", "--", "true"]).spawn().expect("it starts");
+    let waiter = store.distlock(&["run", "q", "--", "true"]).spawn().expect("the process starts");
     stream.until(|object| length(object) == 2).await;
-    guard.unlock().await.expect("the store answers");
+    guard.unlock().await.expect("the store replies");
     stream.until(|object| length(object) == 0).await;
     assert_eq!(output_of(waiter).await.code(), 0);
     stream.end().await;
-    client.close().await.expect("the store answers");
+    client.close().await.expect("the store replies");
 }
 
 async fn leaders_are_elected_and_observed(store: Store) {
@@ -106,7 +113,7 @@ async fn leaders_are_elected_and_observed(store: Store) {
     let script = format!("env >{}; exec sleep 100", place.path().join("env").display());
     let elect = |value: &str| {
         let args = ["elect", "e", value, "--", "sh", "-c", &script];
-        store.distlock(&args).spawn().expect("it starts")
+        store.distlock(&args).spawn().expect("the process starts")
     };
     let first = elect("one");
     let seen = observed.until(|object| object["value"] == "one").await;
@@ -117,16 +124,16 @@ async fn leaders_are_elected_and_observed(store: Store) {
     assert_eq!(busy.code(), 75, "{busy:?}");
     let second = elect("two");
     let client = store.client().await;
-    let waits = async || client.election("e").queue().await.expect("an answer").len() == 2;
-    until("it waits", waits).await;
+    let waits = async || client.election("e").queue().await.expect("a reply").len() == 2;
+    until("the client waits", waits).await;
     assert_eq!(ended_by(first, Signal::TERM).await.code(), 143);
     observed.until(|object| object["value"] == "two").await;
-    let environment = fs::read_to_string(place.path().join("env")).expect("it ran");
+    let environment = fs::read_to_string(place.path().join("env")).expect("the command ran");
     assert!(environment.contains("DISTLOCK_NAME=e\n"), "{environment}");
     assert_eq!(ended_by(second, Signal::TERM).await.code(), 143);
     assert_eq!(store.run(&["leader", "e"]).await.code(), 1);
     observed.end().await;
-    client.close().await.expect("the store answers");
+    client.close().await.expect("the store replies");
 }
 
 async fn a_holder_is_asked_to_release(store: Store) {
@@ -135,28 +142,30 @@ async fn a_holder_is_asked_to_release(store: Store) {
     let guard = client.mutex("a").lock().await.expect("free");
     let late = store.run(&["ask", "a", "in vain", "-w", "300ms"]).await;
     assert_eq!(late.code(), 75, "{late:?}");
-    let asking =
-        store.distlock(&["ask", "a", "a deployment", "--json"]).spawn().expect("it starts");
+    let asking = store
+        .distlock(&["ask", "a", "a deployment", "--json"])
+        .spawn()
+        .expect("the process starts");
     assert_eq!(guard.release_requested().await.reason(), "a deployment");
-    guard.unlock().await.expect("the store answers");
+    guard.unlock().await.expect("the store replies");
     let asked = output_of(asking).await;
     assert_eq!(asked.code(), 0, "{asked:?}");
     let released = &Output::objects(&asked.out)[0];
     assert_eq!((&released["owner"], &released["released"]), (&client.owner().into(), &true.into()));
 
-    // `run` reports who asks, and why.
+    // `run` reports the requester and the reason.
     let args = ["run", "a", "--json", "--", "sleep", "100"];
-    let holder = store.distlock(&args).spawn().expect("it starts");
-    until("it is held", async || store.queue(&client, "a").await == 1).await;
-    let asking = store.distlock(&["ask", "a", "another one"]).spawn().expect("it starts");
-    let requests = async || !client.mutex("a").queue().await.expect("an answer").is_empty();
-    until("it is held", requests).await;
+    let holder = store.distlock(&args).spawn().expect("the process starts");
+    until("the lock is held", async || store.queue(&client, "a").await == 1).await;
+    let asking = store.distlock(&["ask", "a", "another one"]).spawn().expect("the process starts");
+    let requests = async || !client.mutex("a").queue().await.expect("a reply").is_empty();
+    until("the lock is held", requests).await;
     tokio::time::sleep(std::time::Duration::from_millis(700)).await;
     let held = ended_by(holder, Signal::TERM).await;
     let said = Output::objects(&held.err);
     assert!(said.iter().any(|object| object["reason"] == "another one"), "{said:?}");
     assert_eq!(output_of(asking).await.code(), 0);
-    client.close().await.expect("the store answers");
+    client.close().await.expect("the store replies");
 }
 
 async fn a_key_is_deleted_by_hand(store: Store) {
@@ -180,7 +189,7 @@ async fn a_key_is_deleted_by_hand(store: Store) {
     assert_eq!(guard.lost().await, distlock::LostReason::Evicted);
     assert_eq!(store.run(&["break", guard.key(), "--yes"]).await.code(), 1);
     assert_eq!(store.queue(&client, "stuck").await, 0);
-    client.close().await.expect("the store answers");
+    client.close().await.expect("the store replies");
 }
 
 async fn permits_are_shown_and_changed(store: Store) {
@@ -193,10 +202,10 @@ async fn permits_are_shown_and_changed(store: Store) {
     let set = &Output::objects(&set.out)[0];
     assert_eq!((&set["permits"], &set["before"]), (&1.into(), &3.into()));
     assert_eq!(store.run(&["permits", "p"]).await.out, "1\n");
-    assert!(semaphore.try_acquire().await.expect("an answer").is_none());
-    permit.release().await.expect("the store answers");
+    assert!(semaphore.try_acquire().await.expect("a reply").is_none());
+    permit.release().await.expect("the store replies");
     assert_eq!(store.run(&["permits", "p", "--set", "0"]).await.code(), 64);
-    client.close().await.expect("the store answers");
+    client.close().await.expect("the store replies");
 }
 
 async fn the_doctor_looks_at_all_of_it(store: Store) {
@@ -234,31 +243,31 @@ async fn the_top_shows_what_changes(store: Store) {
     let client = store.client().await;
     let mutex = client.mutex("t");
     let guard = mutex.lock().await.expect("free");
-    let other = distlock::Client::connect(&store.url).await.expect("the store answers");
+    let other = distlock::Client::connect(&store.url).await.expect("the store replies");
     let next = other.mutex("t");
     let mut waiting = std::pin::pin!(next.lock());
     let seen = tokio::select! {
-        _ = &mut waiting => panic!("it is held"),
+        _ = &mut waiting => panic!("the lock is held"),
         seen = top.until(|object| object["waiters"] == 1) => seen,
     };
     assert_eq!(seen["locks"][0]["holders"][0]["key"], guard.key());
-    guard.unlock().await.expect("the store answers");
-    let guard = waiting.await.expect("it is free");
+    guard.unlock().await.expect("the store replies");
+    let guard = waiting.await.expect("the lock is free");
     let rate = |object: &Value| object["handovers_per_second"].as_f64().unwrap_or_default();
     top.until(|object| rate(object) > 0.0).await;
-    // One that gives up.
+    // A waiter that gives up.
     {
         let mut waiting = std::pin::pin!(mutex.lock());
         tokio::select! {
-            _ = &mut waiting => panic!("it is held"),
+            _ = &mut waiting => panic!("the lock is held"),
             _ = top.until(|object| object["waiters"] == 1) => {}
         }
     }
     top.until(|object| object["lost_places"] == 1).await;
-    guard.unlock().await.expect("the store answers");
+    guard.unlock().await.expect("the store replies");
     top.end().await;
-    client.close().await.expect("the store answers");
-    other.close().await.expect("the store answers");
+    client.close().await.expect("the store replies");
+    other.close().await.expect("the store replies");
 }
 
 on_each_store!(
@@ -284,7 +293,7 @@ async fn completions_and_the_manual_need_no_store() {
     for (shell, sign) in [("bash", "complete -F"), ("zsh", "#compdef"), ("fish", "complete -c")] {
         let text = printed(&["completions", shell]).await;
         assert!(text.contains(sign) && text.contains("once-per"), "{shell}: {text}");
-        assert!(!text.contains("__guardian"), "{shell} shows what is hidden");
+        assert!(!text.contains("__guardian"), "{shell} shows a hidden command");
     }
     let manual = printed(&["man"]).await;
     for word in [".TH", "once\\-per", "DISTLOCK_TOKEN", "69  no server", "doctor", "Exit codes"] {

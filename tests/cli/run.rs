@@ -1,4 +1,4 @@
-//! `distlock run`: what the command gets, how it ends, and the codes that come back.
+//! `distlock run`: the command's environment, its end, and the exit codes.
 
 use std::{fs, time::Duration};
 
@@ -15,33 +15,33 @@ use crate::{
     },
 };
 
-/// A command that writes a file and then waits to be ended.
+/// A command that writes a file and then waits for a signal.
 fn sitting(place: &TempDir) -> String {
     format!("echo $$ >{}; exec sleep 100", place.path().join("there").display())
 }
 
 impl Store {
-    /// `distlock` with a command that runs by now.
+    /// Starts `distlock` with a command, and waits until the command runs.
     async fn holding(&self, args: &[&str]) -> Child {
         self.holding_in(&TempDir::new().expect("a folder"), args).await
     }
 
-    /// `distlock` with a command that has written its process id to `there` in this folder.
+    /// Starts `distlock` with a command that has written its process id to `there` in this folder.
     async fn holding_in(&self, place: &TempDir, args: &[&str]) -> Child {
         let sitting = sitting(place);
         let args = [&["run"], args, &["--", "sh", "-c", &sitting]].concat();
-        let child = self.distlock(&args).spawn().expect("it starts");
+        let child = self.distlock(&args).spawn().expect("the process starts");
         until_written(&place.path().join("there")).await;
         child
     }
 
-    /// One that waits behind one that holds the lock.
+    /// Starts a waiter behind a holder of the lock.
     async fn waiting(&self, name: &str, args: &[&str]) -> Child {
         let args = [&["run", name], args, &["--", "true"]].concat();
-        let child = self.distlock(&args).spawn().expect("it starts");
+        let child = self.distlock(&args).spawn().expect("the process starts");
         let client = self.client().await;
-        until("it waits", async || self.queue(&client, name).await == 2).await;
-        client.close().await.expect("the store answers");
+        until("the client waits", async || self.queue(&client, name).await == 2).await;
+        client.close().await.expect("the store replies");
         child
     }
 }
@@ -50,13 +50,13 @@ async fn the_command_gets_its_input_and_its_environment(store: Store) {
     let script = "cat; env; exit 3";
     let mut command = store.distlock(&["run", "env", "--", "sh", "-c", script]);
     command.stdin(std::process::Stdio::piped());
-    let mut child = command.spawn().expect("it starts");
-    let mut input = child.stdin.take().expect("it is piped");
-    input.write_all(b"some input\n").await.expect("it is read");
+    let mut child = command.spawn().expect("the process starts");
+    let mut input = child.stdin.take().expect("the stream is piped");
+    input.write_all(b"some input\n").await.expect("the output is read");
     drop(input);
     let output = output_of(child).await;
     assert_eq!(output.code(), 3, "{output:?}");
-    assert_eq!(output.err, "", "nobody asked for more");
+    assert_eq!(output.err, "", "no other output was requested");
     let mut lines = output.out.lines();
     assert_eq!(lines.next(), Some("some input"));
     let value = |name: &str| {
@@ -82,7 +82,7 @@ async fn the_command_s_end_is_the_exit_code(store: Store) {
         let output = store.run(&[&["run", "code", "--"], command].concat()).await;
         assert_eq!(output.code(), code, "{command:?}: {output:?}");
     }
-    // No shell.
+    // No shell is involved.
     let output = store.run(&["run", "code", "--", "echo", "$HOME", ";", "*"]).await;
     assert_eq!(output.out, "$HOME ; *\n");
 }
@@ -105,7 +105,7 @@ async fn a_busy_lock_is_reported(store: Store) {
     assert_eq!(store.queue(&client, "busy").await, 1, "something was left behind");
     assert_eq!(ended_by(holder, Signal::TERM).await.code(), 143);
     assert_eq!(store.queue(&client, "busy").await, 0, "something was left behind");
-    client.close().await.expect("the store answers");
+    client.close().await.expect("the store replies");
 }
 
 async fn signals_are_passed_on(store: Store) {
@@ -123,7 +123,7 @@ async fn signals_are_passed_on(store: Store) {
             there.display()
         );
         let args = ["run", "signals", "--", "sh", "-c", &script];
-        let holder = store.distlock(&args).spawn().expect("it starts");
+        let holder = store.distlock(&args).spawn().expect("the process starts");
         until_written(&there).await;
         assert_eq!(ended_by(holder, passed).await.code(), 7, "{passed:?}");
     }
@@ -141,10 +141,10 @@ async fn what_is_ignored_stays_ignored(store: Store) {
     let mut command = tokio::process::Command::new("sh");
     command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", program, "run", "nohup", "--"]);
     command.args(["sh", "-c", &script]).env("DISTLOCK_URL", &store.url);
-    let holder = command.kill_on_drop(true).spawn().expect("it starts");
+    let holder = command.kill_on_drop(true).spawn().expect("the process starts");
     until_written(&there).await;
     signal(&holder, Signal::HUP);
-    fs::write(end, "now").expect("it is written");
+    fs::write(end, "now").expect("the file is written");
     assert_eq!(output_of(holder).await.code(), 8);
 }
 
@@ -156,7 +156,7 @@ async fn signals_end_the_wait(store: Store) {
         assert_eq!(ended_by(waiter, ending).await.code(), 128 + ending.as_raw(), "{ending:?}");
         assert_eq!(store.queue(&client, "wait").await, 1, "something was left behind");
     }
-    client.close().await.expect("the store answers");
+    client.close().await.expect("the store replies");
     ended_by(holder, Signal::TERM).await;
 }
 
@@ -170,7 +170,8 @@ async fn waiting_is_logged_if_asked_for(store: Store) {
     assert!(lines.err.contains("waiting for log at position 1 of the queue; "), "{lines:?}");
     let args = ["run", "log", "--json", "-w", "1s", "--wait-log", "100ms", "--", "true"];
     let objects = Output::objects(&store.run(&args).await.err);
-    let waiting = objects.iter().find(|object| object["event"] == "waiting").expect("it waits");
+    let waiting =
+        objects.iter().find(|object| object["event"] == "waiting").expect("the client waits");
     assert_eq!(waiting["place"], 1);
     assert_eq!(objects.last().expect("one")["event"], "busy");
     ended_by(holder, Signal::TERM).await;
@@ -213,22 +214,22 @@ async fn kinds_of_locks_exclude_as_they_should(store: Store) {
 async fn the_lock_is_held_at_least_so_long(store: Store) {
     let start = std::time::Instant::now();
     let args = ["run", "least", "--hold-at-least", "1s", "--json", "--", "true"];
-    let mut held = store.distlock(&args).spawn().expect("it starts");
+    let mut held = store.distlock(&args).spawn().expect("the process starts");
     let client = store.client().await;
-    until("it is held", async || store.queue(&client, "least").await == 1).await;
+    until("the lock is held", async || store.queue(&client, "least").await == 1).await;
     assert_eq!(store.run(&["run", "least", "-n", "--", "true"]).await.code(), 75);
-    assert!(held.wait().await.expect("it is a child").success());
+    assert!(held.wait().await.expect("the process is a child").success());
     assert!(start.elapsed() >= Duration::from_secs(1));
     assert_eq!(store.queue(&client, "least").await, 0, "something was left behind");
-    // A signal cuts it short.
+    // A signal ends it early.
     let args = ["run", "least", "--hold-at-least", "50s", "--", "sh", "-c", "exit 4"];
-    let held = store.distlock(&args).spawn().expect("it starts");
-    until("it is held", async || store.queue(&client, "least").await == 1).await;
+    let held = store.distlock(&args).spawn().expect("the process starts");
+    until("the lock is held", async || store.queue(&client, "least").await == 1).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     signal(&held, Signal::TERM);
     let code = output_of(held).await.code();
     assert!(code == 4 || code == 143, "{code}");
-    client.close().await.expect("the store answers");
+    client.close().await.expect("the store replies");
 }
 
 async fn nothing_that_was_started_is_left(store: Store) {
@@ -244,7 +245,8 @@ async fn nothing_that_was_started_is_left(store: Store) {
     let output = store.run(&["run", "left", "--ttl", "3s", "--", "sh", "-c", &script]).await;
     assert_eq!(output.code(), 5, "{output:?}");
     for left in [one, other] {
-        let pid = fs::read_to_string(left).expect("it ran").trim().parse().expect("a number");
+        let pid =
+            fs::read_to_string(left).expect("the command ran").trim().parse().expect("a number");
         assert!(!probe::lives(pid), "{pid} lives");
     }
 }
@@ -252,13 +254,13 @@ async fn nothing_that_was_started_is_left(store: Store) {
 async fn a_dead_guardian_takes_the_command_with_it(store: Store) {
     let place = TempDir::new().expect("a folder");
     let holder = store.holding_in(&place, &["guardian"]).await;
-    let there = fs::read_to_string(place.path().join("there")).expect("it runs");
+    let there = fs::read_to_string(place.path().join("there")).expect("the command runs");
     let pid: u32 = there.trim().parse().expect("a number");
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the command runs");
     let guardian =
         stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
     let guardian = guardian.and_then(Pid::from_raw).expect("a parent");
-    kill_process(guardian, Signal::KILL).expect("it is ours");
+    kill_process(guardian, Signal::KILL).expect("the process is a child");
     let output = output_of(holder).await;
     assert_eq!(output.code(), 70, "{output:?}");
     assert!(output.err.contains("the guardian was killed"), "{output:?}");
@@ -271,14 +273,17 @@ async fn a_lost_lock_ends_the_command_and_is_reported(store: Store) {
     let on_lost = format!("sh -c 'echo \"$DISTLOCK_NAME: $DISTLOCK_LOST\" >{}'", record.display());
     let holder = store.holding_in(&place, &["lost", "--on-lost", &on_lost]).await;
     let client = store.client().await;
-    let key = client.mutex("lost").holder().await.expect("an answer").expect("it is held");
-    client.close().await.expect("the store answers");
+    let key = client.mutex("lost").holder().await.expect("a reply").expect("the lock is held");
+    client.close().await.expect("the store replies");
     let broken = store.run(&["break", key.key(), "--yes"]).await;
     assert_eq!(broken.code(), 0, "{broken:?}");
     let ended = output_of(holder).await;
     assert_eq!(ended.code(), 70, "{ended:?}");
     assert!(ended.err.contains("lost was lost: an operator evicted it"), "{ended:?}");
-    assert_eq!(fs::read_to_string(&record).expect("it ran"), "lost: an operator evicted it\n");
+    assert_eq!(
+        fs::read_to_string(&record).expect("the command ran"),
+        "lost: an operator evicted it\n"
+    );
 }
 
 async fn a_command_may_end_in_order_before_the_deadline(store: Store) {
@@ -294,17 +299,17 @@ async fn a_command_may_end_in_order_before_the_deadline(store: Store) {
     );
     let args = ["run", "order", "--ttl", "4s", "--kill-signal", "INT", "--kill-after", "500ms"];
     let args = [&args[..], &["--json", "--", "sh", "-c", &script]].concat();
-    let holder = distlock_at(&url, &args).spawn().expect("it starts");
+    let holder = distlock_at(&url, &args).spawn().expect("the process starts");
     until_written(&there).await;
     proxies.set(&Mode::Blackhole);
     let ended = output_of(holder).await;
     assert_eq!(ended.code(), 70, "{ended:?}");
-    assert_eq!(fs::read_to_string(end).expect("it had the time"), "in order\n");
+    assert_eq!(fs::read_to_string(end).expect("the command had time to end"), "in order\n");
     let objects = Output::objects(&ended.err);
     assert_eq!(objects.last().expect("one")["event"], "lost", "{objects:?}");
 }
 
-/// A run that failed counts for its period, until an operator says otherwise.
+/// A failed run counts for its period, until an operator clears it.
 async fn a_period_is_cleared_by_hand(store: Store) {
     let nothing = store.run(&["clear", "daily"]).await;
     assert_eq!(nothing.code(), 1, "{nothing:?}");
@@ -327,26 +332,29 @@ async fn a_period_is_cleared_by_hand(store: Store) {
     assert_eq!(output_of(holder).await.code(), 143);
 }
 
-/// The command hangs while its store answers.
+/// The command hangs while its store is available.
 async fn a_command_that_hangs_is_killed_after_max_hold(store: Store) {
     let place = TempDir::new().expect("a folder");
     let there = place.path().join("there");
     let script = format!("trap '' TERM; echo $$ >{}; while :; do sleep 1; done", there.display());
     let args = ["run", "hangs", "--max-hold", "2s", "--json", "--", "sh", "-c", &script];
-    let holder = store.distlock(&args).spawn().expect("it starts");
+    let holder = store.distlock(&args).spawn().expect("the process starts");
     let pid = until_written(&there).await;
     let next = store.waiting("hangs", &["--wait", "30s"]).await;
     let next = output_of(next).await;
     assert_eq!(next.code(), 0, "{next:?}");
     let pid = Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process");
-    assert!(rustix::process::test_kill_process(pid).is_err(), "it runs next to its successor");
+    assert!(
+        rustix::process::test_kill_process(pid).is_err(),
+        "the command runs next to its successor"
+    );
     let held = output_of(holder).await;
     assert_eq!(held.code(), 70, "{held:?}");
     let objects = Output::objects(&held.err);
     let lost = objects.last().expect("one");
     assert_eq!(lost["event"], "lost", "{objects:?}");
     assert!(lost["reason"].as_str().is_some_and(|text| text.contains("--max-hold")), "{lost}");
-    // A command that ends before is not affected.
+    // A command that ends earlier is not affected.
     let output = store.run(&["run", "ends", "--max-hold", "10s", "--", "true"]).await;
     assert_eq!(output.code(), 0, "{output:?}");
 }
@@ -394,7 +402,7 @@ async fn wrong_usage_is_reported_before_anything_is_sent(store: Store) {
 
 async fn an_unreachable_or_refusing_store_is_reported(store: Store) {
     let scheme = store.backend.scheme();
-    // Nobody listens at that port.
+    // No server listens on that port.
     let nowhere = format!("{scheme}://root:geheim@127.0.0.1:1?connect_timeout=500ms");
     let output = run(distlock_at(&nowhere, &["run", "a", "--", "true"])).await;
     assert_eq!(output.code(), 69, "{output:?}");
@@ -420,7 +428,7 @@ async fn the_command_does_not_get_the_password(store: Store) {
     let (user, password) = user(store.backend);
     let url = format!("{scheme}://{user}:{password}@{hosts}{}", store.namespace);
     let file = place.path().join("url");
-    fs::write(&file, format!("{url}\n")).expect("it is written");
+    fs::write(&file, format!("{url}\n")).expect("the file is written");
     let file = file.display().to_string();
     let script = "env; tr '\\0' '\\n' </proc/$PPID/environ; tr '\\0' ' ' </proc/$PPID/cmdline";
     let args = ["--url-file", &file, "run", "a", "--json", "--", "sh", "-c", script];
@@ -437,7 +445,7 @@ async fn the_command_does_not_get_the_password(store: Store) {
     }
 }
 
-/// Who may do anything on the servers with users.
+/// The users with all rights on the servers with authentication.
 fn user(backend: Backend) -> (&'static str, &'static str) {
     match backend {
         Backend::Etcd => ("root", "rootpw"),

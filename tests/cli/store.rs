@@ -1,4 +1,4 @@
-//! A store, and processes of `distlock` on it.
+//! A store, and processes of `distlock` that use it.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use tokio::{
     time::sleep,
 };
 
-/// The longest that anything may take on a busy machine.
+/// The longest that any step may take on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A store with a namespace of its own.
@@ -27,7 +27,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Panics if the servers are not there: a test that needs them fails, it is never skipped.
+    /// Panics if the servers do not run: a test that needs them fails, it is never skipped.
     pub(crate) async fn start(backend: Backend) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let url = backend.url();
@@ -37,30 +37,30 @@ impl Store {
         Self { backend, url: format!("{url}{namespace}"), namespace }
     }
 
-    /// `distlock` with these arguments.
+    /// Returns `distlock` with these arguments.
     pub(crate) fn distlock(&self, args: &[&str]) -> Command {
         distlock_at(&self.url, args)
     }
 
-    /// The same, up to its end.
+    /// Runs `distlock` to its end.
     pub(crate) async fn run(&self, args: &[&str]) -> Output {
         run(self.distlock(args)).await
     }
 
     pub(crate) async fn client(&self) -> Client {
-        Client::connect(&self.url).await.expect("the store answers")
+        Client::connect(&self.url).await.expect("the store replies")
     }
 
-    /// How many stand in the lock's queue.
+    /// Returns the length of the lock's queue.
     pub(crate) async fn queue(&self, client: &Client, name: &str) -> usize {
-        client.mutex(name).queue().await.expect("the store answers").len()
+        client.mutex(name).queue().await.expect("the store replies").len()
     }
 }
 
-/// `distlock` with this URL and these arguments. It is killed when it is dropped.
+/// Returns `distlock` with this URL and these arguments. The process is killed on drop.
 pub(crate) fn distlock_at(url: &str, args: &[&str]) -> Command {
-    // What was started with `&` or `nohup` ignores some of these, as is all that it
-    // starts; the command honours that.
+    // Processes started with `&` or `nohup` ignore some of these signals, and so do their children;
+    // the command respects that.
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,QUIT", env!("CARGO_BIN_EXE_distlock")]);
     command.args(args).env("DISTLOCK_URL", url).kill_on_drop(true);
@@ -68,7 +68,7 @@ pub(crate) fn distlock_at(url: &str, args: &[&str]) -> Command {
     command
 }
 
-/// How a process ended, and what it printed.
+/// How a process ended, and its output.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) status: ExitStatus,
@@ -81,7 +81,7 @@ impl Output {
         self.status.code().unwrap_or_else(|| panic!("{self:?}"))
     }
 
-    /// The objects on a stream that is JSON.
+    /// Returns the objects of a JSON stream.
     pub(crate) fn objects(text: &str) -> Vec<serde_json::Value> {
         let object = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
         text.lines().map(object).collect()
@@ -89,28 +89,28 @@ impl Output {
 }
 
 pub(crate) async fn run(mut command: Command) -> Output {
-    output_of(command.spawn().expect("it starts")).await
+    output_of(command.spawn().expect("the process starts")).await
 }
 
 pub(crate) async fn output_of(child: Child) -> Output {
     let output = tokio::time::timeout(LONG, child.wait_with_output()).await;
-    let output = output.expect("it ends in time").expect("it is a child");
+    let output = output.expect("the process ends in time").expect("the process is a child");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     Output { status: output.status, out: text(output.stdout), err: text(output.stderr) }
 }
 
 pub(crate) fn signal(child: &Child, signal: Signal) {
     let pid = child.id().and_then(|id| Pid::from_raw(id.try_into().expect("a number")));
-    kill_process(pid.expect("it runs"), signal).expect("it is ours");
+    kill_process(pid.expect("the command runs"), signal).expect("the process is a child");
 }
 
-/// Sends it a signal, and waits for its end.
+/// Sends a signal, and waits for the end of the process.
 pub(crate) async fn ended_by(child: Child, sent: Signal) -> Output {
     signal(&child, sent);
     output_of(child).await
 }
 
-/// Returns when it is so.
+/// Returns when the condition holds.
 pub(crate) async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !is().await {
@@ -119,14 +119,14 @@ pub(crate) async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Returns when the file is there and has something in it.
+/// Returns when the file exists and is not empty.
 pub(crate) async fn until_written(path: &Path) -> String {
     let read = || fs::read_to_string(path).unwrap_or_default();
     until(&format!("{} is written", path.display()), async || !read().is_empty()).await;
     read()
 }
 
-/// The tests of a file, for each store.
+/// Defines the tests of a file for each store.
 macro_rules! on_each_store {
     ($($name:ident),* $(,)?) => {
         $crate::store::on_each_store! { etcd: Etcd { $($name)* } }

@@ -1,5 +1,5 @@
 //! The command `distlock`, on the servers that `docker/up` starts: each option, each exit code, and
-//! that what it runs is dead before another one begins.
+//! that its command is dead before the next one begins.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // a test fails by panicking
 

@@ -1,4 +1,4 @@
-//! Where the URL comes from: a command that locks never chooses a store by itself.
+//! The sources of the URL: a command that locks never chooses a store by itself.
 
 use std::{env, fs, path::Path, process::Stdio};
 
@@ -7,11 +7,11 @@ use tokio::process::Command;
 
 use crate::store::{Output, run};
 
-/// `distlock` in the environment that cron gives a job: a home, a path, and no URL.
+/// Returns `distlock` in the environment of a cron job: a home, a path, and no URL.
 fn by_cron(home: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_distlock"));
     command.args(args).env_clear().env("HOME", home);
-    command.env("PATH", env::var_os("PATH").expect("there is one")).kill_on_drop(true);
+    command.env("PATH", env::var_os("PATH").expect("the variable is set")).kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -24,7 +24,7 @@ async fn run_in(home: &TempDir, args: &[&str]) -> Output {
     run(by_cron(home.path(), args)).await
 }
 
-/// With a store of its own on each host, each of them would run the job.
+/// If each host had a store of its own, every host would run the job.
 #[tokio::test]
 async fn run_without_a_url_runs_on_no_host() {
     for command in [
@@ -39,7 +39,7 @@ async fn run_without_a_url_runs_on_no_host() {
             for source in ["--url", "--url-file", "DISTLOCK_URL", "/etc/distlock/url", "--local"] {
                 assert!(output.err.contains(source), "{source}: {output:?}");
             }
-            let files: Vec<_> = fs::read_dir(home.path()).expect("it is there").collect();
+            let files: Vec<_> = fs::read_dir(home.path()).expect("the folder exists").collect();
             assert!(files.is_empty(), "{files:?}");
         }
     }
@@ -64,15 +64,16 @@ async fn local_goes_with_no_url() {
     }
 }
 
-/// A job's environment has no variable that a shell has exported.
+/// A cron job's environment has no variables that a shell has exported.
 #[test]
 fn documented_crontabs_have_a_url() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let pages = fs::read_dir(root.join("docs")).expect("there are docs");
-    let pages = pages.map(|page| page.expect("it is read").path()).filter(|page| page.is_file());
+    let pages = fs::read_dir(root.join("docs")).expect("the folder exists");
+    let pages =
+        pages.map(|page| page.expect("the output is read").path()).filter(|page| page.is_file());
     let mut crontabs = 0;
     for page in pages.chain([root.join("README.md")]) {
-        let text = fs::read_to_string(&page).expect("it is UTF-8");
+        let text = fs::read_to_string(&page).expect("the page is UTF-8");
         for block in text.split("```").skip(1).step_by(2) {
             let fires = |line: &str| line.contains("* * *") && line.contains("distlock run");
             if block.lines().any(fires) || block.contains("kind: CronJob") {

@@ -1,4 +1,4 @@
-//! What threads do at once.
+//! Explores how threads interleave.
 
 mod carried;
 mod deadline;
@@ -9,12 +9,12 @@ mod schedules;
 
 use schedules::Schedules;
 
-/// Every schedule there is.
+/// Every possible schedule.
 const ALL: usize = usize::MAX;
 
-/// Runs a scenario by every schedule with at most so many preemptions.
+/// Runs a scenario under every schedule with at most this many preemptions.
 fn explore(scenario: fn(), preemptions: usize) {
     let runner = shuttle::Runner::new(Schedules::with(preemptions), shuttle::Config::default());
     let schedules = runner.run(scenario);
-    assert!(schedules > 100, "there is something to choose in every scenario: {schedules}");
+    assert!(schedules > 100, "every scenario has a choice of schedules: {schedules}");
 }

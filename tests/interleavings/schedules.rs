@@ -1,17 +1,17 @@
-//! Every schedule of a scenario, or all with a few preemptions.
+//! Enumerates every schedule of a scenario, or those with few preemptions.
 
 use std::iter::once;
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
-/// Goes through all schedules in which a thread that could go on has to wait at most so many times
-/// (<https://doi.org/10.1145/1250734.1250785>), depth first.
+/// Enumerates, depth first, all schedules in which a runnable thread is preempted at most a given
+/// number of times (<https://doi.org/10.1145/1250734.1250785>).
 #[derive(Debug)]
 pub(super) struct Schedules {
     preemptions: usize,
-    /// How many are left in the schedule that is under way.
+    /// The preemptions that are left in the current schedule.
     left: usize,
-    /// That schedule: what was chosen among what, at each step.
+    /// The current schedule: the choice and the alternatives at each step.
     path: Vec<Choice>,
     step: usize,
     begun: bool,
@@ -68,6 +68,6 @@ impl Scheduler for Schedules {
     }
 
     fn next_u64(&mut self) -> u64 {
-        unreachable!("no scenario draws numbers")
+        unreachable!("no scenario uses random numbers")
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     own_etcd::{NAME, OwnEtcd, PASSWORD},
 };
 
-/// A URL names all of it, as an operator writes it.
+/// A URL contains all settings, as an operator writes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_url_names_certificates_and_password() {
     let etcd = OwnEtcd::start("simple").await;
@@ -47,7 +47,8 @@ async fn a_url_names_certificates_and_password() {
     }
 }
 
-/// Each wrong in another way: refused at once, and the text says which it is.
+/// Each client is wrong in a different way: it is refused at once, with an error that names the
+/// reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_wrong_is_named() {
     let etcd = OwnEtcd::start("simple").await;
@@ -89,9 +90,9 @@ async fn what_is_wrong_is_named() {
         assert!(text_told.contains(&etcd.address.to_string()), "{what}: {text_told}");
         assert!(!error.is_retryable());
     }
-    // Without a password the name in the certificate is the user: of such a one nobody knows.
+    // Without a password, the name in the certificate is the user, which the server does not know.
     let client = connected(right).await;
-    let error = within(SOON, "it is refused", client.mutex("a").lock()).await.unwrap_err();
+    let error = within(SOON, "the client is refused", client.mutex("a").lock()).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
     assert!(chain(&error).contains("permission denied"), "{}", chain(&error));
     let options = UserAddOptions::new().with_no_pwd();
@@ -101,8 +102,8 @@ async fn what_is_wrong_is_named() {
     take_turn(&client, "a").await;
 }
 
-/// Tokens of this kind end after 5 s whether they are used or not, and with every change of any
-/// user or role. A lock is held, a waiter waits, and each request gets through.
+/// Tokens of this kind expire after 5 s even if they are used, and with every change of any user or
+/// role. A lock is held, a waiter waits, and each request succeeds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_outlive_tokens_that_end_with_every_change_of_a_user() {
     let etcd = OwnEtcd::start("jwt,sign-method=HS256,priv-key=/secured/current/hmac,ttl=5s").await;
@@ -116,13 +117,13 @@ async fn locks_outlive_tokens_that_end_with_every_change_of_a_user() {
     let start = Instant::now();
     let (mut changes, mut slowest) = (0, Duration::ZERO);
     while start.elapsed() < Duration::from_secs(12) {
-        // It has nothing to do with `app`.
+        // An unrelated user is changed.
         let mut auth = etcd.operator.auth_client();
         let name = format!("user-{changes}");
         auth.user_add(name, "pw", None).await.unwrap();
         changes += 1;
         let began = Instant::now();
-        let locked = within(SOON, "it is granted", client.mutex("b").lock()).await.unwrap();
+        let locked = within(SOON, "the lock is granted", client.mutex("b").lock()).await.unwrap();
         locked.unlock().await.unwrap();
         slowest = slowest.max(began.elapsed());
         assert!(guard.is_valid(), "after {:?}", start.elapsed());
@@ -130,13 +131,13 @@ async fn locks_outlive_tokens_that_end_with_every_change_of_a_user() {
     }
     assert!(!waiter.is_finished());
     guard.unlock().await.unwrap();
-    let next = within(SOON, "the waiter hears of it", waiter).await.unwrap().unwrap();
+    let next = within(SOON, "the waiter is granted", waiter).await.unwrap().unwrap();
     next.unlock().await.unwrap();
     println!("{changes} changes, the slowest pair took {slowest:?}");
     close([client, other]).await;
 }
 
-/// The store comes later, with everything that it wants.
+/// The store starts later, with all of its requirements.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lazy_client_is_there_before_its_store() {
     let etcd = OwnEtcd::start("simple").await;
@@ -148,14 +149,15 @@ async fn a_lazy_client_is_there_before_its_store() {
     assert_eq!(client.health(), distlock::Health::NotOpened);
     take_turn(&client, "a").await;
     client.close().await.unwrap();
-    let error = within(SOON, "it is refused", lazy("wrong-s3cret").ping()).await.unwrap_err();
+    let error =
+        within(SOON, "the client is refused", lazy("wrong-s3cret").ping()).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-    // What cannot be read is told at once, also by a lazy one.
+    // Unreadable files are reported at once, also by a lazy client.
     let missing = Tls::new().ca_certificate_file("/nowhere/ca.pem");
     let error = etcd.builder().tls(missing).connect_lazy().unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { argument: "tls", .. }), "{error:?}");
     assert!(error.to_string().contains("/nowhere/ca.pem"), "{error}");
-    eventually(SOON, "nothing is left", async || {
+    eventually(SOON, "the namespace is empty", async || {
         let options = etcd_client::GetOptions::new().with_prefix();
         let left = etcd.operator.kv_client().get("/app/locks", Some(options)).await.unwrap();
         left.kvs().is_empty()

@@ -7,8 +7,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-/// A folder whose files are replaced all at once, as those of a secret in Kubernetes are: by the
-/// link that they lie behind. Gone at the end of the test.
+/// A folder whose files are replaced all at once through a symbolic link, like the files of a
+/// Kubernetes secret. It is removed at the end of the test.
 pub(crate) struct Folder {
     root: PathBuf,
     versions: AtomicU32,
@@ -24,7 +24,7 @@ impl Folder {
         folder
     }
 
-    /// Puts these in place of all others.
+    /// Replaces all files.
     pub(crate) fn replace(&self, files: &[(&str, &str)]) {
         let version = format!("v{}", self.versions.fetch_add(1, Relaxed));
         let folder = self.root.join(&version);
@@ -32,7 +32,7 @@ impl Folder {
         for (name, text) in files {
             let path = folder.join(name);
             fs::write(&path, text).expect("a file");
-            // The servers run as users of their own.
+            // The servers run as other users.
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("a mode");
         }
         let link = self.root.join("next");
@@ -40,12 +40,12 @@ impl Folder {
         fs::rename(link, self.root.join("current")).expect("a link replaced");
     }
 
-    /// Of a file; it stays the same.
+    /// Returns the path of a file, which never changes.
     pub(crate) fn path(&self, name: &str) -> String {
         self.root.join("current").join(name).to_str().expect("a name").to_owned()
     }
 
-    /// For `docker run`: there, the files are in `/secured/current`.
+    /// Returns the volume for `docker run`: there, the files are in `/secured/current`.
     pub(crate) fn mount(&self) -> String {
         format!("--volume={}:/secured:ro", self.root.to_str().expect("a name"))
     }

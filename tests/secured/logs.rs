@@ -1,4 +1,4 @@
-//! Everything that this process logs, of all crates, at every level.
+//! Collects everything that this process logs, of all crates, at every level.
 
 use std::{
     io,
@@ -32,7 +32,7 @@ impl<'a> MakeWriter<'a> for Make {
     }
 }
 
-/// From now on.
+/// Collects from now on.
 pub(crate) fn collect(level: LevelFilter) {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {
@@ -46,7 +46,7 @@ pub(crate) fn collect(level: LevelFilter) {
     });
 }
 
-/// Since it was collected.
+/// Returns the log since the collection began.
 pub(crate) fn collected() -> String {
     let logs = LOGS.lock().unwrap_or_else(PoisonError::into_inner);
     String::from_utf8_lossy(&logs).into_owned()

@@ -1,4 +1,4 @@
-//! What is refused before anything is sent.
+//! Settings that are refused before anything is sent.
 
 use std::{
     io,
@@ -25,7 +25,8 @@ async fn misconfigured(builder: Builder, option: &str) -> String {
     reason.clone()
 }
 
-/// Nobody answers at that address (RFC 5737), so that it takes the whole time if it is tried.
+/// No host replies at that address (RFC 5737), so a connection attempt would take the whole
+/// timeout.
 #[tokio::test]
 async fn passwords_go_without_tls_to_this_machine_alone() {
     for scheme in ["etcd", "zk"] {
@@ -52,7 +53,7 @@ async fn passwords_go_without_tls_to_this_machine_alone() {
     }
 }
 
-/// Not a connection is made.
+/// The client makes no connection.
 #[tokio::test]
 async fn bad_settings_are_refused_before_anything_is_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -92,7 +93,7 @@ async fn bad_settings_are_refused_before_anything_is_sent() {
     assert!(nothing.is_err(), "there is a connection");
 }
 
-/// The program's own code is wrong at times, while the client lives.
+/// The program's callback fails at times while the client lives.
 #[tokio::test]
 async fn a_callback_that_fails_leaves_the_last_answer() {
     let fails = Arc::new(AtomicBool::new(false));
@@ -100,7 +101,7 @@ async fn a_callback_that_fails_leaves_the_last_answer() {
     let client = Client::builder(distlock_testkit::backend::Backend::Etcd.url_with_users())
         .namespace(format!("/distlock-t-{:016x}", fastrand::u64(..)))
         .credentials_from(move || {
-            assert!(!failing.load(SeqCst), "it fails");
+            assert!(!failing.load(SeqCst), "the callback fails");
             Ok(Credentials::new("app", "apppw"))
         });
     let client = connected(client).await;

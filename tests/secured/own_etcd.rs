@@ -1,4 +1,4 @@
-//! An etcd of one test's own, with users and certificates.
+//! An etcd for a single test, with users and certificates.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -14,14 +14,15 @@ use crate::{
     folder::Folder,
 };
 
-/// What its certificate says that it is; its address is not in there.
+/// The name in its certificate, which does not contain its address.
 pub(crate) const NAME: &str = "etcd.internal";
 
-/// It wants a certificate and a password: `root` may do everything, `app` what begins with `/app/`.
+/// It requires a certificate and a password: `root` may do everything, `app` may use keys below
+/// `/app/`.
 pub(crate) struct OwnEtcd {
     _server: OwnServer,
     pub(crate) ca: Ca,
-    /// The server's.
+    /// The server's certificates.
     pub(crate) folder: Folder,
     pub(crate) address: SocketAddr,
     pub(crate) operator: etcd_client::Client,
@@ -31,7 +32,7 @@ pub(crate) const ROOT_PASSWORD: &str = "root-s3cret";
 pub(crate) const PASSWORD: &str = "app-s3cret";
 
 impl OwnEtcd {
-    /// `token`: which kind of tokens it gives.
+    /// `token`: the kind of its tokens.
     pub(crate) async fn start(token: &str) -> Self {
         let ca = Ca::new();
         let server = ca.issue("server", &[NAME, "localhost"], LONG);
@@ -60,10 +61,8 @@ impl OwnEtcd {
         let address = server.address(2379).await;
         let pair = ca.issue("operator", &[], LONG);
         let operator = operator(address, &ca, &pair, None).await;
-        eventually(SOON, "etcd is there", async || {
-            operator.kv_client().get("a", None).await.is_ok()
-        })
-        .await;
+        eventually(SOON, "etcd runs", async || operator.kv_client().get("a", None).await.is_ok())
+            .await;
         let mut auth = operator.auth_client();
         auth.user_add("root", ROOT_PASSWORD, None).await.expect("a user");
         auth.role_add("root").await.expect("a role");
@@ -84,13 +83,13 @@ impl OwnEtcd {
         self.ca.issue("client", &[], valid)
     }
 
-    /// With a certificate of the client's own.
+    /// Returns TLS settings with a client certificate.
     pub(crate) fn tls(&self) -> Tls {
         let Pair { certificate, key } = self.issue(LONG);
         Tls::new().ca_certificate(&self.ca.pem).client_identity(certificate, key).server_name(NAME)
     }
 
-    /// Without any credentials.
+    /// Returns a builder without credentials.
     pub(crate) fn builder(&self) -> distlock::Builder {
         self.builder_by(self.address)
     }

@@ -1,4 +1,4 @@
-//! A ZooKeeper of these tests' own, with users and certificates.
+//! A ZooKeeper for these tests, with users and certificates.
 
 use std::{
     net::SocketAddr,
@@ -19,7 +19,7 @@ use crate::{common::poll, folder::Folder};
 pub(crate) const PASSWORD: &str = "app-s3cret";
 pub(crate) const OTHER_PASSWORD: &str = "other-s3cret";
 
-/// It has a port without TLS, where SASL may be had, and one with TLS that wants a certificate.
+/// It has a port without TLS, which supports SASL, and one with TLS that requires a certificate.
 pub(crate) struct OwnZooKeeper {
     _server: OwnServer,
     pub(crate) ca: Ca,
@@ -28,10 +28,10 @@ pub(crate) struct OwnZooKeeper {
     pub(crate) tls: SocketAddr,
 }
 
-/// A JVM on a busy machine.
+/// The start of a JVM on a busy machine.
 const START: Duration = Duration::from_secs(120);
 
-/// Tests that run at the same time have the same one, as it takes seconds to start.
+/// Tests that run at the same time share the server, because it takes seconds to start.
 static RUNNING: Mutex<Weak<OwnZooKeeper>> = Mutex::const_new(Weak::new());
 
 impl OwnZooKeeper {
@@ -94,13 +94,13 @@ impl OwnZooKeeper {
         self.ca.issue("client", &[], valid)
     }
 
-    /// With a certificate of the client's own.
+    /// Returns TLS settings with a client certificate.
     pub(crate) fn material(&self) -> Tls {
         let Pair { certificate, key } = self.issue(LONG);
         Tls::new().ca_certificate(&self.ca.pem).client_identity(certificate, key)
     }
 
-    /// Without any credentials, by the port without TLS.
+    /// Returns a builder without credentials, for the port without TLS.
     pub(crate) fn builder(&self) -> distlock::Builder {
         self.builder_by(self.plain)
     }
@@ -111,7 +111,7 @@ impl OwnZooKeeper {
     }
 }
 
-/// One of a test's own.
+/// Returns a namespace for a single test.
 pub(crate) fn namespace() -> String {
     format!("/t-{:016x}", fastrand::u64(..))
 }

@@ -1,5 +1,5 @@
-//! The least rights that docs/ops/security.md names: with them everything works, with one less it
-//! does not.
+//! The minimum rights that docs/ops/security.md lists: everything works with them, and not with one
+//! right less.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     own_zookeeper::OwnZooKeeper,
 };
 
-/// A role of one's own, for a user of one's own.
+/// Creates a role, and a user that has it.
 async fn user(etcd: &OwnEtcd, name: &str, permissions: Vec<Permission>) -> Client {
     let mut auth = etcd.operator.auth_client();
     auth.user_add(name, "pw-s3cret", None).await.unwrap();
@@ -43,7 +43,7 @@ async fn what_a_role_of_etcd_needs() {
     guard.unlock().await.unwrap();
     client.close().await.unwrap();
 
-    // A guarded write needs the right to write what it writes, and no other.
+    // A guarded write needs the right to write its key, and no other.
     let write = Permission::new(PermissionType::Write, "/data/a");
     let client = user(&etcd, "writer", vec![all("/locks/"), write]).await;
     let guard = client.mutex("a").lock().await.unwrap();
@@ -63,7 +63,7 @@ async fn what_a_role_of_etcd_needs() {
     }
 }
 
-/// What needs which right of ZooKeeper's; tells what was refused.
+/// Uses everything that needs a right of ZooKeeper; returns what was refused.
 async fn use_all(client: &Client) -> Result<(), (&'static str, Error)> {
     let refused = |what| move |error| (what, error);
     let mutex = client.mutex("a");
@@ -72,8 +72,10 @@ async fn use_all(client: &Client) -> Result<(), (&'static str, Error)> {
     let waiter = tokio::spawn(async move { mutex.lock().await });
     while queue.queue().await.map_err(refused("queue"))?.len() < 2 {}
     guard.unlock().await.map_err(refused("unlock"))?;
-    let guard =
-        within(SOON, "its turn", waiter).await.expect("no panic").map_err(refused("wait"))?;
+    let guard = within(SOON, "the lock is granted", waiter)
+        .await
+        .expect("the thread did not panic")
+        .map_err(refused("wait"))?;
     let tried = client.mutex("a").try_lock().await.map_err(refused("try_lock"))?;
     assert!(tried.is_none());
     let _ = client.mutex("a").request_release("now").await.map_err(refused("request_release"))?;
@@ -112,7 +114,7 @@ async fn what_a_user_of_zookeeper_needs() {
         }
     }
 
-    // In a namespace that the operator has made, the right to create is enough.
+    // In a namespace created by the operator, the right to create is sufficient.
     let operator = zk::Client::connector().connect(&zookeeper.plain.to_string()).await.unwrap();
     for (namespace, right) in [("/made", zk::Permission::CREATE), ("/shut", zk::Permission::READ)] {
         let acl = [zk::Acl::new(right, zk::AuthId::anyone())];

@@ -21,12 +21,12 @@ use crate::{
     own_zookeeper::OwnZooKeeper,
 };
 
-/// How long the first certificate is valid: a busy machine has to hold a lock by then.
+/// How long the first certificate is valid: long enough to acquire a lock on a busy machine.
 const SHORT: Duration = Duration::from_secs(12);
-/// A lock is held for longer than this only by keepalives.
+/// A lock that is held for longer than this needs keepalives.
 const TTL: Duration = Duration::from_secs(6);
 
-/// The folder's files, by their names.
+/// Returns settings that read the folder's files.
 fn from_files(folder: &Folder) -> Tls {
     Tls::new()
         .ca_certificate_file(folder.path("ca.pem"))
@@ -37,7 +37,7 @@ fn files<'a>(ca: &'a str, pair: &'a Pair) -> [(&'static str, &'a str); 3] {
     [("ca.pem", ca), ("tls.crt", &pair.certificate), ("tls.key", &pair.key)]
 }
 
-/// Held all along, and others can be had.
+/// Checks that the lock is held all the time, and that others can be acquired.
 async fn goes_on(client: &Client, guard: &LockGuard, time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -49,8 +49,9 @@ async fn goes_on(client: &Client, guard: &LockGuard, time: Duration) {
     }
 }
 
-/// The client's certificate is replaced, and the old one runs out: held locks go on by what is
-/// open, and what is new is made with the new one. One that has the old one only is refused.
+/// The client's certificate is replaced, and the old one expires: held locks continue on open
+/// connections, and new connections use the new certificate. A client with only the old one is
+/// refused.
 async fn a_certificate_is_replaced(
     builder: impl Fn(&Proxy, Tls) -> Builder,
     proxy: Proxy,
@@ -64,13 +65,13 @@ async fn a_certificate_is_replaced(
     let client = builder(&proxy, wanted(from_files(&folder))).connect().await;
     let client = client.unwrap_or_else(|error| panic!("{}", chain(&error)));
     let guard = client.mutex("held").lock().await.unwrap();
-    // A certificate without its key is left alone.
+    // A certificate without its key is not used.
     let new = issue(Duration::from_secs(3600));
     folder.replace(&[("ca.pem", ca), ("tls.crt", &new.certificate), ("tls.key", &old.key)]);
     goes_on(&client, &guard, Duration::from_millis(1500)).await;
     folder.replace(&files(ca, &new));
     goes_on(&client, &guard, SHORT.saturating_sub(began.elapsed()) + Duration::from_secs(1)).await;
-    // All connections end: those that take their place need one that is valid.
+    // All connections end: their replacements need a valid certificate.
     let before = proxy.accepted();
     proxy.hang_up();
     goes_on(&client, &guard, TTL + Duration::from_secs(1)).await;
@@ -105,8 +106,8 @@ async fn a_client_of_zookeeper_has_its_certificate_replaced() {
     a_certificate_is_replaced(builder, proxy, &zookeeper.ca.pem, issue, |tls| tls).await;
 }
 
-/// The server has another certificate of another CA. A client that is told to trust both before
-/// loses nothing.
+/// The server gets a new certificate from another CA. A client that has trusted both beforehand
+/// keeps its locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_etcd_has_its_certificate_replaced() {
     let etcd = OwnEtcd::start("simple").await;
@@ -128,7 +129,7 @@ async fn an_etcd_has_its_certificate_replaced() {
         ("server.pem", &server.certificate),
         ("server-key.pem", &server.key),
     ]);
-    // It reads them at each handshake.
+    // The server reads them at each handshake.
     proxy.hang_up();
     goes_on(&client, &guard, TTL + Duration::from_secs(1)).await;
     let error = refused(builder(etcd.tls())).await;
@@ -137,7 +138,7 @@ async fn an_etcd_has_its_certificate_replaced() {
     client.close().await.unwrap();
 }
 
-/// What the program knows, and may replace.
+/// The program's password, which can be replaced.
 #[derive(Clone)]
 struct Known(Arc<StdMutex<String>>);
 
@@ -179,7 +180,7 @@ async fn a_client_of_etcd_has_its_password_replaced() {
     etcd.change_password("second-s3cret").await;
     goes_on(&by_callback, &called, TTL + Duration::from_secs(1)).await;
     goes_on(&by_file, &filed, TTL + Duration::from_secs(1)).await;
-    // The server has it first: until the program has it, it is denied, and loses nothing.
+    // The server has it first: until the program has it, the client is denied, but keeps its locks.
     etcd.change_password("third-s3cret").await;
     let error = within(SOON, "denied", by_callback.mutex("other").lock()).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{}", chain(&error));
@@ -193,8 +194,8 @@ async fn a_client_of_etcd_has_its_password_replaced() {
     close([by_callback, by_file]).await;
 }
 
-/// With `digest` another password is another user, so that the ACL has to name both. Sessions stay
-/// who they are; the next one is the new user's.
+/// With `digest`, another password is another user, so the ACL has to name both. Sessions keep
+/// their user; the next session belongs to the new user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_of_zookeeper_has_its_password_replaced() {
     let zookeeper = OwnZooKeeper::start().await;
@@ -223,7 +224,7 @@ async fn a_client_of_zookeeper_has_its_password_replaced() {
     proxy.set(Mode::Refuse);
     within(SOON, "the session is over", guard.lost()).await;
     proxy.set(Mode::Pass);
-    eventually(SOON, "it has a session of the new user's", async || {
+    eventually(SOON, "the client has a session of the new user", async || {
         match client.mutex("theirs").lock().await {
             Ok(guard) => guard.unlock().await.is_ok(),
             Err(_) => false,
@@ -233,7 +234,7 @@ async fn a_client_of_zookeeper_has_its_password_replaced() {
     client.close().await.unwrap();
 }
 
-/// What ZooKeeper calls a user with a password.
+/// Returns ZooKeeper's name of a user with a password.
 async fn digest(zookeeper: &OwnZooKeeper, user: &str, password: &str) -> String {
     let connector =
         zk::Client::connector().with_auth("digest", format!("{user}:{password}").as_bytes());

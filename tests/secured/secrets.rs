@@ -1,4 +1,4 @@
-//! What is printed and logged of all of it has no secret.
+//! No output and no log contains a secret.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn nothing_that_is_printed_or_logged_has_a_secret() {
     zookeeper(&mut shown, &mut keys).await;
     let logs = logs::collected();
     println!("{} lines, {} bytes", logs.lines().count(), logs.len());
-    assert!(logs.lines().count() > 100, "nothing is collected");
+    assert!(logs.lines().count() > 100, "nothing was logged");
     let mut secrets = vec![
         PASSWORD,
         OTHER_PASSWORD,
@@ -40,14 +40,14 @@ async fn nothing_that_is_printed_or_logged_has_a_secret() {
         "hmac-s3cret-of-the-tokens",
     ];
     secrets.extend(keys.iter().flat_map(|key| lines_of(key)));
-    // How tokens of the kind `jwt` begin.
+    // The start of tokens of the kind `jwt`.
     secrets.push("eyJhbGciOi");
     shown.has_none_of(&secrets);
     for secret in secrets {
         let bytes = format!("{:?}", secret.as_bytes());
         for secret in [secret, bytes.trim_matches(['[', ']'])] {
             let line = logs.find(secret).and_then(|at| logs[..at].lines().last());
-            assert!(!logs.contains(secret), "it is logged, after {line:?}");
+            assert!(!logs.contains(secret), "the secret is logged, after {line:?}");
         }
     }
 }
@@ -94,7 +94,7 @@ async fn etcd(shown: &mut Shown, keys: &mut Vec<String>) {
             folder.path("tls.key")
         );
         shown.builder(&Client::builder(url)).await;
-        // A password that changes under way, and a token that ends.
+        // A password that changes during use, and a token that expires.
         let client = etcd.builder().tls(etcd.tls()).credentials("app", PASSWORD);
         let client = connected(client).await;
         let guard = client.mutex("held").lock().await.unwrap();

@@ -28,7 +28,7 @@ async fn locks(client: &Client) {
 }
 
 async fn is_denied(client: &Client) {
-    let error = within(SOON, "it is refused", client.mutex("a").lock()).await.unwrap_err();
+    let error = within(SOON, "the client is refused", client.mutex("a").lock()).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
     println!("{}", chain(&error));
 }
@@ -90,13 +90,13 @@ async fn what_is_wrong_is_named(zookeeper: &OwnZooKeeper) {
         assert!(matches!(error, Error::Denied { .. }), "{what}: {error:?}");
         assert!(text_told.contains(text), "{what}: {text_told}");
     }
-    // What it cannot do is told before anything is sent.
+    // Unsupported settings are reported before anything is sent.
     let named = tls(ca, &own).server_name("zookeeper.internal");
     let error = refused(here().tls(named)).await;
     assert!(matches!(error, Error::InvalidArgument { argument: "tls", .. }), "{error:?}");
 }
 
-/// By their passwords, and then by what they may do.
+/// Users are checked by their passwords, and then by their rights.
 async fn users_of_sasl_are_checked(zookeeper: &OwnZooKeeper) {
     let builder = zookeeper.builder();
     let app = connected(builder.clone().credentials("app", PASSWORD).sasl()).await;
@@ -106,11 +106,11 @@ async fn users_of_sasl_are_checked(zookeeper: &OwnZooKeeper) {
     let other = builder.clone().credentials("other", OTHER_PASSWORD).sasl().connect();
     is_denied(&other.await.unwrap()).await;
     is_denied(&builder.clone().connect().await.unwrap()).await;
-    // The same user and password by the other scheme is somebody else.
+    // The same user and password with the other scheme is another user.
     is_denied(&builder.credentials("app", PASSWORD).connect().await.unwrap()).await;
 }
 
-/// Who shows a certificate needs no password: its subject is who one is.
+/// A client with a certificate needs no password: the subject is its user.
 async fn certificates_own_nodes(zookeeper: &OwnZooKeeper) {
     let builder = || {
         let url = format!("zks://{}/x509", zookeeper.tls);

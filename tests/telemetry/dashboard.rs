@@ -1,4 +1,4 @@
-//! The dashboard and the alerts speak of metrics that there are.
+//! The dashboard and the alerts use existing metrics.
 
 use std::{collections::BTreeSet, fs};
 
@@ -10,13 +10,13 @@ fn read(file: &str) -> String {
     fs::read_to_string(format!("{}/../{file}", env!("CARGO_MANIFEST_DIR"))).expect("a text")
 }
 
-/// The names in a text that Prometheus would know. (Tables' names begin like that, too.)
+/// Returns the metric names in a text. (Table names have the same prefix.)
 fn named(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| word.starts_with("distlock_") && *word != "distlock_").collect()
 }
 
-/// As `examples/metrics.rs` and OpenTelemetry's collector name it.
+/// Returns the names in `examples/metrics.rs` and in OpenTelemetry's collector.
 fn names(kind: &str, name: &str, unit: &str) -> Vec<String> {
     let name = name.replace('.', "_");
     let name = if unit == "seconds" { format!("{name}_seconds") } else { name };
@@ -39,10 +39,10 @@ async fn the_dashboard_and_the_alerts_name_metrics_that_there_are() {
     let dashboard = read("docs/ops/grafana-dashboard.json");
     let metrics = read("docs/ops/metrics.md");
     assert!(!named(&metrics).is_empty(), "no metric is named");
-    // The text has this one as an example of a name without what a part of a histogram adds.
+    // The text has this name as an example without the suffix of a histogram's part.
     let example = "distlock_acquire_duration_seconds";
     for name in named(&dashboard).union(&named(&metrics)) {
-        assert!(known.contains(name) || *name == example, "there is no {name}");
+        assert!(known.contains(name) || *name == example, "there is no metric {name}");
     }
     for names in &described {
         let shown = names.iter().any(|name| named(&dashboard).contains(name.as_str()));

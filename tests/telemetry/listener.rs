@@ -26,7 +26,7 @@ fn visitors() -> MutexGuard<'static, Vec<Visitor>> {
     VISITORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// There are visits as long as it lives.
+/// Calls the visitor until it is dropped.
 pub(crate) struct Visiting;
 
 impl Drop for Visiting {
@@ -39,7 +39,7 @@ thread_local! {
     static VISITING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A signal during a visit causes no other.
+/// A signal during a visit causes no further visit.
 fn visit() {
     if !VISITING.replace(true) {
         visitors().iter().for_each(|visitor| visitor());
@@ -47,8 +47,8 @@ fn visit() {
     }
 }
 
-/// The signals of the locks of one test, by the name of its store, with which all of their names
-/// begin; and of its sessions, if no other test has the same backend.
+/// The signals of one test's locks, selected by the name of its store, with which all of their
+/// names begin; and of its sessions, if no other test has the same backend.
 pub(crate) struct Listener {
     pub(crate) name: &'static str,
 }
@@ -66,13 +66,13 @@ impl Listener {
         Self { name }
     }
 
-    /// Until what this returns is dropped, every signal calls a listener that does this at once.
+    /// Until the returned value is dropped, every signal calls the visitor at once.
     pub(crate) fn visitor(&self, visitor: impl Fn() + Send + 'static) -> Visiting {
         visitors().push(Box::new(visitor));
         Visiting
     }
 
-    /// Of a client whose metrics have the locks' names.
+    /// Returns a builder whose metrics have the locks' names.
     pub(crate) fn builder(&self) -> Builder {
         Client::builder(format!("memory://{}", self.name))
             .owner(format!("owner of {}", self.name))
@@ -87,7 +87,7 @@ impl Listener {
         format!("{}-{name}", self.name)
     }
 
-    /// All signals of this test's locks.
+    /// Returns all signals of this test's locks.
     pub(crate) fn signals(&self) -> Vec<Signal> {
         let of = |fields: &Fields, key| fields.get(key).is_some_and(|it| it.starts_with(self.name));
         let ours = |it: &&Signal| match it {
@@ -103,9 +103,8 @@ impl Listener {
         signals().iter().filter(ours).cloned().collect()
     }
 
-    /// The signals, counted: the numbers of values of histograms, the sums of counters, and
-    /// the last and the highest value of gauges; how many spans were closed, how many are open, and
-    /// the log.
+    /// Counts the signals: the number of values of histograms, the sums of counters, the last and
+    /// the highest value of gauges, the closed and open spans, and the log.
     pub(crate) fn counts(&self) -> BTreeMap<String, i64> {
         let mut counts = BTreeMap::new();
         let mut add = |what: String, by: i64| *counts.entry(what).or_default() += by;
@@ -126,7 +125,7 @@ impl Listener {
                     let highest = highest.entry(line).or_default();
                     *highest = (*highest).max(*now);
                 }
-                Signal::Set(name, ..) => panic!("{name} is not of a lock"),
+                Signal::Set(name, ..) => panic!("{name} is no metric of a lock"),
                 Signal::Described(..) => {}
                 Signal::Opened(name, _) => add(format!("open {name}"), 1),
                 Signal::Closed(name, fields) => {
@@ -161,7 +160,7 @@ impl Listener {
         counts
     }
 
-    /// Waits until exactly these have been emitted.
+    /// Waits until exactly these signals have been emitted.
     pub(crate) async fn expect(&self, expected: &[(&str, i64)]) {
         let expected: BTreeMap<_, _> =
             expected.iter().map(|(what, count)| ((*what).to_owned(), *count)).collect();
@@ -178,12 +177,12 @@ impl Listener {
     }
 }
 
-/// A listener, and a client of its own that holds a lock.
+/// Returns a listener, and a separate client that holds a lock.
 pub(crate) async fn locked(name: &'static str) -> (Listener, Client, LockGuard) {
     locked_with(name, |builder| builder).await
 }
 
-/// A listener, and a client with these settings that holds a lock.
+/// Returns a listener, and a client with these settings that holds a lock.
 pub(crate) async fn locked_with(
     name: &'static str,
     adjust: impl FnOnce(Builder) -> Builder,
@@ -194,17 +193,17 @@ pub(crate) async fn locked_with(
     (listener, client, guard)
 }
 
-/// All signals of a backend, whatever the lock.
+/// Returns all signals of all locks.
 pub(crate) fn all() -> Vec<Signal> {
     signals().clone()
 }
 
-/// The first of that kind.
+/// Returns the first matching signal.
 pub(crate) fn first(is: impl Fn(&Signal) -> bool) -> Option<Signal> {
     signals().iter().find(|it| is(it)).cloned()
 }
 
-/// A metric with its labels, but for the lock's and the backend's.
+/// Formats a metric with its labels, except those of the lock and the backend.
 fn line(name: &str, labels: &Fields) -> String {
     assert_eq!(labels.get("backend").map(String::as_str), Some("memory"), "{name}");
     let labels = labels.iter().filter(|(key, _)| !matches!(&***key, "lock" | "backend"));

@@ -1,5 +1,5 @@
-//! A recorder and a subscriber are the user's code, and may use the library: nothing is emitted
-//! while a lock of the library's is held.
+//! Recorders and subscribers are user code, and may call the library: no signal is emitted while
+//! one of the library's mutexes is locked.
 
 use std::{
     pin::pin,
@@ -17,7 +17,7 @@ use distlock::{Client, Error, LockGuard, memory::Space};
 
 use super::listener::Listener;
 
-/// Does what takes each of the library's locks that a caller can reach: the client's, a guard's and
+/// Calls methods that lock each of the mutexes that a caller can reach: the client's, a guard's and
 /// a queue's.
 fn use_all(client: &Client, guard: Option<&LockGuard>) {
     let _ = (client.health(), client.session_ttl());
@@ -35,7 +35,7 @@ fn poll_once<T>(future: impl Future<Output = T>) {
     let _ = pin!(future).poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// One that waited for itself would never come to its end.
+/// A signal under a mutex would deadlock.
 #[test]
 fn listeners_may_use_the_library() {
     let (done, ended) = mpsc::channel();
@@ -45,10 +45,10 @@ fn listeners_may_use_the_library() {
         runtime.block_on(scenes(&listener));
         done.send(()).unwrap();
     });
-    ended.recv_timeout(Duration::from_secs(60)).expect("it waits for nobody");
+    ended.recv_timeout(Duration::from_secs(60)).expect("no deadlock");
 }
 
-/// A session may end on a busy machine; then it is tried again.
+/// A session may expire on a busy machine; then the call is repeated.
 async fn insist<T>(call: impl AsyncFn() -> Result<T, Error>) -> T {
     loop {
         match call().await {
@@ -97,7 +97,7 @@ async fn scenes(listener: &Listener) {
     insist(async || lock.write().await?.downgrade().await?.unlock().await).await;
     let semaphore = client.semaphore(listener.lock("a"), 2);
     insist(async || semaphore.acquire().await?.release().await).await;
-    // Lost by a delete, by the server's word, by the clock, and by closing the client.
+    // Lost by a deletion, by the server's report, by the clock, and by closing the client.
     for loss in 0..4 {
         let guard = Arc::new(insist(async || mutex.lock().await).await);
         *shown.lock().unwrap() = Some(Arc::clone(&guard));

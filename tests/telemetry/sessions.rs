@@ -1,4 +1,4 @@
-//! The signals of sessions and requests, of slow waits, and of writes that were refused.
+//! The signals of sessions and requests, of slow waits, and of refused writes.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,7 +16,7 @@ async fn wait_for(what: &str, is: impl Fn(&Signal) -> bool) -> Signal {
         }
         sleep(Duration::from_millis(5)).await;
     }
-    panic!("it is never emitted: {what}; {:#?}", all());
+    panic!("{what} was never emitted; {:#?}", all());
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn a_slow_wait_names_the_holder() {
         }
         _ => false,
     };
-    wait_for("who holds it", slow).await;
+    wait_for("the holder", slow).await;
     guard.unlock().await.unwrap();
     waiting.await.unwrap().unlock().await.unwrap();
 }
@@ -62,7 +62,7 @@ async fn a_session_that_is_replaced() {
         }
         _ => false,
     };
-    wait_for("that it was replaced", warning).await;
+    wait_for("the replacement", warning).await;
     for reason in ["first", "replaced"] {
         let opened = |signal: &Signal| {
             matches!(signal, Signal::Counted(name, labels, 1)
@@ -82,12 +82,12 @@ async fn a_write_that_is_refused() {
         matches!(signal, Signal::Counted(name, labels, 1)
             if name == "distlock.write.rejected" && labels["reason"] == "evicted")
     };
-    wait_for("that it was refused", rejected).await;
+    wait_for("the refusal", rejected).await;
 }
 
 #[tokio::test]
 async fn proofs_of_life() {
-    // It must not end before the store is away, on a machine that does much else.
+    // The session must not expire before the store is gone, on a busy machine.
     let (_listener, _client, guard) = locked_with("kept", |builder| {
         builder.session_ttl(Duration::from_secs(3)).request_timeout(Duration::from_millis(500))
     })
@@ -96,18 +96,18 @@ async fn proofs_of_life() {
         matches!(signal, Signal::Measured(name, labels, _)
             if name == "distlock.keepalive.duration" && labels["outcome"] == "ok")
     };
-    wait_for("a proof of life", proved).await;
+    wait_for("a keepalive", proved).await;
     let remaining = |signal: &Signal| {
         matches!(signal, Signal::Set(name, _, left)
             if name == "distlock.session.remaining" && *left > 0.0 && *left < 3.0)
     };
-    wait_for("how long the session lives", remaining).await;
+    wait_for("the remaining time of the session", remaining).await;
     Space::named("kept").set_reachable(false);
     let failed = |signal: &Signal| {
         matches!(signal, Signal::Counted(name, labels, 1)
             if name == "distlock.keepalive.failures" && labels.contains_key("reason"))
     };
-    wait_for("that it failed", failed).await;
+    wait_for("the failure", failed).await;
     drop(guard);
 }
 
@@ -133,7 +133,7 @@ async fn requests_and_releases() {
     }
 }
 
-/// Each metric has a unit and a meaning, and none is emitted that has not.
+/// Each metric has a unit and a description, and no other metric is emitted.
 #[tokio::test]
 async fn metrics_are_described() {
     let listener = Listener::new("described");

@@ -1,4 +1,4 @@
-//! A table of situations, and the signals of each: all of them, and none twice.
+//! Situations, and the signals of each: all of them, and none twice.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tokio::time::{sleep, timeout};
 use super::listener::{Listener, locked, locked_with};
 
 const A_WHILE: Duration = Duration::from_millis(50);
-/// In which one that waits surely knows its place, on a busy machine, too.
+/// Enough time for a waiter to know its position, even on a busy machine.
 const LONG_ENOUGH: Duration = Duration::from_secs(1);
 
-/// The signals of one mutex that was locked at once and released.
+/// The signals of one mutex that was acquired at once and released.
 const LOCKED_AND_RELEASED: &[(&str, i64)] = &[
     ("acquire.duration acquired mutex", 1),
     ("hold.duration released mutex", 1),
@@ -52,7 +52,7 @@ async fn an_unlock_that_is_dropped() {
 async fn calls_that_bring_nothing() {
     let listener = Listener::new("nothing");
     let (client, other) = (listener.client().await, listener.client().await);
-    // Which emits nothing.
+    // This client emits nothing.
     let held = other.mutex("held").lock().await.unwrap();
     let name = listener.lock("a");
     let guard = other.mutex(&name).lock().await.unwrap();
@@ -88,7 +88,7 @@ async fn calls_that_bring_nothing() {
     drop((guard, held));
 }
 
-/// The signals of a mutex that was lost, with what the reason adds.
+/// The signals of a mutex that was lost, with those of the reason.
 fn lost(lines: [&'static str; 2]) -> Vec<(&'static str, i64)> {
     let lost = [
         ("acquire.duration acquired mutex", 1),
@@ -102,7 +102,7 @@ fn lost(lines: [&'static str; 2]) -> Vec<(&'static str, i64)> {
     lost.into_iter().chain(lines.map(|line| (line, 1))).collect()
 }
 
-/// As soon as it is known, though nobody asks; and not once more when somebody does.
+/// Reported as soon as the loss is known, even without a query, and only once.
 #[tokio::test]
 async fn lost_with_its_session() {
     let (listener, _client, guard) = locked("expired").await;
@@ -125,7 +125,7 @@ async fn lost_by_an_operators_delete() {
     listener.expect(&expected).await;
 }
 
-/// The one that unlocks it finds out.
+/// The unlock detects the loss.
 #[tokio::test]
 async fn lost_before_anybody_has_noticed() {
     let (listener, _client, guard) = locked("unnoticed").await;
@@ -143,7 +143,7 @@ async fn lost_at_the_deadline() {
     drop(guard);
 }
 
-/// Nobody need be warned.
+/// No warning is needed.
 #[tokio::test]
 async fn lost_by_closing_the_client() {
     let (listener, client, guard) = locked("closed").await;
@@ -168,7 +168,7 @@ async fn a_release_that_takes_long() {
     listener.expect(&expected).await;
 }
 
-/// The same where nobody waits for it.
+/// The same for a dropped guard.
 #[tokio::test]
 async fn a_guard_that_is_dropped_while_the_store_is_away() {
     let (listener, _client, guard) =
@@ -223,7 +223,7 @@ async fn readers_and_a_writer_that_becomes_one() {
         .await;
 }
 
-/// The gate's pass is nobody's hold.
+/// The gate's hold is not reported.
 #[tokio::test]
 async fn permits() {
     let listener = Listener::new("permits");
@@ -307,7 +307,7 @@ async fn several_locks_at_once() {
     listener.expect(&expected).await;
 }
 
-/// One after the other, if one of them is not free: what was taken before that was held.
+/// Acquired one by one if one of them is not free: the earlier ones were held.
 #[tokio::test]
 async fn several_locks_of_which_one_is_held() {
     let listener = Listener::new("partly");

@@ -13,12 +13,12 @@ async fn connect(endpoints: &[SocketAddr]) -> Client {
     Client::connect(addresses, None).await.expect("a client")
 }
 
-/// `LeaseKeeper::keep_alive` promises to receive a response, and only puts a request into a queue:
-/// src/rpc/lease.rs:560. It says Ok of a lease that is gone.
+/// `LeaseKeeper::keep_alive` promises to receive a response, but only queues a request:
+/// src/rpc/lease.rs:560. It returns Ok for a revoked lease.
 #[tokio::test]
 async fn a_revoked_lease_is_kept_alive() {
     let mut client = connect(&endpoints(&Backend::Etcd.url()).await).await;
-    let lease = client.lease_grant(60, None).await.expect("etcd answers").id();
+    let lease = client.lease_grant(60, None).await.expect("etcd replies").id();
     let (mut keeper, mut answers) = client.lease_keep_alive(lease).await.unwrap();
     client.lease_revoke(lease).await.unwrap();
     let kept = keeper.keep_alive().await.is_ok();
@@ -27,21 +27,22 @@ async fn a_revoked_lease_is_kept_alive() {
     assert_eq!(answer.ttl(), 0, "the server knew");
 }
 
-/// An endpoint that refuses connections gets its share of the requests, and these fail although the
-/// others would serve them: src/client.rs:123. That is tonic's balancer, of 0.14.9, to which each
-/// endpoint has the load 0 (src/transport/channel/service/connection.rs:166) and one that failed is
-/// ready (`reconnect.rs:129` beside it): <https://github.com/grpc/grpc-rust/issues/2839>.
+/// An endpoint that refuses connections gets its share of the requests. They fail although the
+/// other endpoints would serve them: src/client.rs:123. The reason is the balancer of tonic 0.14.9,
+/// in which each endpoint has the load 0 (src/transport/channel/service/connection.rs:166) and a
+/// failed one is ready (`reconnect.rs:129` in the same folder):
+/// <https://github.com/grpc/grpc-rust/issues/2839>.
 #[tokio::test]
 async fn one_dead_endpoint_fails_requests() {
     let mut endpoints = endpoints(&Backend::Etcd.url()).await;
     endpoints.truncate(2);
-    // Bound but not listening: connections are refused, and nobody else gets the port.
+    // Bound but not listening: connections are refused, and no other process gets the port.
     let dead = tokio::net::TcpSocket::new_v4().unwrap();
     dead.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     endpoints.push(dead.local_addr().unwrap());
     let client = connect(&endpoints).await;
     let (mut served, mut failed) = (false, false);
-    // About every fifth fails. That none of them does is a chance of 1 in 10^19.
+    // About every fifth request fails. The chance that none does is 1 in 10^19.
     for _ in 0..200 {
         match client.kv_client().get("any", None).await {
             Ok(_) => served = true,
@@ -55,13 +56,13 @@ async fn one_dead_endpoint_fails_requests() {
     assert_defect(failed, "src/backend/etcd/pool.rs: the choice of an endpoint");
 }
 
-/// A token of the kind `jwt` ends with every change of any user or role, with an error that the
-/// crate takes for the request's: src/caller.rs:221 asks for another token only when the server
-/// does not know the old one. Go's client does for both:
+/// A token of the kind `jwt` expires with every change of any user or role. The crate attributes
+/// the error to the request: src/caller.rs:221 requests a new token only if the server does not
+/// know the old one. Go's client does so for both:
 /// <https://github.com/etcd-io/etcd/blob/v3.5.16/client/v3/retry_interceptor.go#L163>.
 #[tokio::test]
 async fn a_token_of_an_older_revision_is_not_replaced() {
-    // Any file will do as a key.
+    // Any file is accepted as a key.
     let token = "--auth-token=jwt,sign-method=HS256,priv-key=/etc/hostname,ttl=300s";
     let etcd = OwnEtcd::start(&[token]).await;
     let address = format!("http://{}", etcd.address);

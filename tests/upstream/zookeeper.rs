@@ -22,9 +22,9 @@ use zookeeper_client::{
 
 use crate::assert_defect;
 
-/// What ought to happen has happened by then.
+/// The time limit of an expected event.
 const SOON: Duration = Duration::from_secs(10);
-/// Shown not to happen for so long, while the same takes milliseconds otherwise.
+/// How long an event is shown not to happen, which otherwise takes milliseconds.
 const QUIET: Duration = Duration::from_millis(500);
 /// The shortest session that the servers grant.
 const TTL: Duration = Duration::from_secs(2);
@@ -49,7 +49,7 @@ fn unique() -> String {
     format!("/t-{:016x}", fastrand::u64(..))
 }
 
-/// Creates a node that goes with its session.
+/// Creates an ephemeral node.
 async fn create(client: &Client, path: &str) {
     client
         .create(path, b"", &CreateMode::Ephemeral.with_acls(Acls::anyone_all()))
@@ -57,16 +57,16 @@ async fn create(client: &Client, path: &str) {
         .expect("a new node");
 }
 
-/// Breaks the session's connection. What is sent afterwards goes to the next one.
+/// Breaks the session's connection. Later requests use the next one.
 async fn hang_up(client: &Client, proxy: &Proxy) {
     let mut state = client.state_watcher();
     assert_eq!(state.state(), SessionState::SyncConnected);
     proxy.hang_up();
-    // It may be connected again by the time we hear of it.
-    timeout(SOON, state.changed()).await.expect("it hears of it");
+    // The client may have reconnected before the event is read.
+    timeout(SOON, state.changed()).await.expect("the client notices");
 }
 
-/// Begins to lock and is cancelled while the node is being created.
+/// Starts to lock, and is cancelled while the node is created.
 async fn cancelled_lock(client: &Client, prefix: LockPrefix<'_>) {
     tokio::select! {
         biased;
@@ -75,16 +75,16 @@ async fn cancelled_lock(client: &Client, prefix: LockPrefix<'_>) {
     }
 }
 
-/// `Client::lock` says that it is safe to cancel. With Curator's names it deletes what it has
-/// created by its bare name, without the directory, which fails: src/client/mod.rs:525. The node
-/// blocks the lock until the session ends.
+/// `Client::lock` claims to be safe to cancel. With Curator's names it deletes its node by the bare
+/// name, without the directory, which fails: src/client/mod.rs:525. The node blocks the lock until
+/// the session ends.
 #[tokio::test]
 async fn a_cancelled_lock_leaves_its_node() {
     let (client, dir) = (session(server().await, TTL).await, unique());
     let container = CreateMode::Container.with_acls(Acls::anyone_all());
     client.create(&dir, b"", &container).await.expect("a new directory");
     cancelled_lock(&client, LockPrefix::new_curator(&dir, "lock-").unwrap()).await;
-    // A name of another kind is cleaned up in the same way, but rightly.
+    // A name of another kind is also deleted, but correctly.
     cancelled_lock(&client, LockPrefix::new_custom(format!("{dir}/other-"), "").unwrap()).await;
     let start = Instant::now();
     let left = loop {
@@ -92,7 +92,7 @@ async fn a_cancelled_lock_leaves_its_node() {
         if !left.iter().any(|child| child.starts_with("other-")) {
             break left;
         }
-        assert!(start.elapsed() < SOON, "it cleans nothing up: {left:?}");
+        assert!(start.elapsed() < SOON, "no node is deleted: {left:?}");
     };
     let curators = left.iter().any(|child| child.starts_with("_c_"));
     assert_defect(curators, "src/backend/zookeeper/mod.rs: a reason not to use `Client::lock`");
@@ -102,8 +102,8 @@ async fn until_changed(watcher: &mut PersistentWatcher) {
     while watcher.changed().await.event_type == EventType::Session {}
 }
 
-/// Persistent watches are not restored after a reconnect, and nobody is told: `index.max(index)`
-/// stays 0, so that they are left out of what is sent, src/session/watch.rs:446.
+/// Persistent watches are not restored after a reconnect, without an error: `index.max(index)`
+/// stays 0, so they are left out of the request, src/session/watch.rs:446.
 #[tokio::test]
 async fn a_persistent_watch_does_not_survive_a_reconnect() {
     let (proxy, path, other) = (proxy().await, unique(), unique());
@@ -112,8 +112,8 @@ async fn a_persistent_watch_does_not_survive_a_reconnect() {
     create(&client, &other).await;
     let mut persistent = client.watch(&path, AddWatchMode::Persistent).await.unwrap();
     client.set_data(&path, b"1", None).await.unwrap();
-    timeout(SOON, until_changed(&mut persistent)).await.expect("it works before");
-    // On a node of its own: its event would go to the persistent watch of the same node, too.
+    timeout(SOON, until_changed(&mut persistent)).await.expect("the watch works before");
+    // On a separate node: its event would also trigger a persistent watch on the same node.
     let (_, _, oneshot) = client.get_and_watch_data(&other).await.unwrap();
     hang_up(&client, &proxy).await;
     client.set_data(&path, b"2", None).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_persistent_watch_does_not_survive_a_reconnect() {
     );
 }
 
-/// Whether a session that watches so many bytes of paths survives its connection.
+/// Returns `true` if a session with this many bytes of watched paths survives its connection.
 async fn survives_with_watches(bytes: usize) -> bool {
     let proxy = proxy().await;
     let client = session(proxy.address, TTL).await;
@@ -135,7 +135,7 @@ async fn survives_with_watches(bytes: usize) -> bool {
         (0..bytes / (prefix.len() + 5)).map(|number| format!("{prefix}-{number:04}")).collect();
     let node = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
     let mut watchers = Vec::new();
-    // Many in one flight: a request leaves when its method is called.
+    // Several requests in one flight: a request is sent when its method is called.
     for paths in paths.chunks(50) {
         let sent: Vec<_> = paths
             .iter()
@@ -143,7 +143,7 @@ async fn survives_with_watches(bytes: usize) -> bool {
             .collect();
         for (created, watched) in sent {
             created.await.expect("a new node");
-            let (_, _, watcher) = watched.await.expect("it is there");
+            let (_, _, watcher) = watched.await.expect("the node exists");
             watchers.push(watcher);
         }
     }
@@ -157,12 +157,12 @@ async fn survives_with_watches(bytes: usize) -> bool {
             }
         }
     };
-    timeout(SOON, settled).await.expect("it comes back or ends")
+    timeout(SOON, settled).await.expect("the session reconnects or ends")
 }
 
-/// After a reconnect watches are restored in batches of 128 KiB of paths, which all have the xid
-/// -8, so that the reply to the second finds no request: src/session/watch.rs:449,
-/// src/proto/request_header.rs:16, src/session/depot.rs:102. It reconnects again and again until
+/// After a reconnect, watches are restored in batches of 128 KiB of paths, which all have the xid
+/// -8, so the reply to the second batch finds no request: src/session/watch.rs:449,
+/// src/proto/request_header.rs:16, src/session/depot.rs:102. The client reconnects repeatedly until
 /// the session has expired.
 #[tokio::test]
 async fn many_watches_end_the_session() {
@@ -171,8 +171,8 @@ async fn many_watches_end_the_session() {
     assert_defect(!survived, "src/backend/zookeeper/store.rs: `WATCH_BUDGET`");
 }
 
-/// `TCP_NODELAY` is off, so that of two requests in one flight the second stays at home until the
-/// first is answered: src/session/connection.rs:201.
+/// `TCP_NODELAY` is off, so of two requests in one flight the second is not sent until the first is
+/// answered: src/session/connection.rs:201.
 #[tokio::test]
 async fn a_second_request_waits_for_the_reply_to_the_first() {
     const WAY: Duration = Duration::from_millis(10);
@@ -189,8 +189,8 @@ async fn a_second_request_waits_for_the_reply_to_the_first() {
             *one = start.elapsed();
             let start = Instant::now();
             let first = client.get_data("/");
-            // On this runtime, which has one thread, the first is written meanwhile. Two that are
-            // written at once may share a packet.
+            // On this single-threaded runtime, the yield lets the first request be written. Two
+            // requests that are written at once may share a packet.
             yield_now().await;
             let second = client.get_data("/");
             first.await.unwrap();
@@ -199,20 +199,20 @@ async fn a_second_request_waits_for_the_reply_to_the_first() {
         }
         let [one, two] = [one, two].map(|times| {
             let middle = median(times.iter().map(Duration::as_secs_f64));
-            Duration::from_secs_f64(middle.expect("there are some"))
+            Duration::from_secs_f64(middle.expect("the samples are not empty"))
         });
         println!("{one:?} for one, {two:?} for two");
         slow += usize::from(two > one + WAY);
     }
-    // A few connections are spared: the other end's kernel, which lets the second go as well,
-    // acknowledges the first at once.
+    // A few connections are not affected: the kernel at the other end acknowledges the first
+    // request at once, which releases the second.
     assert_defect(
         slow > SESSIONS / 2,
-        "src/backend/zookeeper/store.rs: what `create_and_list` says of it",
+        "src/backend/zookeeper/store.rs: the note on `create_and_list`",
     );
 }
 
-/// A wait for an event panics when the runtime that the session was opened on is gone:
+/// Waiting for an event panics after the runtime on which the session was opened has ended:
 /// src/session/watch.rs:120.
 #[test]
 fn a_watch_panics_without_its_runtime() {
@@ -230,31 +230,33 @@ fn a_watch_panics_without_its_runtime() {
     drop(client);
 }
 
-/// `Expired` is the client's own count, up to 7/5 of the session timeout: src/session/mod.rs:433.
-/// By then the servers have given the session's locks away.
+/// `Expired` follows the client's own clock, up to 7/5 of the session timeout:
+/// src/session/mod.rs:433. By then the servers have granted the session's locks to other clients.
 #[tokio::test]
 async fn a_session_expires_late() {
     let proxy = proxy().await;
     let client = session(proxy.address, TTL).await;
     let mut state = client.state_watcher();
-    // So that the count begins here.
+    // So that the count starts here.
     client.get_data("/").await.unwrap();
     let start = Instant::now();
     proxy.set(Mode::Refuse);
-    while timeout(SOON, state.changed()).await.expect("it expires") != SessionState::Expired {}
+    while timeout(SOON, state.changed()).await.expect("the session expires")
+        != SessionState::Expired
+    {}
     let late = start.elapsed() > TTL * 6 / 5;
     assert_defect(late, "src/backend/zookeeper/mod.rs: a reason for deadlines of our own");
 }
 
-/// Credentials are sent together with the request for a session: src/session/mod.rs:658. Servers
-/// that run on Netty now and then answer them first, and that is read as the answer to the request,
-/// :474.
+/// Credentials are sent together with the request for a session: src/session/mod.rs:658. Servers on
+/// Netty sometimes answer the credentials first, and the client reads that as the reply to the
+/// session request, :474.
 #[tokio::test]
 async fn credentials_fail_connections() {
     let server = endpoints(&Backend::ZooKeeper.url_with_users()).await[0].to_string();
     let connector = Client::connector().with_session_timeout(TTL).with_fail_eagerly();
     let mut failed = false;
-    // About every fifth fails. That none of them does is a chance of 1 in 10^9.
+    // About every fifth connection fails. The chance that none does is 1 in 10^9.
     for _ in 0..100 {
         match connector.clone().with_auth("digest", b"app:apppw").connect(&server).await {
             Ok(_) => {}

@@ -1,5 +1,4 @@
-//! `fork(2)` for tests, which the standard library does not have: the only unsafe code of the
-//! repository.
+//! `fork(2)` for tests, which the standard library lacks: the repository's only unsafe code.
 
 #![cfg(unix)]
 
@@ -10,12 +9,12 @@ unsafe extern "C" {
     fn waitpid(process: c_int, status: *mut c_int, options: c_int) -> c_int;
 }
 
-/// Where the program goes on.
+/// The process in which the program continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fork {
-    /// In the child, which has this thread alone.
+    /// The child, which has only this thread.
     Child,
-    /// In the parent of a child of this number.
+    /// The parent, with the child's process id.
     Parent(i32),
 }
 
@@ -23,10 +22,10 @@ pub enum Fork {
 ///
 /// # Errors
 ///
-/// The operating system's.
+/// Fails if the operating system cannot fork.
 pub fn split() -> io::Result<Fork> {
-    // SAFETY: it takes nothing. The C library keeps its allocator usable in the child, and what
-    // other locks the child may find taken is what its tests are about.
+    // SAFETY: it takes no arguments. The C library keeps its allocator usable in the child, and the
+    // child's tests are about other locks that may be locked.
     match unsafe { fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Fork::Child),
@@ -34,15 +33,15 @@ pub fn split() -> io::Result<Fork> {
     }
 }
 
-/// Whether a child has ended; without `wait` it looks and does not wait.
+/// Returns `true` if a child has ended; waits for that if `wait` is set.
 ///
 /// # Errors
 ///
-/// The operating system's, as if there is no such child.
+/// Fails if the operating system reports an error, for example that there is no such child.
 pub fn has_ended(child: i32, wait: bool) -> io::Result<bool> {
     const WNOHANG: c_int = 1;
     let mut status = 0;
-    // SAFETY: the status is a place to write to, for as long as the call takes.
+    // SAFETY: the status is writable for the duration of the call.
     match unsafe { waitpid(child, &raw mut status, if wait { 0 } else { WNOHANG }) } {
         -1 => Err(io::Error::last_os_error()),
         ended => Ok(ended == child),

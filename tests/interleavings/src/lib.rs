@@ -1,19 +1,19 @@
-//! The library's code that several threads are in at once, on threads whose interleavings are
-//! explored: its sources below `queue/` are modules of this crate. What they reach the machine by
-//! has stand-ins, in `runtime`, of which `inline.rs` and `carried.rs` are the library's own.
+//! The library's concurrent code, on threads whose interleavings are explored: its sources below
+//! `queue/` are modules of this crate. `runtime` replaces the library's interface to the machine,
+//! except for `inline.rs` and `carried.rs`, which are the library's own.
 //!
-//! A thread may be stopped before it takes a lock and before it gives one back. tokio's
-//! `Notify` and `watch` work on atomics of the standard library, at which shuttle cannot stop a
-//! thread. They are tokio's own here too, each call as one step, before which the thread may be
-//! stopped: see `sync`. That is sound as far as each call takes effect at one moment, which tokio
-//! has its own tests for (<https://github.com/tokio-rs/tokio/tree/master/tokio/src/sync/tests>).
-//! Orderings weaker than sequential consistency are not explored.
+//! A thread may be preempted before it locks a mutex and before it unlocks one. tokio's `Notify`
+//! and `watch` work on atomics of the standard library, at which shuttle cannot preempt a thread.
+//! They are tokio's own here too, and each call is one step, before which the thread may be
+//! preempted: see `sync`. That is sound if each call takes effect at one moment, which tokio's own
+//! tests check (<https://github.com/tokio-rs/tokio/tree/master/tokio/src/sync/tests>). Orderings
+//! weaker than sequential consistency are not explored.
 
-// The unit tests of the library are elsewhere.
+// The library's unit tests are not part of this crate.
 #![cfg(not(test))]
-// What the scenarios do not need.
+// The scenarios do not use all of the library.
 #![allow(dead_code, unused_imports, unreachable_pub, missing_docs)]
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // it fails by panics
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // scenarios fail by panicking
 
 // The name by which the library's sources reach `sync` and `select!` below.
 extern crate self as tokio;

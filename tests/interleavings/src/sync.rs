@@ -1,12 +1,11 @@
-//! What the library uses of tokio's `sync`: tokio's own, and the scheduler may go on with another
-//! thread before each call. What is polled needs no such place: a future of these sees whatever
-//! happened since it was made.
+//! The parts of tokio's `sync` that the library uses: tokio's own, with a possible thread switch
+//! before each call. Polls need none: a future sees everything that happened since it was created.
 
 use std::time::Duration;
 
 pub(crate) use tokio_itself::sync::{Semaphore, futures::Notified};
 
-/// Another thread may go on here.
+/// Lets another thread run.
 pub(crate) fn interrupt() {
     shuttle::thread::sleep(Duration::ZERO);
 }

@@ -1,5 +1,5 @@
-//! distlock with a bridge, and others who take the same keys on Redis for their locks. These have
-//! no queue: what has to hold is that no two have the lock at once.
+//! distlock with a bridge, and other libraries that lock with the same keys on Redis. These have no
+//! queue: the test checks that there is never more than one holder.
 
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ use crate::{
     scenarios::{SHORT, Scenario, Turns, WATCHED, good_or, granted_after_a_kill},
 };
 
-/// What others take for the lock.
+/// The key that other libraries use for the lock.
 pub(crate) const KEY: &str = "bridge:a job/7";
 
-/// Others stand in no queue, so that one who comes back at once has it again, and the others never.
+/// Other libraries have no queue: a client without a pause would reacquire at once, and the others
+/// never.
 const TURNS: Turns = Turns { grants: 1_000, hold_ms: 5, pause_ms: 20 };
 
 pub(crate) fn scenarios() -> Vec<Scenario> {
@@ -34,11 +35,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// Turns of both, two processes each.
+/// Turns of both sides, two processes each.
 pub(crate) async fn turns(stage: &mut Stage<'_>, kinds: &[Kind]) -> Result<String> {
     TURNS.take(stage, kinds).await?;
     let holds = stage.history().holds;
-    // Both sides have workers of their own.
+    // The workers of the two sides have different numbers.
     let passed = holds.windows(2).filter(|two| two[0].worker % 2 != two[1].worker % 2).count();
     let (_, shares) = stage.shares();
     let count = holds.len();
@@ -47,16 +48,16 @@ pub(crate) async fn turns(stage: &mut Stage<'_>, kinds: &[Kind]) -> Result<Strin
     good_or(mixed, "hardly mixed", outcome)
 }
 
-/// The same without a bridge: the checker has to find that they hold at once.
+/// The same without a bridge: the checker must find overlapping holds.
 pub(crate) async fn apart(stage: &mut Stage<'_>, kinds: &[Kind]) -> Result<String> {
     turns(stage, kinds).await?;
     match stage.history().violations.len() {
-        0 => Err("nobody held beside another one: this checks nothing".into()),
+        0 => Err("no holds overlapped: the test checks nothing".into()),
         found => Ok(format!("{found} of {} grants overlap, as they must", TURNS.grants)),
     }
 }
 
-/// The next one is granted when the dead one's time is over, and not before.
+/// The next client is granted when the dead one's lock has expired, and not before.
 pub(crate) async fn holder_killed(stage: &mut Stage<'_>, dead: Kind, next: Kind) -> Result<String> {
     let mut holder = stage.start(dead, SHORT).await?;
     let mut waiter = stage.start(next, SHORT).await?;
@@ -68,11 +69,11 @@ pub(crate) async fn holder_killed(stage: &mut Stage<'_>, dead: Kind, next: Kind)
     let since = |at: u64| Duration::from_nanos(grant.at.saturating_sub(at));
     waiter.tell_until("unlock", "done").await?;
     waiter.end().await?;
-    // What is left of the dead one goes as the next one of its kind comes.
+    // Remains of the dead client are removed when the next one of its kind connects.
     let mut again = stage.start(dead, SHORT).await?;
     again.tell_until("lock", "grant").await?;
     again.tell_until("unlock", "done").await?;
     again.end().await?;
-    // Some do not renew it.
+    // Some libraries do not renew the lock.
     granted_after_a_kill(since(killed), since(granted.at) >= SHORT.mul_f64(0.95))
 }

@@ -7,7 +7,7 @@ use crate::{
     scenarios::finish,
 };
 
-/// Each of them tells of each leader, and of what it proclaims.
+/// Each observer reports every leader, and what it proclaims.
 pub(crate) async fn observers(stage: &mut Stage<'_>) -> Result<String> {
     let kinds = [Kind::Distlock, Kind::Go, Kind::Etcdctl];
     let mut observers = stage.start_all(kinds).await?;

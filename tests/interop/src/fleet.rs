@@ -17,7 +17,7 @@ use tokio::process::Command;
 
 use crate::store::{Store, operator};
 
-/// By the names that they have in JSON, they are started and reported.
+/// They are started and reported by their JSON names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
@@ -25,11 +25,11 @@ pub(crate) enum Kind {
     Go,
     Etcdctl,
     Curator,
-    /// With its own nodes, and `extra_lock_patterns` for ours.
+    /// With its own nodes, and `extra_lock_patterns` for those of distlock.
     Kazoo,
-    /// Without those: it does not see us.
+    /// Without the patterns: it ignores distlock's nodes.
     KazooAlone,
-    /// With nodes named as Curator's. Curator and zookeeper-client don't see its own.
+    /// With nodes named as Curator's, because Curator and zookeeper-client ignore kazoo's own.
     KazooAsCurator,
     #[serde(rename = "zookeeper-client")]
     ZooKeeperClient,
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
     DistlockPlain,
     DistlockRedisson,
     RedisPy,
-    /// What it sends.
+    /// A client that sends the same commands as Redisson.
     Redisson,
     Rslock,
 }
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
 distlock_testkit::shown_by_name!(Kind);
 
 impl Kind {
-    /// Whether it runs in the container.
+    /// Returns `true` if it runs in the container.
     fn is_foreign(self) -> bool {
         !self.program().is_empty()
     }
@@ -73,7 +73,7 @@ impl Kind {
         }
     }
 
-    /// The URL that it is given.
+    /// Returns the URL that it gets.
     fn url(self, url: &str) -> String {
         match self {
             Self::DistlockPlain => format!("{url}?bridge=plain&bridge_prefix=bridge:"),
@@ -83,7 +83,7 @@ impl Kind {
         }
     }
 
-    /// What `kazoo_lock.py` calls it.
+    /// Returns the name of the layout in `kazoo_lock.py`.
     fn layout(self) -> Option<&'static str> {
         match self {
             Self::Kazoo => Some("patterns"),
@@ -94,7 +94,7 @@ impl Kind {
     }
 }
 
-/// A name, the workers that contend for it, and all that they said.
+/// A name, the workers that contend for it, and all of their messages.
 pub(crate) struct Stage<'a> {
     pub(crate) store: &'a Store,
     pub(crate) namespace: String,
@@ -105,11 +105,11 @@ pub(crate) struct Stage<'a> {
     pub(crate) fleet: Fleet,
 }
 
-/// A TTL that is longer than anything takes but a death.
+/// A TTL that no step exceeds except a client's death.
 pub(crate) const LONG: Duration = Duration::from_secs(10);
 
 impl<'a> Stage<'a> {
-    /// `queue`: the name as it is in the store, escaped.
+    /// `queue`: the escaped name in the store.
     pub(crate) fn new(
         store: &'a Store,
         container: &'a str,
@@ -140,7 +140,7 @@ impl<'a> Stage<'a> {
         Ok(Worker { worker, pid, container })
     }
 
-    /// One of each of these.
+    /// Starts one worker of each kind.
     pub(crate) async fn start_all(
         &mut self,
         kinds: impl IntoIterator<Item = Kind>,
@@ -152,16 +152,16 @@ impl<'a> Stage<'a> {
         Ok(workers)
     }
 
-    /// What all of them saw: no two held the lock at once, or that is told.
+    /// Returns the history of all workers, with a violation for each overlap of holds.
     pub(crate) fn history(&self) -> History {
-        // Others tell no tokens.
+        // Other clients report no tokens.
         let grant = |_: &str| Some(Grant { task: 0, token: 0, room: 1 });
         let mut history = History::read(&self.fleet.log(), &self.fleet.names, grant);
         history.check_room(1, &self.fleet.names);
         history
     }
 
-    /// How many grants each worker had when the first was done, and that in words.
+    /// Returns the grants of each worker when the first was done, as numbers and as text.
     pub(crate) fn shares(&self) -> (Vec<usize>, String) {
         let names = &self.fleet.names;
         let shares = distlock_testkit::history::shares(&self.fleet.log(), names.len());
@@ -173,9 +173,9 @@ impl<'a> Stage<'a> {
 
 pub(crate) struct Worker {
     worker: fleet::Worker,
-    /// Its number there.
+    /// Its process id in the container.
     pid: i32,
-    /// Where it runs, if not on this machine itself.
+    /// Its container, if it does not run on this machine itself.
     container: Option<String>,
 }
 
@@ -194,7 +194,7 @@ impl DerefMut for Worker {
 }
 
 impl Worker {
-    /// To what runs in the container.
+    /// Sends a signal to a process in the container.
     async fn signal(&self, container: &str, name: &str) -> Result<()> {
         let kill = format!("kill -{name} -- -{}", self.pid);
         let done =
@@ -202,7 +202,7 @@ impl Worker {
         if done.success() { Ok(()) } else { Err(format!("{}: {kill} failed", self.name).into()) }
     }
 
-    /// Ends it without a chance to say anything; when that was begun.
+    /// Kills it; returns the time before the kill.
     pub(crate) async fn kill(mut self) -> Result<u64> {
         let Some(container) = &self.container else { return self.worker.kill().await };
         let at = now();
@@ -226,7 +226,7 @@ impl Worker {
         }
     }
 
-    /// It has waited for the lock, and gives it back.
+    /// Waits until it is granted the lock, and lets it release.
     pub(crate) async fn turn(&mut self) -> Result<()> {
         self.until("grant").await?;
         self.tell_until("unlock", "done").await.map(drop)

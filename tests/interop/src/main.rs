@@ -1,5 +1,5 @@
-//! Interop: distlock and other clients take turns at the same locks, and a checker looks at what
-//! all of them saw. `docker/interop` runs it.
+//! Interop: distlock and other clients contend for the same locks, and a checker verifies all of
+//! their messages. `docker/interop` runs it.
 
 mod bridge;
 mod elections;
@@ -20,10 +20,7 @@ async fn main() -> ExitCode {
             worker::run(client, url, path, ttl, value).await.map(|()| 0)
         }
         ["run", container, url, only] => scenarios::run_all(container, url, only).await,
-        _ => Err(
-            "usage: interop run CONTAINER URL [PART-OF-A-SCENARIO'S-NAME]; see docker/interop -h"
-                .into(),
-        ),
+        _ => Err("usage: interop run CONTAINER URL [PART-OF-A-NAME]; see docker/interop -h".into()),
     };
     match outcome {
         Ok(status) => ExitCode::from(status),

@@ -1,6 +1,6 @@
-//! Curator's `Revoker` asks for a lock by writing to a node, which need not be the holder's: the
-//! one behind that node sees the write, and then perhaps that the node is gone. None of that says
-//! that the holder has left. The one behind is stopped meanwhile, so that it sees all of it at
+//! Curator's `Revoker` requests a lock by writing to a node, not necessarily the holder's: the
+//! waiter behind that node sees the write, and perhaps the node's deletion. Neither means that the
+//! holder has released. That waiter is stopped during the request, so that it sees everything at
 //! once.
 
 use distlock_testkit::Result;
@@ -12,7 +12,7 @@ use crate::{
 };
 
 const REPEATS: usize = 50;
-/// Where each repetition takes a new process.
+/// The number of repetitions that each need a new process.
 const FEWER: usize = 20;
 
 struct Cast {
@@ -30,21 +30,22 @@ impl Cast {
         })
     }
 
-    /// One holds, `middle` waits, one is behind it and stopped, and `middle` is asked to let go.
+    /// Sets up a holder, `middle`, and a stopped waiter behind it, and requests `middle` to
+    /// release.
     async fn ask(&mut self, stage: &Stage<'_>, middle: &mut Worker, lock: &str) -> Result<()> {
         self.holder.tell_until("lock", "grant").await?;
         middle.tell(lock).await?;
         let queue = stage.store.queue_of(&stage.path, 2).await?;
         self.behind.tell("lock").await?;
         stage.store.queue_of(&stage.path, 3).await?;
-        // Until its watch is there.
+        // Until its watch is set.
         sleep(WATCHED / 10).await;
         self.behind.stop().await?;
         self.revoker.tell_until(&format!("revoke {}", queue[1]), "done").await?;
         Ok(())
     }
 
-    /// The one behind sees all that happened, and waits on.
+    /// The last waiter sees everything that happened, and keeps waiting.
     async fn look(&self) -> Result<()> {
         self.behind.go_on().await?;
         sleep(WATCHED / 5).await;
@@ -57,7 +58,7 @@ impl Cast {
     }
 }
 
-/// Our waiter is asked, and stays where it is.
+/// distlock's waiter gets the request, and stays in the queue.
 pub(crate) async fn stays(stage: &mut Stage<'_>) -> Result<String> {
     let mut cast = Cast::new(stage).await?;
     let mut middle = stage.start(Kind::Distlock, LONG).await?;
@@ -72,7 +73,7 @@ pub(crate) async fn stays(stage: &mut Stage<'_>) -> Result<String> {
     Ok(format!("{REPEATS} times, each in its turn"))
 }
 
-/// Curator's waiter is asked, and leaves.
+/// Curator's waiter gets the request, and leaves.
 pub(crate) async fn leaves(stage: &mut Stage<'_>) -> Result<String> {
     let mut cast = Cast::new(stage).await?;
     let mut middle = stage.start(Kind::Curator, LONG).await?;
@@ -85,10 +86,10 @@ pub(crate) async fn leaves(stage: &mut Stage<'_>) -> Result<String> {
         cast.behind.turn().await?;
     }
     cast.end(stage, Some(middle)).await?;
-    Ok(format!("{REPEATS} times, the one behind waited for the holder"))
+    Ok(format!("{REPEATS} times, the last waiter waited for the holder"))
 }
 
-/// Our waiter is asked, and its client is closed.
+/// distlock's waiter gets the request, and its client is closed.
 pub(crate) async fn closes(stage: &mut Stage<'_>) -> Result<String> {
     let mut cast = Cast::new(stage).await?;
     for _ in 0..FEWER {
@@ -102,5 +103,5 @@ pub(crate) async fn closes(stage: &mut Stage<'_>) -> Result<String> {
         cast.behind.turn().await?;
     }
     cast.end(stage, None).await?;
-    Ok(format!("{FEWER} times, the one behind waited for the holder"))
+    Ok(format!("{FEWER} times, the last waiter waited for the holder"))
 }

@@ -1,4 +1,4 @@
-//! What is tried with each of the other clients. The outcome is a line for each scenario.
+//! The scenarios with each of the other clients. Each has one line of output.
 
 use std::{
     fmt,
@@ -18,43 +18,43 @@ use Kind::{Curator, Distlock, Etcdctl, Go, Kazoo, KazooAlone, KazooAsCurator, Zo
 
 /// How long the lock of a dead client stays taken.
 pub(crate) const SHORT: Duration = Duration::from_secs(4);
-/// What servers and watchers may take on top of it, on a busy machine.
+/// What servers and watchers may take in addition, on a busy machine.
 const GRACE: Duration = Duration::from_secs(3);
-/// For how long something must not happen that would happen at once.
+/// How long to wait for an event that must not happen, and would happen at once.
 pub(crate) const WATCHED: Duration = Duration::from_millis(500);
 
-/// `etcdctl` needs about twice the time of holding to come back.
+/// `etcdctl` needs about twice the hold time to come back.
 const TURNS: Turns = Turns { grants: 200, hold_ms: 20, pause_ms: 0 };
 
-/// The status if no scenario was meant.
+/// The exit status if no scenario matches.
 const NONE_RAN: u8 = 3;
 
-/// The name `a job/7`, as it is written in the store.
+/// The name `a job/7`, as written in the store.
 const NAME: &str = "a%20job%2F7";
 
 #[derive(Clone, Debug)]
 pub(crate) enum Scenario {
     /// Turns of all of these, two processes each.
     Turns(Vec<Kind>),
-    /// The next one is granted in time.
+    /// The next client is granted in time.
     HolderKilled { dead: Kind, next: Kind },
-    /// One that waits between others.
+    /// A waiter between two others is killed.
     WaiterKilled { dead: Kind, others: Kind },
-    /// Keys that are nobody's.
+    /// Keys that belong to no client.
     Junk(Kind),
-    /// kazoo does not see us, we see it.
+    /// kazoo ignores distlock's nodes; distlock sees kazoo's.
     OneWay,
-    /// Our waiter is asked to let go.
+    /// distlock's waiter is requested to release.
     RevokedStays,
-    /// Curator's is, and leaves.
+    /// Curator's waiter is requested to release, and leaves.
     RevokedLeaves,
-    /// Ours is, and its client is closed.
+    /// distlock's waiter is requested to release, and its client is closed.
     RevokedCloses,
     /// Turns in an election.
     Campaigns(Vec<Kind>),
-    /// The next one is elected in time.
+    /// The next client is elected in time.
     LeaderKilled { dead: Kind, next: Kind },
-    /// Each is told of each leader.
+    /// Each observer sees every leader.
     Observers,
     /// Turns without a bridge.
     Apart(Vec<Kind>),
@@ -105,7 +105,7 @@ impl Scenario {
                 Self::Junk(kind),
             ]);
         }
-        // Curator and zookeeper-client overtake kazoo's own nodes, which is between them.
+        // Curator and zookeeper-client ignore kazoo's own nodes: that is between those libraries.
         let seen_by_all = theirs.iter().copied().filter(|kind| *kind != Kazoo);
         let together: Vec<Kind> = std::iter::once(Distlock).chain(seen_by_all).collect();
         all.push(Self::Turns(together.clone()));
@@ -163,7 +163,7 @@ impl Scenario {
     }
 }
 
-/// Runs all scenarios whose line has `only` in it. 0: all passed; 1: not all did.
+/// Runs all scenarios whose line contains `only`. Returns 0 if all passed, 1 otherwise.
 pub(crate) async fn run_all(container: &str, url: &str, only: &str) -> Result<u8> {
     let store = Store::connect(url).await?;
     let scheme = store.backend().map_or("redis", Backend::scheme);
@@ -195,7 +195,7 @@ pub(crate) async fn run_all(container: &str, url: &str, only: &str) -> Result<u8
     Ok(status)
 }
 
-/// What the scenario found, what the checker finds, and what is left in the store.
+/// Returns the result of the scenario with violations of the history and leftover keys.
 async fn verdict(
     stage: &Stage<'_>,
     scenario: &Scenario,
@@ -212,7 +212,7 @@ async fn verdict(
         let (count, grants) = (violations.len(), holds.len());
         wrong.push(format!("{count} violations in {grants} grants: {shown}"));
     }
-    // After a failure, workers were cut off and leave keys behind.
+    // After a failure, workers were interrupted and leave keys behind.
     let (left, freed) =
         (stage.store.clear(&stage.namespace).await, stage.store.free(bridge::KEY).await);
     if wrong.is_empty() {
@@ -225,8 +225,7 @@ async fn verdict(
     if wrong.is_empty() { Ok(figures) } else { Err(wrong.join("; ").into()) }
 }
 
-/// How often workers take the lock in all, for how long they hold it, and for how long they let go
-/// in between.
+/// The total number of grants, the hold time, and the pause between holds.
 pub(crate) struct Turns {
     pub(crate) grants: usize,
     pub(crate) hold_ms: u32,
@@ -234,7 +233,7 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// All of them take turns; two processes of each.
+    /// All workers contend, two processes of each kind.
     pub(crate) async fn take(&self, stage: &mut Stage<'_>, kinds: &[Kind]) -> Result<()> {
         let mut workers = stage.start_all(kinds.iter().chain(kinds).copied()).await?;
         let Self { grants, hold_ms, pause_ms } = self;
@@ -260,7 +259,7 @@ async fn turns(stage: &mut Stage<'_>, kinds: &[Kind]) -> Result<String> {
     good_or(fair, "unfair", format!("{} grants; {listed}", stage.history().holds.len()))
 }
 
-/// The next one is granted when the store has ended the dead one's session, and not before.
+/// The next client is granted when the store has ended the dead one's session, and not before.
 async fn holder_killed(stage: &mut Stage<'_>, dead: Kind, next: Kind) -> Result<String> {
     let mut holder = stage.start(dead, SHORT).await?;
     let mut waiter = stage.start(next, SHORT).await?;
@@ -272,11 +271,11 @@ async fn holder_killed(stage: &mut Stage<'_>, dead: Kind, next: Kind) -> Result<
     let waited = Duration::from_nanos(grant.at.saturating_sub(killed));
     waiter.tell_until("unlock", "done").await?;
     finish(stage, vec![waiter]).await?;
-    // Keepalives go out each third of the TTL or more often.
+    // Keepalives are sent every third of the TTL or more often.
     granted_after_a_kill(waited, waited >= SHORT / 2)
 }
 
-/// The one behind a dead waiter is granted after the holder, and the order stays.
+/// The waiter behind a dead waiter is granted after the holder, and the order is kept.
 async fn waiter_killed(stage: &mut Stage<'_>, dead: Kind, others: Kind) -> Result<String> {
     let mut holder = stage.start(others, SHORT).await?;
     let mut middle = stage.start(dead, SHORT).await?;
@@ -289,7 +288,7 @@ async fn waiter_killed(stage: &mut Stage<'_>, dead: Kind, others: Kind) -> Resul
     }
     middle.kill().await?;
     stage.store.queue_of(&stage.path, 3).await?;
-    // That key's end wakes the one behind, which must not take it for the holder's.
+    // The deletion of that key wakes the waiter behind it, which must not take it for the holder's.
     tokio::time::sleep(WATCHED).await;
     holder.tell_until("unlock", "done").await?;
     for worker in [&mut behind, &mut last] {
@@ -299,10 +298,10 @@ async fn waiter_killed(stage: &mut Stage<'_>, dead: Kind, others: Kind) -> Resul
     in_order(stage, &[0, 2, 3])
 }
 
-/// Nodes that are no waiters, before and between those that are.
+/// Nodes of no waiters, before and between waiters.
 async fn junk_on_zookeeper(stage: &mut Stage<'_>, kind: Kind) -> Result<String> {
-    // Curator counts every child, and sorts by what follows `lock-`, or by the whole name: one that
-    // sorts before the numbers would stop it for ever.
+    // Curator counts every child, and sorts by the part after `lock-`, or by the whole name: a node
+    // that sorts before the numbers would block it for ever.
     let junk = ["junk", "lock-of", "zlock-x", "latch-0000000000", "_c_u-__READ__0000000001"];
     let mut put = Vec::new();
     let mut workers = stage.start_all([kind, Distlock, kind, Distlock]).await?;
@@ -325,8 +324,8 @@ async fn junk_on_zookeeper(stage: &mut Stage<'_>, kind: Kind) -> Result<String> 
     in_order(stage, &[0, 1, 2, 3])
 }
 
-/// Keys without a lease: we pass them over. The others wait for whatever is ahead of them, so that
-/// they can only be there before the junk.
+/// Keys without a lease: distlock ignores them. Other clients wait for every key ahead, so they
+/// have to join before the junk.
 async fn junk_on_etcd(stage: &mut Stage<'_>, kind: Kind) -> Result<String> {
     let (first, second) = (format!("{}/junk", stage.path), format!("{}/0", stage.path));
     let mut workers = stage.start_all([kind, Distlock, Distlock, kind]).await?;
@@ -348,8 +347,8 @@ async fn junk_on_etcd(stage: &mut Stage<'_>, kind: Kind) -> Result<String> {
     in_order(stage, &[0, 1, 2, 3])
 }
 
-/// kazoo as it is does not look at our nodes. We wait for its, and are not fooled by one that dies
-/// between it and us.
+/// Unmodified kazoo ignores distlock's nodes. distlock waits for kazoo's, and is not misled when a
+/// client dies between the two.
 async fn one_way(stage: &mut Stage<'_>) -> Result<String> {
     let mut holder = stage.start(KazooAlone, SHORT).await?;
     let mut middle = stage.start(KazooAlone, SHORT).await?;
@@ -369,7 +368,7 @@ async fn one_way(stage: &mut Stage<'_>) -> Result<String> {
     in_order(stage, &[0, 2])
 }
 
-/// Nobody is in the queue any more, and all end well.
+/// Waits for an empty queue, and ends all workers in good order.
 pub(crate) async fn finish(stage: &Stage<'_>, workers: Vec<Worker>) -> Result<()> {
     stage.store.queue_of(&stage.path, 0).await?;
     for worker in workers {
@@ -378,7 +377,7 @@ pub(crate) async fn finish(stage: &Stage<'_>, workers: Vec<Worker>) -> Result<()
     Ok(())
 }
 
-/// These workers, by number, were granted in this order.
+/// Checks that these workers, by number, were granted in this order.
 fn in_order(stage: &Stage<'_>, expected: &[usize]) -> Result<String> {
     let granted: Vec<_> = stage.history().holds.iter().map(|hold| hold.worker).collect();
     let names = granted.iter().map(|worker| stage.fleet.names[*worker].as_str());
@@ -386,14 +385,14 @@ fn in_order(stage: &Stage<'_>, expected: &[usize]) -> Result<String> {
     good_or(granted == expected, "out of order", order)
 }
 
-/// A grant so long after its holder was killed must not come early, nor much later than the TTL.
+/// A grant after a killed holder must not come early, nor much later than the TTL.
 pub(crate) fn granted_after_a_kill(waited: Duration, late_enough: bool) -> Result<String> {
     let in_time = late_enough && waited <= SHORT + GRACE;
     let (waited, ttl) = (waited.as_secs_f32(), SHORT.as_secs());
     good_or(in_time, "not in time", format!("granted {waited:.1} s after the kill, TTL {ttl} s"))
 }
 
-/// The outcome, or the error that it is not good.
+/// Returns the outcome, or an error that says how it is wrong.
 pub(crate) fn good_or(good: bool, wrong: &str, outcome: String) -> Result<String> {
     if good { Ok(outcome) } else { Err(format!("{wrong}: {outcome}").into()) }
 }

@@ -1,4 +1,4 @@
-//! What is in the store, as its own client sees it.
+//! The contents of the store, read by its own client.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use distlock_testkit::{Result, backend::Backend, operator::Operator, retry::retr
 use zookeeper_client as zk;
 
 pub(crate) enum Store {
-    /// One that others stand in one queue with us on.
+    /// A store on which other libraries share distlock's queue.
     Queues(Operator),
     Redis(redis::aio::MultiplexedConnection),
 }
@@ -20,11 +20,11 @@ impl Store {
         Operator::connect(url).await.map(Self::Queues)
     }
 
-    /// The operator of the queues, if there are any.
+    /// Returns the operator of the queues, if the store has any.
     pub(crate) fn queues(&self) -> Result<&Operator> {
         match self {
             Self::Queues(operator) => Ok(operator),
-            Self::Redis(_) => Err("others have no queue in it".into()),
+            Self::Redis(_) => Err("other libraries have no queue in it".into()),
         }
     }
 
@@ -32,7 +32,7 @@ impl Store {
         self.queues().ok().map(Operator::backend)
     }
 
-    /// The keys of all who hold and wait, in their order.
+    /// Returns the keys of all holders and waiters, in order.
     pub(crate) async fn queue(&self, path: &str) -> Result<Vec<String>> {
         match self {
             Self::Queues(Operator::Etcd(client)) => {
@@ -61,7 +61,7 @@ impl Store {
         }
     }
 
-    /// Waits until so many hold and wait, and returns their keys.
+    /// Waits for a queue of this length, and returns its keys.
     pub(crate) async fn queue_of(&self, path: &str, length: usize) -> Result<Vec<String>> {
         let look = async || {
             let queue = self.queue(path).await?;
@@ -73,30 +73,30 @@ impl Store {
         retried(Duration::from_secs(30), look).await
     }
 
-    /// Removes a namespace, and says what was left in it but empty directories.
+    /// Removes a namespace; returns its contents except for empty directories.
     pub(crate) async fn clear(&self, namespace: &str) -> Result<Vec<String>> {
         let Self::Queues(operator) = self else {
-            // Entries go with their sessions.
+            // Entries are removed with their sessions.
             return self.queue(&format!("{namespace}/")).await;
         };
         let mut found = operator.below(namespace).await?;
         for key in found.iter().rev() {
             operator.delete(key).await?;
         }
-        // Of ZooKeeper's nodes, those one level deep are directories of locks.
+        // ZooKeeper nodes one level deep are directories of locks.
         let zookeeper = operator.backend() == Backend::ZooKeeper;
         found.retain(|key| !zookeeper || key[namespace.len()..].matches('/').count() > 1);
         Ok(found)
     }
 
-    /// Deletes what others take for a lock; tells whether it was there.
+    /// Deletes the key that other libraries use for a lock; returns `true` if it existed.
     pub(crate) async fn free(&self, key: &str) -> Result<bool> {
         let Self::Redis(connection) = self else { return Ok(false) };
         Ok(redis::cmd("DEL").arg(key).query_async(&mut connection.clone()).await?)
     }
 }
 
-/// The URL of the one who may do all.
+/// Returns the URL of a user with all rights.
 pub(crate) fn operator(url: &str) -> String {
     url.replace("app:apppw@", "default:root@")
 }
@@ -105,12 +105,12 @@ fn all() -> Option<etcd_client::GetOptions> {
     Some(etcd_client::GetOptions::new().with_prefix())
 }
 
-/// The server's number at the end of a node's name.
+/// Returns the server's number at the end of a node's name.
 fn number(child: &str) -> Option<u32> {
     child.get(child.len().checked_sub(10)?..)?.parse().ok()
 }
 
-/// A node that is not there has nothing.
+/// Treats a missing node as empty.
 fn missing<T: Default>(error: zk::Error) -> std::result::Result<T, zk::Error> {
     if error == zk::Error::NoNode { Ok(T::default()) } else { Err(error) }
 }

@@ -1,5 +1,5 @@
-//! The clients written in Rust, distlock itself, zookeeper-client's `Client::lock` and rslock, told
-//! on standard input what to do (`docker/interop.d/protocol.md`).
+//! The clients written in Rust: distlock itself, zookeeper-client's `Client::lock` and rslock. They
+//! receive commands on standard input (`docker/interop.d/protocol.md`).
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use distlock_testkit::{Result, backend::Backend, event::report, orders::orders};
 use tokio::{sync::mpsc, time::sleep};
 use zookeeper_client as zk;
 
-/// What stands behind the name of an election's queue.
+/// The suffix of an election's queue.
 const ELECTION: &str = "!election";
 
 enum Worker<'a> {
@@ -48,7 +48,7 @@ impl Held<'_> {
         match self {
             Self::Lock(guard) => guard.unlock().await?,
             Self::Leadership(leadership) => leadership.resign().await?,
-            // It deletes the node in the background.
+            // The crate deletes the node in the background.
             Self::Crate(lock) => drop(lock),
             Self::Rslock(lock) => lock.release().await,
         }
@@ -92,7 +92,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Until standard input ends, or a waiter is told to leave.
+    /// Executes commands until standard input ends, or a waiter is ordered to leave.
     async fn obey(&self, mut commands: mpsc::UnboundedReceiver<String>) -> Result<()> {
         let mut held = None;
         while let Some(command) = commands.recv().await {
@@ -101,7 +101,7 @@ impl<'a> Worker<'a> {
                 (["lock"], None) => {
                     held = tokio::select! {
                         locked = self.lock() => Some(locked?),
-                        // Nothing else is said to a waiter.
+                        // A waiter receives no other command.
                         leave = commands.recv() => {
                             if leave.is_some() {
                                 report("leaving", "")?;

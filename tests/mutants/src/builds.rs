@@ -1,4 +1,4 @@
-//! The copy with all changes in it, built as its tests and as the simulation.
+//! Builds the copy with all changes in it, as its tests and as the simulation.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::{list::Mutant, plant};
 
-/// What has to be built: the first line of each is for `cargo check`.
-// PostgreSQL's unit tests, and not those that need its server.
+/// The targets: the first line of each is for `cargo check`.
+// PostgreSQL's unit tests, without those that need its server.
 const TESTS: [&str; 8] = [
     "--package=distlock",
     "--package=distlock-tests",
@@ -28,7 +28,7 @@ const SIMULATION: [&str; 3] = ["--package=distlock-simulation", "--message-forma
 /// The programs.
 #[derive(Debug)]
 pub(crate) struct Builds {
-    /// A name and a path each, the quick ones first.
+    /// Names and paths, the fastest first.
     pub(crate) tests: Vec<(String, PathBuf)>,
     pub(crate) simulation: PathBuf,
     pub(crate) tree: PathBuf,
@@ -39,14 +39,14 @@ fn cargo(work: &Path, tree: &Path) -> Command {
     cargo
         .current_dir(tree)
         .stderr(Stdio::inherit())
-        // What is only there for a change that is not tried is unused.
+        // Code that exists only for a change that is not active is unused.
         .env("RUSTFLAGS", "--cap-lints=allow -Awarnings")
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env("CARGO_TARGET_DIR", work.join("built"));
     cargo
 }
 
-/// Plants all that can be built; tells their numbers.
+/// Plants all changes that compile; returns their numbers.
 pub(crate) fn plant(work: &Path, tree: &Path, mutants: &[Mutant]) -> BTreeSet<usize> {
     let mut ids: BTreeSet<usize> = (0..mutants.len()).collect();
     let mut sources: BTreeMap<&str, String> = BTreeMap::new();
@@ -56,7 +56,7 @@ pub(crate) fn plant(work: &Path, tree: &Path, mutants: &[Mutant]) -> BTreeSet<us
         });
     }
     let lost = tree.join("src/lost.rs");
-    let text = fs::read_to_string(&lost).expect("the file that everything may name") + plant::ASKED;
+    let text = fs::read_to_string(&lost).expect("a module that all code can use") + plant::ASKED;
     fs::write(&lost, text).expect("the copy can be written");
     loop {
         for (file, text) in &sources {
@@ -78,7 +78,7 @@ pub(crate) fn plant(work: &Path, tree: &Path, mutants: &[Mutant]) -> BTreeSet<us
     }
 }
 
-/// The changes that the compiler refuses.
+/// Returns the changes that the compiler refuses.
 fn wrong(work: &Path, tree: &Path) -> BTreeSet<usize> {
     let mut wrong = BTreeSet::new();
     for args in [&SIMULATION[..], &TESTS[..]] {
@@ -102,7 +102,7 @@ fn wrong(work: &Path, tree: &Path) -> BTreeSet<usize> {
                 other.push_str(message["rendered"].as_str().unwrap_or_default());
             }
         }
-        assert!(output.status.success() || !wrong.is_empty(), "it cannot be built:\n{other}");
+        assert!(output.status.success() || !wrong.is_empty(), "the copy cannot be built:\n{other}");
     }
     wrong
 }
@@ -113,7 +113,7 @@ fn messages(output: &[u8]) -> impl Iterator<Item = Value> {
     lines.into_iter().filter_map(|line| serde_json::from_str(&line).ok())
 }
 
-/// The numbers on the lines of a span.
+/// Returns the numbers of changes on the lines of a span.
 fn marked(tree: &Path, span: &Value) -> Vec<usize> {
     let file = span["file_name"].as_str().unwrap_or_default();
     let name = file.rsplit_once("src/").map_or(file, |(_, name)| name);

@@ -1,4 +1,4 @@
-//! Tries each change.
+//! Tests each change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,14 +16,14 @@ use crate::{
     reach::{Reach, Test},
 };
 
-/// How many tests are run by one process.
+/// The number of tests that one process runs.
 const TOGETHER: usize = 12;
-/// How long the seeds may take.
+/// The time limit of the seeds.
 const MOST: Duration = Duration::from_secs(60);
-/// How long tests may take, beside what they take without a change, and how much of that.
+/// How long tests may take in addition to their time without a change, and the factor of that time.
 const TESTS: (Duration, u32) = (Duration::from_secs(10), 4);
 
-/// Prints what became of each change, and writes it to `report.txt`.
+/// Prints the result of each change, and writes it to `report.txt`.
 pub(crate) fn hunt(
     work: &Path,
     mutants: &[Mutant],
@@ -37,7 +37,7 @@ pub(crate) fn hunt(
     let caught = Mutex::new(BTreeMap::new());
     let note = |id: usize, by: String| {
         println!("{id} {}: {by}", mutants[id].name);
-        caught.lock().expect("nobody panics with it").insert(id, by);
+        caught.lock().expect("no thread panics while it is locked").insert(id, by);
     };
     each(&ids, jobs, |&id, job| {
         let tests = reach.tests.get(&id).map_or(&[][..], Vec::as_slice);
@@ -46,7 +46,7 @@ pub(crate) fn hunt(
         }
     });
     let left: Vec<usize> = {
-        let caught = caught.lock().expect("nobody panics with it");
+        let caught = caught.lock().expect("no thread panics while it is locked");
         ids.iter().copied().filter(|id| !caught.contains_key(id)).collect()
     };
     println!("{} are left to the seeds", left.len());
@@ -68,7 +68,7 @@ pub(crate) fn hunt(
             }
         }
     });
-    let caught = caught.into_inner().expect("nobody panics with it");
+    let caught = caught.into_inner().expect("no thread panics while it is locked");
     let line = |id: usize| {
         let by = caught.get(&id).map_or("MISSED", String::as_str);
         format!("{id} {} [{}]: {by}\n", mutants[id].name, mutants[id].replacement)
@@ -81,7 +81,7 @@ pub(crate) fn hunt(
     println!("{} of {all} caught, {missed} missed", all - missed);
 }
 
-/// The test that fails, twice, with this change.
+/// Returns the test that fails twice with this change.
 fn by_tests(id: usize, tests: &[Test], builds: &Builds, log: &Path) -> Option<String> {
     let mut programs: BTreeMap<&PathBuf, Vec<&Test>> = BTreeMap::new();
     for test in tests {
@@ -98,7 +98,7 @@ fn by_tests(id: usize, tests: &[Test], builds: &Builds, log: &Path) -> Option<St
     for (_, program) in &builds.tests {
         let Some(tests) = programs.get(program) else { continue };
         for tests in tests.chunks(TOGETHER) {
-            // Beside others a test may fail for want of time: it has to fail again, with more.
+            // In parallel a test may time out: it has to fail again alone, with more time.
             if attempt(program, tests, false) != End::Passed {
                 let text = fs::read_to_string(log).unwrap_or_default();
                 let failed = text
@@ -112,7 +112,7 @@ fn by_tests(id: usize, tests: &[Test], builds: &Builds, log: &Path) -> Option<St
                 if let Some(test) = again {
                     return Some(test.name.clone());
                 }
-                // Aborted, or hanging.
+                // Aborted or hanging.
                 if failed.is_empty() && attempt(program, tests, true) != End::Passed {
                     return Some("a test that does not end".into());
                 }

@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command};
 
 use serde::{Deserialize, Serialize};
 
-/// One change; its number is its place in the list.
+/// One change; its number is its index in the list.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Mutant {
     pub(crate) name: String,
@@ -36,7 +36,7 @@ pub(crate) struct Place {
     pub(crate) column: usize,
 }
 
-/// Copies the last commit of the tree that this is run in.
+/// Copies the last commit of the current tree.
 pub(crate) fn copy(tree: &Path) {
     if tree.exists() {
         fs::remove_dir_all(tree).expect("the old copy goes");

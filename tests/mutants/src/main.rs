@@ -1,9 +1,9 @@
-//! Tries what `cargo mutants` would change, without a build for each change.
+//! Tests the changes of `cargo mutants` without a build for each change.
 //!
-//! All changes are planted into one copy of the tree, each behind a question that an environment
-//! variable answers; so a change costs what runs it, and not a build. First each test says which
-//! changes it reaches; then each change is tried by those tests, the quickest first, and, if none
-//! of them fails, by the simulation's seeds. What nothing catches is told, a line each.
+//! All changes are planted into one copy of the tree, each behind a condition on an environment
+//! variable, so a change costs a run and not a build. First each test reports which changes it
+//! reaches. Then each change is tested by these tests, the fastest first. If none of them fails,
+//! the simulation's seeds follow. Every change that nothing catches is printed on a line.
 
 #![allow(clippy::expect_used, clippy::panic)] // a tool for developers: it says where it failed
 
@@ -28,7 +28,7 @@ Tries each change of cargo-mutants (which has to be installed) to the files of t
   --jobs N     how many tests to run at a time (6)
   --only IDS   of the last list, without a new one";
 
-/// What was asked for.
+/// The command line.
 struct Args {
     work: PathBuf,
     files: Vec<String>,
@@ -81,7 +81,7 @@ fn main() {
     let mutants = if args.only.is_empty() {
         list::copy(&tree);
         let mutants = list::list(&tree, &args.files);
-        fs::write(work.join("list.json"), serde_json::to_vec(&mutants).expect("it is JSON"))
+        fs::write(work.join("list.json"), serde_json::to_vec(&mutants).expect("the list is JSON"))
             .expect("the list is written");
         mutants
     } else {

@@ -1,7 +1,7 @@
-//! Writes changes into a source file, each behind the question whether it is the one that is tried.
+//! Writes changes into a source file, each behind the condition that it is the active one.
 //!
-//! What a change says stands on a line with its number, `/*M17*/`, so that an error of the compiler
-//! tells which change cannot be built.
+//! The code of a change is on a line with its number, `/*M17*/`, so that a compiler error shows
+//! which change cannot be built.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,7 +17,7 @@ use syn::{
 
 use crate::list::{Genre, Mutant};
 
-/// The end of `src/lost.rs` in the copy: which change is tried, and which were reached.
+/// The end of `src/lost.rs` in the copy: the active change, and the changes that were reached.
 pub(crate) const ASKED: &str = r#"
 pub(crate) fn mutant(id: u32) -> bool {
     use std::{collections::HashSet, io::Write, sync::{LazyLock, Mutex}};
@@ -39,36 +39,36 @@ pub(crate) fn mutant(id: u32) -> bool {
 }
 "#;
 
-/// What is written differently for the sake of a change.
+/// The form of the code for a change.
 #[derive(Clone, Debug)]
 enum Form {
     /// The beginning of a function.
     Body,
-    /// Of truths, of values that are compared, or of values that are used up.
+    /// Of booleans, of values that are compared, or of values that are moved.
     Binary { left: Range<usize>, op: String, right: Range<usize> },
     /// `x += y`.
     Assign { left: Range<usize>, op: String, right: Range<usize> },
     /// `!x` or `-x`.
     Unary { op: String, operand: Range<usize> },
-    /// What is asked before an arm is taken: the range is that of `if` and what follows.
+    /// The guard of an arm: the range covers `if` and the condition.
     Arm { guard: Option<Range<usize>> },
-    /// A struct: where its fields are, each up to the next one.
+    /// A struct: the start of each field, up to the next one.
     Struct { fields: Vec<Range<usize>> },
 }
 
-/// A place where something can be changed.
+/// A place with a change.
 #[derive(Clone, Debug)]
 struct Site {
     whole: Range<usize>,
     form: Form,
-    /// The number, the field that it is about, and what it is replaced by.
+    /// The number, the kind, the field, and the replacement.
     changes: Vec<(usize, Genre, usize, String)>,
 }
 
 /// Finds the places.
 #[derive(Default)]
 struct Sites {
-    /// By where cargo-mutants says that the change begins.
+    /// By the position at which cargo-mutants says that the change begins.
     sites: HashMap<(Kind, usize), Site>,
     bodies: Vec<Range<usize>>,
 }
@@ -95,7 +95,7 @@ impl Sites {
     }
 }
 
-/// Whether a truth is one of several that bind names.
+/// Returns `true` if the condition is one of several that bind names.
 fn binds(expr: &Expr) -> bool {
     match expr {
         Expr::Let(_) => true,
@@ -215,7 +215,7 @@ fn op_text(op: &BinOp) -> &'static str {
     }
 }
 
-/// Writes these changes into a file's text; tells also those that have no place in it.
+/// Writes these changes into a file's text; also returns those that have no place in it.
 pub(crate) fn plant(text: &str, mutants: &[(usize, &Mutant)]) -> (String, Vec<usize>) {
     let file = syn::parse_file(text).expect("the sources are Rust");
     let mut sites = Sites::default();
@@ -227,7 +227,7 @@ pub(crate) fn plant(text: &str, mutants: &[(usize, &Mutant)]) -> (String, Vec<us
         let rest = &text[lines[line]..];
         lines[line] + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at)
     };
-    // By where they begin, and the longer ones first: what lies in another one comes after it.
+    // By start, and the longer ones first, so that nested places follow.
     let mut chosen: BTreeMap<(usize, usize, u8), Site> = BTreeMap::new();
     let mut lost = Vec::new();
     for (id, mutant) in mutants {
@@ -261,7 +261,7 @@ pub(crate) fn plant(text: &str, mutants: &[(usize, &Mutant)]) -> (String, Vec<us
     (render(text, &sites, 0..text.len()).replace("const fn", "fn"), lost)
 }
 
-/// The text of a range with the changes in it.
+/// Returns the text of a range with its changes.
 fn render(text: &str, sites: &[Site], range: Range<usize>) -> String {
     let (mut written, mut at) = (String::new(), range.start);
     for (index, site) in sites.iter().enumerate() {
@@ -338,7 +338,10 @@ fn change(text: &str, inner: &[Site], site: &Site) -> String {
         Form::Struct { fields } => {
             let whole = &site.whole;
             let new = |_: &str, at: usize| {
-                let field = fields.iter().find(|field| field.start == at).expect("it has it");
+                let field = fields
+                    .iter()
+                    .find(|field| field.start == at)
+                    .expect("the struct has the field");
                 format!("{}{}", part(&(whole.start..field.start)), part(&(field.end..whole.end)))
             };
             format!("({})", choose(&new, part(whole)))

@@ -1,4 +1,4 @@
-//! Runs a program for a time.
+//! Runs a program with a time limit.
 
 use std::{
     fs::File,
@@ -12,7 +12,7 @@ use std::{
 
 use wait_timeout::ChildExt;
 
-/// What became of a program.
+/// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Passed,
@@ -20,7 +20,7 @@ pub(crate) enum End {
     Late,
 }
 
-/// Runs it, and what it starts, for no longer than this; what it prints goes to a file.
+/// Runs it with its children for at most this time; its output goes to a file.
 pub(crate) fn run(command: &mut Command, log: &Path, most: Duration) -> End {
     let out = File::create(log).expect("a log can be written");
     let err = out.try_clone().expect("a log can be written twice");
@@ -44,10 +44,10 @@ pub(crate) fn run(command: &mut Command, log: &Path, most: Duration) -> End {
     }
 }
 
-/// Does `work` for each of `items`, so many at a time; gives it the number of the one that does it.
+/// Does `work` for each of `items` in parallel jobs; passes it the number of the job.
 pub(crate) fn each<T: Sync>(items: &[T], jobs: usize, work: impl Fn(&T, usize) + Sync) {
     let next = Mutex::new(items.iter());
-    let take = || next.lock().expect("nobody panics with it").next();
+    let take = || next.lock().expect("no thread panics while it is locked").next();
     thread::scope(|scope| {
         for job in 0..jobs {
             let (take, work) = (&take, &work);

@@ -14,10 +14,10 @@ use crate::{
     program::{End, each, run},
 };
 
-/// A test that takes longer tries nothing.
+/// A test that takes longer is not used.
 const MOST: Duration = Duration::from_secs(60);
 
-/// One test: the program, its name, and how long it takes.
+/// One test: the program, its name, and its duration.
 #[derive(Clone, Debug)]
 pub(crate) struct Test {
     pub(crate) program: PathBuf,
@@ -27,9 +27,9 @@ pub(crate) struct Test {
 
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
-    /// By change, the quickest first.
+    /// By change, the fastest first.
     pub(crate) tests: BTreeMap<usize, Vec<Test>>,
-    /// What the simulation reaches.
+    /// The changes that the simulation reaches.
     pub(crate) simulated: BTreeSet<usize>,
 }
 
@@ -50,15 +50,15 @@ pub(crate) fn reach(work: &Path, builds: &Builds, jobs: usize) -> Reach {
         test.args(["--exact", name]).env("REACHED", &file).current_dir(&builds.tree);
         match run(&mut test, &log, MOST) {
             End::Passed => {}
-            end => return println!("{name}: {end:?} without a change; it tries none"),
+            end => return println!("{name}: {end:?} without a change; not used"),
         }
         let test = Test { program: program.clone(), name: name.clone(), takes: began.elapsed() };
         for id in reached(&file) {
-            let mut reach = reach.lock().expect("nobody panics with it");
+            let mut reach = reach.lock().expect("no thread panics while it is locked");
             reach.tests.entry(id).or_default().push(test.clone());
         }
     });
-    let mut reach = reach.into_inner().expect("nobody panics with it");
+    let mut reach = reach.into_inner().expect("no thread panics while it is locked");
     for tests in reach.tests.values_mut() {
         tests.sort_by_key(|test| test.takes);
     }

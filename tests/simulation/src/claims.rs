@@ -142,7 +142,7 @@ pub(crate) fn check_entries(process: usize, entries: &[QueueEntry], name: usize)
         });
         // The server may not have heard of the process's own key yet.
         let forgotten = scheduler::with(|world| world.forgets);
-        let overwritten = entry.owner().starts_with("somebody") || forgotten;
+        let overwritten = entry.owner().starts_with("stranger") || forgotten;
         let is_true = entry.position() == index
             && entry.is_holder() == (index == 0)
             && entry.key().starts_with(&of)

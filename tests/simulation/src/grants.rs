@@ -164,7 +164,7 @@ impl Held {
         let key = leader.key();
         scheduler::with(|world| {
             let there = world.server.now.key(key).map(|key| key.value.clone());
-            let foreign = there.as_deref().is_some_and(|there| there.starts_with(b"somebody"));
+            let foreign = there.as_deref().is_some_and(|there| there.starts_with(b"stranger"));
             if there.is_some_and(|there| there != value) && !foreign && !world.forgets {
                 let what = format!("a proclamation on {key} is Ok, and is not there");
                 world.history.violated(what);

@@ -67,7 +67,7 @@ impl World {
             Strike::WriteKey => {
                 let Some(key) = self.any_key() else { return };
                 self.note(usize::MAX, What::Operator("writes", Arc::clone(&key.name)));
-                self.server.rewrite(&key, b"changed by another client".to_vec());
+                self.server.rewrite(&key, b"stranger was here".to_vec());
                 self.changed();
             }
             Strike::Stranger(time) => self.stranger(time),

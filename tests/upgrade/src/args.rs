@@ -7,7 +7,7 @@ use lexopt::{Arg, Parser, ValueExt};
 
 use crate::primitive::Primitive;
 
-/// Longest holds, in milliseconds, unless it is said otherwise.
+/// The default of the longest hold, in milliseconds.
 pub(crate) const HOLD: u64 = 3;
 
 pub(crate) enum Command {
@@ -21,16 +21,16 @@ pub(crate) struct Task {
     pub(crate) url: String,
     pub(crate) namespace: String,
     pub(crate) primitive: Primitive,
-    /// Longest holds, in milliseconds.
+    /// The longest hold, in milliseconds.
     pub(crate) hold: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Programs: this one, built against the two versions.
+    /// This program, built against the two versions.
     pub(crate) old: PathBuf,
     pub(crate) new: PathBuf,
-    /// At least so many in each order, for each store and primitive.
+    /// The minimum number of grants in each order, for each store and primitive.
     pub(crate) grants: usize,
     pub(crate) primitives: Vec<Primitive>,
     pub(crate) urls: Vec<String>,

@@ -1,4 +1,4 @@
-//! Judges what the workers of a rollout told.
+//! Checks the messages of a rollout's workers.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use distlock_testkit::{
 
 use crate::fleet::Seen;
 
-/// With equal numbers of tasks first come, first served gives equal shares. Neither build may get
-/// less than this part of what its tasks should have.
+/// With equal numbers of tasks, first come, first served gives equal shares. Neither build may get
+/// less than this part of its share.
 const FAIR: f64 = 0.5;
 
-/// A time in which the same workers contended.
+/// A period in which the same workers contended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stage {
     pub(crate) begin: u64,
@@ -22,20 +22,20 @@ pub(crate) struct Stage {
     pub(crate) new: usize,
 }
 
-/// What came of it.
+/// The result of a rollout.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) old: usize,
     pub(crate) new: usize,
-    /// Of the new build, among the grants of those stages in which there were both.
+    /// The share of the new build in the grants of stages with both builds.
     pub(crate) share: f64,
-    /// What it should be.
+    /// Its fair share.
     pub(crate) fair: f64,
     pub(crate) gave_up: usize,
     pub(crate) violations: Vec<String>,
 }
 
-/// `room` is what there is for all holders at once.
+/// `room` is the room for all holders at once.
 pub(crate) fn judge(seen: &Seen, room: u32) -> Verdict {
     let mut history = History::read(&seen.log, &seen.names, grant);
     history.check_room(room, &seen.names);
@@ -47,8 +47,9 @@ pub(crate) fn judge(seen: &Seen, room: u32) -> Verdict {
     verdict
 }
 
-/// The same where the new build takes over what the old one has locked: by the time that a worker
-/// of the new one holds something, none of the old one does, and each of these is refused by name.
+/// Checks a takeover, in which the new build changes tables that the old one uses: when a worker of
+/// the new build holds, no worker of the old one does, and each of these gets an error that names
+/// the versions.
 pub(crate) fn taken_over(seen: &Seen, room: u32) -> Verdict {
     let is_refusal = |(worker, event): &&(usize, Event)| {
         !seen.new[*worker] && ["lost", "error"].contains(&event.word.as_str())
@@ -70,7 +71,7 @@ pub(crate) fn taken_over(seen: &Seen, room: u32) -> Verdict {
         let errors: BTreeSet<_> = refused.map(|(_, event)| event.rest.as_str()).collect();
         if !errors.iter().any(|error| error.contains("version")) {
             violations.push(format!(
-                "{name}, an old one, got no error that names the versions: {errors:?}"
+                "{name}, an old worker, got no error that names the versions: {errors:?}"
             ));
         }
     }
@@ -78,7 +79,7 @@ pub(crate) fn taken_over(seen: &Seen, room: u32) -> Verdict {
     Verdict { old: old.len(), new: new.len(), share: 1.0, fair: 1.0, gave_up, violations }
 }
 
-/// A grant tells its task, its token, and how much room it takes.
+/// Reads the task, the token and the room of a grant.
 fn grant(rest: &str) -> Option<Grant> {
     let numbers: Vec<u64> = rest.split(' ').map_while(|number| number.parse().ok()).collect();
     let [task, token, room] = numbers[..] else { return None };
@@ -95,7 +96,7 @@ fn shares(holds: &[Hold], seen: &Seen, verdict: &mut Verdict) {
         let (total, got) = (within().count() as f64, within().filter(new).count() as f64);
         let fair = stage.new as f64 / (stage.old + stage.new) as f64;
         for (build, got, fair) in [("new", got, fair), ("old", total - got, 1.0 - fair)] {
-            // Not one grant at all is not fair either.
+            // No grant at all is not fair either.
             if got < total * fair * FAIR || total == 0.0 {
                 let Stage { old, new, .. } = stage;
                 verdict.violations.push(format!(
@@ -122,7 +123,7 @@ mod tests {
         judge(&Seen { log, names, new, stages }, room)
     }
 
-    /// Of a worker, from then on for so long.
+    /// A hold of a worker, from a time for a duration.
     fn hold(worker: usize, at: u64, time: u64, token: u64, room: u32) -> [(usize, String); 2] {
         let grant = format!("grant {at} 0 {token} {room}");
         [(worker, grant), (worker, format!("release {} 0", at + time))]
@@ -174,7 +175,7 @@ mod tests {
             taken_over(&Seen { log, names, new, stages: Vec::new() }, 3).violations
         };
         assert_eq!(verdict(&[&first[..], std::slice::from_ref(&refused), &last].concat()), [""; 0]);
-        assert_eq!(verdict(&[first, last.clone()].concat()).len(), 1, "it was not refused");
+        assert_eq!(verdict(&[first, last.clone()].concat()).len(), 1, "the worker was not refused");
         let late = hold(0, 6, 2, 5, 1);
         assert_eq!(verdict(&[&late[..], &[refused], &last].concat()).len(), 1, "both hold");
     }

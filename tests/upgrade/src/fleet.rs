@@ -17,18 +17,18 @@ pub(crate) struct Contest<'a> {
     workers: Vec<Worker>,
     retired: Vec<Worker>,
     fleet: Fleet,
-    /// How much of the log was looked at.
+    /// How much of the log has been read.
     heard: usize,
     pub(crate) seen: Seen,
 }
 
-/// All that was seen in a rollout.
+/// Everything that was seen in a rollout.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) log: Log,
-    /// Of the workers, by their numbers.
+    /// The workers' names, by number.
     pub(crate) names: Vec<String>,
-    /// Whether they are built against the new library.
+    /// Whether each worker is built against the new library.
     pub(crate) new: Vec<bool>,
     pub(crate) stages: Vec<Stage>,
 }
@@ -49,7 +49,7 @@ impl<'a> Contest<'a> {
         Ok(())
     }
 
-    /// The next grant's worker.
+    /// Returns the worker of the next grant.
     async fn grant(&mut self) -> Result<usize> {
         let (worker, heard) = self.fleet.next("grant", self.heard).await?;
         self.heard = heard;
@@ -66,7 +66,7 @@ impl<'a> Contest<'a> {
         Ok(())
     }
 
-    /// Lets them be for so many grants.
+    /// Waits for a number of grants.
     pub(crate) async fn stay(&mut self, grants: usize) -> Result<()> {
         let new = self.workers.iter().filter(|worker| self.seen.new[worker.number]).count();
         let begin = now();
@@ -77,24 +77,24 @@ impl<'a> Contest<'a> {
         Ok(())
     }
 
-    /// Lets the oldest one finish.
+    /// Lets the oldest worker finish.
     pub(crate) async fn finish(&mut self) -> Result<()> {
         self.workers.remove(0).end().await
     }
 
-    /// Kills the oldest one, once it has been granted something.
+    /// Kills the oldest worker, once it has been granted a lock.
     pub(crate) async fn kill(&mut self) -> Result<()> {
         let worker = self.workers.remove(0);
         while self.grant().await? != worker.number {}
         worker.kill().await.map(drop)
     }
 
-    /// Expects no more grants of those that are there.
+    /// Expects no more grants of the present workers.
     pub(crate) fn retire(&mut self) {
         self.retired.append(&mut self.workers);
     }
 
-    /// Lets all finish, one after the other.
+    /// Lets all workers finish, one after the other.
     pub(crate) async fn end(mut self) -> Result<Seen> {
         self.workers.append(&mut self.retired);
         while !self.workers.is_empty() {

@@ -1,5 +1,5 @@
-//! Workers built against different versions of the library contend for the same locks, while those
-//! of one version are replaced by those of the other; then what they saw is checked.
+//! Workers built against different versions of the library contend for the same locks, while
+//! workers of one version replace those of the other. Then the history is checked.
 
 mod args;
 mod check;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all is well.
+/// Returns `true` if all checks passed.
 fn run() -> Result<bool> {
     let command = args::parse().map_err(|error| format!("{error}; see docker/upgrade -h"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -37,7 +37,7 @@ fn run() -> Result<bool> {
     done
 }
 
-/// An error and what is behind it.
+/// Formats an error with its sources.
 fn chain(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(error.source(), |error| error.source());
     sources.fold(error.to_string(), |told, source| format!("{told}: {source}"))

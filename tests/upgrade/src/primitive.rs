@@ -1,4 +1,4 @@
-//! The locks, of whichever kind. Only what every version of the library has is used here.
+//! Locks of every kind. Only features of all versions of the library are used here.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use distlock::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Of them at most so many are held at once.
+/// The number of permits.
 const PERMITS: u32 = 3;
 /// Room for any number of readers, or one writer.
 const READERS: u32 = 1000;
 
 const NAME: &str = "upgraded";
 
-/// By the names that they have in JSON, they are named on the command line.
+/// They are named on the command line by their JSON names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Primitive {
@@ -28,7 +28,7 @@ distlock_testkit::shown_by_name!(Primitive);
 impl Primitive {
     pub(crate) const ALL: [Self; 3] = [Self::Mutex, Self::RwLock, Self::Semaphore];
 
-    /// The room that there is for holders.
+    /// Returns the room for holders.
     pub(crate) fn room(self) -> u32 {
         match self {
             Self::Mutex => 1,
@@ -52,11 +52,11 @@ pub(crate) enum Lock {
     Semaphore(Semaphore),
 }
 
-/// How to ask for it.
+/// How to request a lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
     Wait,
-    /// For a while.
+    /// With a timeout.
     Timeout(Duration),
     Try,
 }
@@ -69,7 +69,7 @@ pub(crate) enum Held {
 }
 
 impl Lock {
-    /// How much room to ask for: writers seldomer than readers, more than one permit as often as
+    /// Draws how much room to request: writers less often than readers, several permits as often as
     /// one.
     pub(crate) fn draw(&self) -> u32 {
         match self {
@@ -79,7 +79,7 @@ impl Lock {
         }
     }
 
-    /// `None`: nothing was to be had so soon.
+    /// Returns `None` if the lock could not be acquired in time.
     pub(crate) async fn take(&self, room: u32, manner: Manner) -> distlock::Result<Option<Held>> {
         use Manner::{Timeout, Try, Wait};
         Ok(match self {

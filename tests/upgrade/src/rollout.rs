@@ -1,4 +1,4 @@
-//! Replaces workers of one build by those of the other, one by one, while they contend.
+//! Replaces workers of one build by workers of the other, one by one, while they contend.
 
 use distlock_testkit::{Result, backend::Backend};
 use tokio::{task::JoinSet, time::Instant};
@@ -11,11 +11,11 @@ use crate::{
     takeover,
 };
 
-/// Workers at once.
+/// The number of workers at once.
 pub(crate) const WORKERS: usize = 4;
-/// The one that is killed, while the others are told to finish.
+/// The worker that is killed, while the others are ordered to finish.
 const KILLED: usize = 1;
-/// Violations to be shown of a rollout.
+/// The number of violations to print for a rollout.
 const SHOWN: usize = 10;
 
 const HEAD: &str = "\
@@ -23,7 +23,8 @@ const HEAD: &str = "\
 | gave up | s | violations |
 |---|---|---|---:|---:|---:|---:|---:|---:|---:|";
 
-/// All rollouts, in both orders, on the stores side by side. Prints a table; whether all is well.
+/// Runs all rollouts, in both orders, with the stores in parallel. Prints a table; returns `true`
+/// if all passed.
 pub(crate) async fn all(plan: Plan) -> Result<bool> {
     println!("{HEAD}");
     let mut stores = JoinSet::new();
@@ -58,7 +59,7 @@ async fn on(plan: Plan, url: String) -> Result<bool> {
     Ok(good)
 }
 
-/// Prints a line of the table; whether all is well.
+/// Prints a line of the table; returns `true` if the rollout passed.
 pub(crate) fn show(name: &str, start: Instant, verdict: &Verdict) -> bool {
     let Verdict { old, new, share, fair, gave_up, violations } = verdict;
     println!(
@@ -82,7 +83,7 @@ async fn rollout(plan: &Plan, task: &Task, upgrade: bool) -> Result<Verdict> {
         fleet.settle().await?;
         fleet.stay(grants).await?;
         fleet.start(program(upgrade), upgrade)?;
-        // It contends before the other goes.
+        // It contends before the other one finishes.
         fleet.settle().await?;
         if replaced == KILLED {
             fleet.kill().await?;
@@ -93,7 +94,7 @@ async fn rollout(plan: &Plan, task: &Task, upgrade: bool) -> Result<Verdict> {
     fleet.settle().await?;
     fleet.stay(grants).await?;
     let mut verdict = judge(&fleet.end().await?, task.primitive.room());
-    // Of a file nothing is seen but by distlock.
+    // The contents of a file are visible to distlock only.
     if Backend::split(&task.url).is_some()
         && let Err(left) = emptied(&task.url, &task.namespace).await
     {

@@ -1,4 +1,4 @@
-//! What is left in a store.
+//! Leftovers in a store.
 
 use std::time::Duration;
 
@@ -6,10 +6,11 @@ use distlock_testkit::{Result, operator::Operator, retry::retried};
 
 use crate::worker::TTL;
 
-/// The keys of the killed go with their sessions, and ZooKeeper's directories one after the other.
+/// Keys of killed workers expire with their sessions, and ZooKeeper's directories one after the
+/// other.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until there is nothing below the namespace any more; an error if something stays.
+/// Waits until the namespace is empty; fails if something stays.
 pub(crate) async fn emptied(url: &str, namespace: &str) -> Result<()> {
     let store = Operator::connect(url).await?;
     let look = async || match store.below(namespace).await? {

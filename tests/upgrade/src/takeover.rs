@@ -1,5 +1,5 @@
-//! Starts workers of the new build while workers of the old one hold and wait, where the two builds
-//! may not share a lock: the new one takes over the tables.
+//! Starts workers of the new build while workers of the old one hold and wait, for builds that may
+//! not share a lock: the new build takes over the tables.
 
 use distlock_testkit::Result;
 use tokio::time::Instant;
@@ -11,12 +11,12 @@ use crate::{
     rollout::{WORKERS, show},
 };
 
-/// Longest holds of the old workers, in milliseconds: some of them hold as they are stopped, and
-/// would go on.
+/// The longest hold of the old workers, in milliseconds: some of them hold when they are stopped,
+/// and would continue.
 const HOLD: u64 = 1000;
 
-/// All primitives, each in a database of its own, whose name ends with the primitive's. Prints
-/// lines of the table; whether all is well.
+/// Runs all primitives, each in its own database, whose name ends with the primitive's. Prints
+/// lines of the table; returns `true` if all passed.
 pub(crate) async fn on(plan: &Plan, url: &str) -> Result<bool> {
     let (store, _) = url.split_once("://").ok_or("no such store")?;
     let mut good = true;

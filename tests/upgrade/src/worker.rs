@@ -21,15 +21,15 @@ use crate::{
     primitive::{Held, Lock, Manner},
 };
 
-/// Tasks of each worker: so some hand-overs stay within a client.
+/// Tasks of each worker, so that some handovers stay within a client.
 pub(crate) const TASKS: usize = 2;
-/// Those of workers that are killed keep the others out for so long.
+/// The TTL: locks of killed workers block the others for this long.
 pub(crate) const TTL: Duration = Duration::from_secs(5);
-/// To connect on a busy machine.
+/// For a connection on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Of those who do not wait for ever, in milliseconds at most.
+/// The longest timeout of tasks with one, in milliseconds.
 const TIMEOUT: u64 = 20;
-/// After an error.
+/// The pause after an error.
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) async fn run(task: &Task) -> Result<()> {
@@ -42,14 +42,14 @@ pub(crate) async fn run(task: &Task) -> Result<()> {
         tasks.spawn(contend(lock, number, task.hold, finishing.clone()));
     }
     drop(finishing);
-    // Until the process that started it hangs up, or has ended.
+    // Until the process that started it closes the pipe, or has ended.
     let mut orders = orders();
     while orders.recv().await.is_some() {}
     drop(finish);
     while let Some(done) = tasks.join_next().await {
         done??;
     }
-    // What an old version cannot tell for certain: whether anything is left is looked at.
+    // An old version cannot report this reliably: the store is checked for leftovers.
     if let Err(error) = client.close().await {
         eprintln!("close: {error}");
     }
@@ -70,7 +70,7 @@ async fn contend(
         };
         let room = lock.draw();
         let taken = tokio::select! {
-            // Who waits leaves the queue, wherever it stands.
+            // A waiter leaves the queue, at any position.
             _ = finishing.changed() => return report("gave-up", ""),
             taken = lock.take(room, manner) => taken,
         };
@@ -89,7 +89,7 @@ async fn hold(held: Held, task: usize, longest: u64, room: u32) -> io::Result<()
     report("grant", format!("{task} {} {room}", held.token()))?;
     let time = Duration::from_millis(fastrand::u64(..=longest));
     drop(timeout(time, held.lost()).await);
-    // Its time is read before it is asked whether it is valid: if it is then, it was.
+    // The time is taken before the check: a guard that is valid then was valid at that time.
     let release = Event::new("release", task);
     if !held.is_valid() {
         report("lost", task)?;

@@ -1,4 +1,4 @@
-//! A clock that goes on when a scenario says so, and when somebody sleeps: by as much as that.
+//! A clock that advances only when a scenario or a sleep advances it.
 
 use std::{
     cell::Cell,
@@ -8,7 +8,7 @@ use std::{
 
 use super::yield_now;
 
-// All threads of an execution are one thread of the machine's.
+// All threads of an execution run on one thread of the machine.
 std::thread_local! {
     static NOW: Cell<Duration> = const { Cell::new(Duration::from_secs(1_000)) };
 }
@@ -21,7 +21,7 @@ pub(crate) fn wall() -> SystemTime {
     SystemTime::UNIX_EPOCH + now()
 }
 
-/// So much time passes.
+/// Advances the clock.
 pub(crate) fn pass(time: Duration) {
     NOW.set(now() + time);
 }
@@ -51,13 +51,13 @@ pub(crate) async fn sleep(time: Duration) {
     sleep_until(Instant::now() + time).await;
 }
 
-/// Whatever others do comes before its end or after it.
+/// Other threads run before its end or after it.
 pub(crate) async fn sleep_until(at: Instant) {
     yield_now().await;
     NOW.set(now().max(at.0));
 }
 
-/// What is waited for too long. It never is here: what is lost would be taken for late.
+/// The error of a timeout. It never occurs here: a lost wake-up would be mistaken for a timeout.
 #[derive(Debug, thiserror::Error)]
 #[error("late")]
 pub(crate) struct Late;

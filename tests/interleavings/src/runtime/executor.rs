@@ -1,4 +1,4 @@
-//! Each task is a thread of the scheduler's.
+//! An executor whose tasks are threads of the scheduler.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl Executor {
         handle
     }
 
-    /// All tasks end, as soon as they are not polled.
+    /// Ends all tasks as soon as they are not polled.
     pub(crate) fn end(&self) {
         let begun = {
             let mut tasks = self.0.lock();

@@ -1,4 +1,4 @@
-//! A lock at which the scheduler may go on with another thread.
+//! A mutex at which the scheduler may switch to another thread.
 
 pub(crate) use shuttle::sync::MutexGuard;
 
@@ -11,10 +11,10 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().expect("no panic")
+        self.0.lock().expect("the thread did not panic")
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut().expect("no panic")
+        self.0.get_mut().expect("the thread did not panic")
     }
 }

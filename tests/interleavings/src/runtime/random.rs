@@ -1,4 +1,4 @@
-//! No randomness: what a schedule does once, it does again.
+//! No randomness: repeating a schedule repeats its effects.
 
 use std::cell::Cell;
 

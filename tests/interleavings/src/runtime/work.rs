@@ -1,4 +1,4 @@
-//! What looks after the futures that callers drive.
+//! The runtime that completes futures whose callers stop polling.
 
 use std::sync::{Arc, Weak};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// What can be taken over.
+/// Work that the runtime can take over.
 pub(crate) trait Heavy: Send + Sync {
     fn take_over(self: Arc<Self>, runtime: &Runtime) -> bool;
 }
@@ -29,7 +29,7 @@ impl Runtime {
         work.await
     }
 
-    /// Takes it over at some time, unless it is polled just then.
+    /// Takes the work over at some time, unless it is being polled.
     pub(crate) fn watch(&self, load: Weak<dyn Heavy>) {
         let runtime = self.clone();
         self.spawn(async move {

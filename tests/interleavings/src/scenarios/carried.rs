@@ -1,4 +1,4 @@
-//! Futures that a caller drives, and the runtime if the caller does not.
+//! Futures that a caller polls, or the runtime if the caller does not.
 
 use std::task::{Context, Waker};
 
@@ -7,7 +7,7 @@ use shuttle::{future::block_on, sync::mpsc, thread};
 use super::signal::{Held, Signal};
 use crate::runtime::{Carried, Runtime};
 
-/// The runtime takes it over at any time, and its caller learns what came of it.
+/// The runtime takes the work over at any time, and the caller receives its result.
 pub fn a_caller_learns_what_came_of_it() {
     let (runtime, signal) = (Runtime::default(), Signal::default());
     let asked = signal.clone().asked(1);
@@ -17,28 +17,28 @@ pub fn a_caller_learns_what_came_of_it() {
     });
     let thread = thread::spawn(move || signal.ask());
     assert_eq!(block_on(carried), 7);
-    thread.join().expect("no panic");
+    thread.join().expect("the thread did not panic");
 }
 
-/// A caller that goes away at any time: what is whole is done, once.
+/// The caller disappears at any time: work that must complete is executed, once.
 pub fn what_is_whole_is_done_once() {
     let (runtime, signal) = (Runtime::default(), Signal::default());
     let (done, ended) = mpsc::channel();
     let asked = signal.clone().asked(1);
     let mut carried = Box::pin(Carried::whole(&runtime, async move {
         asked.await;
-        done.send(()).expect("somebody waits");
+        done.send(()).expect("the receiver exists");
     }));
     let polled = carried.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    assert!(polled.is_pending(), "nobody has asked yet");
+    assert!(polled.is_pending(), "no signal was sent yet");
     let thread = thread::spawn(move || signal.ask());
     drop(carried);
-    thread.join().expect("no panic");
-    ended.recv().expect("it is done");
-    ended.recv().expect_err("it was done twice");
+    thread.join().expect("the thread did not panic");
+    ended.recv().expect("the work is done");
+    ended.recv().expect_err("the work was done once");
 }
 
-/// A caller that goes away at any time: what it has is dropped.
+/// The caller disappears at any time: its resources are dropped.
 pub fn what_is_given_up_is_dropped() {
     let (runtime, signal) = (Runtime::default(), Signal::default());
     let ((held, dropped), asked) = (Held::new(), signal.clone().asked(1));
@@ -47,9 +47,9 @@ pub fn what_is_given_up_is_dropped() {
         drop(held);
     }));
     let polled = carried.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    assert!(polled.is_pending(), "nobody has asked");
+    assert!(polled.is_pending(), "no signal was sent");
     let thread = thread::spawn(move || drop(carried));
-    dropped.recv().expect("it was there");
-    thread.join().expect("no panic");
+    dropped.recv().expect("the value was dropped");
+    thread.join().expect("the thread did not panic");
     drop(signal);
 }

@@ -1,4 +1,4 @@
-//! The deadline of a session, with callers, keeper and timers on threads of their own.
+//! The deadline of a session, with callers, keeper and timers on separate threads.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use crate::{
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// A session that was opened at this moment and has so many holders.
+/// A session opened at this moment with this number of holders.
 fn session(holders: usize) -> Arc<Deadline> {
     let deadline = Arc::new(Deadline::new(clock::now(), TTL, false));
     for _ in 0..holders {
@@ -29,7 +29,7 @@ fn session(holders: usize) -> Arc<Deadline> {
     deadline
 }
 
-/// What threads have seen of a session's end. It is not a lock: no thread stops at it.
+/// What threads have seen of a session's end. It is no lock: no thread is preempted at it.
 #[derive(Clone, Default)]
 struct Seen(Arc<AtomicBool>);
 
@@ -38,18 +38,18 @@ impl Seen {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Looks at a session, which never comes back to life.
+    /// Checks that a session that has ended stays ended.
     fn look(&self, deadline: &Deadline) {
         let over = self.over();
         let remaining = deadline.remaining();
-        assert!(!over || remaining.is_zero(), "it came back to life");
+        assert!(!over || remaining.is_zero(), "the session was ended and is live again");
         if remaining.is_zero() {
             self.0.store(true, Ordering::SeqCst);
         }
     }
 }
 
-/// A renewal that is confirmed at the deadline extends the session before its end, or changes
+/// A renewal that is confirmed at the deadline extends the session before it ends, or changes
 /// nothing.
 pub fn renewal_at_the_deadline_extends_all_or_nothing() {
     let (deadline, seen, second) = (session(1), Seen::default(), TTL / 10);
@@ -68,12 +68,12 @@ pub fn renewal_at_the_deadline_extends_all_or_nothing() {
     seen.look(&deadline);
     let extended = deadline.lost_reason().is_none();
     assert_eq!(extended, !seen.over());
-    // The deadline, and until when the store has the session.
+    // The deadline, and the time for which the store keeps the session.
     let left = [deadline.remaining(), deadline.margin()];
     assert_eq!(left, if extended { [second, Duration::ZERO] } else { [Duration::ZERO, second] });
 }
 
-/// A grant at the deadline is known to all that are notified of the end, or there is none.
+/// A grant at the deadline is known to all threads that are notified of the end, or it fails.
 pub fn grant_at_the_deadline_is_before_the_loss_or_fails() {
     let (deadline, seen) = (session(0), Seen::default());
     assert!(deadline.enter());
@@ -83,7 +83,7 @@ pub fn grant_at_the_deadline_is_before_the_loss_or_fails() {
     let notified = thread::spawn(move || {
         assert_eq!(block_on(waits.lost()), LostReason::DeadlinePassed);
         sees.0.store(true, Ordering::SeqCst);
-        // What its holders have under way: none comes later.
+        // The margin of requests under way: none arrives later.
         waits.margin()
     });
     let timer = thread::spawn(move || {
@@ -100,7 +100,7 @@ pub fn grant_at_the_deadline_is_before_the_loss_or_fails() {
     assert!(deadline.grant() == Err(lost) && !deadline.enter());
 }
 
-/// Of several reasons for its end the first one counts, for those that wait and those that look.
+/// Of several reasons for the end, the first one counts, for waiters and for readers.
 pub fn first_reason_for_the_end_stays() {
     let deadline = session(1);
     let ends = [LostReason::SessionExpired, LostReason::ClientClosed].map(|reason| {
@@ -114,7 +114,7 @@ pub fn first_reason_for_the_end_stays() {
     assert_eq!(block_on(deadline.lost()), reason);
 }
 
-/// The end of a session is the end of all waits: for that end, and for its holders.
+/// The end of a session ends all waits: for the end itself, and for its holders.
 pub fn end_wakes_all_that_wait() {
     let deadline = session(1);
     let (lost, unheld) = (Arc::clone(&deadline), Arc::clone(&deadline));
@@ -126,7 +126,7 @@ pub fn end_wakes_all_that_wait() {
     waits.into_iter().for_each(join);
 }
 
-/// Holders let go at the same time: the wait for that ends, and not before the last has.
+/// Holders release concurrently: the wait ends, and not before the last release.
 pub fn last_release_ends_the_wait_for_it() {
     let (deadline, holders) = (session(2), Arc::new(AtomicUsize::new(2)));
     let leaves = [(); 2].map(|()| {
@@ -139,13 +139,13 @@ pub fn last_release_ends_the_wait_for_it() {
     block_on(deadline.unheld());
     assert_eq!(holders.load(Ordering::SeqCst), 0);
     leaves.into_iter().for_each(join);
-    assert!(deadline.vitals().busy, "their keys are not gone yet");
+    assert!(deadline.vitals().busy, "their keys are not deleted yet");
     deadline.left();
     deadline.left();
     assert!(!deadline.vitals().busy);
 }
 
-/// A session is needed from an attempt's first moment to its last, and then no longer.
+/// A session is busy from the start of an attempt to its end, and not longer.
 pub fn session_is_busy_while_an_attempt_is_under_way() {
     let deadline = session(0);
     let attempts = [(); 2].map(|()| {
@@ -166,13 +166,13 @@ pub fn session_is_busy_while_an_attempt_is_under_way() {
         let before = under_way();
         let idle = !deadline.vitals().busy;
         let all_along = before.iter().zip(under_way()).any(|(before, after)| *before && after);
-        assert!(!(idle && all_along), "it is not kept alive for an attempt");
+        assert!(!(idle && all_along), "the session is not kept alive for an attempt");
     }
     attempts.into_iter().for_each(|(thread, _)| join(thread));
     assert!(!deadline.vitals().busy);
 }
 
-/// After its process stood still, it does not matter who notices that first.
+/// After a process stall, the result does not depend on which thread notices it first.
 pub fn renewal_after_a_stall_counts_from_before_it() {
     let deadline = Arc::new(Deadline::new(clock::now(), TTL, true));
     assert!(deadline.enter());
@@ -188,6 +188,6 @@ pub fn renewal_after_a_stall_counts_from_before_it() {
     let counts = deadline.until_proofs_count();
     threads.into_iter().for_each(join);
     assert_eq!(counts, deadline.timing.stutter());
-    // As long as what was sent before it: it adds nothing to what the opening has shown.
+    // As long as the request before it: it adds nothing to what the opening has shown.
     assert_eq!(deadline.remaining(), TTL * 9 / 10 - stall);
 }

@@ -1,5 +1,4 @@
-//! The task that looks after a session's held keys, and the threads that are granted more of them,
-//! release them and evict their holders.
+//! The task that watches a session's held keys, and threads that acquire, release and evict.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +21,7 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// Longer than anybody sleeps here.
+/// Longer than any sleep here.
 const TTL: Duration = Duration::from_secs(1_000_000);
 const RECHECK: Duration = Duration::from_secs(20);
 
@@ -49,7 +48,7 @@ impl Session {
         Self { store, deadline, granted, own_keys: Arc::default() }
     }
 
-    /// A lock that is granted.
+    /// Grants a lock.
     fn grant(&self, key: &str) -> Arc<OwnKey> {
         self.store.put(key);
         let entry = Entry::new(key, 1);
@@ -65,7 +64,7 @@ impl Session {
     }
 }
 
-/// Locks that are granted at the same time are looked after, each of them.
+/// Locks that are granted at the same time are all watched.
 pub fn keys_granted_at_once_are_watched() {
     let session = Session::new();
     let grants = ["/q/1", "/q/2"].map(|key| {
@@ -77,7 +76,7 @@ pub fn keys_granted_at_once_are_watched() {
     session.end();
 }
 
-/// A holder that is evicted is notified, another one is not, whether or not its event arrives.
+/// An evicted holder is notified and another holder is not, whether or not its event arrives.
 fn evicted_holder_is_notified_with(loses_events: bool) {
     let session = Session::new();
     session.store.call(|state| state.loses_events = loses_events);
@@ -99,8 +98,7 @@ pub fn evicted_holder_is_notified_without_its_event() {
     evicted_holder_is_notified_with(true);
 }
 
-/// A key that is granted while a look at all keys is under way is not taken for missing by that
-/// look.
+/// A key that is granted while all keys are read is not considered missing by that read.
 pub fn key_granted_during_a_look_is_not_looked_at() {
     let session = Session::new();
     session.store.call(|state| state.loses_events = true);
@@ -114,7 +112,7 @@ pub fn key_granted_during_a_look_is_not_looked_at() {
     session.end();
 }
 
-/// A holder that releases its lock is not evicted by that.
+/// A release does not count as an eviction.
 pub fn released_holder_is_not_notified() {
     let session = Session::new();
     let own = session.grant("/q/1");

@@ -1,11 +1,12 @@
-//! Tasks that run on the thread of their waker.
+//! Tasks that run on the thread that wakes them.
 
 use shuttle::{sync::mpsc, thread};
 
 use super::signal::{Held, Signal};
 use crate::runtime::{Executor, Inline, poll};
 
-/// Two threads wake a task at once, one of them within a poll. `crowd`: how many others there are.
+/// Two threads wake a task at once, one of them within a poll. `crowd`: the number of other
+/// callers.
 fn two_wake(crowd: usize) {
     let inline = Inline::new(Executor::default());
     let _crowd: Vec<_> = (0..crowd).map(|_| inline.clone()).collect();
@@ -14,28 +15,28 @@ fn two_wake(crowd: usize) {
     let asked = signal.clone().asked(2);
     inline.spawn(async move {
         asked.await;
-        done.send(()).expect("somebody waits");
+        done.send(()).expect("the receiver exists");
     });
     let within = signal.clone();
     let threads =
         [thread::spawn(move || poll(|| within.ask())), thread::spawn(move || signal.ask())];
-    ended.recv().expect("it was told of both");
+    ended.recv().expect("the task saw both signals");
     for thread in threads {
-        thread.join().expect("no panic");
+        thread.join().expect("the thread did not panic");
     }
 }
 
-/// What was asked is seen, on the thread of the one who asks or on another.
+/// The task sees every signal, on the signalling thread or on another one.
 pub fn no_wake_is_lost() {
     two_wake(0);
 }
 
-/// The same where callers leave the work to the executor.
+/// No wake-up is lost while callers leave the work to the executor.
 pub fn no_wake_is_lost_in_a_crowd() {
     two_wake(100);
 }
 
-/// A task wakes another one, which is done on the same thread or on another one.
+/// A task wakes another one, which completes on the same thread or on another one.
 pub fn chains_come_to_their_end() {
     let inline = Inline::new(Executor::default());
     let (first, second) = (Signal::default(), Signal::default());
@@ -47,16 +48,16 @@ pub fn chains_come_to_their_end() {
     });
     inline.spawn(async move {
         second.asked(1).await;
-        done.send(()).expect("somebody waits");
+        done.send(()).expect("the receiver exists");
     });
     let other = first.clone();
     let thread = thread::spawn(move || poll(|| other.ask()));
     poll(|| first.ask());
     ended.recv().expect("both ran");
-    thread.join().expect("no panic");
+    thread.join().expect("the thread did not panic");
 }
 
-/// Tasks whose executor ends are dropped, and what they have with them.
+/// When an executor ends, its tasks are dropped with their resources.
 pub fn tasks_of_an_executor_that_ends_are_dropped() {
     let executor = Executor::default();
     let inline = Inline::new(executor.clone());
@@ -76,8 +77,8 @@ pub fn tasks_of_an_executor_that_ends_are_dropped() {
     for signal in signals {
         signal.ask();
     }
-    thread.join().expect("no panic");
+    thread.join().expect("the thread did not panic");
     for dropped in dropped {
-        dropped.recv().expect("it was there");
+        dropped.recv().expect("the value was dropped");
     }
 }

@@ -1,5 +1,5 @@
-//! What threads do at once. Each returns only if nobody waits for ever: a wake-up that is lost is a
-//! deadlock, which the scheduler finds.
+//! The scenarios. Each returns only if no task waits for ever: a lost wake-up is a deadlock, which
+//! the scheduler detects.
 
 pub mod carried;
 pub mod deadline;
@@ -12,5 +12,5 @@ mod store;
 use shuttle::thread::JoinHandle;
 
 fn join<T>(thread: JoinHandle<T>) -> T {
-    thread.join().expect("no panic")
+    thread.join().expect("the thread did not panic")
 }

@@ -1,4 +1,4 @@
-//! The keys of one session, with the threads that join, hold, expire, release and evict.
+//! The keys of one session, with threads that join, hold, expire, release and evict.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ fn add(own_keys: &OwnKeys, key: &str) -> Arc<OwnKey> {
     own_keys.add(Entry::new(key, 1), SequencePoint(1), clock::now(), false)
 }
 
-/// A key whose holder's time is over just now.
+/// A key whose holder has just expired.
 fn overdue() -> Arc<OwnKey> {
     let own = add(&OwnKeys::default(), "/q/1");
     own.hold();
@@ -34,11 +34,11 @@ pub fn hold_has_one_end() {
     let ends = [thread::spawn(move || expires.expire()), thread::spawn(move || leaves.leave())];
     block_on(own.over());
     let [expired, left] = ends.map(join);
-    assert_ne!(expired, left, "the same hold is given back twice, or never");
+    assert_ne!(expired, left, "the same hold ends twice, or never");
     assert!(!own.is_held());
 }
 
-/// A key whose time is over is deleted, or another one is put into its place: not both.
+/// An expired key is either deleted or replaced: not both.
 pub fn key_is_expired_or_replaced() {
     let own = overdue();
     let (expires, waits) = (Arc::clone(&own), Arc::clone(&own));
@@ -52,7 +52,7 @@ pub fn key_is_expired_or_replaced() {
     assert_ne!(join(expired), replaced);
 }
 
-/// A waiter learns how the key before it ends, whenever it comes.
+/// A waiter learns how its predecessor's key ended, at any time.
 pub fn successor_learns_how_its_predecessor_ended() {
     let own_keys = Arc::new(OwnKeys::default());
     let (ahead, own) = (add(&own_keys, "/q/1"), add(&own_keys, "/q/2"));
@@ -67,7 +67,7 @@ pub fn successor_learns_how_its_predecessor_ended() {
     });
     let waiter = thread::spawn(move || {
         let End::Passed { successor, .. } = block_on(waits.ended(&own)) else {
-            panic!("it was held and deleted");
+            panic!("the key was both held and deleted");
         };
         assert!(successor.upgrade().is_none_or(|successor| Arc::ptr_eq(&successor, &own)));
     });
@@ -92,8 +92,8 @@ pub fn first_loss_of_a_key_stays() {
     assert_eq!(own.lost_reason(), Some(reason));
 }
 
-/// A loss that the store reports while the key is added: its holder learns of it if and only if the
-/// store is told so, which reports it again otherwise.
+/// The store reports a loss while the key is added: its holder is notified if and only if the
+/// report is accepted; otherwise the store reports it again.
 pub fn reported_loss_reaches_the_holder_or_is_refused() {
     let own_keys = Arc::new(OwnKeys::default());
     let (reports, adds) = (Arc::clone(&own_keys), Arc::clone(&own_keys));
@@ -106,7 +106,7 @@ pub fn reported_loss_reaches_the_holder_or_is_refused() {
     assert_eq!(block_on(own.lost()), LostReason::Evicted);
 }
 
-/// A key whose join is under way when it is looked for is found, though others come first.
+/// A key whose join is under way during the search is found, even if other keys join first.
 pub fn key_that_joins_meanwhile_is_found() {
     let own_keys = Arc::new(OwnKeys::default());
     let joining = own_keys.joins();
@@ -115,17 +115,17 @@ pub fn key_that_joins_meanwhile_is_found() {
     let other = thread::spawn(move || add(&others, "/q/2"));
     let own = add(&own_keys, "/q/1");
     drop(joining);
-    let found = join(found).expect("it joined before");
+    let found = join(found).expect("the key joined before");
     assert!(Arc::ptr_eq(&found, &own));
     join(other);
 }
 
-/// A key whose name comes again while the old one is forgotten stays known.
+/// A key whose name is reused while the old one is forgotten stays known.
 pub fn name_that_comes_again_is_not_forgotten() {
     let own_keys = Arc::new(OwnKeys::default());
     own_keys.end(&add(&own_keys, "/q/1"), End::Unclear);
     let other = add(&own_keys, "/q/2");
-    // As many as are remembered.
+    // As many keys as are remembered.
     for _ in 1..256 {
         own_keys.end(&other, End::Unclear);
     }
@@ -135,7 +135,7 @@ pub fn name_that_comes_again_is_not_forgotten() {
     let last = add(&own_keys, "/q/3");
     own_keys.end(&last, End::Unclear);
     let added = join(added);
-    let found = own_keys.find(&Entry::new("/q/1", 1)).expect("it is there");
+    let found = own_keys.find(&Entry::new("/q/1", 1)).expect("the key is known");
     assert!(Arc::ptr_eq(&found, &added));
     join(ended);
 }

@@ -1,4 +1,4 @@
-//! How a thread tells a task something.
+//! Signals from a thread to a task.
 
 use std::{
     sync::Arc,
@@ -9,7 +9,7 @@ use shuttle::sync::mpsc;
 
 use crate::runtime::Mutex;
 
-/// Counts what was asked of a task.
+/// Counts the signals to a task.
 #[derive(Clone, Default)]
 pub(super) struct Signal(Arc<Mutex<State>>);
 
@@ -20,7 +20,7 @@ struct State {
 }
 
 impl Signal {
-    /// Asks once more, and wakes the task.
+    /// Sends another signal, and wakes the task.
     pub(super) fn ask(&self) {
         let waker = {
             let mut state = self.0.lock();
@@ -32,7 +32,7 @@ impl Signal {
         }
     }
 
-    /// Is ready once it was asked so often.
+    /// Is ready after the given number of signals.
     pub(super) fn poll(&self, times: usize, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.lock();
         if state.asked >= times {
@@ -47,7 +47,7 @@ impl Signal {
     }
 }
 
-/// Tells the other end when it is dropped.
+/// Notifies the other end when it is dropped.
 pub(super) struct Held(mpsc::Sender<()>);
 
 impl Held {
@@ -59,6 +59,6 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.send(()).expect("somebody waits");
+        self.0.send(()).expect("the receiver exists");
     }
 }

@@ -19,8 +19,8 @@ use crate::{
     sync::interrupt,
 };
 
-/// The store. All clones are the same. A call takes effect at one moment, before which another
-/// thread may go on.
+/// The store; all clones share it. A call takes effect at one moment, before which another thread
+/// may run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Store(Arc<Inner>);
 
@@ -56,7 +56,7 @@ impl Store {
         self.call(|state| state.keys.remove(key));
     }
 
-    /// Returns when this is so.
+    /// Returns when the condition holds.
     pub(super) async fn until(&self, is_so: impl Fn(&State) -> bool) {
         loop {
             let changed = self.0.changed.notified();
@@ -85,7 +85,7 @@ impl LockStore for Store {
             state.lists += 1;
             state.keys.iter().map(Arc::clone).collect()
         });
-        // While the reply is on its way, a key that is granted may be due.
+        // While the reply is on its way, a granted key may be due.
         yield_now().await;
         yield_now().await;
         Ok(keys)
@@ -122,5 +122,5 @@ impl Specifics for Store {}
 impl Extras for Store {}
 
 fn not_asked() -> StoreError {
-    StoreError::Unavailable("no scenario asks for it".into())
+    StoreError::Unavailable("no scenario requests it".into())
 }
