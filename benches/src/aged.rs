@@ -1,5 +1,5 @@
-//! What a lock costs on a database that has seen much: renewals under an open snapshot, one name
-//! under such a one, and names that were used once.
+//! The cost of a lock on a database with a long history: renewals under an open snapshot, one name
+//! under an open snapshot, and names that were used once.
 
 use std::time::{Duration, Instant};
 
@@ -13,21 +13,21 @@ use crate::{
     sql::Connection,
 };
 
-/// An hour of 100 clients.
+/// One hour of 100 clients.
 const RENEWALS: usize = 108_000;
 const PAIRS: usize = 100_000;
-/// So many renewals or pairs are timed.
+/// How many renewals or pairs are timed.
 const TIMED: usize = 3_000;
-/// Of connecting, of which the median counts.
+/// How many connection attempts are timed; the median counts.
 const CONNECTS: usize = 9;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// One database's words.
+/// The statements of one database.
 struct Words {
     snapshot: &'static str,
     session: &'static str,
     renew: &'static str,
-    /// So many rows of names that were used once, some minutes ago.
+    /// Inserts rows of names that were used once, some minutes ago.
     names: fn(u64) -> String,
     rows: &'static str,
 }
@@ -64,7 +64,7 @@ const MYSQL: Words = Words {
     rows: "SELECT COUNT(*) FROM distlock_alone",
 };
 
-/// Prints what it is on each database, with so many names.
+/// Prints the results for each database, with this number of names.
 pub(crate) async fn look(bench: &Bench, names: u64) -> Result<bool> {
     println!("| store | | first | last | last ÷ first |");
     println!("|---|---|---:|---:|---:|");
@@ -72,7 +72,7 @@ pub(crate) async fn look(bench: &Bench, names: u64) -> Result<bool> {
         let words = match backend {
             Backend::Postgres => &POSTGRES,
             Backend::Mysql => &MYSQL,
-            _ => return Err("only PostgreSQL and MySQL are looked at".into()),
+            _ => return Err("only PostgreSQL and MySQL are measured".into()),
         };
         let servers = bench.single(*backend);
         let aged = Aged { backend: *backend, url: url_of(*backend, servers), words };
@@ -111,7 +111,7 @@ impl Aged {
         let aged = pairs(&mutex, TIMED).await?;
         snapshot.write("ROLLBACK").await?;
         self.line("a renewal under a snapshot, after 108,000, ms", first, last);
-        self.line("a pair after these, under the snapshot, ms", fresh, aged);
+        self.line("a pair after that, under the snapshot, ms", fresh, aged);
         Ok(client.close().await?)
     }
 
@@ -134,11 +134,11 @@ impl Aged {
         let began = Instant::now();
         let (one, other) = tokio::join!(self.connect(), self.connect());
         let aged = one?.max(other?);
-        self.line(&format!("to connect beside {names} names, two at once, ms"), fresh, aged);
+        self.line(&format!("to connect with {names} names, two at once, ms"), fresh, aged);
         let clients = [Client::connect(&*self.url).await?, Client::connect(&*self.url).await?];
         sleep(MINUTE.saturating_sub(began.elapsed())).await;
         let rows = connection.number(self.words.rows).await?;
-        self.line("rows of these a minute later", names as f64, rows);
+        self.line("rows of the names a minute later", names as f64, rows);
         while connection.number(self.words.rows).await? > 1_000.0 {
             sleep(Duration::from_secs(1)).await;
         }
@@ -150,7 +150,7 @@ impl Aged {
         Ok(())
     }
 
-    /// The median of milliseconds.
+    /// The median in milliseconds.
     async fn connect(&self) -> Result<f64> {
         let mut times = Vec::new();
         for _ in 0..CONNECTS {
@@ -164,7 +164,7 @@ impl Aged {
     }
 }
 
-/// Milliseconds for each.
+/// Milliseconds per pair.
 async fn pairs(mutex: &Mutex, count: usize) -> Result<f64> {
     let began = Instant::now();
     for _ in 0..count {

@@ -1,7 +1,7 @@
-//! A network between servers: all that one says to another takes its time.
+//! Simulates a network between servers: every message is delayed.
 //!
-//! In threads, not tasks: a runtime's timers count in whole milliseconds, of which half a one is
-//! to be added here.
+//! With threads instead of tasks: a runtime's timers count in whole milliseconds, but half a
+//! millisecond must be possible.
 
 use std::{
     io::{self, Read, Write},
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
-/// How long it takes from one server to another and back.
+/// The round-trip time between two servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Between {
     micros: u32,
@@ -34,16 +34,16 @@ impl FromStr for Between {
     fn from_str(time: &str) -> std::result::Result<Self, String> {
         let millis = time.strip_suffix("ms").and_then(|number| number.parse::<f64>().ok());
         let millis = millis.filter(|millis| (0.0..=1000.0).contains(millis));
-        let millis = millis.ok_or_else(|| format!("no such time: {time:?}; it is as 0.5ms"))?;
+        let millis = millis.ok_or_else(|| format!("invalid time: {time:?}; example: 0.5ms"))?;
         Ok(Self { micros: (millis * 1e3).round() as u32 })
     }
 }
 
-/// By so much the kernel lets a thread oversleep that has not asked for better.
+/// By how much the kernel may let a thread oversleep by default.
 const LATE: Duration = Duration::from_micros(50);
 
-/// Tells which addresses stand for those of the servers, and carries until it is ended. The servers
-/// need not be there yet.
+/// Prints the proxies' addresses in the order of the servers, and forwards until it is ended. The
+/// servers need not run yet.
 pub(crate) fn carry(servers: &[String], between: Between) -> Result<()> {
     let way = between.round_trip() / 2;
     let (mut addresses, mut carrying) = (Vec::new(), Vec::new());
@@ -65,10 +65,10 @@ pub(crate) fn carry(servers: &[String], between: Between) -> Result<()> {
     Ok(())
 }
 
-/// Who can't be carried is hung up on.
+/// A client whose server cannot be reached is disconnected.
 fn connect(client: TcpStream, server: &str, way: Duration) -> io::Result<()> {
     let server = TcpStream::connect(server)?;
-    // Or the kernel would hold small packets back until earlier ones are acknowledged.
+    // Otherwise the kernel would hold small packets back until earlier ones are acknowledged.
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     pump(client.try_clone()?, server.try_clone()?, way);
@@ -76,7 +76,7 @@ fn connect(client: TcpStream, server: &str, way: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// What is on its way does not hold up what follows.
+/// Data on its way does not delay later data.
 fn pump(mut from: TcpStream, to: TcpStream, way: Duration) {
     let (sender, arrived) = channel();
     thread::spawn(move || write(to, &arrived, way));
@@ -85,7 +85,7 @@ fn pump(mut from: TcpStream, to: TcpStream, way: Duration) {
 
 type Arrival = (Instant, Vec<u8>);
 
-/// Ends with what is read: dropping the sender tells.
+/// Ends with the input: dropping the sender notifies the writer.
 fn read(from: &mut TcpStream, arrivals: &Sender<Arrival>) {
     let mut bytes = vec![0; 1 << 16];
     while let Ok(count @ 1..) = from.read(&mut bytes) {

@@ -20,34 +20,34 @@ pub(crate) struct Bench {
     pub(crate) backends: Vec<Backend>,
     pub(crate) repeats: usize,
     pub(crate) out: PathBuf,
-    /// Another build of this program, whose library ours is compared with.
+    /// Another build of this program, whose library is the baseline.
     pub(crate) beside: Option<PathBuf>,
-    /// How many slices of each line, of both builds together.
+    /// The number of slices of each line, for both builds together.
     pub(crate) slices: usize,
     pub(crate) capacity: Option<Capacity>,
-    /// How many idle clients there are to be beside two that take turns.
+    /// The numbers of idle clients next to two active ones.
     pub(crate) idle: Vec<usize>,
     /// URLs of one store, to be compared.
     pub(crate) ways: Vec<String>,
-    /// How many names were used once, on a database that has seen much. 0: nothing of that.
+    /// The number of names that were used once, on a database with a long history. 0: not measured.
     pub(crate) names: u64,
-    /// The container with the peers that are programs of other languages.
+    /// The container with the peers in other languages.
     pub(crate) peers: Option<String>,
-    /// Addresses of the single nodes.
+    /// The addresses of the single nodes.
     pub(crate) singles: BTreeMap<Backend, Vec<String>>,
     pub(crate) clusters: BTreeMap<Backend, Vec<String>>,
-    /// What lies between the servers of the clusters, if more than the machine.
+    /// The delay between the servers of the clusters, if any.
     pub(crate) between: Option<Between>,
-    /// The numbers of the single nodes' processes, where they are known.
+    /// The process ids of the single nodes, if known.
     pub(crate) processes: BTreeMap<Backend, u32>,
 }
 
-/// What one server carries, beside so many sessions, for so long.
+/// The load of one server with this number of sessions, for this time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capacity {
     pub(crate) sessions: usize,
     pub(crate) seconds: u64,
-    /// The number of the server's process.
+    /// The process id of the server.
     pub(crate) server: u32,
 }
 
@@ -62,15 +62,15 @@ impl Bench {
 }
 
 pub(crate) enum Command {
-    /// All that there is to measure.
+    /// Runs all measurements.
     Bench(Box<Bench>),
-    /// Only the pictures of what was measured before.
+    /// Only draws the plots of an earlier run.
     Draw(PathBuf),
-    /// Only what lies between the servers of a cluster, before these addresses.
+    /// Only runs the proxies of a cluster's servers, for these addresses.
     Carry { servers: Vec<String>, between: Between },
     /// A process that the bench started.
     Role(Role),
-    /// How it is called.
+    /// Prints the usage.
     Help,
 }
 
@@ -82,33 +82,32 @@ Usage: bench [OPTIONS] [--etcd ADDRESS] [--zookeeper ADDRESS] [--postgres ADDRES
              [--etcd-process PID] [--zookeeper-process PID] [...]
              [--peers CONTAINER]
 
-The servers to measure on, and their processes, whose processor time is told
-then; docker/bench starts them. OPTIONS are those of docker/bench.
+The options name the servers to measure on, and their processes, whose processor
+time is then reported; docker/bench starts them. OPTIONS are those of docker/bench.
 
 The container runs the image of docker/bench.d, on this machine's network. Without
 it, Go's and Curator's locks are left out.
 
-With --beside OLD, another build of this program, it only compares the libraries
-in the two, in --slices N of each line; see docker/compare.
+--beside OLD, another build of this program, only compares the two libraries, in
+--slices N of each line; see docker/compare.
 
-With --between TIME it tells that a message from one server of the clusters to
-another and the answer take so much longer. With --carry ADDRESS,... as well, it
-only carries what comes to other addresses, which it prints, to these and back,
-and takes this time for it; see docker/cluster.sh.
+--between TIME declares that a message between two servers of a cluster and its
+reply take this much longer. With --carry ADDRESS,... as well, the program only
+runs proxies for these addresses, prints the proxies' addresses, and adds this
+time; see docker/cluster.sh.
 
-With --draw FOLDER, it only draws the pictures of a run that was told to leave
-its results there.
+--draw FOLDER only draws the plots of a run with its results in FOLDER.
 
-With --sessions N --seconds S --server PID, on one --backend, it only tells what
-N sessions cost the server that is this process; see docker/capacity.
+--sessions N --seconds S --server PID, on one --backend, only reports what N
+sessions cost the server with this process id; see docker/capacity.
 
-With --idle N,..., it only tells how long two clients take to hand a lock over
-beside so many idle clients.
+--idle N,... only reports how long a handover between two clients takes while this
+number of other clients is idle.
 
-With --way URL, once for each, it only tells how quick one task's pairs are by each of
-several ways to a store, such as a pooler.
+--way URL, repeated, only reports how fast one task's pairs are by each of several
+ways to a store, such as a pooler.
 
-With --aged N, it only tells what renewals and a lock cost on a database with an open
+--aged N only reports what renewals and a lock cost on a database with an open
 snapshot, after many of them, and what N names cost that were used once.
 ";
 
@@ -117,7 +116,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
     let (mut repeats, mut carry) = (None, Vec::new());
     let (mut sessions, mut seconds, mut server) = (None, 30, None);
     let mut bench = Bench {
-        // The last ones are about questions of their own, and take as long as all others.
+        // The last ones answer separate questions, and take as long as all others.
         only: Workload::ALL.into_iter().filter(|workload| !workload.is_aside()).collect(),
         out: PathBuf::from("target/bench"),
         slices: 20,
@@ -145,7 +144,9 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("slices") => bench.slices = parser.value()?.parse()?,
             Arg::Long("idle") => {
                 for count in parser.value()?.string()?.split(',') {
-                    bench.idle.push(count.parse().map_err(|_| "not a number of clients")?);
+                    bench
+                        .idle
+                        .push(count.parse().map_err(|_| "the number of clients is not a number")?);
                 }
             }
             Arg::Long("way") => bench.ways.push(parser.value()?.string()?),
@@ -174,11 +175,11 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         }
     }
     if !carry.is_empty() {
-        let between = bench.between.ok_or("no time between them")?;
+        let between = bench.between.ok_or("--between is missing")?;
         return Ok(Command::Carry { servers: carry, between });
     }
     if let Some(sessions) = sessions {
-        let server = server.ok_or("no process of a server")?;
+        let server = server.ok_or("the process of a server is missing")?;
         bench.capacity = Some(Capacity { sessions, seconds, server });
     }
     bench.repeats = repeats.unwrap_or(if bench.quick { 1 } else { 3 });

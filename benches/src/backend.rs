@@ -1,8 +1,8 @@
-//! The stores that are measured, and where they are.
+//! The measured stores, and their URLs.
 
 pub(crate) use distlock_testkit::store::Store as Backend;
 
-/// Those that there is something to measure on.
+/// The stores on which there is something to measure.
 pub(crate) const ALL: [Backend; 7] = [
     Backend::Etcd,
     Backend::ZooKeeper,
@@ -13,12 +13,12 @@ pub(crate) const ALL: [Backend; 7] = [
     Backend::Sqlite,
 ];
 
-/// The URL of these servers; a file has its path for an address.
+/// The URL of these servers; for a file the address is its path.
 pub(crate) fn url_of(backend: Backend, servers: &[String]) -> String {
     url_as(backend, owner(backend), servers)
 }
 
-/// The same for a user who has their name for a password.
+/// The URL for a user whose password is the user's name.
 pub(crate) fn url_as(backend: Backend, user: &str, servers: &[String]) -> String {
     let servers = servers.join(",");
     match backend {
@@ -30,7 +30,7 @@ pub(crate) fn url_as(backend: Backend, user: &str, servers: &[String]) -> String
     }
 }
 
-/// The superuser that docker/single.sh gives its servers.
+/// The superuser of the servers of docker/single.sh.
 pub(crate) fn owner(backend: Backend) -> &'static str {
     match backend {
         Backend::Postgres => "postgres",
@@ -39,7 +39,7 @@ pub(crate) fn owner(backend: Backend) -> &'static str {
     }
 }
 
-/// The one that has this name on the command line.
+/// Returns the store with this name on the command line.
 pub(crate) fn named(name: &str) -> Result<Backend, String> {
     let backend = name.parse()?;
     let is_measured = ALL.contains(&backend);

@@ -1,4 +1,4 @@
-//! Bars in groups, with a name before each and its figure behind.
+//! Bars in groups, with a name before each bar and its figure behind it.
 
 use std::path::Path;
 
@@ -13,16 +13,16 @@ use crate::{
 };
 
 const COLUMNS: usize = 2;
-/// Of a group, and of its name.
+/// The width of a group, and the height of its name.
 const SIDE: i32 = WIDTH / COLUMNS as i32;
 const TITLE: i32 = 28;
-/// Of a bar, and from one to the next.
+/// The thickness of a bar, and the distance to the next one.
 const THICK: i32 = 15;
 const PITCH: i32 = 20;
-/// Below a group.
+/// The space below a group.
 const APART: i32 = 16;
 const MARGIN: i32 = 14;
-/// Of the figure behind the longest bar.
+/// The width of the figure behind the longest bar.
 const BEHIND: i32 = 58;
 
 pub(crate) struct Group {
@@ -34,11 +34,11 @@ pub(crate) struct Bar {
     pub(crate) name: &'static str,
     pub(crate) color: RGBColor,
     pub(crate) value: f64,
-    /// Least and most.
+    /// The minimum and the maximum.
     pub(crate) spread: Option<[f64; 2]>,
 }
 
-/// Each group is to a scale of its own.
+/// Each group has its own scale.
 pub(crate) fn draw(path: &Path, title: &str, axes: &str, groups: &[Group]) -> Result<()> {
     let most = groups.iter().map(|group| group.bars.len() as i32).max().unwrap_or_default();
     let height = TITLE + PITCH * most + APART;

@@ -1,4 +1,4 @@
-//! What a long queue costs those who stand in it, and one who joins it, seen from outside.
+//! The cost of a long queue for its waiters, and for a client that joins it, seen from outside.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::{
     task::{NAME, Role, Task, Work},
 };
 
-/// Between two looks.
+/// The pause between two reads.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Waiters queue behind a holder of their own client and wait for so long, then with one of another
-/// client; then others join behind them one by one, and leave again. The slice is that of the
-/// waiters.
+/// Waiters queue behind a holder of their own client and wait for the given time, then behind one
+/// of another client; then other clients join behind them one by one, and leave again. The slice is
+/// that of the waiters.
 pub(crate) async fn measure(
     task: Task,
     servers: &[String],
@@ -29,7 +29,7 @@ pub(crate) async fn measure(
     joins: usize,
     seen: &mut Seen,
 ) -> Result<(Slice, Counters)> {
-    let Work::Queue { waiters, .. } = task.work else { return Err("nobody waits".into()) };
+    let Work::Queue { waiters, .. } = task.work else { return Err("there are no waiters".into()) };
     let (backend, directory) = (task.backend, format!("{}/{NAME}", task.namespace));
     let store = Operator::connect(backend, servers).await?;
     let mut waiting = Process::start(&Role::Subject(task.clone()))?;
@@ -40,7 +40,7 @@ pub(crate) async fn measure(
     let start = Instant::now();
     while store.keys(&directory).await? <= waiters {
         if start.elapsed() > PATIENCE {
-            return Err("not all of them came".into());
+            return Err("not all waiters joined".into());
         }
         sleep(PAUSE).await;
     }
@@ -61,7 +61,7 @@ pub(crate) async fn measure(
     joining.mark().await?;
     let settled = settle(backend, servers, waiters).await?;
     let start = Instant::now();
-    // Of many others' requests it would be lost.
+    // With many other requests it would be lost in the noise.
     if waiters == 1 {
         sleep(wait).await;
         let more = (Counters::read(backend, servers).await? - settled).requests;
@@ -76,7 +76,7 @@ pub(crate) async fn measure(
     seen.other(JOIN_STATEMENTS, statements / joined.pairs as f64);
     let mut times: Vec<_> = joined.lock.iter().map(|time| *time as f64 / 1e6).collect();
     for (measure, share) in JOINED.into_iter().zip([0.5, 0.99]) {
-        seen.other(measure, quantile(&mut times, share).ok_or("nobody joined")?);
+        seen.other(measure, quantile(&mut times, share).ok_or("no client joined")?);
     }
 
     waiting.answer("drain").await?;

@@ -1,5 +1,5 @@
-//! Measures distlock beside the two writes that any lock needs, and beside its peers, all in one
-//! run.
+//! Measures distlock compared with the two writes that any lock needs, and with its peers, all in
+//! one run.
 
 mod aged;
 mod apart;
@@ -78,11 +78,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all is well.
+/// Returns `true` if the run passed.
 fn run() -> Result<bool> {
     match args::parse().map_err(|error| format!("{error}; see docker/bench --help"))? {
         Command::Bench(bench) => {
-            // Does next to nothing while others are measured.
+            // Does next to nothing while other processes are measured.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             match (&bench.beside, bench.capacity) {
                 (Some(old), _) => runtime.block_on(beside::compare(&bench, old)),
@@ -119,8 +119,8 @@ async fn act(role: Role) -> Result<()> {
     }
 }
 
-/// Carries until it is told to finish, and adds nothing but the delay. The mark has the addresses
-/// that stand for the servers.
+/// Runs proxies until it is ordered to finish, and adds only the delay. The mark has the proxies'
+/// addresses.
 async fn delay(servers: &[String], delay: Duration) -> Result<()> {
     let mut proxies = Vec::new();
     for server in resolve(&servers.join(",")).await? {

@@ -1,5 +1,5 @@
-//! Compares the library in this program with the one in another build of it, by turns on the same
-//! servers.
+//! Compares the library in this program with the one in another build, in alternating slices on the
+//! same servers.
 
 use std::{env::current_exe, path::Path, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
     workload::Workload,
 };
 
-/// A slice that takes so much longer than it should has failed.
+/// A slice that takes longer than planned by this much has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How much more of a client's processor time or of requests a pair may cost than before.
 const TOLERANCE: f64 = 1.05;
@@ -37,7 +37,7 @@ const HEAD: &str = "\
 #[derive(Debug, Default)]
 struct Build {
     rates: Vec<f64>,
-    /// Microseconds a pair.
+    /// Microseconds per pair.
     cpu: Vec<f64>,
     pairs: f64,
     counted: Counters,
@@ -49,7 +49,7 @@ impl Build {
             return Err(error.as_str().into());
         }
         let pairs = slice.all_pairs as f64;
-        self.rates.push(rate(slice).filter(|rate| *rate > 0.0).ok_or("not one pair")?);
+        self.rates.push(rate(slice).filter(|rate| *rate > 0.0).ok_or("not a single pair")?);
         self.cpu.push(slice.cpu as f64 / 1e3 / pairs);
         self.pairs += pairs;
         self.counted = self.counted + counted;
@@ -65,7 +65,8 @@ impl Build {
     }
 }
 
-/// Prints a table; whether all is well: with `--check` only if the new library costs no more.
+/// Prints a table; returns `true` if it passed: with `--check` only if the new library costs no
+/// more.
 pub(crate) async fn compare(bench: &Bench, old: &Path) -> Result<bool> {
     let new = current_exe()?;
     let mut conductor = Conductor::new(bench);
@@ -81,7 +82,7 @@ pub(crate) async fn compare(bench: &Bench, old: &Path) -> Result<bool> {
         let servers = bench.single(case.backend);
         let mut builds = [Build::default(), Build::default()];
         for slice in 0..bench.slices.next_multiple_of(2) {
-            // Old, new, new, old: what changes steadily meanwhile strikes both alike.
+            // Old, new, new, old: steady drift affects both equally.
             let turn = usize::from(matches!(slice % 4, 1 | 2));
             let task = Task {
                 backend: case.backend,
@@ -115,7 +116,7 @@ fn chosen(case: &Case, quick: bool) -> Option<(Pairs, usize)> {
     wanted.then(|| (Pairs { warmup_ms, run_ms, ..pairs.clone() }, *processes))
 }
 
-/// Prints a line, and tells what costs too much.
+/// Prints a line, and returns what costs too much.
 fn tell(name: &str, [old, new]: &[Build; 2]) -> Vec<String> {
     let ratios = |of: fn(&Build) -> &Vec<f64>| -> Vec<f64> {
         of(new).iter().zip(of(old)).map(|(new, old)| new / old).collect()
@@ -143,7 +144,9 @@ fn tell(name: &str, [old, new]: &[Build; 2]) -> Vec<String> {
     let costs = [("client CPU", median(cpu)), ("requests", Some(requests(new) / requests(old)))];
     let more = costs.into_iter().filter_map(|(what, ratio)| {
         let ratio = ratio.filter(|ratio| *ratio > TOLERANCE)?;
-        Some(format!("{name}: {what} a pair are {ratio:.3} of before, more than {TOLERANCE}"))
+        Some(format!(
+            "{name}: {what} per pair are {ratio:.3} times those before, more than {TOLERANCE}"
+        ))
     });
     more.collect()
 }

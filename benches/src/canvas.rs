@@ -1,5 +1,5 @@
-//! What the pictures have in common: their size, their head, and colours that can be read on a
-//! page that is white or dark.
+//! The common parts of the plots: size, head, and colours that are readable on light and dark
+//! pages.
 
 use std::{fs, path::Path};
 
@@ -9,18 +9,18 @@ use crate::{Result, task::Subject};
 
 pub(crate) type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// What a page shows of a README without making it smaller.
+/// The width at which a README shows an image without scaling it.
 pub(crate) const WIDTH: i32 = 800;
-/// Height of the title and of the line below it.
+/// The height of the title and the line below it.
 pub(crate) const HEAD: i32 = 68;
-/// The smallest size of letters that is read easily, and how wide one is on average, at most.
+/// The smallest readable font size, and the maximum average width of a letter.
 pub(crate) const SMALL: i32 = 13;
 pub(crate) const LETTER: i32 = 8;
 
 const PAGE: RGBColor = RGBColor(255, 255, 255);
 /// Of all text and axes.
 pub(crate) const INK: RGBColor = RGBColor(70, 79, 89);
-/// Of what is to be seen through it.
+/// Of lines in the background.
 pub(crate) const FAINT: RGBColor = RGBColor(145, 152, 161);
 const GREY: RGBColor = RGBColor(110, 119, 129);
 const BLUE: RGBColor = RGBColor(9, 105, 218);
@@ -29,7 +29,7 @@ const GREEN: RGBColor = RGBColor(26, 127, 55);
 const PURPLE: RGBColor = RGBColor(130, 80, 223);
 const BROWN: RGBColor = RGBColor(140, 94, 0);
 
-/// What a reader's dark mode shows instead.
+/// The replacements in a reader's dark mode.
 const DARK: [(RGBColor, RGBColor); 8] = [
     (PAGE, RGBColor(13, 17, 23)),
     (INK, RGBColor(201, 209, 217)),
@@ -41,7 +41,7 @@ const DARK: [(RGBColor, RGBColor); 8] = [
     (BROWN, RGBColor(210, 153, 34)),
 ];
 
-/// Whom the pictures show, in this order.
+/// The subjects in the plots, in this order.
 pub(crate) const SUBJECTS: [(Subject, RGBColor); 11] = [
     (Subject::Distlock, BLUE),
     (Subject::Peer, ORANGE),
@@ -60,10 +60,10 @@ pub(crate) fn color(subject: Subject) -> RGBColor {
     SUBJECTS.iter().find(|(one, _)| *one == subject).map_or(INK, |(_, color)| *color)
 }
 
-/// Letters of so many pixels.
+/// A font of this size in pixels.
 pub(crate) fn font<'a>(size: i32, color: RGBColor) -> TextStyle<'a> {
     let color = color.to_backend_color();
-    // The library divides by that.
+    // The library divides by this factor.
     TextStyle { color, ..TextStyle::from(("sans-serif", f64::from(size) * 1.24).into_font()) }
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn text(canvas: &Canvas, text: &str, at: (i32, i32), style: TextStyle
     canvas.draw(&Text::new(text, at, style)).map_err(sendable)
 }
 
-/// A picture as high as that below its head: the one thing that it says, and what it shows.
+/// Draws a plot of this height below its head: the title is its message, the second line its axes.
 pub(crate) fn picture(
     path: &Path,
     title: &str,
@@ -91,7 +91,7 @@ pub(crate) fn picture(
     adapt(path)
 }
 
-/// Lets it be read on a dark page, too.
+/// Makes it readable on a dark page, too.
 fn adapt(path: &Path) -> Result<()> {
     let picture = fs::read_to_string(path)?;
     let hex = |RGBColor(r, g, b)| format!("#{r:02X}{g:02X}{b:02X}");
@@ -105,7 +105,7 @@ fn adapt(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A number of things, or a measure: with as many digits as are worth to be read.
+/// Formats a number with as many digits as are significant to a reader.
 pub(crate) fn figure(value: f64) -> String {
     let digits = format!("{value:.0}");
     match digits.len() {

@@ -1,4 +1,4 @@
-//! What many sessions, each with a lock of its own, cost one server and their clients.
+//! The cost of many sessions, each with its own lock, for one server and its clients.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use crate::{
     usage::{cpu_of, memory_of},
 };
 
-/// How many sessions a process has at most: within the usual limit of open files.
+/// The maximum number of sessions per process: within the usual limit of open files.
 const PER_PROCESS: usize = 500;
-/// Of the further client: so seldom that it is no load.
+/// The interval of the additional client: it is no significant load.
 const EVERY_MS: u64 = 50;
-/// Requests of a lock and an unlock that nobody else wants.
+/// Requests of an uncontended lock and unlock.
 const PER_PAIR: f64 = 2.0;
-/// Only here, as there is nothing else in the store.
+/// Used only here, because the store contains nothing else.
 const NAMESPACE: &str = "/capacity";
 
 const HEAD: &str = "\
@@ -34,26 +34,26 @@ const HEAD: &str = "\
 | lock + unlock, median / p99, ms | locks lost |
 |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|";
 
-/// What was seen.
+/// The results.
 struct Seen {
     opened: Duration,
-    /// While all were held.
+    /// While all locks were held.
     time: Duration,
     counted: Counters,
     server_cpu: u64,
-    /// Resident, in KiB, without and with the sessions.
+    /// Resident memory in KiB, without and with the sessions.
     server_memory: (u64, u64),
     /// Of each process with sessions.
     clients: Vec<Slice>,
-    /// Of the further client.
+    /// Of the additional client.
     paced: Slice,
 }
 
-/// Whether no lock was lost.
+/// Returns `true` if no lock was lost.
 pub(crate) async fn look(bench: &Bench, capacity: Capacity) -> Result<bool> {
     let [backend] = bench.backends[..] else { return Err("one store at a time".into()) };
     if backend.is_relational() {
-        return Err("only etcd's and ZooKeeper's renewals are counted".into());
+        return Err("renewals are counted only on etcd and ZooKeeper".into());
     }
     let machine = Machine::look(bench).await?;
     let seen = measure(backend, bench.single(backend), capacity).await?;
@@ -90,7 +90,7 @@ async fn measure(backend: Backend, servers: &[String], capacity: Capacity) -> Re
         work: Work::Paced { every_ms: EVERY_MS },
     }))?;
     paced.mark().await?;
-    // What is left to do after the last lock was taken.
+    // Background work of the last grants ends meanwhile.
     sleep(TTL).await;
 
     let busy = cpu_of(capacity.server)?;
@@ -111,14 +111,14 @@ async fn measure(backend: Backend, servers: &[String], capacity: Capacity) -> Re
         process.answer("enough").await?;
         clients.push(process.done().await?);
     }
-    let paced_seen = clients.pop().ok_or("no further client")?;
+    let paced_seen = clients.pop().ok_or("the additional client is missing")?;
     for process in processes.into_iter().chain([paced]) {
         process.finish().await?;
     }
     Ok(Seen { opened, time, counted, server_cpu, server_memory, clients, paced: paced_seen })
 }
 
-/// Tells all processes to go on, and waits until each has done so.
+/// Sends an order to all processes, and waits until each has executed it.
 async fn all(processes: &mut [Process], order: &str) -> Result<()> {
     for process in &mut *processes {
         process.answer(order).await?;

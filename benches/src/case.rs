@@ -1,4 +1,4 @@
-//! What is to be measured, in order.
+//! The cases to measure, in order.
 
 use std::borrow::Cow;
 
@@ -17,11 +17,11 @@ use crate::{
 pub(crate) enum Variant {
     /// In one process.
     Plain,
-    /// Beside 700 unrelated writes a second.
+    /// With 700 unrelated writes a second.
     Busy,
-    /// Each contender in a process of its own.
+    /// Each contender in its own process.
     Across,
-    /// On servers that are so far from each other.
+    /// On servers with this delay between them.
     Apart(Between),
     /// Primitives other than the mutex.
     Write,
@@ -46,7 +46,7 @@ impl Variant {
         what.into()
     }
 
-    /// What others call this primitive.
+    /// Returns the name of this primitive in another library.
     pub(crate) fn others(self, subject: Subject) -> Option<&'static str> {
         match (subject, self) {
             (Subject::Go, Self::Election) => Some("Go concurrency.Election"),
@@ -63,29 +63,29 @@ pub(crate) struct Case {
     pub(crate) workload: Workload,
     pub(crate) backend: Backend,
     pub(crate) variant: Variant,
-    /// How long each holds the lock.
+    /// How long each holder keeps the lock.
     pub(crate) hold_ms: u64,
     pub(crate) n: usize,
-    /// Who is measured, in this order; a floor stands before each whom it is compared with.
+    /// The subjects in order; a floor precedes each subject that is compared with it.
     pub(crate) order: Vec<Subject>,
     pub(crate) kind: Kind,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    /// In so many processes.
+    /// In this number of processes.
     Pairs(Pairs, usize),
     /// Clients that contend and hold.
     Fleet(Fleet),
-    /// All wait, and then the lock goes through all of them.
+    /// All wait, and then the lock passes through all of them.
     Queue,
-    /// All wait for so long, and then one more joins and leaves, so many times.
+    /// All wait for the given time; then another client joins and leaves, this number of times.
     Behind { wait_ms: u64, joins: usize },
-    /// For so long.
+    /// For the given time.
     Held { hold_ms: u64 },
 }
 
-/// How long and how often.
+/// Durations and counts.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     run_ms: u64,
@@ -96,7 +96,7 @@ struct Extent {
     locks: usize,
     hold_ms: u64,
     joins: usize,
-    /// Where peers take long and tell little.
+    /// For peers that take long and add little information.
     slow_peers: usize,
 }
 
@@ -148,13 +148,13 @@ pub(crate) fn plan(bench: &Bench, repeat: usize) -> Vec<Case> {
     cases
 }
 
-/// The peers that take part. Those of other languages know no work but pairs.
+/// The peers that take part. Peers in other languages only support pairs.
 fn others(bench: &Bench, workload: Workload, backend: Backend) -> Vec<Subject> {
     use Workload::{W1, W2, W3, W5, WP};
     let all = bench.peers.is_some() && matches!(workload, W1 | W2 | W3 | W5 | WP);
     let takes_part = |subject: &Subject| match subject.program() {
         Some(_) => all,
-        // Those in Rust have nothing but mutexes.
+        // Peers in Rust have only mutexes.
         None => workload != WP,
     };
     let scripts =
@@ -224,7 +224,7 @@ fn add(
         }
         Workload::WP => {
             use Primitive::{Election, Semaphore, Write};
-            // Go's package has no more than elections.
+            // Go's package has only elections besides the mutex.
             let primitives = match backend {
                 Backend::Etcd => &[(Variant::Election, Election)][..],
                 _ => &[
@@ -257,23 +257,23 @@ fn add_long(
         cases.push(Case { workload, backend, variant, hold_ms: 0, n, order, kind });
     };
     if workload == Workload::W4 {
-        // Of SQL's peers each waiter has a connection, which no server has so many of.
+        // SQL peers need a connection per waiter, more than a server allows.
         let [some, few] = if backend.is_relational() { [0, 0] } else { [1, extent.slow_peers] };
         add(1000, beside_floor(others, extent.ours.div_ceil(2), some), Kind::Queue);
         add(5000, beside_floor(others, extent.ours.div_ceil(2), few), Kind::Queue);
     } else if workload == Workload::W8 {
-        // What it tells of 1 is told of any other day, too.
+        // The result with 1 is the same on any other day.
         for n in if repeat == 1 { &[1, 16, 5000][..] } else { &[16, 5000] } {
             let kind = Kind::Behind { wait_ms: extent.hold_ms, joins: extent.joins };
             add(*n, vec![Subject::Distlock], kind);
         }
     } else if repeat == 1 {
-        // It takes long, and tells the same each time.
+        // It takes long, and the result is the same each time.
         add(extent.locks, vec![Subject::Distlock], Kind::Held { hold_ms: extent.hold_ms });
     }
 }
 
-/// So many clients that what each of them costs the others shows.
+/// So many clients that the cost of each one for the others is visible.
 fn add_crowds(cases: &mut Vec<Case>, backend: Backend, quick: bool) {
     let run_ms = if quick { 2000 } else { 6000 };
     for n in [500, 2000] {
@@ -284,7 +284,7 @@ fn add_crowds(cases: &mut Vec<Case>, backend: Backend, quick: bool) {
     }
 }
 
-/// Contention and hold times: who waits to be told, who tries again and again, and the floor.
+/// Contention and hold times: waiting clients, polling clients, and the floor.
 fn add_fleets(cases: &mut Vec<Case>, backend: Backend, quick: bool) {
     use Subject::{Distlock, Floor, Often, UniqueKey};
     let contenders: &[usize] = match (quick, backend) {
@@ -301,16 +301,16 @@ fn add_fleets(cases: &mut Vec<Case>, backend: Backend, quick: bool) {
     for (hold_ms, run_ms) in holds.iter().copied() {
         for n in contenders.iter().copied() {
             let order = match (n, hold_ms) {
-                // Nobody waits, for however long it is held.
+                // There are no waiters, whatever the hold time.
                 (1, 10) => vec![Floor, Distlock, UniqueKey],
                 (1, _) => continue,
-                // It depends on the time of holding for nobody but those who try.
+                // Only for polling clients does it depend on the hold time.
                 (_, 10) => vec![Floor, Distlock, UniqueKey, Often],
-                // It takes long and tells little.
+                // It takes long and adds little information.
                 (8 | 32, 1000) => vec![Distlock, UniqueKey],
                 _ => vec![Distlock, UniqueKey, Often],
             };
-            // Others' loops, where the gap is told.
+            // Loops of other libraries, where the gap is reported.
             let loops = if backend == Backend::Redis && hold_ms == 10 {
                 Subject::peers(backend)
             } else {
@@ -325,7 +325,7 @@ fn add_fleets(cases: &mut Vec<Case>, backend: Backend, quick: bool) {
     }
 }
 
-/// A floor before each, the peers among ours.
+/// A floor before each subject, with the peers among distlock's slices.
 fn beside_floor(others: &[Subject], ours: usize, peers: usize) -> Vec<Subject> {
     alone(others, ours, peers).into_iter().flat_map(|subject| [Subject::Floor, subject]).collect()
 }

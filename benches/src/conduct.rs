@@ -1,4 +1,4 @@
-//! Runs the cases one after the other, each slice in processes of its own.
+//! Runs the cases one after the other, each slice in its own processes.
 
 use std::{collections::BTreeMap, env::current_exe, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::{
 
 const DELAY_MS: u64 = 5;
 const UNRELATED_WRITES: u32 = 700;
-/// A slice that takes so much longer than it should has failed.
+/// A slice that takes longer than planned by this much has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -35,18 +35,18 @@ pub(crate) struct Conductor<'a> {
     bench: &'a Bench,
     run: u32,
     slices: u32,
-    /// Of each repeat by its number.
+    /// By the number of the repeat.
     seen: BTreeMap<Key, BTreeMap<usize, Seen>>,
 }
 
-/// Where subjects connect to, and where the servers' counters are.
+/// The servers that subjects connect to, and those with the counters.
 #[derive(Clone, Debug)]
 struct Place {
     connect: Vec<String>,
     servers: Vec<String>,
 }
 
-/// Whether all is well.
+/// Returns `true` if the run passed.
 pub(crate) async fn bench(bench: &Bench) -> Result<bool> {
     let mut conductor = Conductor::new(bench);
     let start = now();
@@ -78,7 +78,7 @@ impl<'a> Conductor<'a> {
         Self { bench, run: fastrand::u32(..), slices: 0, seen: BTreeMap::new() }
     }
 
-    /// A Java server is slow until it has done its work some ten thousand times.
+    /// A Java server is slow until it has served some ten thousand requests.
     pub(crate) async fn warm_up(&mut self, backend: Backend) -> Result<()> {
         if backend.is_relational() {
             recipe::prepare(backend, self.bench.single(backend)).await?;
@@ -142,7 +142,7 @@ impl<'a> Conductor<'a> {
         for subject in &case.order {
             let mut place = place.clone();
             if case.workload == Workload::W7 {
-                // Neighbours talk to the same member, whichever role it has.
+                // Neighbouring slices use the same member, whichever role it has.
                 turn += usize::from(*subject == Subject::Floor);
                 place.connect = vec![place.connect[turn % place.connect.len()].clone()];
             }
@@ -197,7 +197,7 @@ impl<'a> Conductor<'a> {
                 let program = match subject.program() {
                     Some(name) => {
                         let container = self.bench.peers.as_deref().ok_or("no container")?;
-                        // Sixteen of Java's take long until they are ready.
+                        // Sixteen Java processes take long to start.
                         patience += PATIENCE;
                         Program::Contained { container, name }
                     }
@@ -242,19 +242,19 @@ impl<'a> Conductor<'a> {
         Ok(slice)
     }
 
-    /// In a namespace that nobody has used.
+    /// With a namespace that was never used.
     pub(crate) fn named(&mut self, task: Task) -> Task {
         self.slices += 1;
         Task { namespace: format!("/bench-{:08x}-{}", self.run, self.slices), ..task }
     }
 }
 
-/// How long each holds the lock, where that is told.
+/// The hold time, if it is part of the case.
 fn held(hold_ms: u64) -> String {
     if hold_ms == 0 { String::new() } else { format!("held for {hold_ms} ms") }
 }
 
-/// A slice in so many processes.
+/// Runs a slice in this number of processes.
 pub(crate) async fn measure(
     task: Task,
     servers: &[String],
@@ -276,7 +276,7 @@ pub(crate) async fn measure(
     Ok((whole, counted))
 }
 
-/// Frees what etcd keeps of the past, so that later cases find it as earlier ones did.
+/// Compacts etcd's history, so that later cases find the same state as earlier ones.
 pub(crate) async fn compact(servers: &[String]) -> Result<()> {
     let mut client = Client::connect(servers, None).await?;
     let revision = client.get("bench", None).await?.header().map_or(0, |header| header.revision());

@@ -1,4 +1,4 @@
-//! One task's lock, whosever it is.
+//! One task's lock, of any subject.
 
 use distlock::{LockGuard, Mutex};
 use etcd_client::{LockClient, LockOptions};
@@ -14,7 +14,7 @@ use crate::{
     tries::Tries,
 };
 
-/// What is large is in boxes, so that a waiter of one kind is not as large as one of the largest
+/// Large variants are boxed, so that a waiter of one kind is not as large as one of the largest
 /// kind.
 pub(crate) enum Contender {
     /// Two writes.
@@ -23,17 +23,17 @@ pub(crate) enum Contender {
     EtcdPeer { client: Box<LockClient>, options: LockOptions, directory: String },
     /// `Client::lock`.
     ZooKeeperPeer { client: Box<zookeeper_client::Client>, directory: String },
-    /// One write, again and again.
+    /// One repeated write.
     Poller(Box<Poller>),
-    /// A database's.
+    /// A lock of a database.
     Recipe(Box<Recipe>),
-    /// Redis'.
+    /// A lock on Redis.
     Tries(Box<Tries>),
-    /// What ours asks of Redis.
+    /// The scripts that distlock sends to Redis.
     Scripts(Box<Scripts>),
-    /// Ours.
+    /// A mutex of distlock.
     Distlock(Mutex),
-    /// Another primitive of ours.
+    /// Another primitive of distlock.
     Ours(Box<Ours>),
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Held {
     Floor(Box<floor::Turn>),
     EtcdPeer(Vec<u8>),
     ZooKeeperPeer(Box<OwnedLockClient>),
-    /// What the contender itself knows of.
+    /// The contender itself has the state.
     Tried,
     Distlock(Box<LockGuard>),
     Ours(Box<Turn>),
@@ -50,7 +50,7 @@ pub(crate) enum Held {
 
 impl Contender {
     pub(crate) async fn lock(&mut self) -> Result<Held> {
-        // In boxes for the same reason.
+        // Boxed for the same reason.
         match self {
             Self::Floor(floor) => Ok(Held::Floor(Box::new(Box::pin(floor.lock()).await?))),
             Self::EtcdPeer { client, options, directory } => {
@@ -82,11 +82,11 @@ impl Contender {
             (Self::EtcdPeer { client, .. }, Held::EtcdPeer(key)) => {
                 Box::pin(client.unlock(key)).await?;
             }
-            // Deletes it in the background: there is nothing to wait for.
+            // It deletes the node in the background: there is nothing to wait for.
             (Self::ZooKeeperPeer { .. }, Held::ZooKeeperPeer(lock)) => drop(lock),
             (Self::Distlock(_), Held::Distlock(guard)) => Box::pin(guard.unlock()).await?,
             (Self::Ours(_), Held::Ours(turn)) => Box::pin(turn.unlock()).await?,
-            _ => return Err("somebody else's turn".into()),
+            _ => return Err("the turn belongs to another contender".into()),
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What the servers count, asked for by the process that conducts.
+//! The servers' counters, read by the conducting process.
 
 use std::{
     collections::BTreeMap,
@@ -17,34 +17,34 @@ use crate::{
 };
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// ZooKeeper counts our questions among the packets: how many there were is put into its answer
+/// ZooKeeper counts the benchmark's queries among the packets: their number is added to the result
 /// under this name.
 const QUESTIONS: &str = "questions";
-/// Redis counts what scripts call as if clients did. They call none of these commands, but for
-/// those that tell of a keepalive and an event.
+/// Redis counts commands of scripts like those of clients. The scripts call none of these commands,
+/// except for those of a keepalive and an event.
 const COMMANDS: [&str; 6] = ["eval", "evalsha", "set", "unlink", "subscribe", "unsubscribe"];
-/// Those of Redlock set keys: who does so without a script counts by itself what it asks.
+/// Redlock's scripts set keys: subjects without scripts count their requests themselves.
 const SCRIPTS: [&str; 2] = ["eval", "evalsha"];
 
-/// Sums over the servers; not a number is what a store does not count.
+/// Sums over the servers; NaN if the store does not count it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
-    /// All but the messages of watch streams on etcd; all on ZooKeeper, pings and reads that leave
-    /// a watch among them.
+    /// All requests; on etcd without messages of watch streams, on ZooKeeper with pings and reads
+    /// that set a watch.
     pub(crate) requests: f64,
-    /// Of those, etcd's Put, which no subject uses but the unrelated load does.
+    /// etcd's Puts among them, which only the unrelated load uses.
     pub(crate) puts: f64,
     /// Messages to etcd's watch streams, which create and cancel watches.
     pub(crate) watch_messages: f64,
-    /// Events for watchers; on etcd also for those of the Lock RPC, within the server.
+    /// Events for watchers; on etcd also for the Lock RPC, within the server.
     pub(crate) events: f64,
     /// To clients.
     pub(crate) bytes: f64,
     /// Renewals of etcd's leases.
     pub(crate) keepalives: f64,
-    /// What went through ZooKeeper's log. Renewals are among them.
+    /// Entries of ZooKeeper's log, including renewals.
     pub(crate) updates: f64,
-    /// To Redis' file of commands, if it was not written anew meanwhile.
+    /// Bytes written to Redis' append-only file, if it was not rewritten meanwhile.
     pub(crate) logged: f64,
 }
 
@@ -157,7 +157,7 @@ pub(crate) async fn metrics(server: &str) -> Result<BTreeMap<String, f64>> {
         .collect())
 }
 
-/// All that Redis tells of itself.
+/// The reply to Redis' INFO.
 pub(crate) async fn info(server: &str) -> Result<String> {
     let mut connection = tries::connect(server).await?;
     Ok(redis::cmd("INFO").arg("everything").query_async(&mut connection).await?)
@@ -177,7 +177,7 @@ pub(crate) async fn mntr(server: &str) -> Result<BTreeMap<String, f64>> {
     Ok(counters)
 }
 
-/// How many requests ZooKeeper's sessions have made that are no pings: the numbers of their last
+/// How many requests other than pings ZooKeeper's sessions have made: the numbers of their last
 /// ones.
 pub(crate) async fn numbered(server: &str) -> Result<f64> {
     let text = ask(server, "cons", PATIENCE).await?;

@@ -1,5 +1,5 @@
-//! Whether it is better to be told or to try again and again: what the time between two holders
-//! is, and what the store is asked meanwhile.
+//! Whether notifications or repeated attempts are better: the time between two holders, and the
+//! number of requests in between.
 
 use std::env::current_exe;
 
@@ -15,12 +15,12 @@ use crate::{
     usage::cpu_of_group,
 };
 
-/// Among how many processes distlock's clients are divided, as some of its work is done once for
-/// each process. Those who try share nothing.
+/// The number of processes of distlock's clients, because some of its work is done once per
+/// process. Polling clients share nothing.
 const PROCESSES: usize = 8;
 
-/// What the server counts and how long it works are taken in the measured time, by which all
-/// clients wait.
+/// The server's counters and processor time are read during the measured time, while all clients
+/// wait.
 pub(crate) async fn measure(
     task: Task,
     fleet: &Fleet,
@@ -60,7 +60,7 @@ pub(crate) async fn measure(
     whole.pairs = whole.stamps.iter().filter(|stamp| within(stamp.granted)).count() as u64;
     (whole.all_pairs, whole.time) = (whole.pairs, end - begin);
 
-    // A server that is busy answers late how much it was asked.
+    // A busy server reports its counters late.
     let late = (end - begin) as f64 / (after.2 - before.2) as f64;
     let counted = after.0 - before.0;
     let watched = Some(counted.watch_messages).filter(|count| count.is_finite());

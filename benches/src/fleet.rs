@@ -1,5 +1,5 @@
-//! Clients that contend for one name, each of them for itself, and hold it for a while: for half of
-//! the time to one and a half, or those who try every so often would do so always in step with it.
+//! Clients that contend for one name independently, and hold it for a random time between half and
+//! one and a half of the given time: otherwise polling clients would stay in step with it.
 
 use std::time::Duration;
 
@@ -26,14 +26,14 @@ use crate::{
 const AT_ONCE: usize = 32;
 /// For an unlock after the end; one that takes longer counts as an error.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// After a failure a client waits so long.
+/// The pause of a client after a failure.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Stamps each turn. Processor time and requests are those of the measured time; those who wait at
-/// its end give up.
+/// Stamps each turn. Processor time and requests are those of the measured time; waiters give up at
+/// its end.
 pub(crate) async fn run(task: &Task, fleet: &Fleet) -> Result<(Vec<Connected>, Slice)> {
     let (connected, contenders) = open(task, fleet.contenders).await?;
-    // All processes of a measurement begin at once, when they are told to.
+    // All processes of a measurement start at the same time, when ordered.
     let start: u64 = mark("ready").await?.parse()?;
     let begin = start + fleet.warmup_ms * 1_000_000;
     let end = begin + fleet.run_ms * 1_000_000;
@@ -60,7 +60,7 @@ pub(crate) async fn run(task: &Task, fleet: &Fleet) -> Result<(Vec<Connected>, S
     Ok((connected, slice))
 }
 
-/// Each contender has a client of its own; but the floor is as low as it can be.
+/// Each contender has its own client, except for the floor, which is as low as possible.
 async fn open(task: &Task, count: usize) -> Result<(Vec<Connected>, Vec<Contender>)> {
     if task.subject == Subject::Floor {
         let connected = Connected::open(task).await?;
@@ -76,13 +76,13 @@ async fn open(task: &Task, count: usize) -> Result<(Vec<Connected>, Vec<Contende
     Ok(opened.into_iter().unzip())
 }
 
-/// One of them.
+/// One client.
 struct One {
     who: usize,
     contender: Contender,
     hold: Duration,
     end: u64,
-    /// Between two tries, if it tries.
+    /// Between two attempts of a polling client.
     pause: Option<Duration>,
     /// How often the lock was got. Who tries again and again would take the lock again before
     /// anybody else tries: it stays away until another one has had it, as those in a queue do.
@@ -92,7 +92,7 @@ struct One {
 impl One {
     async fn contend(mut self, start: u64) -> Slice {
         let mut seen = Slice::default();
-        // Those who try do so at different times.
+        // Polling clients start at different times.
         let late = self.pause.map_or(0, |pause| fastrand::u64(..pause.as_nanos() as u64));
         sleep_until(start + late).await;
         while now() < self.end {

@@ -1,6 +1,5 @@
-//! The floor: who writes as a lock would, and passes a baton within the process. So joining
-//! overlaps with the turns of others, and nobody's turn begins before the last deletion is
-//! answered.
+//! The floor: writes like a lock, and passes a baton within the process. Joining overlaps with the
+//! turns of others, and no turn begins before the last deletion is confirmed.
 
 use std::sync::{
     Arc,
@@ -19,7 +18,7 @@ use crate::{
     tries::on_most,
 };
 
-/// By which it writes.
+/// The connection that it writes with.
 #[derive(Clone)]
 pub(crate) enum Store {
     /// With a lease.
@@ -37,7 +36,7 @@ pub(crate) struct Floor {
     pub(crate) baton: Arc<Semaphore>,
 }
 
-/// What was written, and the baton.
+/// The written key, and the baton.
 pub(crate) type Turn = (String, OwnedSemaphorePermit);
 
 impl Floor {
@@ -57,7 +56,7 @@ impl Floor {
                 }
             }
             Store::Redis(connections) => {
-                // And not `DEL`, which others' scripts call, and which is counted with that.
+                // Not `DEL`, which other scripts call and which is counted with it.
                 let mut unlink = redis::cmd("UNLINK");
                 unlink.arg(key);
                 on_most(connections, &unlink).await?;
@@ -67,7 +66,7 @@ impl Floor {
         Ok(())
     }
 
-    /// How long its first write takes.
+    /// Returns how long its first write takes.
     pub(crate) async fn time(&mut self) -> Result<u64> {
         let start = now();
         let key = self.write().await?;
@@ -84,7 +83,7 @@ impl Floor {
             let (_, sequence) = client.create(&prefix, b"", &options).await?;
             return Ok(format!("{prefix}{sequence}"));
         }
-        // A number that was not given before.
+        // A number that was not used before.
         let key = format!("{}/{:032x}", self.directory, self.counter.fetch_add(1, Relaxed));
         match &mut self.store {
             Store::Etcd(client, lease) => {

@@ -1,4 +1,4 @@
-//! Many locks, held by one client for long.
+//! Many locks, held by one client for a long time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,9 +15,9 @@ use crate::{
     usage::memory,
 };
 
-/// How many are taken or released at once.
+/// How many are acquired or released at once.
 const AT_ONCE: usize = 64;
-/// Taken and released before, so that what is there once is not counted for each.
+/// Acquired and released before, so that one-time costs are not counted for each lock.
 const FIRST: usize = 100;
 
 pub(crate) async fn run(task: &Task, locks: usize) -> Result<(Connected, Slice)> {
@@ -27,7 +27,7 @@ pub(crate) async fn run(task: &Task, locks: usize) -> Result<(Connected, Slice)>
     let mut slice = Slice::default();
     let first = take(contenders, &mut slice).await;
     release(first, &mut slice).await;
-    // Lets what goes on in the background come to its end.
+    // Lets background work end.
     sleep(Duration::from_secs(1)).await;
     slice.rss_before = memory()?.0;
 
@@ -61,7 +61,7 @@ async fn release(held: Vec<(Contender, Held)>, slice: &mut Slice) {
     each(held, slice, |(mut contender, held)| async move { contender.unlock(held).await }).await;
 }
 
-/// Does the same with each, some at once.
+/// Does the same with each, several at once.
 async fn each<T, U, F>(
     all: Vec<T>,
     slice: &mut Slice,
@@ -75,8 +75,8 @@ where
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let (mut tasks, mut done) = (JoinSet::new(), Vec::with_capacity(all.len()));
     for one in all {
-        // Before the task is made: else the tasks of those to come are counted as memory of the
-        // locks.
+        // Before the task is created: otherwise the memory of pending tasks would count as memory
+        // of the locks.
         let slot = Arc::clone(&slots).acquire_owned().await;
         tasks.spawn(async move {
             let _slot = slot;

@@ -1,4 +1,4 @@
-//! What clients that do nothing cost two that take turns at one lock.
+//! The cost of idle clients for two that alternate at one lock.
 
 use std::time::Instant;
 
@@ -6,11 +6,11 @@ use distlock::Client;
 
 use crate::{Result, args::Bench, backend::url_of};
 
-/// Handovers in one measurement, and measurements for each number of idle clients.
+/// Handovers per measurement, and measurements for each number of idle clients.
 const HANDOVERS: usize = 400;
 const REPEATS: usize = 7;
 
-/// Prints how long a handover takes on each backend beside so many idle clients.
+/// Prints how long a handover takes on each backend, by the number of idle clients.
 pub(crate) async fn look(bench: &Bench, idle: &[usize]) -> Result<bool> {
     println!("| store | idle clients | ms a handover: median | least | most |");
     println!("|---|---:|---:|---:|---:|");
@@ -35,7 +35,7 @@ pub(crate) async fn look(bench: &Bench, idle: &[usize]) -> Result<bool> {
     Ok(true)
 }
 
-/// The milliseconds that a handover takes.
+/// The time of a handover in milliseconds.
 async fn handover(pair: &[Client; 2]) -> Result<f64> {
     let began = Instant::now();
     let turns = |client: &Client| {

@@ -1,5 +1,5 @@
-//! One waits in a queue; then one after the other joins it, and leaves it as soon as it stands
-//! there.
+//! One client waits in a queue; then others join it one after the other, and leave as soon as they
+//! are queued.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::{
 
 /// For each of them.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What one has to do after its row is there: to look at who is ahead, and to watch that one.
+/// What a client does after its row exists: find its predecessor and watch it.
 const SETTLING: Duration = Duration::from_millis(15);
 
-/// Times from the call until the row is there, as a connection sees that looks all the time.
+/// Times from the call until the row exists, seen by a connection that polls continuously.
 pub(crate) async fn run(task: &Task, joins: usize) -> Result<(Connected, Slice)> {
     let connected = Connected::open(task).await?;
     let mut contender = connected.contenders(1, true).await?.pop().ok_or("no contender")?;
@@ -44,7 +44,7 @@ pub(crate) async fn run(task: &Task, joins: usize) -> Result<(Connected, Slice)>
     tokio::select! {
         locked = contender.lock() => {
             locked?;
-            return Err("nobody was ahead".into());
+            return Err("no client was ahead".into());
         }
         enough = waiting => enough.map(drop)?,
     }
@@ -56,7 +56,7 @@ pub(crate) async fn run(task: &Task, joins: usize) -> Result<(Connected, Slice)>
         tokio::select! {
             locked = contender.lock() => {
                 locked?;
-                return Err("nobody was ahead".into());
+                return Err("no client was ahead".into());
             }
             joined = timeout(PATIENCE, until(1.0)) => {
                 joined??;

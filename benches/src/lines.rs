@@ -1,5 +1,5 @@
-//! The lines of the documents that a run on Redis tells anew: who has run it replaces those that
-//! begin with the same words.
+//! The lines of the documents that a run on Redis updates: copy each over the line with the same
+//! beginning.
 
 use std::fmt::Write;
 
@@ -16,29 +16,29 @@ use Subject::{Distlock, Floor, Often, RedisPy, Redisson, Rslock, Scripts, Unique
 use Variant::{Across, Plain};
 use Workload::{W1, W2, W3, W5, WX};
 
-/// Distlock's figure over another one's.
+/// distlock's figure divided by another subject's.
 type Ratio = (&'static str, Workload, Variant, usize, &'static str);
 
 #[rustfmt::skip] // a table
 const RATIOS: [Ratio; 13] = [
     ("one lock, one task: pairs/s", W1, Plain, 1, PER_SECOND),
     ("64 locks, 64 tasks: pairs/s", W2, Plain, 64, PER_SECOND),
-    ("2 contenders: hand-overs/s", W3, Plain, 2, HANDED),
-    ("16 contenders: hand-overs/s", W3, Plain, 16, HANDED),
-    ("128 contenders: hand-overs/s", W3, Plain, 128, HANDED),
+    ("2 contenders: handovers/s", W3, Plain, 2, HANDED),
+    ("16 contenders: handovers/s", W3, Plain, 16, HANDED),
+    ("128 contenders: handovers/s", W3, Plain, 128, HANDED),
     ("16 contenders: the longest wait", W3, Plain, 16, LONGEST),
     ("128 contenders: the longest wait", W3, Plain, 128, LONGEST),
     ("16 contenders: requests for a pair", W3, Plain, 16, REQUESTS),
     ("128 contenders: requests for a pair", W3, Plain, 128, REQUESTS),
-    ("16 processes: hand-overs/s", W3, Across, 16, HANDED),
+    ("16 processes: handovers/s", W3, Across, 16, HANDED),
     ("16 processes: the longest wait", W3, Across, 16, LONGEST),
     ("5 ms away, one task: pairs/s", W5, Plain, 1, PER_SECOND),
-    ("5 ms away, 16 processes: hand-overs/s", W5, Across, 16, HANDED),
+    ("5 ms away, 16 processes: handovers/s", W5, Across, 16, HANDED),
 ];
 const OTHERS: [Subject; 5] = [Floor, RedisPy, Rslock, Redisson, Scripts];
 const WAITING: [Subject; 5] = [Distlock, RedisPy, Rslock, Redisson, Floor];
 
-/// Nothing, if Redis was not measured.
+/// Returns nothing if Redis was not measured.
 pub(crate) fn of_documents(rows: &[Row]) -> String {
     let find = |workload, variant, hold_ms, n, subject| {
         let key = Key { workload, backend: Backend::Redis, variant, hold_ms, n, subject };
@@ -94,7 +94,7 @@ pub(crate) fn of_documents(rows: &[Row]) -> String {
     text
 }
 
-/// With two digits that count, as it stands there.
+/// With two significant digits, as in the documents.
 fn short(value: f64) -> String {
     match value {
         ..0.995 => format!("{value:.2}"),

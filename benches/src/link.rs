@@ -1,4 +1,4 @@
-//! What a process and the one that started it say to each other: a line each, in turn.
+//! The messages between a process and the one that started it: lines in turn.
 
 use std::path::Path;
 
@@ -14,16 +14,16 @@ use crate::{Result, slice::Slice, task::Role};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Line {
-    /// So far it is, and waits.
+    /// The process has reached this mark, and waits.
     Mark(String),
     Done(Box<Slice>),
     Failed(String),
 }
 
-/// Tells a line, and waits for the answer.
+/// Sends a line, and waits for the reply.
 pub(crate) async fn tell(line: Line) -> Result<String> {
     say(&serde_json::to_string(&line)?)?;
-    next_order().await?.ok_or_else(|| "nobody answers".into())
+    next_order().await?.ok_or_else(|| "the conducting process does not reply".into())
 }
 
 pub(crate) async fn mark(name: &str) -> Result<String> {
@@ -35,7 +35,7 @@ pub(crate) async fn mark(name: &str) -> Result<String> {
 pub(crate) enum Program<'a> {
     /// A build of this program.
     Build(&'a Path),
-    /// Another one that does the same, in a container.
+    /// Another program with the same protocol, in a container.
     Contained { container: &'a str, name: &'a str },
 }
 
@@ -87,7 +87,7 @@ impl Process {
         Ok(self.0.order(answer).await?)
     }
 
-    /// Lets it close what it has open, and waits for that.
+    /// Lets it close its connections, and waits for that.
     pub(crate) async fn finish(mut self) -> Result<()> {
         self.answer("finish").await?;
         self.0.wait().await?;
@@ -95,11 +95,11 @@ impl Process {
     }
 }
 
-/// Several that do the same, in turn with the one that conducts.
+/// Several processes of one kind, in turn with the conducting one.
 #[derive(Debug)]
 pub(crate) struct Together(Vec<Process>);
 
-/// Until all processes of a measurement have been told to begin.
+/// Until all processes of a measurement have received the order to begin.
 const NOTICE: u64 = 20_000_000;
 
 impl Together {
@@ -115,7 +115,7 @@ impl Together {
         Ok(Self(processes))
     }
 
-    /// Lets them begin all at once, a moment later: when that is.
+    /// Lets all begin at the same time, a moment later; returns that time.
     pub(crate) async fn begin(&mut self) -> Result<u64> {
         let start = now() + NOTICE;
         for process in &mut self.0 {
@@ -124,7 +124,7 @@ impl Together {
         Ok(start)
     }
 
-    /// What all of them have seen.
+    /// The results of all of them.
     pub(crate) async fn done(&mut self) -> Result<Slice> {
         let mut whole = Slice::default();
         for (place, process) in self.0.iter_mut().enumerate() {

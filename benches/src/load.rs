@@ -7,7 +7,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::{Result, link::mark};
 
-/// Writes until it is told to finish. Evenly in time, whether or not the server keeps up.
+/// Writes until it is ordered to finish, at a steady rate even if the server does not keep up.
 pub(crate) async fn run(servers: &[String], per_second: u32) -> Result<()> {
     let client = Client::connect(servers, None).await?;
     let load = async {

@@ -21,12 +21,12 @@ use crate::{
 
 /// For all to queue, and for all to be served.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// When no more have come for so long, no more will.
+/// After this time without new keys, no more are expected.
 const STAGNATION: Duration = Duration::from_secs(12);
-/// Between two looks.
+/// The pause between two reads.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// So many waiters queue behind a holder, and then the lock goes through all of them.
+/// A number of waiters queue behind a holder; then the lock passes through all of them.
 pub(crate) async fn queue(
     task: Task,
     servers: &[String],
@@ -65,7 +65,7 @@ pub(crate) async fn queue(
     Ok((slice, counted))
 }
 
-/// Waits until the requests of those who wait have come to an end, but for a few.
+/// Waits until the waiters have almost stopped sending requests.
 pub(crate) async fn settle(
     backend: Backend,
     servers: &[String],
@@ -99,7 +99,7 @@ pub(crate) async fn held(
     let before = Counters::read(backend, servers).await?;
     process.answer("take").await?;
     process.mark().await?;
-    // What is left to do after the last lock was taken.
+    // Background work of the last grants ends meanwhile.
     sleep(Duration::from_secs(1)).await;
     let renewed = renewals(backend, servers).await?;
     let taken = Counters::read(backend, servers).await?;
@@ -122,7 +122,7 @@ pub(crate) async fn held(
     Ok((slice, counted))
 }
 
-/// The operator's view of it.
+/// The operator's view of the store.
 pub(crate) enum Operator {
     Etcd(Box<KvClient>),
     ZooKeeper(zookeeper_client::Client),
@@ -143,7 +143,7 @@ impl Operator {
         })
     }
 
-    /// How many there are in a directory. It counts as a request.
+    /// The number of keys in a directory. This counts as a request.
     pub(crate) async fn keys(&self, directory: &str) -> Result<usize> {
         Ok(match self {
             Self::Etcd(client) => {
@@ -170,14 +170,14 @@ pub(crate) fn entries(backend: Backend) -> &'static str {
     if backend == Backend::Postgres { "distlock.entries" } else { "distlock_entries" }
 }
 
-/// How many leases or sessions there are.
+/// The number of leases or sessions.
 async fn sessions(backend: Backend, servers: &[String]) -> Result<f64> {
     match backend {
         Backend::Etcd => {
             let mut client = etcd_client::Client::connect(servers, None).await?;
             Ok(client.leases().await?.leases().len() as f64)
         }
-        // Without a session of our own, which would be counted.
+        // Without an additional session, which would be counted.
         _ => {
             let server = servers.first().ok_or("no server")?;
             mntr(server)

@@ -1,4 +1,4 @@
-//! Where, when and of what a run was.
+//! The machine, date and versions of a run.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -13,7 +13,7 @@ use crate::{
     sql::Connection,
 };
 
-/// What this was built from.
+/// The versions that this program was built from.
 const LOCKED: &str = include_str!("../../Cargo.lock");
 const CRATES: [&str; 10] = [
     "distlock",
@@ -68,7 +68,7 @@ impl Machine {
         })
     }
 
-    /// In one line.
+    /// As one line.
     pub(crate) fn line(&self) -> String {
         let versions =
             |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>().join(", ");
@@ -123,7 +123,7 @@ fn locked(name: &str) -> Option<&'static str> {
     after.lines().next()?.strip_prefix("version = \"")?.strip_suffix('"')
 }
 
-/// What a program says.
+/// The output of a program.
 fn say(program: &str, arguments: &[&str]) -> String {
     let output =
         Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();

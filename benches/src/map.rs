@@ -1,4 +1,4 @@
-//! Where trying again and again is as good as waiting to be told: a map for each store.
+//! Where polling is as good as waiting for a notification: a map for each store.
 
 use std::path::Path;
 
@@ -19,18 +19,18 @@ const CONTENDERS: [usize; 4] = [2, 8, 32, 128];
 const HOLDS: [u64; 4] = [1000, 100, 10, 1];
 const COLUMNS: usize = 3;
 const MARGIN: i32 = 14;
-/// Of a panel, and of a cell of it.
+/// The size of a panel, and of one of its cells.
 const SIZE: (i32, i32) = (WIDTH / COLUMNS as i32, 236);
 const CELL: (i32, i32) = (50, 42);
 const CORNER: (i32, i32) = (62, 30);
-/// Of what the colours say, above all panels.
+/// The height of the legend above all panels.
 const KEY: i32 = 34;
-/// The share of the time of holding that may be lost to the gap, beside what is lost anyway.
+/// The share of the hold time that may be lost to the gap, in addition to an unavoidable loss.
 const LOST: f64 = 0.05;
-/// On all of the colours, by day and by night.
+/// Readable on all of the colours, in light and dark mode.
 const PALE: RGBColor = RGBColor(250, 250, 250);
 
-/// What came of it.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     AsGood,
@@ -40,10 +40,10 @@ enum Verdict {
 }
 
 const KEYS: [(Verdict, &str); 4] = [
-    (Verdict::AsGood, "trying is as good"),
-    (Verdict::Later, "trying loses time"),
-    (Verdict::AsksMore, "trying asks more"),
-    (Verdict::Worse, "trying does both"),
+    (Verdict::AsGood, "polling is as good"),
+    (Verdict::Later, "polling loses time"),
+    (Verdict::AsksMore, "polling sends more"),
+    (Verdict::Worse, "polling does both"),
 ];
 
 impl Verdict {
@@ -57,14 +57,14 @@ impl Verdict {
     }
 }
 
-/// One subject's gap in milliseconds, and what it costs the store.
+/// One subject's gap in milliseconds, and its load on the store.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     gap: f64,
     load: f64,
 }
 
-/// Whether there was something to draw.
+/// Returns `true` if there was something to draw.
 pub(crate) fn draw(path: &Path, rows: &[&Row]) -> Result<bool> {
     let find = |backend, hold_ms, n, subject| {
         let key = |row: &&&Row| {
@@ -72,7 +72,7 @@ pub(crate) fn draw(path: &Path, rows: &[&Row]) -> Result<bool> {
             (key.backend, key.hold_ms, key.n, key.subject) == (backend, hold_ms, n, subject)
         };
         let row = rows.iter().find(key)?;
-        // Nobody counts what is asked of a file: processor time stands for it.
+        // Requests to a file are not counted: processor time is used instead.
         let load = if backend == Backend::Sqlite { CPU } else { ASKED };
         Some(Cost { gap: row.get(GAP[0])?, load: row.get(load)? })
     };
@@ -82,9 +82,9 @@ pub(crate) fn draw(path: &Path, rows: &[&Row]) -> Result<bool> {
         return Ok(false);
     }
     let height = SIZE.1 * stores.len().div_ceil(COLUMNS) as i32;
-    let title = "Trying every 50 ms is as good as waiting only where those who wait look, too";
-    let axes = "gap (above) and requests for a hand-over, as multiples of distlock's; over \
-                contenders and the time of holding";
+    let title = "Polling every 50 ms is as good as waiting only where waiters poll, too";
+    let axes = "gap (above) and requests for a handover, as multiples of distlock's; over \
+                contenders and the hold time";
     picture(path, title, axes, KEY + height, |canvas| {
         key(canvas, (MARGIN, HEAD))?;
         for (place, backend) in stores.iter().enumerate() {
@@ -145,7 +145,7 @@ fn panel(
     Ok(())
 }
 
-/// What the colours say, in one line.
+/// The legend of the colours, in one line.
 fn key(canvas: &Canvas, (x, y): (i32, i32)) -> Result<()> {
     let width = (WIDTH - 2 * x) / KEYS.len() as i32;
     for (place, (verdict, name)) in KEYS.into_iter().enumerate() {
@@ -158,7 +158,7 @@ fn key(canvas: &Canvas, (x, y): (i32, i32)) -> Result<()> {
     Ok(())
 }
 
-/// As quick: no more of the time of holding is lost.
+/// As fast: no more of the hold time is lost.
 fn judge(hold_ms: u64, trying: Cost, waiting: Cost) -> Verdict {
     let later = trying.gap - waiting.gap > LOST * hold_ms as f64;
     match (later, trying.load > waiting.load * 1.1) {

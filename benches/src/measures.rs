@@ -1,4 +1,4 @@
-//! What slices come to.
+//! The measures of slices.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ pub(crate) const OF_FLOOR_MIN: &str = "of floor, least";
 pub(crate) const OF_FLOOR_MAX: &str = "of floor, most";
 pub(crate) const LOCK: [&str; 2] = ["lock p50 ms", "lock p99 ms"];
 pub(crate) const UNLOCK: [&str; 2] = ["unlock p50 ms", "unlock p99 ms"];
-/// How often the lock went from one contender to another one.
+/// How often the lock passed from one contender to another.
 pub(crate) const HANDED: &str = "handed over per second";
 pub(crate) const LONGEST: &str = "longest wait ms";
 pub(crate) const GAP: [&str; 2] = ["gap p50 ms", "gap p99 ms"];
@@ -36,7 +36,7 @@ pub(crate) const REQUESTS: &str = "requests per pair";
 pub(crate) const WATCH: &str = "watch messages per pair";
 pub(crate) const EVENTS: &str = "events per pair";
 pub(crate) const BYTES: &str = "bytes to client per pair";
-/// To Redis' file of commands.
+/// To Redis' append-only file.
 pub(crate) const LOGGED: &str = "logged bytes per pair";
 pub(crate) const CPU: &str = "client cpu us per pair";
 pub(crate) const RSS: &str = "rss MB";
@@ -45,9 +45,9 @@ pub(crate) const SLICES: &str = "slices";
 /// Until the store has the keys of all waiters.
 pub(crate) const ENQUEUE: &str = "enqueue s";
 pub(crate) const BYTES_DRAINED: &str = "bytes to client per handoff while drained";
-/// Of all who wait, while they do nothing else; renewals of the session are among them.
+/// Of all waiters while they do nothing else, including renewals of the session.
 pub(crate) const WAITING: &str = "requests a minute while all wait";
-/// Of one more who waits behind the only one, in another client; its renewals are among them.
+/// Of another client that waits behind a single one, including its renewals.
 pub(crate) const STRANGER: &str = "requests a minute of one more client that waits";
 pub(crate) const RENEWALS: &str = "renewals among them";
 /// From the call of `lock()` until its row is in the store, as another connection sees it.
@@ -57,18 +57,18 @@ pub(crate) const TAKE: &str = "take all s";
 pub(crate) const RELEASE: &str = "release all s";
 pub(crate) const RSS_LOCK: &str = "rss B per held lock";
 pub(crate) const SESSIONS: &str = "sessions";
-/// In a third of the TTL, per lease or session, while nothing but holding is done: renewals of a
-/// lease; requests of a session that are no pings.
+/// In a third of the TTL, per lease or session, while locks are only held: renewals of a lease;
+/// requests of a session except pings.
 pub(crate) const KEEPALIVES: &str = "keepalive requests per third of the TTL";
-/// The same of all requests, pings among them.
+/// All requests in that time, including pings.
 pub(crate) const HOLDING: &str = "all requests per third of the TTL";
 
-/// Of the whole fleet, messages to watch streams among them.
+/// Of the whole fleet, including messages to watch streams.
 pub(crate) const LOAD: &str = "requests a second";
 pub(crate) const ASKED: &str = "requests per hand-over";
 /// Of the server's processes.
 pub(crate) const SERVER_CPU: &str = "server cpu us per hand-over";
-/// Of all that the server does for a pair.
+/// Of all work of the server for a pair.
 pub(crate) const PAIR_CPU: &str = "server cpu us per pair";
 
 type Times = fn(&Slice) -> &Vec<u64>;
@@ -79,19 +79,19 @@ pub(crate) struct Key {
     pub(crate) workload: Workload,
     pub(crate) backend: Backend,
     pub(crate) variant: Variant,
-    /// How long each holds the lock.
+    /// How long each holder keeps the lock.
     pub(crate) hold_ms: u64,
     pub(crate) n: usize,
     pub(crate) subject: Subject,
 }
 
-/// What was seen of it in one repeat.
+/// The results of one repeat.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) slices: Vec<(Slice, Counters)>,
-    /// To the floor just before each.
+    /// The ratios to the floor just before each slice.
     pub(crate) ratios: Vec<f64>,
-    /// Measures that are not those of slices: the median of each is taken.
+    /// Measures that do not come from slices: the median of each is used.
     pub(crate) others: BTreeMap<&'static str, Vec<f64>>,
     pub(crate) errors: u64,
     pub(crate) error: Option<String>,
@@ -103,7 +103,7 @@ pub(crate) struct Row {
     pub(crate) key: Key,
     pub(crate) name: String,
     pub(crate) measures: BTreeMap<String, f64>,
-    /// The least and the greatest of those that each repeat alone comes to, if there are some.
+    /// The minimum and the maximum over the single repeats, if there are several.
     #[serde(default)]
     pub(crate) spread: BTreeMap<String, [f64; 2]>,
     pub(crate) errors: u64,
@@ -133,7 +133,7 @@ impl Seen {
     }
 }
 
-/// What all repeats come to together, and how far they lie apart.
+/// Combines all repeats, with their spread.
 pub(crate) fn row(key: Key, repeats: &[Seen]) -> Row {
     let mut spread = BTreeMap::new();
     let many = repeats.len() > 1;
@@ -186,7 +186,7 @@ fn measures(key: Key, repeats: &[Seen]) -> BTreeMap<String, f64> {
     put(UNLOCK_TRIPS, trips(|slice| &slice.unlock));
     put(GAP_TRIPS, trips(|slice| &slice.gap));
 
-    // Without those where next to nothing was done: their quotients would tell of the failure.
+    // Without slices in which almost nothing was done: their quotients would describe the failure.
     let done = || counted().filter(|(slice, _)| slice.pairs > 0);
     let pairs = done().map(|(slice, _)| slice.all_pairs as f64).sum::<f64>();
     let per_pair = |counter: fn(&Counters) -> f64| {
@@ -201,7 +201,7 @@ fn measures(key: Key, repeats: &[Seen]) -> BTreeMap<String, f64> {
     }
     put(WATCH, per_pair(|c| c.watch_messages));
     put(EVENTS, per_pair(|c| c.events));
-    // The answers to the load are among them.
+    // The replies to the load are included.
     put(BYTES, per_pair(|c| c.bytes).filter(|_| !load));
     put(LOGGED, per_pair(|c| c.logged).filter(|bytes| *bytes > 0.0));
     put(CPU, Some(done().map(|(slice, _)| slice.cpu as f64 / 1e3).sum::<f64>() / pairs));

@@ -1,4 +1,4 @@
-//! A lock and an unlock now and then, as one client of many that come and go.
+//! An occasional lock and unlock, like one of many short-lived clients.
 
 use std::{pin::pin, time::Duration};
 
@@ -7,7 +7,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{Result, link::mark, slice::Slice, subject::Connected, task::Task};
 
-/// Until it is told that this is enough.
+/// Until it is ordered to stop.
 pub(crate) async fn run(task: &Task, every: Duration) -> Result<(Connected, Slice)> {
     let connected = Connected::open(task).await?;
     let mut contender = connected.contenders(1, true).await?.pop().ok_or("no contender")?;

@@ -20,10 +20,10 @@ use crate::{
     usage::memory,
 };
 
-/// After the end of the window tasks have so long to finish; one that takes longer counts as an
-/// error.
+/// How long tasks may take to finish after the end of the window; one that takes longer counts as
+/// an error.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// After a failure a task waits so long.
+/// The pause of a task after a failure.
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub(crate) async fn run(task: &Task, pairs: &Pairs) -> Result<(Connected, Slice)
     let contenders = connected.contenders(pairs.tasks, pairs.names == Names::One).await?;
     let rss_before = memory()?.0;
 
-    // All processes of a measurement begin at once, when they are told to.
+    // All processes of a measurement start at the same time, when ordered.
     let start: u64 = mark("ready").await?.parse()?;
     let begin = start + pairs.warmup_ms * 1_000_000;
     let window = Window { begin, end: begin + pairs.run_ms * 1_000_000 };

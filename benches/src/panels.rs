@@ -10,18 +10,18 @@ use crate::{
 };
 
 const HEIGHT: i32 = 250;
-/// Between two names, at least.
+/// The minimum distance between two names.
 const LEADING: i32 = 15;
-/// Of what is left of the axis, and right of the last name.
+/// The margins left of the axis and right of the names.
 const MARGINS: i32 = 60;
-/// Between a line's end and its name.
+/// The distance between a line's end and its name.
 const BESIDE: i32 = 8;
 
-/// What all of them show.
+/// The common parts of all charts.
 pub(crate) struct Figure<'a> {
-    /// The one thing that it says.
+    /// The message of the plot.
     pub(crate) title: &'a str,
-    /// What is on the axes.
+    /// The axes.
     pub(crate) axes: &'a str,
     pub(crate) across: &'a [f64],
     pub(crate) up: &'a [f64],
@@ -35,7 +35,7 @@ pub(crate) struct Panel {
 pub(crate) struct Line {
     pub(crate) name: &'static str,
     pub(crate) color: RGBColor,
-    /// Whether it is the one that the picture is about.
+    /// Whether the plot is about this line.
     pub(crate) ours: bool,
     pub(crate) points: Vec<(f64, f64)>,
 }
@@ -106,7 +106,7 @@ fn chart(
     Ok(())
 }
 
-/// Moves what is in order apart, until no name lies on another one.
+/// Moves sorted positions apart until no name overlaps another.
 fn spread(at: &mut [i32]) {
     for _ in 0..50 {
         for place in 1..at.len() {

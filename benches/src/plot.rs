@@ -1,4 +1,4 @@
-//! The pictures: what is shown in which, and the one thing that each of them says.
+//! The plots, and the message of each one.
 
 use std::path::{Path, PathBuf};
 
@@ -42,13 +42,13 @@ type Picture = fn(&Path, &[&Row]) -> Result<bool>;
 
 const CONTENDERS: &[f64] = &[1.0, 2.0, 8.0, 32.0, 128.0];
 
-/// Of those who hold the lock for so long.
+/// Of cases with this hold time.
 const GAP_HOLD: u64 = 10;
 const ASKED_HOLD: u64 = 100;
 
 fn waiting(path: &Path, rows: &[&Row]) -> Result<bool> {
     let figure = Figure {
-        title: "Trying again and again is slow where few wait, not where many do",
+        title: "Polling is slow with few waiters, not with many",
         axes: "gap between two holders, median, ms, over contenders; each holds the lock for 10 ms",
         across: CONTENDERS,
         up: &[0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0],
@@ -58,15 +58,15 @@ fn waiting(path: &Path, rows: &[&Row]) -> Result<bool> {
 
 fn asking(path: &Path, rows: &[&Row]) -> Result<bool> {
     let figure = Figure {
-        title: "… and each who tries is work for the server",
-        axes: "requests for one hand-over, over contenders; each holds the lock for 100 ms",
+        title: "… and every polling client is load for the server",
+        axes: "requests for one handover, over contenders; each holds the lock for 100 ms",
         across: &CONTENDERS[1..],
         up: &[1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0],
     };
     all_stores(path, &figure, &lines(rows, ASKED_HOLD, ASKED, false))
 }
 
-/// Whether there was something to draw.
+/// Returns `true` if there was something to draw.
 fn all_stores(path: &Path, figure: &Figure<'_>, panels: &[Panel]) -> Result<bool> {
     if !panels.is_empty() {
         panels::draw(path, figure, panels)?;
@@ -74,7 +74,7 @@ fn all_stores(path: &Path, figure: &Figure<'_>, panels: &[Panel]) -> Result<bool
     Ok(!panels.is_empty())
 }
 
-/// Of all stores that distlock has such a figure of.
+/// Of all stores for which distlock has such a figure.
 fn lines(rows: &[&Row], hold_ms: u64, measure: &str, floor: bool) -> Vec<Panel> {
     use Subject::{Distlock, Floor, Often, UniqueKey};
     let panel = |backend: Backend| {
@@ -88,8 +88,8 @@ fn lines(rows: &[&Row], hold_ms: u64, measure: &str, floor: bool) -> Vec<Panel> 
             line(subject, backend, points.collect())
         });
         let how = match backend {
-            Backend::Mysql | Backend::Sqlite => "looks",
-            _ => "is told",
+            Backend::Mysql | Backend::Sqlite => "polls",
+            _ => "is notified",
         };
         let name = format!("{}: distlock {how}", backend.title());
         Panel { name, lines: lines.collect() }
@@ -105,7 +105,7 @@ fn line(subject: Subject, backend: Backend, points: Vec<(f64, f64)>) -> Line {
 
 type Draw = fn(&Path, Backend, &[&Row]) -> Result<bool>;
 
-/// The gap over the number of contenders: what is usual, and what is rare.
+/// The gap by the number of contenders: the usual and the rare values.
 fn gaps(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
     let contended =
         |row: &&Row| row.key.workload == Workload::W3 && row.key.variant == Variant::Plain;
@@ -128,7 +128,7 @@ fn gaps(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
     });
     let (ours, others) = sides(&rows, few, GAP[1]);
     let title = format!(
-        "{}: 99 % of hand-overs within {} ms with distlock{}",
+        "{}: 99 % of handovers within {} ms with distlock{}",
         backend.title(),
         ours.map_or_else(|| "–".to_owned(), figure),
         others.map_or_else(String::new, |others| format!(", {others} ms with others"))
@@ -143,7 +143,7 @@ fn gaps(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
     Ok(true)
 }
 
-/// Numbers that are easily read, from below the least value to above the greatest.
+/// Round numbers, from below the minimum to above the maximum.
 fn decades(least: f64, most: f64) -> Vec<f64> {
     let all = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0];
     let from = all.iter().rposition(|tick| *tick <= least).unwrap_or_default();
@@ -174,7 +174,7 @@ fn rates(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
         let name = match workload {
             Workload::W1 => "one task".to_owned(),
             Workload::W2 => format!("{n} tasks, a lock each"),
-            Workload::W4 => format!("{} wait, and pass it on", figure(n as f64)),
+            Workload::W4 => format!("{} wait, each granted once", figure(n as f64)),
             _ => format!("{n} tasks contend for one lock"),
         };
         Group { name, bars: bars.collect() }
@@ -193,7 +193,7 @@ fn rates(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
             figure(ours),
             others.map_or_else(String::new, |others| format!(", {others} with other locks"))
         ),
-        _ => format!("{}: how often a lock is taken and given back", backend.title()),
+        _ => format!("{}: how often a lock is acquired and released", backend.title()),
     };
     let repeated = groups.iter().flat_map(|group| &group.bars).any(|bar| bar.spread.is_some());
     let thin = if repeated { "; thin: range of the repeats" } else { "" };
@@ -204,7 +204,7 @@ fn rates(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
     Ok(true)
 }
 
-/// Distlock's figure with so many contenders, and that of other locks: the least and the greatest.
+/// distlock's figure with this number of contenders, and the range of other locks.
 fn sides(rows: &[&Row], n: usize, measure: &str) -> (Option<f64>, Option<String>) {
     let of = |row: &&Row| Some((row.key.subject, row.get(measure)?)).filter(|_| row.key.n == n);
     let all: Vec<_> = rows.iter().filter_map(of).collect();
@@ -223,7 +223,7 @@ fn sides(rows: &[&Row], n: usize, measure: &str) -> (Option<f64>, Option<String>
     (ours.map(|(_, value)| *value), told)
 }
 
-/// Those that were measured, as a run may leave some out.
+/// The measured subjects, because a run may leave some out.
 fn shown(rows: &[&Row]) -> Vec<Subject> {
     let measured = |subject: &Subject| rows.iter().any(|row| row.key.subject == *subject);
     SUBJECTS.into_iter().map(|(subject, _)| subject).filter(measured).collect()

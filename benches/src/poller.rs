@@ -1,5 +1,5 @@
-//! A lock that is one write, which only one can make, tried again and again: what people do with
-//! etcd and ZooKeeper where they do not wait for events. It is a row with a unique key elsewhere.
+//! A lock that is one exclusive write, repeated until it succeeds: the usual way on etcd and
+//! ZooKeeper without events. Elsewhere it is a row with a unique key.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::Result;
 pub(crate) struct Poller {
     store: Store,
     key: String,
-    /// Between two tries.
+    /// Between two attempts.
     pause: Duration,
 }
 

@@ -1,10 +1,10 @@
-//! Distlock's other primitives, as contenders of the benchmark.
+//! distlock's other primitives, as contenders of the benchmark.
 
 use distlock::{Client, Election, Leadership, Permit, RwLock, Semaphore, WriteGuard};
 
 use crate::{Result, task::Primitive};
 
-/// So many of the contenders may have one at once.
+/// The number of permits.
 const PERMITS: u32 = 4;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) enum Turn {
 }
 
 impl Ours {
-    /// Not for mutexes, which are contenders of their own kind.
+    /// Not for mutexes, which have their own kind of contender.
     pub(crate) fn new(client: &Client, primitive: Primitive, name: &str) -> Option<Self> {
         match primitive {
             Primitive::Mutex => None,

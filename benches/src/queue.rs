@@ -1,4 +1,4 @@
-//! Waiters that queue behind a holder and then pass the lock on, each of them once.
+//! Waiters that queue behind a holder, each of which is granted the lock once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ pub(crate) async fn run(
         waiting.spawn(wait(who, contender, Arc::clone(&turns)));
     }
 
-    // Answered when the store has all their keys, or no more of them come.
+    // Answered when the store has all their keys, or no more arrive.
     mark("queueing").await?;
     slice.rss = memory()?.0;
     let start = turns.released(waiters);
@@ -66,11 +66,11 @@ pub(crate) async fn run(
     Ok((connected, slice))
 }
 
-/// When it was served, and how long after the one before.
+/// When it was granted, and how long after the previous one.
 async fn wait(who: usize, mut contender: Contender, turns: Arc<Turns>) -> Result<(u64, u64)> {
     let held = contender.lock().await?;
     let (granted, gap) = turns.granted(who, held.token())?;
     turns.released(who);
     contender.unlock(held).await?;
-    Ok((granted, gap.ok_or("nobody held it before")?))
+    Ok((granted, gap.ok_or("there was no previous holder")?))
 }

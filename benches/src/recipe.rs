@@ -1,4 +1,4 @@
-//! How locks are made with a database where there is no library: the peers of the SQL stores.
+//! Locks on a database without a library: the peers of the SQL stores.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -15,11 +15,11 @@ use crate::{
     task::Subject,
 };
 
-/// What ShedLock calls `lockAtMostFor`; the server's `GET_LOCK` gives up after as many seconds.
+/// ShedLock's `lockAtMostFor`; the server's `GET_LOCK` gives up after as many seconds.
 const AT_MOST: u32 = 3600;
 
-/// What this process has asked of tables with a unique key, and of several servers of Redis.
-/// PostgreSQL counts no statement that fails, and SQLite none at all.
+/// The requests of this process to tables with a unique key, and to several Redis servers.
+/// PostgreSQL does not count failed statements, and SQLite counts none.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn asked() -> u64 {
@@ -30,11 +30,11 @@ pub(crate) fn ask(count: usize) {
     ASKED.fetch_add(count as u64, Relaxed);
 }
 
-/// One contender's lock, on a connection of its own.
+/// One contender's lock, on its own connection.
 pub(crate) struct Recipe {
     backend: Backend,
     kind: Kind,
-    /// Between two tries of one who finds the lock taken and can't be told.
+    /// Between two attempts of a client that cannot be notified.
     pause: Duration,
     connection: Connection,
     name: String,
@@ -44,10 +44,10 @@ pub(crate) struct Recipe {
 enum Kind {
     /// The server's own: `pg_advisory_lock`, `GET_LOCK`. It lasts as long as the connection.
     Server,
-    /// A row that only one can insert. It stays if its owner dies.
+    /// A row that only one client can insert. It stays if its owner dies.
     UniqueKey,
-    /// ShedLock's statements, with the server's clock. Its row stays: each but the first lock
-    /// updates it.
+    /// ShedLock's statements, with the server's clock. The row stays: every lock after the first
+    /// one updates it.
     ShedLock { known: bool },
 }
 
@@ -74,7 +74,7 @@ impl Recipe {
             let (lock, _) = server_lock(self.backend);
             return match self.connection.call(&lock, &[&self.name]).await? {
                 true => Ok(()),
-                false => Err("the server has not locked".into()),
+                false => Err("the server did not grant the lock".into()),
             };
         }
         while !self.try_lock().await? {
@@ -125,7 +125,7 @@ impl Recipe {
                 persist(connection, &update, &[name, owner]).await? == Done::Rows(1)
             }
         };
-        if unlocked { Ok(()) } else { Err("it was not locked".into()) }
+        if unlocked { Ok(()) } else { Err("the lock was not held".into()) }
     }
 }
 
@@ -141,8 +141,8 @@ fn server_lock(backend: Backend) -> (String, String) {
     }
 }
 
-/// What is undone for others' sake is asked for again. (InnoDB undoes deletions of unique keys that
-/// many others try to insert.)
+/// Repeats a statement that was rolled back because of a conflict. (InnoDB rolls back deletions of
+/// unique keys that many clients try to insert.)
 async fn persist(connection: &Connection, sql: &str, values: &[&str]) -> Result<Done> {
     loop {
         match connection.execute(sql, values).await? {
@@ -167,11 +167,10 @@ fn until(backend: Backend) -> String {
     }
 }
 
-/// Makes the tables of the recipes, of the floor and of the library, and what the server counts
-/// with.
+/// Creates the tables of the recipes, of the floor and of the library, and what the counters need.
 pub(crate) async fn prepare(backend: Backend, servers: &[String]) -> Result<()> {
     let connection = Connection::open(backend, servers).await?;
-    // As ShedLock's manual has it.
+    // As in ShedLock's manual.
     let time = if backend == Backend::Postgres { "timestamp" } else { "timestamp(3)" };
     for table in [
         "bench_floor (id varchar(200) PRIMARY KEY)".to_owned(),
@@ -183,7 +182,7 @@ pub(crate) async fn prepare(backend: Backend, servers: &[String]) -> Result<()> 
     ] {
         connection.write(&format!("CREATE TABLE IF NOT EXISTS {table}")).await?;
     }
-    // The library makes its own.
+    // The library creates its own.
     distlock::Client::connect(url_of(backend, servers)).await?.close().await?;
     statements::prepare(backend, &connection).await
 }

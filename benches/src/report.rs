@@ -1,4 +1,4 @@
-//! What a run leaves behind: the tables, everything as JSON, and the pictures.
+//! The output of a run: the tables, everything as JSON, and the plots.
 
 use std::path::Path;
 
@@ -27,13 +27,13 @@ struct Report<'a> {
     rows: &'a [Row],
 }
 
-/// What the pictures are made of.
+/// The input of the plots.
 #[derive(Debug, Deserialize)]
 struct Results {
     rows: Vec<Row>,
 }
 
-/// The pictures of a run that has left its results in this folder.
+/// Draws the plots of a run that has left its results in this folder.
 pub(crate) fn draw(folder: &Path) -> Result<()> {
     let text = std::fs::read_to_string(folder.join(RESULTS))?;
     let results: Results = serde_json::from_str(&text)?;
@@ -47,7 +47,7 @@ fn pictures(folder: &Path, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-/// Whether all targets were met, as far as that was asked.
+/// Returns `true` if all requested targets were met.
 pub(crate) fn write(bench: &Bench, machine: &Machine, minutes: f64, rows: &[Row]) -> Result<bool> {
     let targets = judge(bench, rows);
     std::fs::create_dir_all(&bench.out)?;
@@ -57,7 +57,7 @@ pub(crate) fn write(bench: &Bench, machine: &Machine, minutes: f64, rows: &[Row]
     std::fs::write(&path, serde_json::to_string_pretty(&report)?)?;
     let brackets = match repeats {
         1 => String::new(),
-        _ => format!("\nIn brackets: the least and the most of {repeats} repeats.\n"),
+        _ => format!("\nIn brackets: the minimum and the maximum of {repeats} repeats.\n"),
     };
     let tables = format!(
         "{}\n{brackets}{}{}{}",

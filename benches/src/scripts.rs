@@ -1,5 +1,5 @@
-//! The two scripts of an uncontended lock of ours, as the client crate alone sends them: no lock on
-//! Redis that is made of these is faster. Read from what the server has seen of a client.
+//! The two scripts of an uncontended distlock lock, sent by the client crate alone: no lock on
+//! Redis made of these scripts is faster. They are recorded from a client's requests to the server.
 
 use distlock::Client;
 use futures_util::stream::{Stream, StreamExt};
@@ -12,23 +12,23 @@ use crate::{
     counters::PATIENCE,
 };
 
-/// Where the script's arguments begin: behind the command, its digest, and four keys.
+/// The index of the first script argument: after the command, its digest, and four keys.
 const ARGUMENTS: usize = 7;
-/// What the script of an unlock takes for the entry's number.
+/// The argument of the unlock script that is the entry's number.
 const NUMBER: usize = ARGUMENTS + 5;
 
-/// One name's.
+/// The scripts of one name.
 pub(crate) struct Scripts {
-    /// All contenders share it, as they share ours.
+    /// All contenders share it, as distlock's contenders do.
     connection: MultiplexedConnection,
     lock: Vec<Vec<u8>>,
     unlock: Vec<Vec<u8>>,
-    /// Of the entry that is there.
+    /// Of the current entry.
     number: u64,
 }
 
 impl Scripts {
-    /// The client's session has to live for as long as they are used.
+    /// The client's session must live for as long as the scripts are used.
     pub(crate) async fn record(
         client: &Client,
         name: &str,
@@ -36,7 +36,7 @@ impl Scripts {
         connection: MultiplexedConnection,
     ) -> Result<Self> {
         let mutex = client.mutex(name);
-        // The server knows the scripts then.
+        // Then the server knows the scripts.
         mutex.lock().await?.unlock().await?;
         let url = url_of(Backend::Redis, &[server.to_owned()]);
         let monitor = redis::Client::open(url)?.get_async_monitor().await?;
@@ -50,7 +50,7 @@ impl Scripts {
 
     pub(crate) async fn lock(&mut self) -> Result<()> {
         let outcomes = ask(&mut self.connection, &self.lock).await?;
-        // Of the first row of the first outcome.
+        // In the first row of the first outcome.
         let [_, row, ..] = array(outcomes.first())? else { return Err("not locked".into()) };
         self.number = u64::from_redis_value_ref(array(Some(row))?.first().ok_or("no number")?)?;
         Ok(())
@@ -67,7 +67,7 @@ impl Scripts {
     }
 }
 
-/// The next one that has a directory of this name in this place.
+/// Returns the next script with a directory of this name at this index.
 async fn next_script(
     seen: &mut (impl Stream<Item = String> + Unpin),
     place: usize,
@@ -83,12 +83,12 @@ async fn next_script(
                 return Ok(words);
             }
         }
-        Err("the server tells nothing more".into())
+        Err("the server sends nothing more".into())
     };
     timeout(PATIENCE, next).await?
 }
 
-/// What is between quotes in a line of `MONITOR`'s.
+/// The quoted words of a line of `MONITOR`.
 fn words(line: &str) -> Vec<Vec<u8>> {
     let (mut words, mut letters) = (Vec::new(), line.bytes());
     while letters.any(|letter| letter == b'"') {
@@ -126,7 +126,7 @@ async fn ask(connection: &mut MultiplexedConnection, words: &[Vec<u8>]) -> Resul
     let [_, word, outcomes @ ..] = array(Some(&reply))? else { return Err("no reply".into()) };
     match String::from_redis_value_ref(word)?.as_str() {
         "ok" => Ok(outcomes.to_vec()),
-        other => Err(format!("the script says {other}").into()),
+        other => Err(format!("the script returned {other}").into()),
     }
 }
 

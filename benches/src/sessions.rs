@@ -1,4 +1,4 @@
-//! Many clients, each with a session and a lock of its own.
+//! Many clients, each with its own session and lock.
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ pub(crate) async fn run(sessions: Sessions) -> Result<()> {
     }
 }
 
-/// Opens all, and holds their locks for as long as it is told to. Each lock that was lost by then
-/// is an error.
+/// Opens all, and holds their locks until it is ordered to stop. Each lock that was lost by then is
+/// an error.
 async fn hold(sessions: &Sessions) -> Result<(Vec<(Client, LockGuard)>, Slice)> {
-    // What the process has for any number of them is there by then.
+    // Allocates what the process needs for any number of them.
     let (first, guard) = open(sessions, "first").await?;
     drop(guard);
     first.close().await?;
@@ -43,7 +43,8 @@ async fn hold(sessions: &Sessions) -> Result<(Vec<(Client, LockGuard)>, Slice)> 
     let slots = Arc::new(Semaphore::new(AT_ONCE));
     let (mut opening, mut held) = (JoinSet::new(), Vec::with_capacity(sessions.count));
     for place in sessions.from..sessions.from + sessions.count {
-        // Before the task is made: else the tasks of those to come count as memory of the sessions.
+        // Before the task is created: otherwise the memory of pending tasks would count as memory
+        // of the sessions.
         let slot = Arc::clone(&slots).acquire_owned().await;
         let sessions = sessions.clone();
         opening.spawn(async move {
@@ -65,7 +66,7 @@ async fn hold(sessions: &Sessions) -> Result<(Vec<(Client, LockGuard)>, Slice)> 
     slice.cpu = cpu() - busy;
     slice.rss = memory()?.0;
     for (_, guard) in &held {
-        // What was lost once is never valid again.
+        // A lost lock is never valid again.
         if guard.is_valid() {
             slice.pairs += 1;
         } else {

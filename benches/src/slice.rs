@@ -1,4 +1,4 @@
-//! What a subject's process tells at its end.
+//! The results of a subject's process.
 
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -15,16 +15,16 @@ pub(crate) struct Slice {
     pub(crate) pairs: u64,
     /// The measured time.
     pub(crate) time: u64,
-    /// All pairs since the work began: what the counters are divided by.
+    /// All pairs since the work began: the divisor of the counters.
     pub(crate) all_pairs: u64,
-    /// Processor time for them.
+    /// The processor time of all pairs.
     pub(crate) cpu: u64,
-    /// Requests that the subject has counted itself, as no server does.
+    /// Requests that the subject has counted itself, because no server does.
     #[serde(default)]
     pub(crate) asked: u64,
     pub(crate) lock: Vec<u64>,
     pub(crate) unlock: Vec<u64>,
-    /// What the one who waited longest has waited, in the measured time or after it.
+    /// The longest wait, in the measured time or after it.
     #[serde(default)]
     pub(crate) longest: u64,
     /// From the start of an unlock to the return of another contender's lock.
@@ -33,13 +33,13 @@ pub(crate) struct Slice {
     pub(crate) stamps: Vec<Stamp>,
     pub(crate) rss: u64,
     pub(crate) rss_peak: u64,
-    /// When it had connected, and held or awaited nothing yet.
+    /// Connected, but without locks and waiters.
     pub(crate) rss_before: u64,
-    /// To take all locks, and to release them.
+    /// To acquire all locks, and to release them.
     pub(crate) take: u64,
     pub(crate) release: u64,
     pub(crate) errors: u64,
-    /// One of them.
+    /// One of the errors.
     pub(crate) error: Option<String>,
 }
 
@@ -49,15 +49,15 @@ pub(crate) struct Stamp {
     pub(crate) granted: u64,
     pub(crate) released: u64,
     pub(crate) token: Option<u64>,
-    /// Of those of a measurement.
+    /// Within a measurement.
     #[serde(default)]
     pub(crate) process: usize,
-    /// Of those of its process.
+    /// Within its process.
     #[serde(default)]
     pub(crate) task: usize,
 }
 
-/// The time between turns, each with the two, or an error if the turns are no turns.
+/// Returns the time between turns, each with the two turns, or an error if turns overlap.
 pub(crate) fn gaps(stamps: &mut [Stamp]) -> Result<Vec<(u64, [Stamp; 2])>> {
     stamps.sort_unstable();
     let mut gaps = Vec::new();
@@ -66,14 +66,15 @@ pub(crate) fn gaps(stamps: &mut [Stamp]) -> Result<Vec<(u64, [Stamp; 2])>> {
         if one.token.is_some() && one.token >= next.token {
             return Err(format!("the token {:?} came after {:?}", next.token, one.token).into());
         }
-        let gap = next.granted.checked_sub(one.released).ok_or("two held the lock at once")?;
+        let gap =
+            next.granted.checked_sub(one.released).ok_or("two clients held the lock at once")?;
         gaps.push((gap, [one, next]));
     }
     Ok(gaps)
 }
 
 impl Slice {
-    /// Adds what another task or process saw.
+    /// Adds the results of another task or process.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.pairs += other.pairs;
         self.time = self.time.max(other.time);
@@ -92,8 +93,8 @@ impl Slice {
         self.error = self.error.take().or(other.error);
     }
 
-    /// Adds what tasks see until a deadline; those that are not done by then are ended, and count
-    /// as an error.
+    /// Adds the results of tasks until a deadline; unfinished tasks are aborted, and count as an
+    /// error.
     pub(crate) async fn gather(&mut self, mut tasks: JoinSet<Self>, deadline: Instant) {
         loop {
             match timeout_at(deadline, tasks.join_next()).await {
@@ -103,7 +104,7 @@ impl Slice {
                 Err(_) => break,
             }
         }
-        self.failed(format!("{} tasks were not done in time", tasks.len()));
+        self.failed(format!("{} tasks did not finish in time", tasks.len()));
         tasks.abort_all();
     }
 

@@ -1,4 +1,4 @@
-//! One connection to a store that is asked in SQL: one request, one statement.
+//! One connection to an SQL store: one request, one statement.
 
 use std::{
     collections::HashMap,
@@ -12,12 +12,12 @@ use tokio_postgres::{NoTls, SimpleQueryMessage, Statement, error::SqlState, type
 
 use crate::{Result, backend::Backend};
 
-/// Of a row that is there already, and of a statement that was undone for others' sake.
+/// Errors of a duplicate row, and of a statement that was rolled back because of a deadlock.
 const MYSQL_DUPLICATE: u16 = 1062;
 const MYSQL_DEADLOCK: u16 = 1213;
 
-/// Clones are of the same connection. On PostgreSQL requests follow each other without waiting for
-/// answers, on the others one waits for the other.
+/// Clones share the connection. On PostgreSQL, requests are pipelined; on the others, each waits
+/// for the one before it.
 #[derive(Clone)]
 pub(crate) enum Connection {
     Postgres(Arc<tokio_postgres::Client>, Arc<Lock<HashMap<String, Statement>>>),
@@ -25,14 +25,14 @@ pub(crate) enum Connection {
     Sqlite(Arc<Lock<rusqlite::Connection>>),
 }
 
-/// What a statement came to.
+/// The result of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// So many rows were written.
+    /// This number of rows was written.
     Rows(u64),
-    /// There is such a row already, and nothing was written.
+    /// The row exists already, and nothing was written.
     Duplicate,
-    /// Two waited for each other, and this one was undone.
+    /// Two statements waited for each other, and this one was rolled back.
     Deadlock,
 }
 
@@ -43,11 +43,11 @@ impl Connection {
             Backend::Postgres => Self::Postgres(Arc::new(postgres(server).await?), Arc::default()),
             Backend::Mysql => Self::Mysql(Arc::new(Mutex::new(mysql(server).await?))),
             Backend::Sqlite => Self::Sqlite(Arc::new(Lock::new(sqlite(Path::new(server))?))),
-            _ => return Err("not asked in SQL".into()),
+            _ => return Err("not an SQL store".into()),
         })
     }
 
-    /// A statement without values, which is not prepared.
+    /// Runs a statement without values, which is not prepared.
     pub(crate) async fn write(&self, sql: &str) -> Result<()> {
         match self {
             Self::Postgres(client, _) => client.batch_execute(sql).await?,
@@ -60,7 +60,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A statement that the connection has prepared, with a value for each `?`.
+    /// Runs a prepared statement with a value for each `?`.
     pub(crate) async fn execute(&self, sql: &str, values: &[&str]) -> Result<Done> {
         match self {
             Self::Postgres(client, _) => {
@@ -75,7 +75,7 @@ impl Connection {
             }
             Self::Mysql(connection) => {
                 let mut connection = connection.lock().await;
-                // The driver keeps what it has prepared.
+                // The driver caches prepared statements.
                 match connection.exec_drop(sql, values.to_vec()).await {
                     Ok(()) => Ok(Done::Rows(connection.affected_rows())),
                     Err(mysql_async::Error::Server(error)) if error.code == MYSQL_DUPLICATE => {
@@ -110,14 +110,14 @@ impl Connection {
         }
     }
 
-    /// Calls a function of the server's by a prepared statement. Returns `false` only if it does,
-    /// or returns 0 or nothing.
+    /// Calls a function of the server by a prepared statement. Returns `false` only if the function
+    /// returns false, 0 or nothing.
     pub(crate) async fn call(&self, sql: &str, values: &[&str]) -> Result<bool> {
         match self {
             Self::Postgres(client, _) => {
                 let statement = self.prepared(sql).await?;
                 let row = client.query_one(&statement, &parameters(values)).await?;
-                // Else it is of a type without values.
+                // Otherwise its type has no values.
                 Ok(row.try_get(0).unwrap_or(true))
             }
             Self::Mysql(connection) => {
@@ -129,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// PostgreSQL's driver keeps nothing.
+    /// PostgreSQL's driver caches nothing.
     async fn prepared(&self, sql: &str) -> Result<Statement> {
         let Self::Postgres(client, prepared) = self else { return Err("not PostgreSQL".into()) };
         let known = |sql| prepared.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned();
@@ -171,7 +171,7 @@ impl Connection {
         }
     }
 
-    /// The one number that is asked for.
+    /// The single number that the query returns.
     pub(crate) async fn number(&self, sql: &str) -> Result<f64> {
         let rows = self.read(sql).await?;
         Ok(rows.first().ok_or("no row")?.parse()?)
@@ -206,7 +206,7 @@ async fn mysql(server: &str) -> Result<Conn> {
     Ok(Conn::new(options).await?)
 }
 
-/// As careful as the library's: what was answered is in the file.
+/// As durable as the library's: confirmed writes are in the file.
 fn sqlite(path: &Path) -> Result<rusqlite::Connection> {
     let connection = rusqlite::Connection::open(path)?;
     connection.busy_timeout(std::time::Duration::from_secs(10))?;

@@ -1,9 +1,9 @@
-//! What the servers of SQL stores count: the statements that a request begins with.
+//! The counters of SQL servers: statements that requests begin with.
 
 use crate::{Result, backend::Backend, sql::Connection};
 
-/// distlock's requests are calls of functions, statements that are prepared, or begin with a
-/// look at the server's clock; all others are one statement each.
+/// distlock's requests call functions, are prepared statements, or begin by reading the server's
+/// clock; all others are one statement each.
 const POSTGRES: &str = "query LIKE 'SELECT (extract(%' OR query LIKE 'SELECT * FROM distlock.%' \
                         OR query LIKE 'WITH taken AS%' OR query LIKE 'WITH held AS%' \
                         OR query LIKE 'UPDATE distlock.queues SET number%' \
@@ -11,7 +11,8 @@ const POSTGRES: &str = "query LIKE 'SELECT (extract(%' OR query LIKE 'SELECT * F
                         OR query LIKE '% bench\\_%' OR query LIKE 'SELECT pg\\_advisory\\_%'";
 const POSTGRES_KEEPALIVES: &str = "query LIKE 'UPDATE distlock.sessions SET expires%'";
 
-/// The peers' and the floor's are prepared: MariaDB makes no digests of these. distlock's are not.
+/// Statements of the peers and the floor are prepared: MariaDB makes no digests of these.
+/// distlock's are not.
 const MYSQL_PREPARED: &str = "SELECT COALESCE(SUM(count_star), 0) FROM \
     performance_schema.events_statements_summary_global_by_event_name \
     WHERE event_name = 'statement/com/Execute'";
@@ -19,13 +20,13 @@ const MYSQL_NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(
 const MYSQL_BEAT: &str = "(UUID_SHORT() & 72057594037927935)";
 const DIGESTS: &str = "performance_schema.events_statements_summary_by_digest";
 
-/// Who does nothing but join and leave.
+/// The user that only joins and leaves.
 pub(crate) const JOINER: &str = "joiner";
 
-/// Since the server began. Not a number is what it does not count.
+/// Since the server started. NaN if the server does not count it.
 pub(crate) struct Counted {
     pub(crate) requests: f64,
-    /// Of these, renewals of sessions.
+    /// Renewals of sessions among the requests.
     pub(crate) keepalives: f64,
     /// To clients.
     pub(crate) bytes: f64,
@@ -42,7 +43,7 @@ pub(crate) async fn count(backend: Backend, server: &str) -> Result<Counted> {
     }
 }
 
-/// How many statements of [`JOINER`]'s there have been.
+/// The number of statements of [`JOINER`].
 pub(crate) async fn of_joiner(backend: Backend, servers: &[String]) -> Result<f64> {
     let sql = match backend {
         Backend::Postgres => format!(
@@ -58,7 +59,7 @@ pub(crate) async fn of_joiner(backend: Backend, servers: &[String]) -> Result<f6
     Connection::open(backend, servers).await?.number(&sql).await
 }
 
-/// What is counted with, and who is counted.
+/// Creates what the counters need, and the counted user.
 pub(crate) async fn prepare(backend: Backend, connection: &Connection) -> Result<()> {
     let statements = match backend {
         Backend::Postgres => vec![
@@ -89,9 +90,9 @@ async fn postgres(connection: &Connection) -> Result<Counted> {
     Ok(Counted { requests, keepalives, bytes: f64::NAN })
 }
 
-/// MariaDB shows the first statement's text for all of a request's, so that they are told apart by
-/// their digests. Those are shown by requests in a database where the table of sessions lacks what
-/// a renewal changes: there the second statement fails.
+/// MariaDB shows the first statement's text for all statements of a request, so digests distinguish
+/// them. They are obtained by requests in a database whose session table lacks the column that a
+/// renewal changes: there the second statement fails.
 async fn mysql(connection: &Connection) -> Result<Counted> {
     connection.write("USE mysql").await?;
     let table = "CREATE TEMPORARY TABLE IF NOT EXISTS distlock_sessions (id BIGINT)";
@@ -103,7 +104,7 @@ async fn mysql(connection: &Connection) -> Result<Counted> {
              clock = CONCAT(@@hostname, ':', @@port), beat = {MYSQL_BEAT} WHERE id = 1"
         );
         if connection.write(&request).await.is_ok() {
-            return Err("there is a column that should not be there".into());
+            return Err("there is an unexpected column".into());
         }
     }
     let number = async |what: &str| {
@@ -119,10 +120,12 @@ async fn mysql(connection: &Connection) -> Result<Counted> {
     };
     let ours = number(&of_digest(0, "")).await?;
     if ours == 0.0 {
-        return Err("MariaDB knows none of the library's requests: do they begin otherwise?".into());
+        return Err(
+            "MariaDB has seen none of the library's requests: do they begin differently?".into()
+        );
     }
-    // One statement, or the several ones of a batch or of a release: MariaDB shows the first one's
-    // text for each of these, of which there are four.
+    // A single statement, or one of the four kinds of a batch or release: MariaDB shows the first
+    // statement's text for each of these.
     let first = |text: &str| format!("schema_name = 'distlock' AND digest_text LIKE '{text}'");
     let [join, leave] =
         [first("UPDATE `distlock\\_alone` %"), first("DELETE FROM `distlock\\_entries` %")];

@@ -29,14 +29,14 @@ use crate::{
     tries::{self, Tries},
 };
 
-/// Longer than any measurement, as these leases are not kept alive.
+/// Longer than any measurement, because these leases are not renewed.
 const LEASE: i64 = 300;
-/// Of a ZooKeeper session other than ours.
+/// The TTL of ZooKeeper sessions other than distlock's.
 const SESSION: Duration = Duration::from_secs(20);
-/// The default of the library.
+/// The library's default.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
-/// How many requests of the preparations, or closings, are under way at once.
+/// How many preparing or closing requests are under way at once.
 const AT_ONCE: usize = 64;
 
 #[derive(Clone)]
@@ -53,7 +53,7 @@ enum Client {
     Floor(Store),
     EtcdPeer(Box<etcd_client::Client>),
     ZooKeeperPeer(zookeeper_client::Client),
-    /// Each contender has a connection of its own.
+    /// Each contender has its own connection.
     Recipes,
     Scripts(distlock::Client, MultiplexedConnection),
     Distlock(distlock::Client),
@@ -106,7 +106,7 @@ impl Connected {
         Ok(Self { task: task.clone(), client, leases, counter: Arc::default() })
     }
 
-    /// So many contenders, for one name or for one name each.
+    /// Returns a number of contenders, for one name or for one name each.
     pub(crate) async fn contenders(&self, count: usize, one_name: bool) -> Result<Vec<Contender>> {
         let (mut contenders, mut batons) = (Vec::new(), Vec::new());
         for index in 0..if one_name { count.min(1) } else { count } {
@@ -183,7 +183,7 @@ impl Connected {
         }
     }
 
-    /// Leases for the Lock RPC, which knows a contender by its lease.
+    /// Leases for the Lock RPC, which identifies a contender by its lease.
     async fn grant(&self, count: usize) -> Result<Vec<i64>> {
         let Client::EtcdPeer(client) = &self.client else { return Ok(Vec::new()) };
         let granting = (0..count).map(|_| {
@@ -215,11 +215,11 @@ impl Connected {
         stream::iter(revoking).buffer_unordered(AT_ONCE).for_each(|_| async {}).await;
         match self.client {
             Client::Floor(Store::ZooKeeper(client)) | Client::ZooKeeperPeer(client) => {
-                // Answered after all that was sent before, so that background deletions are done.
+                // Answered after all earlier requests, so that background deletions are done.
                 client.check_stat("/").await?;
                 let mut states = client.state_watcher();
                 drop(client);
-                // The session ends now, and not in the midst of later measurements.
+                // The session must end now, not during later measurements.
                 while !timeout(SESSION, states.changed()).await?.is_terminated() {}
             }
             // Their connections end with their owners.
@@ -230,13 +230,13 @@ impl Connected {
     }
 }
 
-/// Some of them at once.
+/// Closes several at once.
 pub(crate) async fn close(all: Vec<Connected>) -> Result<()> {
     let closing = all.into_iter().map(Connected::close);
     stream::iter(closing).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Times single writes through a connection of their own.
+/// Times single writes on a separate connection.
 pub(crate) async fn raw_writes(task: &Task, count: usize) -> Result<Vec<u64>> {
     if count == 0 {
         return Ok(Vec::new());
@@ -249,7 +249,7 @@ pub(crate) async fn raw_writes(task: &Task, count: usize) -> Result<Vec<u64>> {
     let mut times = Vec::new();
     for index in 0..count + 2 {
         let time = floor.time().await?;
-        // The first ones open what there is to open.
+        // The first ones establish connections.
         if index >= 2 {
             times.push(time);
         }

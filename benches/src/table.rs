@@ -115,24 +115,24 @@ const BEHIND: &[Column] = &[
 
 const CROSSOVER: &[Column] = &[
     ("held for, ms", |row| row.key.hold_ms.to_string()),
-    ("hand-overs/s", |row| number(row, PER_SECOND)),
+    ("handovers/s", |row| number(row, PER_SECOND)),
     ("gap p50 / p99 ms", |row| two(row, GAP)),
     ("longest wait, ms", |row| number(row, LONGEST)),
-    ("requests/hand-over", |row| number(row, ASKED)),
+    ("requests/handover", |row| number(row, ASKED)),
     ("requests/s", |row| number(row, LOAD)),
-    ("server, CPU µs/hand-over", |row| number(row, SERVER_CPU)),
-    ("clients, CPU µs/hand-over", |row| number(row, CPU)),
+    ("server, CPU µs/handover", |row| number(row, SERVER_CPU)),
+    ("clients, CPU µs/handover", |row| number(row, CPU)),
     ("errors", |row| row.errors.to_string()),
 ];
 
-/// Those that the store counts.
+/// The requests that the store counts.
 fn requests(row: &Row) -> String {
     let counted = [REQUESTS, WATCH, EVENTS].map(|measure| number(row, measure));
     let counted: Vec<_> = counted.into_iter().filter(|number| !number.is_empty()).collect();
     counted.join(", ")
 }
 
-/// With the least and the most that repeats alone come to, if they differ.
+/// With the minimum and the maximum of the single repeats, if they differ.
 fn number(row: &Row, measure: &str) -> String {
     let Some(value) = row.get(measure) else { return String::new() };
     let [least, most] = row.spread.get(measure).copied().unwrap_or([value; 2]).map(round);
@@ -145,20 +145,20 @@ fn two(row: &Row, measures: [&str; 2]) -> String {
     if one.is_empty() || other.is_empty() { String::new() } else { format!("{one} / {other}") }
 }
 
-/// With the least and the most of all slices.
+/// With the minimum and the maximum of all slices.
 fn of_floor(row: &Row) -> String {
     let all = [OF_FLOOR, OF_FLOOR_MIN, OF_FLOOR_MAX].map(|measure| row.get(measure).map(round));
     let [Some(ratio), Some(least), Some(most)] = all else { return String::new() };
     format!("{ratio} ({least}–{most})")
 }
 
-/// What was wanted, and what came of it.
+/// The targets and their results.
 pub(crate) fn targets(verdicts: &[Verdict]) -> String {
     let mut text = String::from(
         "\n### Targets\n\n| | wanted | reached | | best peer, elsewhere |\n\
          |---|---:|---:|---|---:|\n",
     );
-    // Errors are worth a line only where there are some.
+    // Error targets get a line only if there are errors.
     for verdict in verdicts.iter().filter(|verdict| !verdict.met || verdict.wanted != "0") {
         let Verdict { target, wanted, peer, .. } = verdict;
         let value = verdict.value.map_or_else(String::new, round);

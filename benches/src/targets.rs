@@ -1,4 +1,4 @@
-//! What is wanted of distlock, and whether a run has shown it.
+//! The targets for distlock, and whether a run has met them.
 
 use std::collections::BTreeMap;
 
@@ -29,25 +29,25 @@ use Workload::{W1, W2, W3, W4, W5, W6, W8, W9};
 #[derive(Clone, Copy, Debug)]
 enum What {
     Measure(&'static str),
-    /// The share of the floor that it reaches, over the one that the best peer of the run does.
+    /// The share of the floor, divided by the share that the best peer of the run reaches.
     BesidePeer,
-    /// The client's processor time for a pair, over the floor's.
+    /// The client's processor time per pair, divided by the floor's.
     CpuOfFloor,
-    /// The 99th percentile of the handoff gap, in milliseconds.
+    /// The 99th percentile of the gap, in milliseconds.
     Lateness,
-    /// The same over the floor's.
+    /// The 99th percentile of the gap, divided by the floor's.
     LatenessOfFloor,
-    /// Requests a pair, without those that leave a watch.
+    /// Requests per pair, without those that set a watch.
     BesideWatches,
-    /// The median of the handoff gap over that of two contenders.
+    /// The median of the gap, divided by that of two contenders.
     GapOfTwo,
-    /// Bytes a handoff over those of 16 contenders.
+    /// Bytes per handover, divided by those of 16 contenders.
     BytesOfShortQueue,
-    /// Over the same behind 16 waiters.
+    /// Divided by the same figure behind 16 waiters.
     OverShortQueue(&'static str),
-    /// Handoffs a second over those of 500 clients.
+    /// Handovers a second, divided by those of 500 clients.
     OverFewer,
-    /// A figure over this one's.
+    /// A figure, divided by that of this subject.
     Over(Subject, &'static str),
 }
 
@@ -55,7 +55,7 @@ enum What {
 enum Bound {
     AtLeast(f64),
     AtMost(f64),
-    /// At least this, or 0.85 of what our scripts come to by themselves, if that is less.
+    /// At least this, or 0.85 of the figure of distlock's scripts alone, if that is lower.
     OrOfScripts(f64),
 }
 use Bound::{AtLeast, AtMost, OrOfScripts};
@@ -68,7 +68,7 @@ struct Target {
     n: usize,
     what: What,
     bound: Bound,
-    /// The best peer's figure, as it was measured elsewhere; "" where there is none.
+    /// The best peer's figure, as measured elsewhere; "" if there is none.
     peer: &'static str,
 }
 
@@ -168,7 +168,7 @@ const TARGETS: &[Target] = &[
     on(W3, Redis, Plain, 2, Over(Redisson, HANDED), AtLeast(1.2), ""),
     on(W3, Redis, Plain, 16, Over(Redisson, HANDED), AtLeast(3.0), ""),
     on(W3, Redis, Across, 16, Over(Redisson, HANDED), AtLeast(4.2), ""),
-    // A renewal every 3.3 s, and a look every 20 s.
+    // A renewal every 3.3 s, and a recheck every 20 s.
     on(W8, Postgres, Plain, 1, Measure(STRANGER), AtMost(23.0), "0"),
     on(W8, Postgres, Plain, 5000, OverShortQueue(JOIN_STATEMENTS), AtMost(1.05), ""),
     on(W8, Mysql, Plain, 5000, OverShortQueue(JOIN_STATEMENTS), AtMost(1.05), ""),
@@ -176,7 +176,7 @@ const TARGETS: &[Target] = &[
     on(W8, Mysql, Plain, 5000, OverShortQueue(JOINED[0]), AtMost(1.2), ""),
 ];
 
-/// What came of a target.
+/// The result of a target.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Verdict {
     pub(crate) target: String,
@@ -193,7 +193,7 @@ impl Verdict {
     }
 }
 
-/// Of the targets that the run was about.
+/// Of the targets that the run covers.
 pub(crate) fn judge(bench: &Bench, rows: &[Row]) -> Vec<Verdict> {
     let rows: BTreeMap<Key, &Row> = rows.iter().map(|row| (row.key, row)).collect();
     let asked = |target: &&Target| {
@@ -215,7 +215,7 @@ pub(crate) fn judge(bench: &Bench, rows: &[Row]) -> Vec<Verdict> {
 
 impl Target {
     fn judge(&self, rows: &BTreeMap<Key, &Row>) -> Verdict {
-        // What costs no request was not counted.
+        // Requests of a store without request counters are zero, and do not count.
         let counted = |value: &f64| !matches!(self.what, Measure(REQUESTS)) || *value > 0.0;
         let value = self.value(rows).filter(counted);
         let (sign, bound, met) = match self.bound {
@@ -237,7 +237,7 @@ impl Target {
         }
     }
 
-    /// 0.85 of what our scripts come to beside this peer.
+    /// 0.85 of the figure of distlock's scripts, relative to this peer.
     fn ceiling(&self, rows: &BTreeMap<Key, &Row>) -> Option<f64> {
         let Over(peer, measure) = self.what else { return None };
         let of = |subject| rows.get(&self.key(subject))?.get(measure);
@@ -257,7 +257,7 @@ impl Target {
 
     fn value(&self, rows: &BTreeMap<Key, &Row>) -> Option<f64> {
         let find = |key: Key| match key.workload {
-            // A quick run holds fewer.
+            // A quick run holds fewer locks.
             W6 => {
                 rows.values().find(|row| (row.key.workload, row.key.backend) == (W6, key.backend))
             }
@@ -273,7 +273,7 @@ impl Target {
             n,
             subject,
         };
-        // Of those that were measured.
+        // Of the measured peers.
         let best = |peer: Key, measure| {
             let peers = Subject::peers(self.backend).iter();
             let reached =
@@ -286,7 +286,7 @@ impl Target {
             CpuOfFloor => Some(ours(CPU)? / of(Subject::Floor, CPU)?),
             Lateness => ours(GAP[1]),
             LatenessOfFloor => Some(ours(GAP[1])? / of(Subject::Floor, GAP[1])?),
-            // On ZooKeeper a watch is left by a read, one for each event; on etcd watches are no
+            // On ZooKeeper a read sets a watch, one for each event; on etcd watches are no
             // requests.
             BesideWatches if self.backend == ZooKeeper => Some(ours(REQUESTS)? - ours(EVENTS)?),
             BesideWatches => ours(REQUESTS),

@@ -1,4 +1,4 @@
-//! What a process is started for. Travels as JSON on its command line.
+//! The role of a process, passed as JSON on its command line.
 
 use std::time::Duration;
 
@@ -6,39 +6,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
 
-/// Who is measured.
+/// The subjects of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Subject {
-    /// The two writes that any lock needs, and no lock.
+    /// The two writes that any lock needs, without a lock.
     Floor,
-    /// The store's own, or its client's: etcd's Lock RPC, through etcd-client; zookeeper-client's
-    /// `Client::lock`; `pg_advisory_lock`; `GET_LOCK`.
+    /// The store's own lock or its client's: etcd's Lock RPC, through etcd-client;
+    /// zookeeper-client's `Client::lock`; `pg_advisory_lock`; `GET_LOCK`.
     Peer,
     /// Go's clientv3/concurrency, in a container.
     Go,
     /// Curator, in a container.
     Curator,
-    /// A row, key or node that only one can make; the others try again every 50 ms.
+    /// A row, key or node that only one client can create; the others retry every 50 ms.
     UniqueKey,
-    /// The same every 5 ms.
+    /// The same as `UniqueKey`, every 5 ms.
     Often,
-    /// ShedLock's statements; who does not get it tries again every 50 ms.
+    /// ShedLock's statements; waiters retry every 50 ms.
     ShedLock,
     /// redis-py's `Lock`: `SET NX PX` every 0.1 s.
     RedisPy,
-    /// rslock's: the same after sleeps of 0 to 0.2 s, and what failed is given back each time. On
-    /// several servers it needs more than half of them, which is Redlock as it was first told.
+    /// rslock's loop: the same after sleeps of 0 to 0.2 s; each failed attempt is undone. On
+    /// several servers it needs more than half of them, which is the original Redlock.
     Rslock,
-    /// Redisson's `RLock`: who waits is told by a channel, with all others.
+    /// Redisson's `RLock`: waiters are all notified through a channel.
     Redisson,
-    /// The scripts of an uncontended lock of ours, by the client crate alone.
+    /// The scripts of an uncontended distlock lock, sent by the client crate alone.
     Scripts,
     Distlock,
 }
 
 impl Subject {
-    /// Whom distlock is measured beside.
+    /// Returns the peers that distlock is compared with.
     pub(crate) fn peers(backend: Backend) -> &'static [Self] {
         match backend {
             Backend::Etcd => &[Self::Peer, Self::Go],
@@ -50,7 +50,7 @@ impl Subject {
         }
     }
 
-    /// The program in the container of docker/bench that it is, if it is none of this one's.
+    /// Returns its program in the container of docker/bench, if it is not part of this one.
     pub(crate) fn program(self) -> Option<&'static str> {
         match self {
             Self::Go => Some("go-mutex"),
@@ -59,13 +59,13 @@ impl Subject {
         }
     }
 
-    /// Who looks again and again whether the lock is free waits so long between two tries.
+    /// Returns how long a polling client waits between two attempts.
     pub(crate) fn pause(self) -> Option<Duration> {
         match self {
             Self::UniqueKey | Self::ShedLock => Some(Duration::from_millis(50)),
             Self::Often => Some(Duration::from_millis(5)),
             Self::RedisPy => Some(Duration::from_millis(100)),
-            // On average, for one whose sleep is of any length.
+            // On average, because its sleep varies.
             Self::Rslock => Some(Duration::from_millis(67)),
             Self::Floor
             | Self::Peer
@@ -104,7 +104,7 @@ impl Subject {
         }
     }
 
-    /// What it is called in a picture.
+    /// Returns the name in a plot.
     pub(crate) fn label(self, backend: Backend) -> &'static str {
         match (self, backend) {
             (Self::Peer, Backend::Etcd) => "Lock RPC",
@@ -124,13 +124,13 @@ impl Subject {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
-    /// One who is measured.
+    /// A measured subject.
     Subject(Task),
-    /// Clients of which each has a lock.
+    /// Clients with a lock each.
     Sessions(Sessions),
-    /// Writes to other keys of etcd, so many a second.
+    /// Writes to other keys of etcd, at this rate.
     Load { servers: Vec<String>, per_second: u32 },
-    /// Carries what comes to the servers and back, so late each way.
+    /// Forwards to the servers and back, with this delay each way.
     Proxy { servers: Vec<String>, delay_ms: u64 },
 }
 
@@ -138,7 +138,7 @@ pub(crate) enum Role {
 pub(crate) struct Task {
     pub(crate) backend: Backend,
     pub(crate) subject: Subject,
-    /// Addresses, where it connects to.
+    /// The addresses that it connects to.
     pub(crate) servers: Vec<String>,
     pub(crate) namespace: String,
     pub(crate) work: Work,
@@ -146,21 +146,21 @@ pub(crate) struct Task {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Work {
-    /// A lock and an unlock, over and over.
+    /// Repeated locks and unlocks.
     Pairs(Pairs),
-    /// Each client for itself.
+    /// Each client independently.
     Fleet(Fleet),
-    /// So many waiters queue behind a holder and then pass the lock on.
+    /// A number of waiters queue behind a holder and are granted the lock in turn.
     Queue { waiters: usize, patience_ms: u64 },
-    /// So many locks of different names, held until told to release them.
+    /// A number of locks with different names, held until the process is ordered to release them.
     Held { locks: usize },
-    /// One after the other joins the queue and leaves it again, so many times.
+    /// Clients join the queue and leave it one after the other, this number of times.
     Join { joins: usize },
-    /// A lock and an unlock each so many milliseconds, until told that this is enough.
+    /// A lock and an unlock at this interval, until the process is ordered to stop.
     Paced { every_ms: u64 },
 }
 
-/// So many clients, each with a session and a lock of its own.
+/// A number of clients, each with its own session and lock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Sessions {
     pub(crate) backend: Backend,
@@ -178,18 +178,18 @@ pub(crate) struct Pairs {
     pub(crate) names: Names,
     pub(crate) warmup_ms: u64,
     pub(crate) run_ms: u64,
-    /// Single writes to be timed before.
+    /// Single writes to be timed first.
     pub(crate) raw_writes: usize,
-    /// Tell each turn's beginning and end.
+    /// Report the beginning and the end of each turn.
     pub(crate) stamps: bool,
     pub(crate) primitive: Primitive,
 }
 
-/// What is taken and given back.
+/// The acquired primitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Primitive {
     Mutex,
-    /// A read-write lock, to write.
+    /// A read-write lock, acquired to write.
     Write,
     /// One permit of four.
     Semaphore,
@@ -198,7 +198,7 @@ pub(crate) enum Primitive {
 }
 
 impl Primitive {
-    /// Whether one at a time has it.
+    /// Returns `true` if there is one holder at a time.
     pub(crate) fn is_exclusive(self) -> bool {
         self != Self::Semaphore
     }
@@ -206,13 +206,13 @@ impl Primitive {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Names {
-    /// All tasks contend for one.
+    /// All tasks contend for one name.
     One,
-    /// Each task has its own.
+    /// Each task has its own name.
     Each,
 }
 
-/// Clients that contend for one name, each of them for itself, and hold it for a while.
+/// Clients that contend for one name independently, and hold it for a while.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Fleet {
     pub(crate) contenders: usize,
@@ -222,5 +222,5 @@ pub(crate) struct Fleet {
     pub(crate) run_ms: u64,
 }
 
-/// The lock that all contend for.
+/// The name that all clients contend for.
 pub(crate) const NAME: &str = "lock";

@@ -1,5 +1,5 @@
-//! Listens to what the library tells, as a program in service does: a recorder for Prometheus, and
-//! a log of what is at least information, which is written nowhere.
+//! Receives the library's signals as a production program does: a recorder for Prometheus, and a
+//! log at level info, which is not written anywhere.
 
 use std::{io, thread, time::Duration};
 
@@ -7,14 +7,14 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 
 use crate::Result;
 
-/// How often the recorder puts together what it was told.
+/// How often the recorder aggregates.
 const UPKEEP: Duration = Duration::from_secs(1);
 
 pub(crate) fn listen() -> Result<()> {
     let recorder = PrometheusBuilder::new().set_buckets(&[0.001, 0.01, 0.1, 1.0])?;
     let recorder = recorder.install_recorder()?;
-    // The recorder's clock is calibrated when it is first asked, which keeps a processor busy for
-    // some 20 ms: once in a process's life, and no part of what a pair costs.
+    // The first use calibrates the recorder's clock, which keeps a processor busy for some 20 ms:
+    // once per process, and not part of the cost of a pair.
     metrics::histogram!("warm").record(0.0);
     thread::spawn(move || {
         loop {

@@ -1,4 +1,5 @@
-//! How others lock with Redis: one key that only one can make, or Redisson's hash and channel.
+//! Locks of other libraries on Redis: one key that only one client can create, or Redisson's hash
+//! and channel.
 
 use std::time::Duration;
 
@@ -21,16 +22,16 @@ use crate::{
     task::Subject,
 };
 
-/// Nobody holds it for so long.
+/// No hold is as long as this.
 const TTL_MS: u64 = 300_000;
-/// rslock's own: of so many tries the last one is followed by the next at once, and each other one
-/// by a sleep of less than this.
+/// rslock's settings: after this number of attempts the next one follows at once; after each other
+/// one, a sleep of less than this.
 const TIMES: u32 = 3;
 const DELAY_MS: u64 = 200;
 
 const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
                        return redis.call('DEL', KEYS[1]) end return 0";
-/// Redisson's: the time that is left, or nothing if it is ours now.
+/// Redisson's script: returns the remaining time, or nothing if the lock was granted.
 const TAKE: &str = "if redis.call('EXISTS', KEYS[1]) == 0 then \
                     redis.call('HINCRBY', KEYS[1], ARGV[1], 1) \
                     redis.call('PEXPIRE', KEYS[1], ARGV[2]) return nil end \
@@ -38,12 +39,12 @@ const TAKE: &str = "if redis.call('EXISTS', KEYS[1]) == 0 then \
 const GIVE_BACK: &str = "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end \
                          redis.call('DEL', KEYS[1]) redis.call('PUBLISH', KEYS[2], 0) return 1";
 
-/// Clones of it are of the same one.
+/// Clones share the connection.
 pub(crate) async fn connect(server: &str) -> Result<MultiplexedConnection> {
     Ok(open(server, None).await?)
 }
 
-/// To each of them.
+/// Connects to each of the servers.
 pub(crate) async fn connect_all(
     servers: &[String],
     pushes: Option<mpsc::UnboundedSender<PushInfo>>,
@@ -52,14 +53,14 @@ pub(crate) async fn connect_all(
     Ok(join_all(all).await.into_iter().collect::<redis::RedisResult<_>>()?)
 }
 
-/// A single server counts by itself what it is asked.
+/// Counts requests, unless a single server counts them itself.
 fn count(connections: &[MultiplexedConnection]) {
     if connections.len() > 1 {
         ask(connections.len());
     }
 }
 
-/// Asks all at once, and waits until more than half of them have done it.
+/// Queries all at once, and waits until more than half of them have succeeded.
 pub(crate) async fn on_most(connections: &mut [MultiplexedConnection], asked: &Cmd) -> Result<()> {
     let most = connections.len() / 2 + 1;
     count(connections);
@@ -83,13 +84,13 @@ async fn open(
     Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// One contender's lock, on connections of its own: more than half of the servers have to agree.
+/// One contender's lock, on its own connections: more than half of the servers have to agree.
 pub(crate) struct Tries {
     manner: Manner,
     connections: Vec<MultiplexedConnection>,
     key: String,
     value: String,
-    /// Who has tried in vain gives back what there may be.
+    /// Undoes a failed attempt.
     release: Script,
 }
 
@@ -98,7 +99,7 @@ enum Manner {
     Every(Duration),
     /// rslock's, which is Redlock.
     Rslock,
-    /// Who waits is told by a channel, with all others.
+    /// Waiters are all notified through a channel.
     Redisson { pushes: mpsc::UnboundedReceiver<PushInfo>, take: Script },
 }
 
@@ -151,7 +152,7 @@ impl Tries {
         Ok(set.iter().flatten().count() > set.len() / 2)
     }
 
-    /// Tries, listens, tries again, and then each time that it is told.
+    /// Tries, subscribes, tries again, and then after each notification.
     async fn wait(&mut self) -> Result<()> {
         let channel = self.channel();
         let Self { manner, connections, key, value, .. } = self;
@@ -196,6 +197,6 @@ impl Tries {
     }
 
     pub(crate) async fn unlock(&mut self) -> Result<()> {
-        if self.release().await? { Ok(()) } else { Err("it was not locked".into()) }
+        if self.release().await? { Ok(()) } else { Err("the lock was not held".into()) }
     }
 }

@@ -1,16 +1,16 @@
-//! What processes use.
+//! The resources of processes.
 
 use crate::Result;
 
-/// Nanoseconds of a tick of processor time, as the kernel tells it to programs.
+/// Nanoseconds of a tick of processor time, as the kernel reports it.
 const TICK: u64 = 10_000_000;
 
-/// The memory of this process: resident now, and at most so far, in KiB.
+/// The memory of this process in KiB: resident now, and the maximum so far.
 pub(crate) fn memory() -> Result<(u64, u64)> {
     memory_in("/proc/self")
 }
 
-/// The same of another one.
+/// The memory of another process.
 pub(crate) fn memory_of(process: u32) -> Result<(u64, u64)> {
     memory_in(&format!("/proc/{process}"))
 }
@@ -25,10 +25,10 @@ fn memory_in(folder: &str) -> Result<(u64, u64)> {
     Ok((field("VmRSS:")?, field("VmHWM:")?))
 }
 
-/// Nanoseconds that another process has kept a processor busy.
+/// Nanoseconds of processor time of another process.
 pub(crate) fn cpu_of(process: u32) -> Result<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name before may have spaces in it.
+    // The name before may contain spaces.
     let fields = stat.rsplit_once(')').ok_or("no name")?.1;
     let field = |place: usize| -> Result<u64> {
         Ok(fields.split_whitespace().nth(place).ok_or("no such field")?.parse()?)
@@ -37,8 +37,8 @@ pub(crate) fn cpu_of(process: u32) -> Result<u64> {
     Ok((user + system) * TICK)
 }
 
-/// Nanoseconds that the processes of another one's control group have kept processors busy: a
-/// server with all that it has started.
+/// Nanoseconds of processor time of another process's control group: a server with all of its
+/// children.
 pub(crate) fn cpu_of_group(process: u32) -> Result<u64> {
     let groups = std::fs::read_to_string(format!("/proc/{process}/cgroup"))?;
     let group = |name: &str| groups.lines().find_map(|line| Some(line.split_once(name)?.1));

@@ -1,4 +1,4 @@
-//! How quick one task's pairs are by each of several ways to a store.
+//! How fast one task's pairs are by several ways to a store.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::Result;
 const PAIRS: usize = 1_000;
 const ROUNDS: usize = 7;
 
-/// Prints the pairs a second by each URL, by turns.
+/// Prints the pairs per second for each URL, in alternating rounds.
 pub(crate) async fn look(urls: &[String]) -> Result<bool> {
     let mut clients = Vec::new();
     for url in urls {
@@ -30,7 +30,7 @@ pub(crate) async fn look(urls: &[String]) -> Result<bool> {
     for (at, rates) in rates.iter_mut().enumerate() {
         rates.sort_by(f64::total_cmp);
         let [least, .., most] = rates[..] else { return Err("nothing was measured".into()) };
-        // A URL may have a password in it.
+        // A URL may contain a password.
         println!("| {} | {:.0} | {least:.0} | {most:.0} |", at + 1, rates[ROUNDS / 2]);
     }
     for client in clients {

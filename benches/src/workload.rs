@@ -1,4 +1,4 @@
-//! What the benchmark can measure.
+//! The workloads of the benchmark.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,13 +20,13 @@ pub(crate) enum Workload {
     W6,
     /// W1 and W3 on three nodes.
     W7,
-    /// Waiters that wait, and one more that joins behind them.
+    /// Waiters that wait, and another one that joins behind them.
     W8,
-    /// Very many clients of one name, each of which gives it back at once.
+    /// Very many clients of one name, which release at once.
     W9,
-    /// Clients that contend for one name and hold it for a while, by waiting or by trying.
+    /// Clients that contend for one name and hold it for a while, by waiting or by polling.
     WX,
-    /// Primitives other than the mutex, beside those of other languages' clients.
+    /// Primitives other than the mutex, compared with those of clients in other languages.
     WP,
 }
 
@@ -45,7 +45,7 @@ impl Workload {
         Self::WP,
     ];
 
-    /// Whether it is measured on this store.
+    /// Returns `true` if it is measured on this store.
     pub(crate) fn is_for(self, backend: Backend) -> bool {
         match self {
             Self::W1 | Self::W2 | Self::W3 => true,
@@ -59,7 +59,7 @@ impl Workload {
         }
     }
 
-    /// Whether it is measured only if it is asked for.
+    /// Returns `true` if it is measured only on request.
     pub(crate) fn is_aside(self) -> bool {
         matches!(self, Self::WX | Self::WP)
     }
