@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Certificates and users of the test servers, for scripts that source lib.sh and
-# this. They have to define `client SERVICE PROGRAM ARGUMENT...`, which runs a
-# store's own client at one of its servers.
+# Certificates and users of the test servers, for scripts that source lib.sh and this file. These
+# scripts have to define `client SERVICE PROGRAM ARGUMENT...`, which runs a store's own client on
+# one of its servers.
 
-# sign NAME: makes NAME.pem and NAME-key.pem in the current folder.
+# sign NAME: creates NAME.pem and NAME-key.pem in the current folder.
 sign() {
     openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$1-key.pem"
     openssl req -config openssl.cnf -new -key "$1-key.pem" -subj "/CN=distlock $1" -out "$1.csr"
@@ -11,15 +11,14 @@ sign() {
         -days 3650 -extfile openssl.cnf -extensions "$1" -out "$1.pem"
 }
 
-# have_certs: whether they are there, for a day at least.
+# have_certs: succeeds if they exist and are valid for at least a day.
 have_certs() {
     borrow openssl openssl
     openssl x509 -checkend 86400 -noout -in "$DISTLOCK_CERTS/server-both.pem" >/dev/null 2>&1
 }
 
-# A CA and two certificates for ten years. The CA's key is thrown away. The
-# others are readable by all, as the servers run as users of their own; they
-# protect nothing but test data on loopback.
+# Creates a CA and two certificates for ten years, and deletes the CA's key. All users may read the
+# other keys, because the servers run as different users; they protect only test data on loopback.
 make_certs() {
     say "making certificates in $DISTLOCK_CERTS"
     mkdir -p "$DISTLOCK_CERTS"
@@ -39,8 +38,8 @@ make_certs() {
         sign client
         chmod 644 {client,server}-key.pem
         rm -f openssl.cnf ca-key.pem ca.srl {client,server}.csr
-        # Last, so that it is there only if all went well: key and certificate
-        # in one file, as ZooKeeper wants them.
+        # Last, so that it exists only after success: key and certificate in one file, as ZooKeeper
+        # requires.
         openssl verify -CAfile ca.pem server.pem client.pem && cat server-key.pem server.pem >server-both.pem
     ) >"$STATE/certs.log" 2>&1 || {
         cat "$STATE/certs.log" >&2
@@ -48,7 +47,7 @@ make_certs() {
     }
 }
 
-# Makes etcd-auth's users and turns authentication on.
+# Creates etcd-auth's users and turns authentication on.
 make_users() {
     local etcdctl=(client etcd-auth etcdctl)
     case $("${etcdctl[@]}" --user=root:rootpw auth status 2>&1) in *'Status: true'*) return ;; esac
@@ -61,13 +60,13 @@ make_users() {
     "${etcdctl[@]}" auth enable
 }
 
-# psql SERVICE OPTION...: asks as the superuser.
+# psql SERVICE OPTION...: runs psql as the superuser.
 psql() {
     client "$1" psql --no-psqlrc --quiet --tuples-only --no-align \
         --set=ON_ERROR_STOP=1 --username=postgres "${@:2}"
 }
 
-# make_database SERVICE: makes PostgreSQL's user and its database.
+# make_database SERVICE: creates PostgreSQL's user and its database.
 make_database() {
     [ -z "$(psql "$1" --command="SELECT 1 FROM pg_database WHERE datname = 'distlock'")" ] || return 0
     psql "$1" --command="CREATE ROLE app LOGIN PASSWORD 'apppw'"
@@ -75,14 +74,14 @@ make_database() {
     psql "$1" --dbname=distlock --command="CREATE EXTENSION pg_stat_statements"
 }
 
-# ask_mysql SERVICE SQL: asks as the superuser.
+# ask_mysql SERVICE SQL: runs SQL as the superuser.
 ask_mysql() {
     local program
     read -r -a program <<<"${MYSQL_CLIENT:-mariadb --skip-ssl}"
     client "$1" "${program[@]}" --user=root --password=root --execute="$2"
 }
 
-# make_schema SERVICE: makes MariaDB's user and its database.
+# make_schema SERVICE: creates MariaDB's user and its database.
 make_schema() {
     ask_mysql "$1" "
         CREATE DATABASE IF NOT EXISTS distlock;

@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Three servers of a store that reach each other by proxies which take their time,
-# as if each stood in another building, for scripts that source lib.sh, single.sh
-# and this. The script that starts some has to call take_down_cluster in the end.
+# Three servers of a store that reach each other through delaying proxies, as if each were in a
+# different building, for scripts that source lib.sh, single.sh and this file. A script that starts
+# a cluster has to call take_down_cluster at its end.
 
 members=()
 carriers=()
 ports=()
 
-# free_ports COUNT: sets `ports` to so many of loopback that nobody listens on.
+# free_ports COUNT: sets `ports` to this number of free loopback ports.
 free_ports() {
     local port
     ports=()
@@ -17,20 +17,20 @@ free_ports() {
     done
 }
 
-# carry TIME ADDRESS...: starts proxies before these addresses, and sets `carried`
-# to those of the proxies.
+# carry TIME ADDRESS...: starts proxies for these addresses, and sets `carried` to the proxies'
+# addresses.
 carry() {
     local time=$1 told
     shift
-    # shellcheck disable=SC2154 # of the script that sources this: the program
+    # shellcheck disable=SC2154 # the program is set by the sourcing script
     exec {told}< <(IFS=, && exec "$bench" --carry "$*" --between "$time")
     carriers+=($!)
     IFS=, read -r -a carried <&"$told"
     exec {told}<&-
 }
 
-# run_member NAME OPTION...: starts a server on the network of this machine, with
-# its data in memory unless it is to wait for the disk.
+# run_member NAME OPTION...: starts a server on the network of this machine, with its data in memory
+# unless it waits for the disk.
 run_member() {
     local name=$PROJECT-${0##*/}-$$-$1 data=(--tmpfs /data --tmpfs /datalog)
     [ "${ETCD_UNSAFE_NO_FSYNC:-true}" = true ] || data=(--volume /data --volume /datalog)
@@ -39,9 +39,8 @@ run_member() {
     docker run --detach --name "$name" --network host --user 0 "${data[@]}" "$@" >/dev/null
 }
 
-# start_cluster STORE TIME: starts three servers of etcd or ZooKeeper, with so long
-# from one to another and back, sets `cluster` to their addresses, and waits until
-# they are ready.
+# start_cluster STORE TIME: starts three servers of etcd or ZooKeeper with this round-trip time
+# between them, sets `cluster` to their addresses, and waits until they are ready.
 start_cluster() {
     local store=$1 time=$2 i other lines
     local -a client=() peer=() all=() carried=()
@@ -65,7 +64,7 @@ start_cluster() {
         done
         ;;
     zookeeper)
-        # Each listens on a port for those who follow it and on one for elections.
+        # Each has a port for its followers and a port for elections.
         free_ports 9
         client=("${ports[@]:0:3}") peer=("${ports[@]:3}")
         carry "$time" "${peer[@]/#/127.0.0.1:}"
@@ -73,7 +72,7 @@ start_cluster() {
             -Dzookeeper.fastleader.maxNotificationInterval=1000
             -Dorg.slf4j.simpleLogger.defaultLogLevel=error)
         for i in 0 1 2; do
-            # Of itself each knows the ports that it listens on, of the others the proxies.
+            # Each knows its own ports, and the proxies of the others.
             all=("${carried[@]##*:}")
             all[i]=${peer[$i]} all[i + 3]=${peer[$i + 3]}
             lines=
@@ -90,7 +89,7 @@ start_cluster() {
                 "${ZOOKEEPER_IMAGE:-$PROJECT-zookeeper}"
         done
         ;;
-    *) die "no cluster of $store: etcd or zookeeper" ;;
+    *) die "$store has no cluster; use etcd or zookeeper" ;;
     esac
     # shellcheck disable=SC2034 # for the scripts that source this
     cluster=$(IFS=, && echo "${client[*]/#/127.0.0.1:}")

@@ -7,13 +7,13 @@ ROOT=$(dirname "$HERE")
 export COMPOSE_PROJECT_NAME=${COMPOSE_PROJECT_NAME:-distlock}
 PROJECT=$COMPOSE_PROJECT_NAME
 
-# What the scripts make on disk goes here; a second project has a folder of its
-# own, so that taking it down leaves the first one's certificates alone.
+# The scripts' files on disk go here. A second project has its own folder, so that removing it
+# leaves the first one's certificates alone.
 STATE=$ROOT/target/docker
 [ "$PROJECT" = distlock ] || STATE=$ROOT/target/docker-$PROJECT
 export DISTLOCK_CERTS=${DISTLOCK_CERTS:-$STATE/certs}
 
-# Programs fetched by `borrow`.
+# Programs downloaded by `borrow`.
 TOOLS=$ROOT/target/tools
 PATH=$PATH:$TOOLS/bin
 
@@ -21,12 +21,12 @@ CLUSTERED=(etcd1 etcd2 etcd3 zk1 zk2 zk3 postgres1 postgres2 galera1 galera2 gal
     redis{1..3} sentinel{1..3} cluster{1..6})
 # The stores that have servers.
 STORES=(etcd zookeeper postgres mysql redis valkey redlock)
-# Other ways to set these up, which are started only if they are named.
+# Other setups of these stores, which are started only if they are named.
 SHAPES=(postgres-standby pgbouncer galera redis-sentinel redis-cluster)
 
-# What is built by one set of packages and features is built once: what they depend on has other
-# features beside other packages, and is built anew.
-# Whose types the library takes.
+# The packages that are built together, with one set of features: with other features the
+# dependencies would be built again.
+# The drivers whose types the library accepts.
 DRIVERS=bb8-postgres-0_9,deadpool-postgres-0_14,diesel-2,mysql_async-0_37,rusqlite-0_42,sqlx-0_9,tokio-postgres-0_7,tokio-util-0_7
 ALL=etcd,zookeeper,postgres,mysql,redis,redlock,sqlite,blocking,serde,zookeeper-sasl,metrics,tracing
 TOGETHER=(--package distlock --package distlock-tests --package distlock-testkit
@@ -35,7 +35,7 @@ TOGETHER=(--package distlock --package distlock-tests --package distlock-testkit
     --package distlock-cli --package distlock-zookeeper-model
     --features "distlock/${ALL//,/,distlock/},distlock-tests/${ALL//,/,distlock-tests/},distlock-tests/traced")
 
-# services STORE: the names of its containers.
+# services STORE: prints the names of its containers.
 services() {
     case $1 in
     etcd) echo etcd1 etcd2 etcd3 etcd-tls etcd-auth ;;
@@ -47,11 +47,11 @@ services() {
     galera) echo galera1 galera2 galera3 ;;
     redis-sentinel) echo redis{1..3} sentinel{1..3} ;;
     redis-cluster) echo cluster{1..6} ;;
-    *) die "no such store: $1 (there are ${STORES[*]} ${SHAPES[*]})" ;;
+    *) die "unknown store $1 (stores: ${STORES[*]} ${SHAPES[*]})" ;;
     esac
 }
 
-# image_of STORE: the folder that its image is made of.
+# image_of STORE: prints the folder of its image.
 image_of() {
     case $1 in
     postgres-standby | pgbouncer) echo postgres ;;
@@ -74,11 +74,11 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 need_docker() {
     have docker || die "docker is missing; see https://docs.docker.com/engine/install/"
-    docker version >/dev/null 2>&1 || die "the docker engine does not answer; is it running, and may you use it?"
+    docker version >/dev/null 2>&1 || die "the Docker engine does not reply; check that it runs, and that you may use it"
 }
 
-# borrow PROGRAM PACKAGE...: makes a missing program available from Debian or
-# Ubuntu packages, unpacked below target/, so that the machine stays as it is.
+# borrow PROGRAM PACKAGE...: makes a missing program available from Debian or Ubuntu packages,
+# unpacked below target/, so that the machine stays unchanged.
 borrow() {
     local program=$1 wrapper=$TOOLS/bin/$1 libs deb
     shift
@@ -88,7 +88,7 @@ borrow() {
         mkdir -p "$TOOLS"/{bin,lists/partial,cache/archives/partial}
         local apt=(apt-get -qq -o Debug::NoLocking=1
             -o "Dir::State::lists=$TOOLS/lists" -o "Dir::Cache=$TOOLS/cache")
-        "${apt[@]}" update >&2 || true # one dead source need not matter
+        "${apt[@]}" update >&2 || true # a failing source may not matter
         if "${apt[@]}" install -y --reinstall --no-install-recommends --download-only "$@" >&2; then
             for deb in "$TOOLS"/cache/archives/*.deb; do dpkg -x "$deb" "$TOOLS"; done
             libs=$(uname -m)-linux-gnu
@@ -106,7 +106,7 @@ EOF
     die "$program is missing; install it first (Debian and Ubuntu: apt-get install $*)"
 }
 
-# etcd-client's build runs it.
+# etcd-client's build runs protoc.
 need_protoc() {
     if [ -z "${PROTOC:-}" ] && ! have protoc; then
         borrow protoc protobuf-compiler libprotobuf-dev
@@ -114,15 +114,16 @@ need_protoc() {
     fi
 }
 
-# borrow_servers STORE...: starts their servers, and tells the tests where they are. When the
-# script that calls it ends, however it does, those that were there before stay, and the rest goes
-# unless $keep is set.
+# borrow_servers STORE...: starts their servers, and sets the variables for the tests. When the
+# calling script ends, in any way, servers that ran before stay, and the others are removed unless
+# $keep is set.
 borrow_servers() {
     start_servers "$@"
     await_servers
 }
 
-# start_servers STORE...: the same, but returns at once; await_servers does the rest.
+# start_servers STORE...: starts their servers like borrow_servers, but returns at once; call
+# await_servers later.
 start_servers() {
     local store
     was_up=$(docker ps --quiet --filter "label=com.docker.compose.project=$PROJECT")
@@ -149,7 +150,7 @@ await_servers() {
     for store in "${stores_in_use[@]}"; do tell_where "$store"; done
 }
 
-# tell_where STORE: sets the variables by which tests find its servers.
+# tell_where STORE: sets the variables in which tests find its servers.
 tell_where() {
     case $1 in
     etcd)
@@ -191,7 +192,7 @@ give_back() {
         "$HERE/down" ${had_images:+--keep-images} >&2
     else
         if [ "$status" -ne 0 ]; then
-            # Faults may have been under way: servers paused, stopped or cut off.
+            # Faults may be active: servers paused, stopped or cut off.
             "$HERE/up" "${stores_in_use[@]}" >/dev/null || true
         fi
         if [ -z "${keep:-}" ]; then
@@ -203,7 +204,7 @@ give_back() {
     [ "$status" -eq 0 ] || say "docker/${0##*/}: FAILED"
 }
 
-# Sets `compose` to the command for Docker Compose, version 2 or 1, on our file.
+# Sets `compose` to the command for Docker Compose, version 2 or 1, with our file.
 need_compose() {
     if docker compose version >/dev/null 2>&1; then
         compose=(docker compose)
@@ -215,11 +216,11 @@ need_compose() {
     compose+=(--file "$HERE/compose.yml")
 }
 
-# container SERVICE: the name of its container.
+# container SERVICE: prints the name of its container.
 container() { echo "$PROJECT-$1"; }
 
-# remove ID...: removes containers with their volumes. `docker rm --volumes`
-# leaves those that Compose handed on from an earlier container.
+# remove ID...: removes containers with their volumes. `docker rm --volumes` leaves volumes that
+# Compose passed on from an earlier container.
 remove() {
     local volumes
     volumes=$(docker container inspect -f '{{range .Mounts}}{{if eq .Type "volume"}}{{println .Name}}{{end}}{{end}}' "$@")
@@ -228,22 +229,22 @@ remove() {
     [ -z "$volumes" ] || docker volume rm --force $volumes >/dev/null
 }
 
-# running SERVICE: whether its container runs.
+# running SERVICE: succeeds if its container runs.
 running() { [ "$(docker inspect -f '{{.State.Running}}' "$(container "$1")" 2>/dev/null)" = true ]; }
 
-# on_peers SERVICE: whether its container is on the network `peers`.
+# on_peers SERVICE: succeeds if its container is on the network `peers`.
 on_peers() {
     [ "$(docker inspect -f "{{if index .NetworkSettings.Networks \"${PROJECT}_peers\"}}yes{{end}}" "$(container "$1")")" = yes ]
 }
 
-# free_port: one of loopback that nobody listens on.
+# free_port: prints a free loopback port.
 free_port() {
     local port
     while port=$((20000 + RANDOM % 10000)); (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
     echo "$port"
 }
 
-# What is needed for docker/impair.
+# Provides the programs for docker/impair.
 need_netns() {
     local program
     for program in iptables:iptables tc:iproute2 nsenter:util-linux; do
@@ -253,14 +254,14 @@ need_netns() {
     [ "$(id -u)" = 0 ] || have sudo || die "only root may change a container's network; install sudo"
 }
 
-# in_netns SERVICE SCRIPT: runs it with this machine's programs in the network
-# of its container.
+# in_netns SERVICE SCRIPT: runs the script with this machine's programs in the network of its
+# container.
 in_netns() {
     local as_root=() pid
     pid=$(docker inspect -f '{{.State.Pid}}' "$(container "$1")")
-    [ "$pid" -gt 0 ] || return 0 # or else it would be this machine's own
+    [ "$pid" -gt 0 ] || return 0 # with 0, it would be this machine's own network
     [ "$(id -u)" = 0 ] || as_root=(sudo -n)
-    # The links but for lo, and not by /sys, which is this machine's.
+    # All links except lo. /sys cannot be used, because it is this machine's.
     # shellcheck disable=SC2016 # expanded in there
     local links='links() { sed -n "s/^ *\(eth[0-9]*\):.*/\1/p" /proc/self/net/dev; }'
     ${as_root[@]+"${as_root[@]}"} nsenter --target "$pid" --net sh -euc "$links; $2"
@@ -268,7 +269,7 @@ in_netns() {
 
 # repair SERVICE: undoes docker/impair.
 repair() {
-    # Without these nothing can have been done.
+    # Without these programs nothing can have been changed.
     { have iptables && have tc && have nsenter; } || return 0
     [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || return 0
     # shellcheck disable=SC2016 # expanded in there
@@ -281,8 +282,7 @@ repair() {
         done'
 }
 
-# heal SERVICE: puts its container back on `peers` if it is not there, and
-# undoes docker/impair.
+# heal SERVICE: puts its container back on `peers` if necessary, and undoes docker/impair.
 heal() {
     local address
     repair "$1"
@@ -295,11 +295,11 @@ heal() {
 clustered() {
     case " ${CLUSTERED[*]} " in
     *" $1 "*) running "$1" || die "$1 is not running; start it with docker/up" ;;
-    *) die "no such server: $1 (there are ${CLUSTERED[*]})" ;;
+    *) die "unknown server $1 (servers: ${CLUSTERED[*]})" ;;
     esac
 }
 
-# address SERVICE [PORT]: where a client on this machine reaches it.
+# address SERVICE [PORT]: prints the address for a client on this machine.
 address() {
     local port=${2:-}
     case $1 in
@@ -314,10 +314,10 @@ address() {
     published "$1" "$port"
 }
 
-# published SERVICE PORT: where the port of its container is on this machine.
+# published SERVICE PORT: prints the address of the container's published port.
 published() { docker port "$(container "$1")" "$2/tcp" | sed -n 1p; }
 
-# url STORE: where its clients find it.
+# url STORE: prints the URL for its clients.
 url() {
     case $1 in
     etcd) echo "etcd://$(address etcd1),$(address etcd2),$(address etcd3)" ;;
@@ -328,7 +328,7 @@ url() {
     pgbouncer) echo "postgres://app:apppw@$(address pgbouncer)/distlock?pooler=transaction" ;;
     galera) echo "mysql://app:apppw@$(address galera1),$(address galera2),$(address galera3)/distlock" ;;
     redis | valkey) echo "redis://app:apppw@$(address "$1")" ;;
-    # They tell of servers by addresses that are not loopback's.
+    # These servers announce addresses that are not on loopback.
     redis-sentinel)
         echo "redis+sentinel://app:apppw@$(address sentinel1),$(address sentinel2),$(address sentinel3)/main?replicas=2&allow_plaintext_credentials=true"
         ;;

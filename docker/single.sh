@@ -1,18 +1,17 @@
 # shellcheck shell=bash
-# Servers to measure on, for scripts that source lib.sh and this: one of each
-# store, with its data in memory. The script that starts some has to call
-# take_down_single in the end.
+# Servers to measure on, for scripts that source lib.sh and this file: one of each store, with its
+# data in memory. A script that starts servers has to call take_down_single at its end.
 
-PATIENCE=60 # seconds that a server has to become ready
-# Seconds of the default TTL, and one: a Redis that was started less than that ago
-# grants nothing to distlock, as it may have forgotten what it had.
+PATIENCE=60 # seconds until a server must be ready
+# The default TTL plus one, in seconds: a Redis server that started less than a TTL ago grants
+# nothing to distlock, because it may have lost its data.
 QUIET=11
 
 singles=()
 files=
 
-# run_single NAME OPTION...: starts a server on the network of this machine, as a
-# published port would add a proxy, and with its data in memory.
+# run_single NAME OPTION...: starts a server with its data in memory on the network of this machine,
+# because a published port would add a proxy.
 run_single() {
     local name=$PROJECT-${0##*/}-$$-$1
     shift
@@ -20,7 +19,7 @@ run_single() {
     docker run --detach --name "$name" --network host --user 0 --tmpfs /data --tmpfs /datalog "$@" >/dev/null
 }
 
-# serves BACKEND PORT: whether a server of that kind is at work there.
+# serves BACKEND PORT: succeeds if a server of that kind serves on the port.
 serves() {
     case $1 in
     postgres)
@@ -44,7 +43,7 @@ serves() {
     (exec 3<>"/dev/tcp/127.0.0.1/$2" && printf "$question" >&3 && grep -q "$answer" <&3) 2>/dev/null
 }
 
-# await BACKEND PORT: waits until the server that was started last is ready.
+# await BACKEND PORT: waits until the last started server is ready.
 await() {
     SECONDS=0
     until serves "$1" "$2"; do
@@ -53,15 +52,15 @@ await() {
     done
 }
 
-# start_single BACKEND: starts a server, or the five of Redlock, sets `single` to
-# its address, and waits until it is ready.
+# start_single BACKEND: starts a server, or the five of Redlock, sets `single` to its address, and
+# waits until it is ready.
 start_single() {
     local backend=$1 port peer_port number nodes=()
     port=$(free_port)
     case $backend in
     etcd)
         peer_port=$(free_port)
-        # The quota is for a run's history, most of which is compacted away.
+        # The quota is for a run's history, most of which is compacted.
         run_single etcd --entrypoint etcd \
             -e ETCD_NAME=bench -e ETCD_DATA_DIR=/data/etcd -e ETCD_UNSAFE_NO_FSYNC=true \
             -e ETCD_QUOTA_BACKEND_BYTES=6000000000 -e ETCD_LOG_LEVEL=warn \
@@ -79,7 +78,7 @@ start_single() {
             -e "JVMFLAGS=-Xms1g -Xmx1g -XX:+UseSerialGC -Dzookeeper.forceSync=no -Dorg.slf4j.simpleLogger.defaultLogLevel=error" \
             "${ZOOKEEPER_IMAGE:-$PROJECT-zookeeper}"
         ;;
-    # Not users who may write where root alone may; /dev/shm is in memory, too.
+    # The user postgres may not write to /data, which belongs to root; /dev/shm is in memory, too.
     postgres)
         run_single postgres --user postgres --shm-size 4g -e PGDATA=/dev/shm/pg -e POSTGRES_PASSWORD=postgres \
             "${POSTGRES_IMAGE:-$PROJECT-postgres}" -c "port=$port" -c max_connections=500 \
@@ -110,7 +109,7 @@ start_single() {
         single=$files/bench.db
         return
         ;;
-    *) die "no backend $backend: etcd, zookeeper, postgres, mysql, redis, redlock or sqlite" ;;
+    *) die "unknown backend $backend; use etcd, zookeeper, postgres, mysql, redis, redlock or sqlite" ;;
     esac
     # shellcheck disable=SC2034 # for the scripts that source this
     single=127.0.0.1:$port
@@ -118,7 +117,7 @@ start_single() {
     [ "$backend" != redis ] || sleep "$QUIET"
 }
 
-# have_images BACKEND...: whether docker/up has built those images.
+# have_images BACKEND...: succeeds if docker/up has built those images.
 have_images() {
     local backend
     for backend in "$@"; do

@@ -1,21 +1,20 @@
 # shellcheck shell=bash
-# Programs built against the library as it was at some commit, for scripts that
-# source lib.sh and this.
+# Programs built against the library of some commit, for scripts that source lib.sh and this file.
 
 VERSIONS=$ROOT/target/versions
 
-# resolve COMMIT: prints its whole name.
+# resolve COMMIT: prints its full id.
 resolve() {
     git -C "$ROOT" rev-parse --verify --quiet "$1^{commit}" ||
-        die "there is no commit '$1' here; name one, or fetch it first"
+        die "the repository has no commit '$1'; name another one, or fetch it first"
 }
 
-# tree COMMIT: prints the folder that has its files; without one, this one.
+# tree COMMIT: prints the folder with its files; without a commit, the current tree.
 tree() {
     local folder=$VERSIONS/$1 part
     [ -n "$1" ] || { echo "$ROOT" && return; }
     if [ ! -d "$folder" ]; then
-        # Whole or not at all, as the next run would take it for whole.
+        # Complete or not at all: the next run would take a partial folder for a complete one.
         part=$(mktemp --directory "$VERSIONS/part-XXXXXX")
         git -C "$ROOT" archive "$1" | tar --extract --directory "$part"
         mv "$part" "$folder"
@@ -23,17 +22,16 @@ tree() {
     echo "$folder"
 }
 
-# title COMMIT: prints what people call it.
+# title COMMIT: prints its description.
 title() {
     if [ -n "$1" ]; then git -C "$ROOT" log -1 --format='%h %s' "$1"; else
-        echo "$(git -C "$ROOT" describe --always --dirty), as it is here"
+        echo "$(git -C "$ROOT" describe --always --dirty), the current tree"
     fi
 }
 
-# build_against COMMIT PACKAGE [--release [FEATURES]]: builds the program of this tree's
-# package in the folder PACKAGE against the library of COMMIT (of this tree, if
-# that is empty) and its Cargo.lock, and sets `built` to its file. What the
-# programs have in common, tests/testkit, is this tree's for both.
+# build_against COMMIT PACKAGE [--release [FEATURES]]: builds the program of this tree's package in
+# the folder PACKAGE against the library of COMMIT (if empty, of this tree) and its Cargo.lock, and
+# sets `built` to its file. The programs' common part, tests/testkit, is this tree's for both.
 build_against() {
     local tree folder target program profile=${3:-} features=${4:-}
     target=$(realpath -m "${CARGO_TARGET_DIR:-$ROOT/target}")
@@ -41,7 +39,7 @@ build_against() {
     tree=$(tree "$1")
     folder=$VERSIONS/${2##*/}-${tree##*/}${features:+-${features//[^a-z]/-}}
     mkdir -p "$folder"
-    # A workspace of its own, as it lies below this one but is none of its members.
+    # A separate workspace, because it is below this one but is none of its members.
     sed -e "s|path = \"[./]*\"|path = \"$tree\"|" -e "s|path = \"src/|path = \"$ROOT/$2/src/|" \
         -e "s|path = \"[./]*\(tests/\)\{0,1\}testkit\"|path = \"$ROOT/tests/testkit\"|" \
         -e '/^\[lints\]$/,$d' "$ROOT/$2/Cargo.toml" >"$folder/Cargo.toml"
@@ -51,7 +49,7 @@ build_against() {
     (cd "$folder" && CARGO_TARGET_DIR=$target cargo build --quiet ${profile:+"$profile"} \
         ${features:+--features "$features"})
     built=$folder/$program
-    # In one step, as an older one may be at work. No other build overwrites it.
+    # In one step, because an older build may run. No other build overwrites it.
     cp "$target/$([ -n "$profile" ] && echo release || echo debug)/$program" "$built.part"
     mv "$built.part" "$built"
 }

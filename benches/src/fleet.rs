@@ -84,8 +84,8 @@ struct One {
     end: u64,
     /// Between two attempts of a polling client.
     pause: Option<Duration>,
-    /// How often the lock was got. Who tries again and again would take the lock again before
-    /// anybody else tries: it stays away until another one has had it, as those in a queue do.
+    /// The number of grants. A polling client would acquire the lock again before any other client
+    /// tries: it waits until another client has had the lock, as clients in a queue do.
     turns: Option<watch::Sender<u64>>,
 }
 

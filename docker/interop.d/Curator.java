@@ -1,5 +1,5 @@
-// Curator's InterProcessMutex and Revoker, which do what they are told on
-// standard input: see protocol.md.
+// Curator's InterProcessMutex and Revoker, which execute commands from standard input: see
+// protocol.md.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -10,7 +10,7 @@ import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.RetryNTimes;
 
 public final class Curator {
-    /** Tells the path of its node. */
+    /** Exposes the path of its node. */
     private static final class Mutex extends InterProcessMutex {
         Mutex(CuratorFramework client, String path) {
             super(client, path);
@@ -50,7 +50,7 @@ public final class Curator {
         try {
             lock(mutex);
         } catch (InterruptedException asked) {
-            Thread.interrupted(); // Curator sets it once more
+            Thread.interrupted(); // Curator sets it again
             say("left");
             return;
         }

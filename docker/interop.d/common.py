@@ -1,4 +1,4 @@
-"""What the clients that are told by Python have in common: see protocol.md."""
+"""The common part of the clients in Python: see protocol.md."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ def say(word, *rest):
 
 
 def obey(client):
-    """Does what standard input says, with the methods of `client`."""
+    """Executes commands from standard input with the methods of `client`."""
     for line in sys.stdin:
         command, *words = line.split()
         try:
@@ -32,7 +32,7 @@ def obey(client):
             else:
                 raise ValueError(f"unknown command {command}")
             say("done")
-        except Exception as error:  # whatever it is, the other side has to know
+        except Exception as error:  # any error has to be reported
             say("error", repr(error))
             sys.exit(1)
 

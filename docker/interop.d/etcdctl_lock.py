@@ -1,4 +1,4 @@
-"""`etcdctl lock` and `etcdctl elect`, one process for each turn."""
+"""`etcdctl lock` and `etcdctl elect`, one process per turn."""
 
 import os
 import subprocess
@@ -15,8 +15,8 @@ class Etcdctl:
             command = [*BASE, "elect", PATH, VALUE]
         else:
             command = [*BASE, "lock", f"--ttl={int(TTL) // 1000}", PATH]
-        # It prints the key and the value once it has the lock, and keeps it
-        # until it is told to end.
+        # It prints the key and the value once it has the lock, and keeps the lock until it gets a
+        # signal.
         self.child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         key = self.child.stdout.readline().strip()
         if not key:
@@ -25,7 +25,7 @@ class Etcdctl:
 
     def unlock(self):
         self.child.terminate()
-        # 3.5 exits with 0, or with 128 and the signal's number.
+        # 3.5 exits with 0, or with 128 plus the signal's number.
         status = self.child.wait()
         self.child.stdout.close()
         if status not in (0, -15, 143):
@@ -35,7 +35,7 @@ class Etcdctl:
         child = subprocess.Popen([*BASE, "elect", "-l", PATH], stdout=subprocess.PIPE, text=True)
 
         def read():
-            # The key and the value by turns.
+            # The key and the value alternate.
             for number, line in enumerate(child.stdout):
                 if number % 2 == 1:
                     say("leader", line.strip())
@@ -43,7 +43,7 @@ class Etcdctl:
         threading.Thread(target=read, daemon=True).start()
 
 
-# A kill of the group takes the child along.
+# A kill of the group kills the child, too.
 if os.getpgrp() != os.getpid():
     os.setsid()
 say("ready", os.getpid())

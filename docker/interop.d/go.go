@@ -1,5 +1,4 @@
-// Go's clientv3/concurrency, which does what it is told on standard input: see
-// protocol.md.
+// Go's clientv3/concurrency, which executes commands from standard input: see protocol.md.
 package main
 
 import (

@@ -1,7 +1,7 @@
 """kazoo's Lock. The argument after the common ones is the layout:
 
-alone       as it comes: it looks at no nodes but its own kind's
-patterns    its own nodes, and it waits for those of Curator's layout, too
+alone       unmodified: it only sees nodes of its own kind
+patterns    its own nodes, but it also waits for nodes of Curator's layout
 curator     nodes of Curator's layout
 """
 
@@ -39,8 +39,8 @@ class Kazoo:
 
     def lock(self):
         while True:
-            # A Lock makes its directory once. One that others made goes when it
-            # is empty, so that a Lock that is kept may find none.
+            # A Lock creates its directory once. Other libraries' directories are removed when
+            # empty, so a Lock that is kept may not find its own.
             self.held = self.make(self.client, PATH)
             try:
                 self.held.acquire()

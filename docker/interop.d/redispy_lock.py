@@ -13,7 +13,7 @@ NAME = "bridge:" + unquote(PATH.rsplit("/", 1)[1])
 
 class RedisPy:
     def __init__(self):
-        # By itself it asks ten times a second.
+        # By default it polls ten times a second.
         self.held = redis.Redis.from_url(URL).lock(NAME, timeout=int(TTL) / 1000, sleep=0.02)
 
     def lock(self):

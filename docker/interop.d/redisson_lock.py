@@ -82,7 +82,7 @@ class Redisson:
         return NAME
 
     def wait(self, left):
-        """Until somebody unlocks, or for as long as the lock is taken."""
+        """Waits for an unlock, at most as long as the lock is taken."""
         until = time.monotonic() + left / 1000
         while time.monotonic() < until:
             push = self.pushes.get_message(timeout=max(until - time.monotonic(), 0.001))

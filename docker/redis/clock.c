@@ -1,7 +1,8 @@
-/* Sets the wall clock of a program that preloads it by as many seconds as the file CLOCK says.
+/* Shifts the wall clock of a program that preloads this library by the seconds in the file CLOCK.
  *
- * libfaketime would do, but for jemalloc, in both servers: it asks for the time as it begins, when
- * libfaketime asks it for memory, and both wait for ever. This asks nobody but the kernel. */
+ * libfaketime cannot be used with jemalloc, which both servers use: jemalloc reads the time during
+ * its initialization, for which libfaketime allocates memory, which deadlocks. This library only
+ * calls the kernel. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -15,9 +15,9 @@ import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
 
 /**
- * Curator's InterProcessMutex, and what else it has, as a process of the bench: it is told what to
- * do and tells what it saw as benches/src/link.rs has it. One client, and a thread for each
- * contender, as the mutex knows its holders by their threads.
+ * Curator's InterProcessMutex and other primitives, as a process of the bench: it implements the
+ * protocol of benches/src/link.rs. It has one client, and a thread for each contender, because the
+ * mutex identifies its holders by their threads.
  */
 public final class Curator {
     /** After the end of the window tasks have so long to finish. */
@@ -37,9 +37,10 @@ public final class Curator {
     }
 
     /**
-     * What the bench says. Nobody needs a process that the bench has left, whatever it waits for.
+     * Reads the bench's messages. The process exits when the bench has closed the pipe, whatever it
+     * waits for.
      */
-    private static BlockingQueue<String> told() {
+    private static BlockingQueue<String> orders() {
         BlockingQueue<String> lines = new LinkedBlockingQueue<>();
         Thread reader =
                 new Thread(
@@ -47,7 +48,7 @@ public final class Curator {
                             try (var input = new BufferedReader(new InputStreamReader(System.in))) {
                                 input.lines().forEach(lines::add);
                             } catch (IOException | RuntimeException ended) {
-                                // As good as its end.
+                                // The same as the end of the input.
                             }
                             Runtime.getRuntime().halt(1);
                         });
@@ -57,7 +58,7 @@ public final class Curator {
     }
 
     public static void main(String[] args) throws Exception {
-        BlockingQueue<String> answers = told();
+        BlockingQueue<String> answers = orders();
         CuratorFramework client = null;
         try {
             Task task = Task.parse(JSON, args);
@@ -121,16 +122,16 @@ public final class Curator {
     }
 
     /**
-     * Takes and releases a lock of this process's own, by two threads in turn, so that the code of
-     * those who wait runs, too. Java begins with an interpreter, which takes several times as long
-     * for a pair, and compiles what it has run often; without this a slice of a second would be
-     * measured in the midst of that, and show a Curator that no service which runs for days is.
+     * Acquires and releases a private lock by two threads in turn, so that the code of waiters runs,
+     * too. Java starts with an interpreter, which takes several times as long for a pair, and
+     * compiles code that has run often. Without this a slice of a second would measure that phase,
+     * and not the Curator of a service that runs for days.
      */
     private static void warmUp(CuratorFramework client, Task task) throws Exception {
         String directory = task.namespace() + "/warm-" + ProcessHandle.current().pid();
         make(client, directory);
         long now = System.nanoTime();
-        // Only far from it the time of single writes matters.
+        // Single writes are timed only if the server is far away.
         long time = task.rawWrites() > 0 ? WARM_TIME_FAR : WARM_TIME;
         var window = new Contender.Window(now, now + time, WARM_PAIRS / 2);
         long deadline = window.end() + PATIENCE;
@@ -148,12 +149,12 @@ public final class Curator {
         }
     }
 
-    /** Makes a directory that others may make at this moment, too. */
+    /** Creates a directory that other processes may create at the same time. */
     private static void make(CuratorFramework client, String directory) throws Exception {
         try {
             client.create().creatingParentsIfNeeded().forPath(directory, new byte[0]);
         } catch (KeeperException.NodeExistsException made) {
-            // All the better.
+            // It exists, as intended.
         }
     }
 
@@ -171,7 +172,7 @@ public final class Curator {
                     client.create()
                             .withMode(CreateMode.EPHEMERAL_SEQUENTIAL)
                             .forPath(prefix + "/lock-", new byte[0]);
-            // The first ones open what there is to open.
+            // The first ones establish connections.
             if (index >= 2) {
                 slice.rawWrite.add(System.nanoTime() - start);
             }

@@ -25,7 +25,7 @@ interface Primitive {
             }
             case "Election" ->
                     time -> {
-                        // One that was closed cannot be started again.
+                        // A closed latch cannot be started again.
                         LeaderLatch latch = new LeaderLatch(client, directory);
                         latch.start();
                         if (latch.await(time, TimeUnit.NANOSECONDS)) {

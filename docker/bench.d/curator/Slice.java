@@ -6,8 +6,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What the bench is told in the end: see benches/src/slice.rs. Times are in nanoseconds, memory in
- * KiB.
+ * The result for the bench: see benches/src/slice.rs. Times are in nanoseconds, memory in KiB.
  */
 final class Slice {
     /** One holder's turn. */

@@ -1,4 +1,4 @@
-/** Who held the lock when, as in benches/src/turns.rs. */
+/** The holders over time, as in benches/src/turns.rs. */
 final class Turns {
     /** When a lock has returned and, unless negative, how long after another one's last unlock. */
     record Granted(long at, long gap) {}

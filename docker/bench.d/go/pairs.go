@@ -1,5 +1,5 @@
-// Go's clientv3/concurrency, its Mutex and its Election, as a process of the bench: it is told what to
-// do and tells what it saw as benches/src/link.rs has it.
+// Go's clientv3/concurrency, its Mutex and its Election, as a process of the bench: it implements
+// the protocol of benches/src/link.rs.
 package main
 
 import (
@@ -17,18 +17,18 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// After the end of the window tasks have so long to finish.
+// How long tasks may take to finish after the end of the window.
 const patience = 20 * time.Second
 
-// After a failure a task waits so long.
+// The pause of a task after a failure.
 const pause = 50 * time.Millisecond
 
-// Contender is one who locks. The queue knows contenders by their leases, so
-// each has a session of its own.
+// Contender is a client of the lock. The queue identifies contenders by their leases, so each has
+// its own session.
 type Contender struct {
 	lock   func(context.Context) error
 	unlock func(context.Context) error
-	// Of those who contend for the same name; nil where each has its own.
+	// Shared by the contenders of one name; nil if each has its own name.
 	turns *Turns
 }
 
@@ -36,9 +36,9 @@ type window struct{ begin, end uint64 }
 
 func (w window) has(instant uint64) bool { return w.begin <= instant && instant < w.end }
 
-// told reads what the bench says. Nobody needs a process that the bench has
-// left, whatever it waits for.
-func told() <-chan string {
+// orders reads the bench's messages. The process exits when the bench has closed the pipe, whatever
+// it waits for.
+func orders() <-chan string {
 	lines := make(chan string)
 	go func() {
 		for input := bufio.NewScanner(os.Stdin); input.Scan(); {
@@ -58,7 +58,7 @@ func say(kind string, what any) {
 }
 
 func main() {
-	answers := told()
+	answers := orders()
 	sessions, slice, err := work(answers)
 	if err != nil {
 		say("Failed", err.Error())
@@ -207,7 +207,7 @@ func rawWrites(client *clientv3.Client, task Task, lease clientv3.LeaseID, slice
 		if _, err := client.Txn(ctx).Then(put).Commit(); err != nil {
 			return err
 		}
-		// The first ones open what there is to open.
+		// The first ones establish connections.
 		if index >= 2 {
 			slice.RawWrite = append(slice.RawWrite, now()-start)
 		}

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Slice is what the bench is told in the end: see benches/src/slice.rs. Times
-// are in nanoseconds, memory in KiB. No list may be nil, which is `null` in JSON.
+// Slice is the result for the bench: see benches/src/slice.rs. Times are in nanoseconds, memory in
+// KiB. No list may be nil, which is `null` in JSON.
 type Slice struct {
 	Pairs     uint64   `json:"pairs"`
 	Time      uint64   `json:"time"`
@@ -43,7 +43,7 @@ func newSlice() *Slice {
 	}
 }
 
-// absorb adds what another task saw.
+// absorb adds the results of another task.
 func (s *Slice) absorb(other *Slice) {
 	s.Pairs += other.Pairs
 	s.AllPairs += other.AllPairs
@@ -65,10 +65,10 @@ func (s *Slice) failed(err error) {
 	}
 }
 
-// now is CLOCK_MONOTONIC, which is the same in all containers of a machine.
+// now returns CLOCK_MONOTONIC, which is the same in all containers of a machine.
 func now() uint64 { return read(unix.CLOCK_MONOTONIC) }
 
-// cpu is how long this process has kept processors busy.
+// cpu returns the processor time of this process.
 func cpu() uint64 { return read(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 func read(clock int32) uint64 {
@@ -79,7 +79,7 @@ func read(clock int32) uint64 {
 	return uint64(time.Nano())
 }
 
-// memory of this process: resident now, and at most so far.
+// memory returns the memory of this process: resident now, and the maximum so far.
 func memory() (resident, peak uint64) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

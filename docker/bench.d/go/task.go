@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Task is what the bench wants of a process: see benches/src/task.rs.
+// Task is the bench's order to a process: see benches/src/task.rs.
 type Task struct {
 	Servers   []string `json:"servers"`
 	Namespace string   `json:"namespace"`

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Turns is who held the lock when, as in benches/src/turns.rs; nil where nobody
-// else does.
+// Turns records the holders over time, as in benches/src/turns.rs; nil if there are no other
+// contenders.
 type Turns struct {
 	mutex    sync.Mutex
 	held     bool
@@ -14,8 +14,8 @@ type Turns struct {
 	last     int
 }
 
-// granted tells when a lock has returned and, unless it is negative, how long
-// after the last unlock began, if that was another contender's.
+// granted returns when a lock call has returned and, unless it is negative, how long after the
+// start of the last unlock that was, if another contender unlocked.
 func (t *Turns) granted(who int) (at uint64, gap int64, err error) {
 	if t == nil {
 		return now(), -1, nil
@@ -33,7 +33,7 @@ func (t *Turns) granted(who int) (at uint64, gap int64, err error) {
 	return at, gap, nil
 }
 
-// release tells when an unlock begins.
+// release returns when an unlock starts.
 func (t *Turns) release(who int) uint64 {
 	if t == nil {
 		return now()
