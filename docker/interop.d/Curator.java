@@ -42,7 +42,7 @@ public final class Curator {
         mutex.release();
     }
 
-    /** Waits for the lock, and no longer once somebody asks for it back. */
+    /** Waits for the lock until another client requests it. */
     private static void lockUnlessAsked(CuratorFramework client, String path) throws Exception {
         Mutex mutex = new Mutex(client, path);
         Thread waiter = Thread.currentThread();

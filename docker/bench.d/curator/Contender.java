@@ -2,23 +2,23 @@ import java.io.Closeable;
 
 /** A task that locks and unlocks in a loop, timed as in benches/src/pairs.rs. */
 final class Contender extends Thread {
-    /** In which a turn counts; with the end, or so many turns, the work is done. */
+    /** When turns count; the work ends with the window, or after a number of turns. */
     record Window(long begin, long end, long most) {
         boolean has(long instant) {
             return begin <= instant && instant < end;
         }
     }
 
-    /** After a failure a task waits so long. */
+    /** The pause of a task after a failure. */
     private static final long PAUSE_MS = 50;
 
     final Slice seen = new Slice();
     private final int who;
     private final Primitive primitive;
-    /** Of those who contend for the same name by turns. */
+    /** Shared by the contenders of one name. */
     private final Turns turns;
     private final Window window;
-    /** After that nobody waits any more. */
+    /** No contender waits longer than this. */
     private final long deadline;
     private final boolean stamps;
 

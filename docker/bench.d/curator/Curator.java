@@ -20,13 +20,13 @@ import org.apache.zookeeper.KeeperException;
  * mutex identifies its holders by their threads.
  */
 public final class Curator {
-    /** After the end of the window tasks have so long to finish. */
+    /** How long tasks may take to finish after the end of the window. */
     private static final long PATIENCE = TimeUnit.SECONDS.toNanos(20);
-    /** Pairs before the first one that is measured. */
+    /** Pairs before the first measured one. */
     private static final long WARM_PAIRS = 3_000;
-    /** How long they may take. Sixteen processes that share two cores need that. */
+    /** How long they may take: sixteen processes that share two cores need this. */
     private static final long WARM_TIME = TimeUnit.SECONDS.toNanos(30);
-    /** The same far from the server, where what a pair takes is the way and not the code. */
+    /** The time far from the server, where the network and not the code takes most of a pair. */
     private static final long WARM_TIME_FAR = TimeUnit.SECONDS.toNanos(3);
 
     private static final ObjectMapper JSON = new ObjectMapper();

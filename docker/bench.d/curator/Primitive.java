@@ -7,9 +7,9 @@ import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
 
-/** What a contender takes, and gives back by closing what it got. */
+/** A primitive that a contender acquires, and releases by closing the result. */
 interface Primitive {
-    /** Null, if it was not to be had in so many nanoseconds. */
+    /** Returns null if it could not be acquired within the given nanoseconds. */
     Closeable take(long time) throws Exception;
 
     static Primitive of(String name, CuratorFramework client, String directory) {

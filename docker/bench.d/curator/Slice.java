@@ -30,7 +30,7 @@ final class Slice {
     public long errors;
     public String error;
 
-    /** Adds what another task saw. */
+    /** Adds the results of another task. */
     void absorb(Slice other) {
         pairs += other.pairs;
         allPairs += other.allPairs;
@@ -48,12 +48,12 @@ final class Slice {
         error = error == null ? failure.toString() : error;
     }
 
-    /** How long this process has kept processors busy, in ticks of 10 ms. */
+    /** Returns the processor time of this process, in ticks of 10 ms. */
     static long busy() {
         return ProcessHandle.current().info().totalCpuDuration().orElseThrow().toNanos();
     }
 
-    /** A field of the kernel's on this process, such as VmRSS. */
+    /** Returns a field of the kernel's status of this process, such as VmRSS. */
     static long memory(String field) throws IOException {
         for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
             if (line.startsWith(field + ":")) {

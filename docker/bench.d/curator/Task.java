@@ -2,7 +2,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 
-/** What the bench wants of a process: see benches/src/task.rs. */
+/** The bench's order to a process: see benches/src/task.rs. */
 record Task(
         String servers,
         String namespace,
@@ -38,12 +38,12 @@ record Task(
                 pairs.path("primitive").asText());
     }
 
-    /** Whether all contenders take one and the same thing by turns. */
+    /** Returns true if all contenders share one exclusive primitive. */
     boolean byTurns() {
         return oneName && !primitive.equals("Semaphore");
     }
 
-    /** The directory of the lock of a contender. */
+    /** Returns the directory of a contender's lock. */
     String directory(int who) {
         return namespace + "/lock" + (oneName || who == 0 ? "" : "-" + who);
     }

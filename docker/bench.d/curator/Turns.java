@@ -1,6 +1,6 @@
 /** The holders over time, as in benches/src/turns.rs. */
 final class Turns {
-    /** When a lock has returned and, unless negative, how long after another one's last unlock. */
+    /** When a lock call returned and, unless negative, how long after another's last unlock. */
     record Granted(long at, long gap) {}
 
     private boolean held;
@@ -16,7 +16,7 @@ final class Turns {
         return new Granted(now, last >= 0 && last != who ? now - released : -1);
     }
 
-    /** An unlock begins now. */
+    /** Records the start of an unlock. */
     synchronized long release(int who) {
         held = false;
         released = System.nanoTime();
