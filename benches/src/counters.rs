@@ -124,8 +124,8 @@ impl Counters {
         let field =
             |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let calls = |command: &str| {
-            let told = field(&format!("cmdstat_{command}"))?.strip_prefix("calls=")?;
-            told.split(',').next()?.parse::<f64>().ok()
+            let stats = field(&format!("cmdstat_{command}"))?.strip_prefix("calls=")?;
+            stats.split(',').next()?.parse::<f64>().ok()
         };
         let sum =
             |commands: &[&str]| commands.iter().filter_map(|command| calls(command)).sum::<f64>();

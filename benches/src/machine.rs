@@ -112,8 +112,8 @@ async fn version(backend: Backend, servers: &[String]) -> Result<String> {
                 Backend::Mysql => "SELECT VERSION()",
                 _ => "SELECT sqlite_version()",
             };
-            let told = Connection::open(sql, servers).await?.read(asked).await?;
-            told.first().cloned().unwrap_or_default()
+            let reply = Connection::open(sql, servers).await?.read(asked).await?;
+            reply.first().cloned().unwrap_or_default()
         }
     })
 }

@@ -94,8 +94,8 @@ fn lines(rows: &[&Row], hold_ms: u64, measure: &str, floor: bool) -> Vec<Panel> 
         let name = format!("{}: distlock {how}", backend.title());
         Panel { name, lines: lines.collect() }
     };
-    let told = |panel: &Panel| panel.lines.iter().all(|line| !line.points.is_empty());
-    backend::ALL.into_iter().map(panel).filter(told).collect()
+    let is_measured = |panel: &Panel| panel.lines.iter().all(|line| !line.points.is_empty());
+    backend::ALL.into_iter().map(panel).filter(is_measured).collect()
 }
 
 fn line(subject: Subject, backend: Backend, points: Vec<(f64, f64)>) -> Line {
@@ -216,11 +216,11 @@ fn sides(rows: &[&Row], n: usize, measure: &str) -> (Option<f64>, Option<String>
         others.map(|(_, value)| *value)
     };
     let (least, most) = (others().reduce(f64::min), others().reduce(f64::max));
-    let told = least.zip(most).map(|ends| {
+    let range = least.zip(most).map(|ends| {
         let (least, most) = (figure(ends.0), figure(ends.1));
         if least == most { least } else { format!("{least} to {most}") }
     });
-    (ours.map(|(_, value)| *value), told)
+    (ours.map(|(_, value)| *value), range)
 }
 
 /// The measured subjects, because a run may leave some out.

@@ -168,14 +168,14 @@ impl Tries {
         }
         connection.subscribe(&channel).await?;
         while let Some(left) = take.invoke_async::<Option<u64>>(connection).await? {
-            let told = async {
+            let notification = async {
                 while let Some(push) = pushes.recv().await {
                     if push.kind == PushKind::Message {
                         break;
                     }
                 }
             };
-            let _ = timeout(Duration::from_millis(left), told).await;
+            let _ = timeout(Duration::from_millis(left), notification).await;
         }
         connection.unsubscribe(&channel).await?;
         while pushes.try_recv().is_ok() {}

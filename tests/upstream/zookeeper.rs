@@ -119,9 +119,9 @@ async fn a_persistent_watch_does_not_survive_a_reconnect() {
     client.set_data(&path, b"2", None).await.unwrap();
     client.set_data(&other, b"2", None).await.unwrap();
     timeout(SOON, oneshot.changed()).await.expect("a watch of the other kind survives");
-    let told = timeout(QUIET, until_changed(&mut persistent)).await.is_ok();
+    let notified = timeout(QUIET, until_changed(&mut persistent)).await.is_ok();
     assert_defect(
-        !told,
+        !notified,
         "src/backend/zookeeper/mod.rs: a reason for one-shot watches in `store.rs`",
     );
 }

@@ -36,7 +36,7 @@ pub(crate) trait Checked: Sized + Send + Sync + 'static {
     fn take(next: &mut Next<'_, Self>, step: Self::Step) -> Option<()>;
 
     /// Describes a step of a history.
-    fn tell(before: &Self::State, step: Self::Step, after: &Self::State) -> String;
+    fn describe(before: &Self::State, step: Self::Step, after: &Self::State) -> String;
 
     /// Describes the state after a step.
     fn sum_up(state: &Self::State) -> String;
@@ -203,8 +203,8 @@ fn print<A: Checked>(path: History<A>) {
     let mut number = 1;
     while let Some((before, step)) = steps.next() {
         let (Some(step), Some((after, _))) = (step, steps.peek()) else { continue };
-        let told = A::tell(&before, step, after);
-        let line = format!("  {number:>2}. {told:62} {}", A::sum_up(after));
+        let step = A::describe(&before, step, after);
+        let line = format!("  {number:>2}. {step:62} {}", A::sum_up(after));
         println!("{}", line.trim_end());
         number += 1;
     }

@@ -116,9 +116,9 @@ impl Scripts {
                 Ok(hash)
             }
             Err(error) => {
-                let told = error.to_string();
-                let told = told.strip_prefix("syntax error: ").unwrap_or(&told);
-                let line = told.lines().next().unwrap_or_default();
+                let message = error.to_string();
+                let message = message.strip_prefix("syntax error: ").unwrap_or(&message);
+                let line = message.lines().next().unwrap_or_default();
                 Err(Reply::error(format!("ERR Error compiling script (new function): {line}")))
             }
         }
@@ -140,9 +140,9 @@ impl Scripts {
         self.state.borrow_mut().may_grow = false;
         match ran {
             Ok(Ok(reply)) => reply,
-            Ok(Err((told, place))) => {
+            Ok(Err((message, place))) => {
                 let line: String = place.chars().filter(char::is_ascii_digit).collect();
-                Reply::error(format!("{told} script: {hash}, on @user_script:{line}."))
+                Reply::error(format!("{message} script: {hash}, on @user_script:{line}."))
             }
             Err(error) => Reply::error(format!("ERR {error}")),
         }
@@ -164,11 +164,11 @@ impl Scripts {
         if done {
             return Ok(Ok(to_reply(&result)?));
         }
-        let told = result.to_string()?;
+        let message = result.to_string()?;
         let place = place.unwrap_or_default();
         let place = place.strip_prefix("user_script:").unwrap_or_default();
         let place = place.split(':').next().unwrap_or_default().to_owned();
-        Ok(Err((told, place)))
+        Ok(Err((message, place)))
     }
 }
 

@@ -164,8 +164,8 @@ impl Model {
             ("eval" | "evalsha", 3..) => self.eval(lower == "eval", words),
             ("script", 2..) => self.script(words),
             ("eval" | "evalsha" | "script", _) => {
-                let told = format!("ERR wrong number of arguments for '{lower}' command");
-                Reply::error(told)
+                let message = format!("ERR wrong number of arguments for '{lower}' command");
+                Reply::error(message)
             }
             _ => match commands::find(name) {
                 Some(command) if !command.takes(words.len()) => command.wrong_arity(),

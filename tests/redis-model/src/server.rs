@@ -82,8 +82,8 @@ impl Front {
 fn carry(stream: TcpStream, events: &Sender<Event>) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut reader = stream.try_clone().ok()?;
-    let (told, number) = channel();
-    events.send(Event::Came(stream, told)).ok()?;
+    let (sender, number) = channel();
+    events.send(Event::Came(stream, sender)).ok()?;
     let number = number.recv().ok()?;
     let mut bytes = vec![0; 16 * 1024];
     while let Ok(read @ 1..) = reader.read(&mut bytes) {

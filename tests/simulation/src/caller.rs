@@ -79,10 +79,10 @@ impl Calling {
     }
 
     async fn step(&self, count: usize, step: &Step) {
-        let told = format!("{:?} {:?} {:?}", step.what, step.how, step.end);
+        let description = format!("{:?} {:?} {:?}", step.what, step.how, step.end);
         let began = Instant::now();
         let first = scheduler::with(|world| {
-            world.doing.insert(self.number, told.clone());
+            world.doing.insert(self.number, description.clone());
             world.history.calls += 1;
             let until = world.now() + step.neglected;
             if !step.neglected.is_zero() && !world.calm {
@@ -93,7 +93,7 @@ impl Calling {
             }
             world.server.now.revision
         });
-        self.note(history::What::Calls(told.into()));
+        self.note(history::What::Calls(description.into()));
         if let What::Crowd(many) = step.what {
             return self.crowd(count, many).await;
         }

@@ -69,12 +69,12 @@ pub(crate) fn check_error(error: &Error, what: &What, lonely: &str) {
 pub(crate) fn check_guard(guard: &Guard, what: &What, lonely: &str) {
     let names = names(what, lonely);
     let each = guard.each();
-    let told: Vec<_> = each.iter().map(|(guard, _)| guard.name().to_owned()).collect();
+    let guard_names: Vec<_> = each.iter().map(|(guard, _)| guard.name().to_owned()).collect();
     let mut sorted = names.clone();
     sorted.sort();
-    let mut told_sorted = told.clone();
-    told_sorted.sort();
-    hold(sorted == told_sorted, || format!("{told:?} were granted instead of {names:?}"));
+    let mut sorted_names = guard_names.clone();
+    sorted_names.sort();
+    hold(sorted == sorted_names, || format!("{guard_names:?} were granted instead of {names:?}"));
     each.iter().for_each(|(guard, _)| check_time(guard));
     match (guard, what) {
         (Guard::All(all), _) => check_all(all, &names),

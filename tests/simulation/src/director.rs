@@ -40,17 +40,17 @@ const LONGEST_HOLD: Duration = Duration::from_secs(9);
 
 /// What to record of a history besides its violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tell {
+pub(crate) enum Report {
     Nothing,
     All,
     Trace,
 }
 
 /// Runs a plan and returns its history, the simulated time and the number of polls.
-pub(crate) fn run(plan: &Plan, tell: Tell) -> (History, Duration, u64) {
+pub(crate) fn run(plan: &Plan, report: Report) -> (History, Duration, u64) {
     let director = plan.processes;
-    let mut world = World::new(plan.seed, plan.contract, plan.processes + 1, tell == Tell::All);
-    world.server.trace = (tell == Tell::Trace).then(Trace::default);
+    let mut world = World::new(plan.seed, plan.contract, plan.processes + 1, report == Report::All);
+    world.server.trace = (report == Report::Trace).then(Trace::default);
     world.server.worn = plan.worn;
     world.faults = plan.faults;
     world.undisturbed = plan.faults == 0 && plan.strikes.is_empty();
@@ -95,11 +95,11 @@ pub(crate) fn run(plan: &Plan, tell: Tell) -> (History, Duration, u64) {
     let done = Arc::new(Mutex::new(false));
     // If the world fails, the remaining futures are dropped while it still exists.
     let rest = (forsaken.clone(), Arc::clone(&clients));
-    let told = Arc::clone(&done);
+    let director_done = Arc::clone(&done);
     let plan = plan.clone();
     scheduler::spawn(director, "director", async move {
         direct(&plan, &clients, &forsaken).await;
-        *told.lock().expect("not poisoned") = true;
+        *director_done.lock().expect("not poisoned") = true;
     });
     scheduler::run(|_| *done.lock().expect("not poisoned"));
     rest.0.bury(true);

@@ -19,12 +19,12 @@ pub(crate) fn conclude(evidence: Evidence, predecessor: &Predecessor) -> Conclus
     };
     let first = predecessor.first;
     let conclusion = product::conclude(evidence, predecessor);
-    let told = match &conclusion {
+    let outcome = match &conclusion {
         Conclusion::Behind(_) => "Behind".to_owned(),
         other => format!("{other:?}"),
     };
     scheduler::with(|world| {
-        world.history.coverage.count(format!("concluded {seen} first {first}: {told}"));
+        world.history.coverage.count(format!("concluded {seen} first {first}: {outcome}"));
     });
     conclusion
 }

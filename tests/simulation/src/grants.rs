@@ -174,7 +174,7 @@ impl Held {
 
     pub(crate) async fn lost(&self) -> Option<LostReason> {
         let reason = self.first()?.lost().await;
-        scheduler::with(|world| world.history.coverage.count(format!("told {reason:?}")));
+        scheduler::with(|world| world.history.coverage.count(format!("notified {reason:?}")));
         Some(reason)
     }
 

@@ -59,7 +59,7 @@ mod world;
 use std::process::ExitCode;
 
 use args::Args;
-use director::Tell;
+use director::Report;
 use plan::Plan;
 use server::Contract;
 
@@ -93,7 +93,7 @@ fn failed(code: &ExitCode) -> bool {
 /// Runs one history and prints all of it.
 fn replay(seed: u64, contract: Contract) -> ExitCode {
     let plan = Plan::draw(seed, contract);
-    let (history, time, polls) = director::run(&plan, Tell::All);
+    let (history, time, polls) = director::run(&plan, Report::All);
     print!("{}", history.text());
     for violation in &history.violations {
         println!("violation: {violation}");

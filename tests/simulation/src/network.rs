@@ -213,7 +213,7 @@ impl World {
             // A server knows what the leader has replied.
             self.catch_up(session, revision);
         }
-        let told = self.server.view_of(session).revision;
+        let seen_revision = self.server.view_of(session).revision;
         match fate {
             Fate::ReplyLost if self.server.contract == Contract::ZooKeeper => {
                 self.disconnect(session);
@@ -230,7 +230,7 @@ impl World {
                 let error = StoreError::Unknown("failed on its way".into());
                 self.scheduler.after(way, move |_| drop(answer.send(Err(error))));
             }
-            _ => self.reply(session, process, told, move || drop(answer.send(Ok(result)))),
+            _ => self.reply(session, process, seen_revision, move || drop(answer.send(Ok(result)))),
         }
     }
 
@@ -241,7 +241,13 @@ impl World {
 
     /// Delivers a reply or an event to its client: in order on one connection, and not at all if
     /// the connection is lost.
-    fn reply(&mut self, session: u64, process: usize, told: u64, tell: impl FnOnce() + 'static) {
+    fn reply(
+        &mut self,
+        session: u64,
+        process: usize,
+        seen_revision: u64,
+        deliver: impl FnOnce() + 'static,
+    ) {
         let now = self.now();
         let at = (now + self.latency()).max(self.processes[process].blocked);
         let record = self.server.sessions.get_mut(&session);
@@ -257,10 +263,10 @@ impl World {
                 if ordered && connection != Some(session.connection) {
                     return;
                 }
-                session.told = session.told.max(told);
+                session.seen_revision = session.seen_revision.max(seen_revision);
                 session.answered = now;
             }
-            tell();
+            deliver();
         });
     }
 
@@ -269,7 +275,7 @@ impl World {
         let to = self.server.now.revision;
         self.note_first();
         match self.server.contract {
-            Contract::Etcd | Contract::Redis => self.tell(None, to),
+            Contract::Etcd | Contract::Redis => self.notify(None, to),
             Contract::ZooKeeper => {
                 for replica in 0..3 {
                     let lag = self.latency() + self.cut[replica].saturating_sub(self.now());
@@ -286,7 +292,7 @@ impl World {
     fn advance(&mut self, replica: usize, to: u64) {
         if self.server.replicas[replica] < to {
             self.server.replicas[replica] = to;
-            self.tell(Some(replica), to);
+            self.notify(Some(replica), to);
         }
     }
 
@@ -297,9 +303,9 @@ impl World {
         }
     }
 
-    pub(crate) fn tell(&mut self, replica: Option<usize>, to: u64) {
+    pub(crate) fn notify(&mut self, replica: Option<usize>, to: u64) {
         for (watching, event) in self.server.struck(replica, to) {
-            let Watching { session, tell, .. } = watching;
+            let Watching { session, sender, .. } = watching;
             let Some(process) = self.server.sessions.get(&session).map(|session| session.process)
             else {
                 continue;
@@ -307,11 +313,11 @@ impl World {
             if self.chance(self.faults / 4) {
                 // The event is lost: its watcher is not notified.
                 self.note(process, What::EventLost);
-                self.lost_events.push(tell);
+                self.lost_events.push(sender);
                 continue;
             }
-            self.note(process, What::Told(event == Event::Deleted));
-            self.reply(session, process, to, move || _ = tell.send(event));
+            self.note(process, What::Notified(event == Event::Deleted));
+            self.reply(session, process, to, move || _ = sender.send(event));
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     args::Args,
-    director::{self, Tell},
+    director::{self, Report},
     history::Coverage,
     plan::Plan,
     scheduler,
@@ -51,7 +51,7 @@ pub(crate) fn search(args: &Args) -> Result<ExitCode, String> {
         .flat_map(|seed| args.contracts.iter().map(move |contract| (*contract, seed)));
     let in_time = |_: &_| args.minutes.is_none_or(|limit| began.elapsed() < limit);
     let all = known(args)?.into_iter().chain(drawn).take_while(in_time).enumerate();
-    let (all, tell) = (Mutex::new(all), args.tell());
+    let (all, report) = (Mutex::new(all), args.report());
     let mut search = Search::new(args, began);
     thread::scope(|scope| {
         let (send, outcomes) = mpsc::channel();
@@ -61,7 +61,8 @@ pub(crate) fn search(args: &Args) -> Result<ExitCode, String> {
                 let next = || all.lock().unwrap_or_else(PoisonError::into_inner).next();
                 for (number, (contract, seed)) in iter::from_fn(next) {
                     // The receiver is closed after enough failures.
-                    if send.send((number, contract, seed, outcome(contract, seed, tell))).is_err() {
+                    if send.send((number, contract, seed, outcome(contract, seed, report))).is_err()
+                    {
                         break;
                     }
                 }
@@ -70,7 +71,7 @@ pub(crate) fn search(args: &Args) -> Result<ExitCode, String> {
         drop(send);
         // Results that arrived before those of earlier seeds.
         let mut early = BTreeMap::new();
-        let mut told = Instant::now();
+        let mut last_report = Instant::now();
         for (number, contract, seed, outcome) in outcomes {
             early.insert(number, (contract, seed, outcome));
             while let Some((contract, seed, outcome)) =
@@ -81,8 +82,8 @@ pub(crate) fn search(args: &Args) -> Result<ExitCode, String> {
                     return;
                 }
             }
-            if told.elapsed() > Duration::from_secs(60) {
-                told = Instant::now();
+            if last_report.elapsed() > Duration::from_secs(60) {
+                last_report = Instant::now();
                 eprintln!("{} histories, {} failed", search.histories, search.failures);
             }
         }
@@ -90,7 +91,7 @@ pub(crate) fn search(args: &Args) -> Result<ExitCode, String> {
     if let Some(file) = &args.trace {
         fs::write(file, &search.traces).map_err(|error| format!("{}: {error}", file.display()))?;
     }
-    Ok(search.tell())
+    Ok(search.finish())
 }
 
 /// Returns the seeds that failed before: each line has a contract, a seed and a comment.
@@ -108,8 +109,8 @@ fn known(args: &Args) -> Result<Vec<(Contract, u64)>, String> {
 }
 
 /// Runs one history. Returns `None` if it panicked, which has been reported.
-fn outcome(contract: Contract, seed: u64, tell: Tell) -> Option<Outcome> {
-    let run = || director::run(&Plan::draw(seed, contract), tell);
+fn outcome(contract: Contract, seed: u64, report: Report) -> Option<Outcome> {
+    let run = || director::run(&Plan::draw(seed, contract), report);
     let Ok((history, _, polls)) = catch_unwind(run) else {
         scheduler::abandon();
         return None;
@@ -125,8 +126,8 @@ fn outcome(contract: Contract, seed: u64, tell: Tell) -> Option<Outcome> {
 }
 
 impl Args {
-    fn tell(&self) -> Tell {
-        if self.trace.is_some() { Tell::Trace } else { Tell::Nothing }
+    fn report(&self) -> Report {
+        if self.trace.is_some() { Report::Trace } else { Report::Nothing }
     }
 }
 
@@ -160,12 +161,12 @@ impl<'a> Search<'a> {
         self.failures += 1;
         println!("{contract:?} seed {seed}: {violation}");
         if self.failures == 1 && self.args.shrinks && outcome.is_some() {
-            shrink::tell(&Plan::draw(seed, contract));
+            shrink::report(&Plan::draw(seed, contract));
         }
         println!("replay: {PROGRAM} --seed {seed} --contract {}", contract.name());
     }
 
-    fn tell(self) -> ExitCode {
+    fn finish(self) -> ExitCode {
         let seconds = self.began.elapsed().as_secs_f64();
         if self.args.coverage {
             print!("{}", self.coverage.text());

@@ -32,7 +32,7 @@ impl World {
             replica: Some(replica),
             connection: 0,
             answered: now,
-            told: self.server.now.revision,
+            seen_revision: self.server.now.revision,
             applied: now,
             replied: now,
             kept: Kept::default(),
@@ -124,7 +124,7 @@ impl World {
         let cut = self.cut[replica].max(self.cut[0]);
         let Some(record) = self.server.sessions.get_mut(&session) else { return };
         // A server that is behind the client refuses it.
-        if cut > now || behind < record.told {
+        if cut > now || behind < record.seen_revision {
             return;
         }
         // The server asks the leader.
@@ -138,7 +138,7 @@ impl World {
         }
         self.note(process, What::Connected(session));
         // The new server sends the missed events.
-        self.tell(Some(replica), behind);
+        self.notify(Some(replica), behind);
     }
 
     /// The client's own work: it pings, gives up a silent connection, and connects to another

@@ -1,7 +1,7 @@
 //! Removes from a failing history what it does not need to fail.
 
 use crate::{
-    director::{self, Tell},
+    director::{self, Report},
     plan::Plan,
 };
 
@@ -9,19 +9,19 @@ use crate::{
 const RUNS: usize = 400;
 
 /// Prints the smallest failing plan found, and its events.
-pub(crate) fn tell(plan: &Plan) {
+pub(crate) fn report(plan: &Plan) {
     let (mut plan, mut runs) = (plan.clone(), 0);
     loop {
         let smaller = candidates(&plan).find(|smaller| {
             runs += 1;
-            runs <= RUNS && !director::run(smaller, Tell::Nothing).0.violations.is_empty()
+            runs <= RUNS && !director::run(smaller, Report::Nothing).0.violations.is_empty()
         });
         match smaller {
             Some(smaller) => plan = smaller,
             None => break,
         }
     }
-    let (history, _, _) = director::run(&plan, Tell::All);
+    let (history, _, _) = director::run(&plan, Report::All);
     print!("{}", history.text());
     let steps: usize = plan.callers.iter().map(|caller| caller.steps.len()).sum();
     println!(

@@ -44,7 +44,7 @@ impl Backend for SimulatedBackend {
     }
 
     async fn open(&self, _: Duration) -> Result<(Facts, Arc<dyn Store>), StoreError> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let process = self.process;
         let request_timeout = scheduler::with(|world| {
             let way =
@@ -57,12 +57,12 @@ impl Backend for SimulatedBackend {
             world.scheduler.after(way, move |world| {
                 let there = !refused && !world.processes[process].dead;
                 if let Some(opened) = there.then(|| world.open_session(process)).flatten() {
-                    drop(tell.send(opened));
+                    drop(sender.send(opened));
                 }
             });
             world.request_timeout
         });
-        let opened = timeout(request_timeout, told).await;
+        let opened = timeout(request_timeout, receiver).await;
         let Ok(Ok((id, ended))) = opened else {
             return Err(StoreError::Unavailable("no server opens a session".into()));
         };
@@ -169,8 +169,8 @@ fn in_doubt(error: StoreError) -> StoreError {
     }
 }
 
-fn watch_of(told: oneshot::Receiver<Event>) -> Watch {
-    Box::pin(async move { told.await.map_err(|gone| StoreError::Unknown(gone.into())) })
+fn watch_of(receiver: oneshot::Receiver<Event>) -> Watch {
+    Box::pin(async move { receiver.await.map_err(|gone| StoreError::Unknown(gone.into())) })
 }
 
 /// Sets a watch. Watches without a waiter are removed.
@@ -180,11 +180,11 @@ fn set_watch(server: &mut Server, session: u64, target: Target) -> Watch {
 }
 
 fn set_watch_since(server: &mut Server, session: u64, target: Target, since: u64) -> Watch {
-    server.watches.retain(|_, watching| !watching.tell.is_closed());
-    let (tell, told) = oneshot::channel();
+    server.watches.retain(|_, watching| !watching.sender.is_closed());
+    let (sender, receiver) = oneshot::channel();
     let id = server.number();
-    server.watches.insert(id, Watching { session, target, since, tell });
-    watch_of(told)
+    server.watches.insert(id, Watching { session, target, since, sender });
+    watch_of(receiver)
 }
 
 /// Sets a watch on a key from before the key was created, as a session of etcd does.

@@ -40,5 +40,5 @@ fn run() -> Result<bool> {
 /// Formats an error with its sources.
 fn chain(error: &dyn std::error::Error) -> String {
     let sources = std::iter::successors(error.source(), |error| error.source());
-    sources.fold(error.to_string(), |told, source| format!("{told}: {source}"))
+    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }

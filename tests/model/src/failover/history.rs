@@ -37,7 +37,7 @@ fn queue(data: &Data) -> String {
     format!("[{}]{closed}", entries.join(" "))
 }
 
-pub(super) fn tell(before: &State, step: Step, after: &State) -> String {
+pub(super) fn describe(before: &State, step: Step, after: &State) -> String {
     let over = |c: usize| after.clients[c].stage == Stage::Over;
     let at = |c: usize| before.clients[c].at.map_or("?", |s| SERVERS[s]);
     let (c, text) = match step {
@@ -62,7 +62,7 @@ pub(super) fn tell(before: &State, step: Step, after: &State) -> String {
         Step::Join(c) => (c, format!("joins on {}", at(c))),
         Step::Beat(c) => (c, format!("sends a keepalive to {}", at(c))),
         Step::Look(c) => match after.clients[c].stage {
-            Stage::Told { .. } => (c, format!("reads {}: no entry is ahead", at(c))),
+            Stage::Unblocked { .. } => (c, format!("reads {}: no entry is ahead", at(c))),
             Stage::Holding { .. } => (c, format!("reads {}, and is granted", at(c))),
             Stage::Idle => (c, format!("reads {}: its entry is deleted", at(c))),
             _ => (c, format!("reads {}, and is not granted", at(c))),

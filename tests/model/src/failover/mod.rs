@@ -14,7 +14,7 @@
 //! | `Join`, `Look` | `join.lua`, `standing.lua`; a look removes expired sessions |
 //! | grant, in `Proved` | a keepalive that was sent after the granting look counts |
 //! | `Open`, `Move` | a connection to another server: `open.lua`, `hello.lua` with `recognize` |
-//! | `Promote` | `REPLICAOF NO ONE`; the old primary continues, unless it is told |
+//! | `Promote` | `REPLICAOF NO ONE`; the old primary continues until it is reconfigured |
 //! | `Follow` | `REPLICAOF host port`, a full resynchronization: its own data is deleted first |
 //! | `Wipe`, `Forget` | a restart empty, or with the data from before the lock was acquired |
 //!

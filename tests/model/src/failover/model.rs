@@ -102,8 +102,8 @@ impl Checked for Failover {
         properties::all()
     }
 
-    fn tell(before: &State, step: Step, after: &State) -> String {
-        history::tell(before, step, after)
+    fn describe(before: &State, step: Step, after: &State) -> String {
+        history::describe(before, step, after)
     }
 
     fn sum_up(state: &State) -> String {
@@ -123,7 +123,7 @@ impl Checked for Failover {
                     continue;
                 }
                 Stage::Idle => &[Step::Join],
-                Stage::Waiting { .. } | Stage::Told { .. } => &[Step::Look, Step::Leave],
+                Stage::Waiting { .. } | Stage::Unblocked { .. } => &[Step::Look, Step::Leave],
                 Stage::Holding { .. } => &[Step::Leave],
             };
             steps.extend(own.iter().map(|step| step(c)));

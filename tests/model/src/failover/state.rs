@@ -62,7 +62,7 @@ pub(crate) enum Stage {
     /// It has joined.
     Waiting { ticket: u8 },
     /// The server with this identity has replied that no entry is ahead.
-    Told { ticket: u8, token: u8, by: u8 },
+    Unblocked { ticket: u8, token: u8, by: u8 },
     /// It believes that it holds the lock.
     Holding { ticket: u8, token: u8, by: u8 },
     /// It knows that its session has ended.

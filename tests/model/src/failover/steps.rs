@@ -157,7 +157,7 @@ impl Next<'_, Failover> {
         let same = self.on(Rule::SameServer);
         let client = self.client(c);
         (client.at, client.proof) = (Some(s), None);
-        if let Stage::Told { ticket, .. } = client.stage
+        if let Stage::Unblocked { ticket, .. } = client.stage
             && same
         {
             client.stage = Stage::Waiting { ticket };
@@ -186,7 +186,8 @@ impl Next<'_, Failover> {
     }
 
     fn look(&mut self, c: usize) -> Option<()> {
-        let (Stage::Waiting { ticket } | Stage::Told { ticket, .. }) = self.state.clients[c].stage
+        let (Stage::Waiting { ticket } | Stage::Unblocked { ticket, .. }) =
+            self.state.clients[c].stage
         else {
             return None;
         };
@@ -208,7 +209,7 @@ impl Next<'_, Failover> {
             Some(entry) if own(entry) => {
                 let token = entry.token;
                 let by = self.state.servers[s].id;
-                self.client(c).stage = Stage::Told { ticket, token, by };
+                self.client(c).stage = Stage::Unblocked { ticket, token, by };
                 if !self.on(Rule::AckedGrants) {
                     self.grant(c);
                 }
@@ -221,7 +222,7 @@ impl Next<'_, Failover> {
 
     fn grant(&mut self, c: usize) {
         let client = self.client(c);
-        if let Stage::Told { ticket, token, by } = client.stage
+        if let Stage::Unblocked { ticket, token, by } = client.stage
             && client.deadline > 0
         {
             client.stage = Stage::Holding { ticket, token, by };
@@ -249,7 +250,7 @@ impl Next<'_, Failover> {
         let (left, id) = (self.ttl(c), self.state.servers[s].id);
         let counts_now = !self.on(Rule::AckedBeats);
         let client = self.client(c);
-        let after = matches!(client.stage, Stage::Told { .. });
+        let after = matches!(client.stage, Stage::Unblocked { .. });
         client.proof = Some(Proof { at: s, id, left, acked: 0, confirmed: false, after });
         if counts_now {
             client.deadline = left;
@@ -265,7 +266,9 @@ impl Next<'_, Failover> {
         client.deadline = client.deadline.max(deadline);
         client.proof = None;
         match client.stage {
-            Stage::Told { by, .. } if proof.after && (by == proof.id || !same) => self.grant(c),
+            Stage::Unblocked { by, .. } if proof.after && (by == proof.id || !same) => {
+                self.grant(c)
+            }
             Stage::Holding { by, .. } => self.state.kept |= by != proof.id,
             _ => {}
         }
@@ -275,7 +278,7 @@ impl Next<'_, Failover> {
     /// Gives up or releases; a release that no server receives is sent to the next one.
     fn leave(&mut self, c: usize) -> Option<()> {
         let (Stage::Waiting { ticket }
-        | Stage::Told { ticket, .. }
+        | Stage::Unblocked { ticket, .. }
         | Stage::Holding { ticket, .. }) = self.state.clients[c].stage
         else {
             return None;

@@ -20,7 +20,7 @@ pub(super) fn holders(state: &State) -> String {
     if names.is_empty() { String::new() } else { format!("held by {}", names.join(" and ")) }
 }
 
-pub(super) fn tell(before: &State, step: Step, after: &State) -> String {
+pub(super) fn describe(before: &State, step: Step, after: &State) -> String {
     let stages = |c: usize| (before.clients[c].stage, after.clients[c].stage);
     let (c, text) = match step {
         Step::Tick => return "a tick passes".into(),

@@ -77,7 +77,7 @@ mod tests {
             (Rule::FromSending, 2, "exclusion"),
             (Rule::EndsAtDeadline, 2, "exclusion"),
             (Rule::ProvedGrant, 2, "exclusion"),
-            (Rule::MissingTold, 3, "no lost wake-up"),
+            (Rule::MissingReported, 3, "no lost wake-up"),
             (Rule::OwnKey, 2, "exclusion"),
             (Rule::First, 3, "no early grant"),
             (Rule::Seen, 3, "no early grant"),

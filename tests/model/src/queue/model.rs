@@ -78,8 +78,8 @@ impl Checked for Lock {
         properties::all()
     }
 
-    fn tell(before: &State, step: Step, after: &State) -> String {
-        history::tell(before, step, after)
+    fn describe(before: &State, step: Step, after: &State) -> String {
+        history::describe(before, step, after)
     }
 
     fn sum_up(state: &State) -> String {

@@ -6,7 +6,7 @@ rules! {
     FromSending "from-sending" "The deadline counts from when the keepalive was sent.",
     EndsAtDeadline "ends-at-deadline" "A holder stops at its deadline.",
     ProvedGrant "proved-grant" "No grant after the deadline.",
-    MissingTold "missing-told" "A watch on a deleted key reports the deletion.",
+    MissingReported "missing-reported" "A watch on a deleted key reports the deletion.",
     OwnKey "own-key" "The read that grants shows the own key.",
     First "first" "The deletion of the key ahead grants only if no key was ahead of that.",
     Seen "seen" "It grants only if the key was seen after joining.",

@@ -206,7 +206,7 @@ impl Next<'_, Lock> {
         let Stage::Behind(mut wait) = self.state.clients[c].stage else { return None };
         let there = wait.view.has(wait.ahead);
         wait.seen |= there;
-        let waits = there || !self.on(Rule::MissingTold);
+        let waits = there || !self.on(Rule::MissingReported);
         self.client(c).stage = if waits { Stage::Watching(wait) } else { Stage::Woken(wait) };
         Some(())
     }

@@ -22,7 +22,7 @@ pub(super) fn sum_up(state: &State) -> String {
     format!("{:26} {held}{}", nodes.join(" "), holders.join(" and "))
 }
 
-pub(super) fn tell(before: &State, step: Step, after: &State) -> String {
+pub(super) fn describe(before: &State, step: Step, after: &State) -> String {
     let (c, text) = match step {
         Step::Tick => return "a tick passes".into(),
         Step::End(_) => return "a node's value expires, by its clock".into(),

@@ -99,8 +99,8 @@ impl Checked for Redlock {
         properties::all()
     }
 
-    fn tell(before: &State, step: Step, after: &State) -> String {
-        history::tell(before, step, after)
+    fn describe(before: &State, step: Step, after: &State) -> String {
+        history::describe(before, step, after)
     }
 
     fn sum_up(state: &State) -> String {

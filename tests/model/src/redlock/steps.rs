@@ -104,8 +104,8 @@ impl Next<'_, Redlock> {
         }
         if heard {
             node.seen[c].yes = node.value == Some(key) && node.spoiled == 0;
-            let told = node.counter.max(clock);
-            self.client(c).stage = Stage::Taking { highest: highest.max(told) };
+            let reported = node.counter.max(clock);
+            self.client(c).stage = Stage::Taking { highest: highest.max(reported) };
         }
         Some(())
     }

@@ -42,8 +42,8 @@ fn put(fields: &mut Fields, name: &[u8], value: &[u8]) -> bool {
     true
 }
 
-fn told<T>(found: Result<T, Reply>, tell: impl FnOnce(T) -> Reply) -> Reply {
-    found.map_or_else(|error| error, tell)
+fn reply_with<T>(found: Result<T, Reply>, reply: impl FnOnce(T) -> Reply) -> Reply {
+    found.map_or_else(|error| error, reply)
 }
 
 fn text_or_nil(value: Option<&Vec<u8>>) -> Reply {
@@ -51,31 +51,33 @@ fn text_or_nil(value: Option<&Vec<u8>>) -> Reply {
 }
 
 pub(super) fn hget(state: &mut State, _: u64, args: Args<'_>) -> Reply {
-    told(fields(state, &args[1]), |fields| text_or_nil(value(fields, &args[2])))
+    reply_with(fields(state, &args[1]), |fields| text_or_nil(value(fields, &args[2])))
 }
 
 pub(super) fn hmget(state: &mut State, _: u64, args: Args<'_>) -> Reply {
-    told(fields(state, &args[1]), |fields| {
+    reply_with(fields(state, &args[1]), |fields| {
         Reply::Array(args[2..].iter().map(|name| text_or_nil(value(fields, name))).collect())
     })
 }
 
 pub(super) fn hexists(state: &mut State, _: u64, args: Args<'_>) -> Reply {
-    told(fields(state, &args[1]), |fields| Reply::Int(i64::from(value(fields, &args[2]).is_some())))
+    reply_with(fields(state, &args[1]), |fields| {
+        Reply::Int(i64::from(value(fields, &args[2]).is_some()))
+    })
 }
 
 pub(super) fn hlen(state: &mut State, _: u64, args: Args<'_>) -> Reply {
-    told(fields(state, &args[1]), |fields| Reply::count(fields.len()))
+    reply_with(fields(state, &args[1]), |fields| Reply::count(fields.len()))
 }
 
 pub(super) fn hvals(state: &mut State, _: u64, args: Args<'_>) -> Reply {
-    told(fields(state, &args[1]), |fields| {
+    reply_with(fields(state, &args[1]), |fields| {
         Reply::texts(fields.iter().map(|(_, value)| value.clone()))
     })
 }
 
 pub(super) fn hgetall(state: &mut State, _: u64, args: Args<'_>) -> Reply {
-    told(fields(state, &args[1]), |fields| {
+    reply_with(fields(state, &args[1]), |fields| {
         let pairs = fields.iter().map(|(name, value)| (Reply::text(name), Reply::text(value)));
         Reply::Map(pairs.collect())
     })
@@ -83,7 +85,7 @@ pub(super) fn hgetall(state: &mut State, _: u64, args: Args<'_>) -> Reply {
 
 /// Returns one of the fields: the first, where a real server picks a random one.
 pub(super) fn hrandfield(state: &mut State, _: u64, args: Args<'_>) -> Reply {
-    told(fields(state, &args[1]), |fields| {
+    reply_with(fields(state, &args[1]), |fields| {
         fields.first().map_or(Reply::Nil, |(name, _)| Reply::text(name))
     })
 }
@@ -92,14 +94,14 @@ pub(super) fn hset(state: &mut State, _: u64, args: Args<'_>) -> Reply {
     if !args.len().is_multiple_of(2) {
         return Reply::error("ERR wrong number of arguments for 'hset' command");
     }
-    told(fields_mut(state, &args[1]), |fields| {
+    reply_with(fields_mut(state, &args[1]), |fields| {
         let pairs = args[2..].chunks_exact(2);
         Reply::count(pairs.filter(|pair| put(fields, &pair[0], &pair[1])).count())
     })
 }
 
 pub(super) fn hsetnx(state: &mut State, _: u64, args: Args<'_>) -> Reply {
-    told(fields_mut(state, &args[1]), |fields| {
+    reply_with(fields_mut(state, &args[1]), |fields| {
         if value(fields, &args[2]).is_some() {
             return Reply::Int(0);
         }
@@ -114,7 +116,7 @@ pub(super) fn hdel(state: &mut State, _: u64, args: Args<'_>) -> Reply {
         Ok(_) => {}
         Err(error) => return error,
     }
-    let deleted = told(fields_mut(state, &args[1]), |fields| {
+    let deleted = reply_with(fields_mut(state, &args[1]), |fields| {
         let before = fields.len();
         fields.retain(|(name, _)| !args[2..].contains(name));
         Reply::count(before - fields.len())
@@ -135,7 +137,7 @@ pub(super) fn hincrby(state: &mut State, _: u64, args: Args<'_>) -> Reply {
     let Some(sum) = known.checked_add(by) else {
         return Reply::error("ERR increment or decrement would overflow");
     };
-    told(fields_mut(state, &args[1]), |fields| {
+    reply_with(fields_mut(state, &args[1]), |fields| {
         put(fields, &args[2], sum.to_string().as_bytes());
         Reply::Int(sum)
     })

@@ -9,15 +9,15 @@ pub(super) fn info(state: &mut State, _: u64, args: Args<'_>) -> Reply {
         .map(|section| String::from_utf8_lossy(section).to_ascii_lowercase())
         .collect();
     let everything = wanted.iter().any(|section| section == "all" || section == "everything");
-    let mut told = String::new();
+    let mut text = String::new();
     for (name, usual, section) in SECTIONS {
         let is_wanted = wanted.iter().any(|wanted| wanted == name);
         if everything || is_wanted || wanted.is_empty() && *usual {
-            told.push_str(&section(state));
-            told.push_str("\r\n");
+            text.push_str(&section(state));
+            text.push_str("\r\n");
         }
     }
-    Reply::text(told)
+    Reply::text(text)
 }
 
 /// Each section, and whether it is part of the default reply.

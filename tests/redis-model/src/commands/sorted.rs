@@ -24,8 +24,8 @@ fn members_mut<'a>(state: &'a mut State, name: &[u8]) -> Result<&'a mut Sorted, 
     }
 }
 
-fn told<T>(found: Result<T, Reply>, tell: impl FnOnce(T) -> Reply) -> Reply {
-    found.map_or_else(|error| error, tell)
+fn reply_with<T>(found: Result<T, Reply>, reply: impl FnOnce(T) -> Reply) -> Reply {
+    found.map_or_else(|error| error, reply)
 }
 
 fn score_end(text: &[u8]) -> Result<End<f64>, Reply> {
@@ -129,7 +129,7 @@ pub(super) fn zadd(state: &mut State, _: u64, args: Args<'_>) -> Reply {
         return error;
     }
     let (mut added, mut updated) = (0, 0);
-    let done = told(members_mut(state, &args[1]), |members| {
+    let done = reply_with(members_mut(state, &args[1]), |members| {
         for (score, pair) in scores.into_iter().zip(pairs.chunks_exact(2)) {
             match members.score(&pair[1]) {
                 None if xx => {}
@@ -156,7 +156,7 @@ pub(super) fn zrem(state: &mut State, _: u64, args: Args<'_>) -> Reply {
         Ok(Some(_)) => {}
         Err(error) => return error,
     }
-    let removed = told(members_mut(state, &args[1]), |members| {
+    let removed = reply_with(members_mut(state, &args[1]), |members| {
         Reply::count(args[2..].iter().filter(|member| members.remove(member).is_some()).count())
     });
     state.keys.tidy(&args[1]);
@@ -175,7 +175,7 @@ pub(super) fn zremrangebyscore(state: &mut State, _: u64, args: Args<'_>) -> Rep
         }
         Err(error) => return error,
     };
-    let removed = told(members_mut(state, &args[1]), |members| {
+    let removed = reply_with(members_mut(state, &args[1]), |members| {
         Reply::count(found.iter().filter(|member| members.remove(member).is_some()).count())
     });
     state.keys.tidy(&args[1]);
@@ -183,27 +183,27 @@ pub(super) fn zremrangebyscore(state: &mut State, _: u64, args: Args<'_>) -> Rep
 }
 
 pub(super) fn zscore(state: &mut State, _: u64, args: Args<'_>) -> Reply {
-    told(members(state, &args[1]), |members| {
+    reply_with(members(state, &args[1]), |members| {
         let score = members.and_then(|members| members.score(&args[2]));
         score.map_or(Reply::Nil, Reply::Double)
     })
 }
 
 pub(super) fn zcard(state: &mut State, _: u64, args: Args<'_>) -> Reply {
-    told(members(state, &args[1]), |members| Reply::count(members.map_or(0, Sorted::len)))
+    reply_with(members(state, &args[1]), |members| Reply::count(members.map_or(0, Sorted::len)))
 }
 
 pub(super) fn zcount(state: &mut State, _: u64, args: Args<'_>) -> Reply {
-    told(both(&args[2], &args[3], score_end), |(low, high)| {
-        told(members(state, &args[1]), |members| {
+    reply_with(both(&args[2], &args[3], score_end), |(low, high)| {
+        reply_with(members(state, &args[1]), |members| {
             Reply::count(members.map_or(0, |members| members.by_score(&low, &high).count()))
         })
     })
 }
 
 pub(super) fn zlexcount(state: &mut State, _: u64, args: Args<'_>) -> Reply {
-    told(both(&args[2], &args[3], byte_end), |(low, high)| {
-        told(members(state, &args[1]), |members| {
+    reply_with(both(&args[2], &args[3], byte_end), |(low, high)| {
+        reply_with(members(state, &args[1]), |members| {
             Reply::count(members.map_or(0, |members| members.by_bytes(&low, &high).count()))
         })
     })
@@ -228,8 +228,8 @@ fn by_bytes(
         Ok(options) => options,
         Err(error) => return error,
     };
-    told(both(low, high, byte_end), |(low, high)| {
-        told(members(state, &args[1]), |members| {
+    reply_with(both(low, high, byte_end), |(low, high)| {
+        reply_with(members(state, &args[1]), |members| {
             let found = members.into_iter().flat_map(|members| members.by_bytes(&low, &high));
             if backwards { options.reply(found.rev()) } else { options.reply(found) }
         })
@@ -241,8 +241,8 @@ pub(super) fn zrangebyscore(state: &mut State, _: u64, args: Args<'_>) -> Reply 
         Ok(options) => options,
         Err(error) => return error,
     };
-    told(both(&args[2], &args[3], score_end), |(low, high)| {
-        told(members(state, &args[1]), |members| {
+    reply_with(both(&args[2], &args[3], score_end), |(low, high)| {
+        reply_with(members(state, &args[1]), |members| {
             let found = members.into_iter().flat_map(|members| members.by_score(&low, &high));
             options.reply(found)
         })
@@ -264,7 +264,7 @@ pub(super) fn zrange(state: &mut State, _: u64, args: Args<'_>) -> Reply {
     let (Some(from), Some(to)) = (number::integer(&args[2]), number::integer(&args[3])) else {
         return not_an_integer();
     };
-    told(members(state, &args[1]), |members| {
+    reply_with(members(state, &args[1]), |members| {
         let Some(members) = members else { return options.reply(std::iter::empty()) };
         let count = i64::try_from(members.len()).unwrap_or(i64::MAX);
         let place = |at: i64| if at < 0 { count + at } else { at };

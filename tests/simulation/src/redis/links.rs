@@ -187,8 +187,8 @@ impl World {
                 self.server.sessions.entry(session).or_insert_with(new);
                 let words = request.get(8..).unwrap_or_default();
                 let words = words.iter().map(|word| String::from_utf8_lossy(word));
-                let told = words.collect::<Vec<_>>().join(" ");
-                self.note(process, What::Script(told.into()));
+                let text = words.collect::<Vec<_>>().join(" ");
+                self.note(process, What::Script(text.into()));
             }
             None => self.note(process, What::Script(String::new().into())),
         }

@@ -164,8 +164,8 @@ impl World {
 
     /// Changes the clock by this number of microseconds.
     pub(crate) fn set_redis_clock(&mut self, by: i64) {
-        let told = format!("{} s", by / 1_000_000).into();
-        self.note(usize::MAX, What::Operator("sets the clock by", told));
+        let text = format!("{} s", by / 1_000_000).into();
+        self.note(usize::MAX, What::Operator("sets the clock by", text));
         self.redis().ahead += by;
     }
 

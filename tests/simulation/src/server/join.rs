@@ -148,8 +148,8 @@ impl Server {
     fn joined(&mut self, key: &Rc<Key>, new: bool, guess: bool) -> Joined {
         let others = self.now.in_dir(&key.dir).filter(|other| other.name != key.name).count();
         let alone = others == 0 && self.now.notes(&key.dir).next().is_none();
-        let told = if new { self.guessed(key, others, guess) } else { None };
-        let standing = told.unwrap_or_else(|| self.now.standing(key));
+        let guessed = if new { self.guessed(key, others, guess) } else { None };
+        let standing = guessed.unwrap_or_else(|| self.now.standing(key));
         let mut entry = key.entry();
         entry.crowded = match self.contract {
             Contract::Etcd | Contract::Redis => {

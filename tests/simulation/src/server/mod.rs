@@ -89,7 +89,7 @@ pub(crate) struct Watching {
     pub(crate) target: Target,
     /// The revision up to which its server has seen changes.
     pub(crate) since: u64,
-    pub(crate) tell: oneshot::Sender<Event>,
+    pub(crate) sender: oneshot::Sender<Event>,
 }
 
 /// The last key that joined a queue of etcd.
@@ -228,16 +228,16 @@ impl Server {
             struck.extend(event.map(|event| (*id, Some(event))));
         }
         self.watches = watches;
-        let told =
+        let notified =
             struck.into_iter().filter_map(|(id, event)| Some((self.watches.remove(&id)?, event?)));
-        told.collect()
+        notified.collect()
     }
 
     /// Brings a session's server up to the current state, as the session requests.
     pub(crate) fn refresh(&mut self, session: u64) {
         let now = self.now.revision;
         if let Some(session) = self.sessions.get_mut(&session) {
-            session.told = session.told.max(now);
+            session.seen_revision = session.seen_revision.max(now);
         }
     }
 
@@ -247,11 +247,13 @@ impl Server {
 
     /// Returns the state that a session's server knows, which may lag behind.
     pub(crate) fn view_of(&self, session: u64) -> &Rc<View> {
-        let seen =
-            self.sessions.get(&session).and_then(|session| Some((session.replica?, session.told)));
+        let seen = self
+            .sessions
+            .get(&session)
+            .and_then(|session| Some((session.replica?, session.seen_revision)));
         match seen {
-            Some((replica, told)) if self.contract == Contract::ZooKeeper => {
-                self.at(self.replicas[replica].max(told))
+            Some((replica, seen_revision)) if self.contract == Contract::ZooKeeper => {
+                self.at(self.replicas[replica].max(seen_revision))
             }
             _ => &self.now,
         }

@@ -21,7 +21,7 @@ pub(crate) struct SessionRecord {
     /// When its client last heard from a server.
     pub(crate) answered: Duration,
     /// The latest revision that the client has seen: it never sees an earlier state.
-    pub(crate) told: u64,
+    pub(crate) seen_revision: u64,
     /// On one connection, requests are applied and replies delivered in order.
     pub(crate) applied: Duration,
     pub(crate) replied: Duration,
@@ -44,7 +44,7 @@ impl SessionRecord {
             replica: None,
             connection: 0,
             answered: now,
-            told: 0,
+            seen_revision: 0,
             applied: now,
             replied: now,
             kept: Kept::default(),
