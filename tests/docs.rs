@@ -1,4 +1,4 @@
-//! What the documents name is there: functions, calls and files.
+//! Functions, calls and files that the documents name exist.
 
 #![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
 
@@ -8,11 +8,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The texts with links beside the pages in `docs/`.
+/// The texts with links in addition to the pages in `docs/`.
 const DOCUMENTS: &[&str] =
     &["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "src/lib.rs", "tests/upstream/README.md"];
 
-/// Where the documents are for those who have the crate alone.
+/// The URL of the documents for readers of the crate alone.
 const REPOSITORY: &str = "https://github.com/distlock/distlock/blob/main/";
 
 fn root() -> PathBuf {
@@ -23,7 +23,7 @@ fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// What stands in backticks.
+/// Returns the texts in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -43,7 +43,7 @@ fn functions_of_the_architecture_exist() {
         let source = read(&format!("src/{file}.rs"));
         let starts = ["(", "<"].map(|after| format!("fn {function}{after}"));
         let found = starts.iter().any(|start| source.contains(start));
-        assert!(found, "docs/design/architecture.md: there is no {function} in src/{file}.rs");
+        assert!(found, "docs/design/architecture.md: missing function {function} in src/{file}.rs");
     }
 }
 
@@ -62,12 +62,12 @@ fn every_call_of_a_store_is_described() {
     for call in calls {
         assert!(
             quoted(&text).any(|name| name == call),
-            "docs/design/adding-a-store.md says nothing of {call}"
+            "docs/design/adding-a-store.md does not describe {call}"
         );
     }
 }
 
-/// Adds the files below a folder: their paths from the root, and what they say.
+/// Adds the files below a folder: their paths from the root, and their texts.
 fn add_files(folder: &str, files: &mut Vec<(String, String)>) {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     for entry in fs::read_dir(root.join(folder)).expect("a folder") {
@@ -93,9 +93,8 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// The steps to add a store lead to what is there: each path is a file or a folder of the
-/// repository, from the root or from the folder that the section is about, and each name is in the
-/// sources.
+/// The steps to add a store name existing things: each path is a file or a folder of the
+/// repository, from the root or from the section's folder, and each name is in the sources.
 #[test]
 fn paths_and_names_of_the_steps_to_add_a_store_exist() {
     let mut files = Vec::new();
@@ -114,19 +113,19 @@ fn paths_and_names_of_the_steps_to_add_a_store_exist() {
             let found = files.iter().any(|(file, _)| {
                 *file == path || file.ends_with(&format!("/{path}")) || file.contains(&inside)
             });
-            assert!(found, "docs/design/adding-a-store.md: there is no {quoted}");
+            assert!(found, "docs/design/adding-a-store.md: missing {quoted}");
             paths += 1;
         }
         for name in quoted.split("::").filter(|name| is_name(name)) {
             let found = files.iter().any(|(_, text)| has_word(text, name));
-            assert!(found, "docs/design/adding-a-store.md: nothing is called {name}");
+            assert!(found, "docs/design/adding-a-store.md: unknown name {name}");
             names += 1;
         }
     }
     assert!(paths > 20 && names > 50, "{paths} paths, {names} names");
 }
 
-/// Where the links of a text lead to.
+/// Returns the targets of a text's links.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let inline = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     inline.chain(text.lines().filter_map(|line| {
@@ -149,13 +148,13 @@ fn links_lead_to_files() {
         for link in links(text) {
             let (folder, link) = match link.strip_prefix(REPOSITORY) {
                 Some(link) => (root, link),
-                // Other sites, and items in the crate's docs, which rustdoc looks up.
+                // Other sites, and items in the crate's docs, which rustdoc resolves.
                 None if link.starts_with("https://") || document.ends_with(".rs") => continue,
                 None => (folder, link),
             };
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
             let path = folder.join(file);
-            assert!(file.is_empty() || path.exists(), "{document}: there is no {file}");
+            assert!(file.is_empty() || path.exists(), "{document}: missing file {file}");
             let target = if file.is_empty() {
                 text.clone()
             } else if heading.is_empty() {
@@ -167,18 +166,18 @@ fn links_lead_to_files() {
                 let line = line.trim_matches(['#', ' ']).to_lowercase();
                 line.replace(['.', ',', ':', '`'], "").replace(' ', "-") == heading
             });
-            assert!(found, "{document}: there is no heading {link}");
+            assert!(found, "{document}: missing heading {link}");
         }
     }
 }
 
-/// What stands behind each of these, up to this letter.
+/// Returns the texts between each of these markers and the end character.
 fn named(text: &str, before: &str, end: char) -> Vec<String> {
     let rests = text.split(before).skip(1);
     rests.filter_map(|rest| rest.split(end).next()).map(str::to_owned).collect()
 }
 
-/// All sources below these folders.
+/// Returns all sources below these folders.
 fn sources(folders: &[&str]) -> String {
     let mut all = String::new();
     let mut folders: Vec<_> = folders.iter().map(|name| root().join(name)).collect();
@@ -195,7 +194,7 @@ fn sources(folders: &[&str]) -> String {
     all
 }
 
-/// The options of a client, and the settings of servers that it reads.
+/// Returns the options of a client, and the settings of servers that it reads.
 fn options() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let begins = |name: &String| matches!(name.as_str(), "connect" | "connect_lazy");
@@ -206,7 +205,7 @@ fn options() -> BTreeSet<String> {
         all.extend(named(&url, before, '"'));
     }
     all.extend(named(&sources(&["src/backend/postgres"]), "current_setting('", '\''));
-    // Those of distlock's own are no settings of the server's.
+    // Options of distlock are no settings of the server.
     all.retain(|name| !name.contains('.'));
     for list in named(&sources(&["src/backend/mysql"]), " WHERE Variable_name", '"') {
         all.extend(list.split('\'').skip(1).step_by(2).map(str::to_owned));
@@ -229,22 +228,19 @@ fn every_option_is_varied() {
     let options = options();
     let (_, listed) = table.split_once("\n## Options and settings").expect("a table");
     for option in named(listed, "\n| `", '`') {
-        assert!(
-            options.contains(&option),
-            "docs/design/simulation.md: there is no {option} any more"
-        );
+        assert!(options.contains(&option), "docs/design/simulation.md: {option} no longer exists");
     }
     for option in options {
         let row = table.lines().find_map(|line| line.strip_prefix(&format!("| `{option}` | ")));
         let row =
-            row.unwrap_or_else(|| panic!("docs/design/simulation.md: nothing varies {option}"));
+            row.unwrap_or_else(|| panic!("docs/design/simulation.md: no test varies {option}"));
         for test in quoted(row) {
             // A case of several harnesses is generic.
             let starts = [format!("fn {test}("), format!("fn {test}<")];
             let there = starts.iter().any(|start| tests.contains(start));
-            assert!(there, "docs/design/simulation.md: {test} varies {option}, and is not there");
+            assert!(there, "docs/design/simulation.md: {test} varies {option}, but does not exist");
         }
-        let told = quoted(row).next().is_some() || row.starts_with("nothing: ");
-        assert!(told, "docs/design/simulation.md: what varies {option}?");
+        let is_explained = quoted(row).next().is_some() || row.starts_with("nothing: ");
+        assert!(is_explained, "docs/design/simulation.md: no test is named for {option}");
     }
 }

@@ -1,5 +1,5 @@
-//! What every text of the project has in common: lines that fit into a window, and words that a
-//! reader whose first language is not English knows.
+//! Rules for every text of the project: a maximum line length, and no words that are hard for
+//! non-native readers.
 
 #![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
 
@@ -10,14 +10,14 @@ use std::{
 
 const WIDTH: usize = 100;
 
-/// What stops a reader.
+/// Words that readers may not know.
 const WORDS: &[&str] =
     &["whoever", "be it that", "lest", "dear", "befall", "befalls", "befell", "sees to", "else as"];
 
-/// Where some of these words are left. A folder without any has to be taken out of the list.
+/// Folders that still contain some of these words. Remove a folder from the list when it has none.
 const LEFT: &[&str] = &[];
 
-/// What is read, below the root.
+/// The checked files, below the root.
 const PLACES: &[&str] = &[
     ".ci",
     "benches",
@@ -32,7 +32,7 @@ const PLACES: &[&str] = &[
     "README.md",
 ];
 
-/// The texts with their names.
+/// Returns the texts with their names.
 fn texts() -> Vec<(String, String)> {
     fn add(texts: &mut Vec<(String, String)>, root: &Path, path: PathBuf) {
         if path.is_dir() {
@@ -41,10 +41,10 @@ fn texts() -> Vec<(String, String)> {
             }
             return;
         }
-        let below = path.strip_prefix(root).expect("it is below");
+        let below = path.strip_prefix(root).expect("the path is below the root");
         let name = below.to_str().expect("a name").replace('\\', "/");
         let other = path.extension().is_some_and(|extension| extension == "svg");
-        // This file has the words, as what to look for.
+        // This file contains the words as its list.
         if !other && name != "tests/style.rs" {
             let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
             texts.push((name, text));
@@ -58,7 +58,7 @@ fn texts() -> Vec<(String, String)> {
     texts
 }
 
-/// The lines of Markdown that cannot be broken: of tables, of code, and links that stand alone.
+/// Lines of Markdown that cannot be broken: tables, code, and single links.
 fn unbreakable(text: &str) -> impl Iterator<Item = bool> {
     let mut fenced = false;
     text.lines().map(move |line| {
@@ -70,7 +70,7 @@ fn unbreakable(text: &str) -> impl Iterator<Item = bool> {
     })
 }
 
-/// The lines that are too long.
+/// Returns the lines that are too long.
 fn too_long(name: &str, text: &str) -> Vec<usize> {
     let markdown = name.ends_with(".md");
     let long = |(line, unbreakable): (&str, bool)| {
@@ -80,8 +80,7 @@ fn too_long(name: &str, text: &str) -> Vec<usize> {
     lines.enumerate().filter(|(_, long)| *long).map(|(index, _)| index + 1).collect()
 }
 
-/// The words of the list that are in a text, in names as well, and where a line ends in their
-/// midst.
+/// Returns the listed words in a text, including those in identifiers and across line breaks.
 fn words(text: &str) -> Vec<&'static str> {
     let plain = text.replace(|mark| "/!#_".contains(mark), " ").to_lowercase();
     let plain = plain.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -117,7 +116,7 @@ fn words_are_plain() {
     assert!(new.is_empty(), "not in plain English: {new:?}");
     for folder in LEFT {
         let any = found.iter().any(|(name, _)| name.starts_with(folder));
-        assert!(any, "{folder} has none of the words any more: take it out of LEFT");
+        assert!(any, "{folder} no longer has any of the words: remove it from LEFT");
     }
 }
 

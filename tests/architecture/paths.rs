@@ -1,11 +1,11 @@
-//! Reads which file of a crate names which, from its tokens: so a path inside of a macro counts
-//! like any other.
+//! Reads from the tokens of a crate which file names which other one, so that paths inside macros
+//! count, too.
 
 use std::{collections::BTreeMap, fmt};
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 
-/// The path of a module below the crate's root, which has the empty one.
+/// The path of a module below the crate's root, whose path is empty.
 type Module = Vec<String>;
 
 /// One file names another.
@@ -13,12 +13,12 @@ type Module = Vec<String>;
 pub(crate) struct Import {
     pub(crate) file: String,
     pub(crate) line: usize,
-    /// As it is written.
+    /// As written.
     pub(crate) path: String,
     /// The modules of both files.
     pub(crate) from: Module,
     pub(crate) to: Module,
-    /// The file that has what is named.
+    /// The file that defines the name.
     pub(crate) target: String,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Import {
     }
 }
 
-/// A path as it is written somewhere.
+/// A path as written in a file.
 struct Written {
     file: String,
     line: usize,
@@ -45,7 +45,8 @@ pub(crate) struct Sources {
     modules: BTreeMap<Module, String>,
     /// Modules of unit tests.
     tests: Vec<Module>,
-    /// What a `use` makes of a name in a module. Others can see a private one only from below.
+    /// The path of each name that a `use` imports into a module. Private names are visible only
+    /// below it.
     aliases: BTreeMap<(Module, String), Vec<String>>,
     paths: Vec<Written>,
 }
@@ -64,14 +65,15 @@ impl Sources {
         self.walk(tokens, &module, name);
     }
 
-    /// The files that are no unit tests.
+    /// Returns the files that are no unit tests.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&String, &Module)> {
         self.files
             .iter()
             .filter(|(_, module)| !self.tests.iter().any(|test| module.starts_with(test)))
     }
 
-    /// All that a file names in another one, unless one of the two lies below the other.
+    /// Returns the names that a file imports from another one, unless one of the two is below the
+    /// other.
     pub(crate) fn imports(&self) -> Vec<Import> {
         let mut imports = Vec::new();
         for Written { file, line, module, segments } in &self.paths {
@@ -96,7 +98,8 @@ impl Sources {
         imports
     }
 
-    /// A path from the crate's root. `None`: it leads out of the crate, or is no path of modules.
+    /// Returns a path from the crate's root, or `None` if it leads out of the crate or is no module
+    /// path.
     fn absolute(&self, module: &[String], segments: &[String]) -> Option<Vec<String>> {
         let (first, rest) = segments.split_first()?;
         match &**first {
@@ -115,7 +118,7 @@ impl Sources {
         }
     }
 
-    /// The file that defines what a path from the root names. `None`: another crate does.
+    /// Returns the file that defines a path from the root, or `None` if another crate does.
     fn home(&self, path: &[String], depth: u8) -> Option<&str> {
         let known =
             (0..=path.len()).take_while(|length| self.modules.contains_key(&path[..*length]));
@@ -123,14 +126,14 @@ impl Sources {
         if let Some((name, rest)) = rest.split_first()
             && let Some(target) = self.aliases.get(&(module.to_vec(), name.clone()))
         {
-            // A name like `async_trait::async_trait` leads to itself.
+            // A name like `async_trait::async_trait` refers to itself.
             let target = self.absolute(module, target).filter(|_| depth < 16)?;
             return self.home(&[&target, rest].concat(), depth + 1);
         }
         self.modules.get(module).map(|file| &**file)
     }
 
-    /// Notes what tokens of a module name, and leaves out what is there for unit tests only.
+    /// Records the names in a module's tokens, without code for unit tests.
     fn walk(&mut self, tokens: TokenStream, module: &[String], file: &str) {
         let tokens: Vec<_> = tokens.into_iter().collect();
         let mut rest = &tokens[..];
@@ -169,7 +172,7 @@ impl Sources {
                     self.walk(group.stream(), module, file);
                     behind
                 }
-                // What follows a colon here has a type before it: `<T as Trait>::Name`.
+                // Names after a colon follow a type here: `<T as Trait>::Name`.
                 [one, other, TokenTree::Ident(_), ..]
                     if is_punct(one, ':') && is_punct(other, ':') =>
                 {
@@ -180,7 +183,7 @@ impl Sources {
         }
     }
 
-    /// Notes one branch after the other of what follows a `use`.
+    /// Records each branch of a `use`.
     fn tree(&mut self, tokens: &[TokenTree], prefix: &[Ident], module: &[String], file: &str) {
         let (names, rest) = names(tokens);
         let path = [prefix, &names].concat();
@@ -220,7 +223,7 @@ fn is_punct(token: &TokenTree, punct: char) -> bool {
     matches!(token, TokenTree::Punct(found) if found.as_char() == punct)
 }
 
-/// The names of a path, up to what is no name, and what follows the last `::`.
+/// Returns the names of a path up to the first other token, and the rest after the last `::`.
 fn names(mut tokens: &[TokenTree]) -> (Vec<Ident>, &[TokenTree]) {
     let mut names = Vec::new();
     while let [TokenTree::Ident(name), rest @ ..] = tokens {
@@ -233,13 +236,13 @@ fn names(mut tokens: &[TokenTree]) -> (Vec<Ident>, &[TokenTree]) {
     (names, tokens)
 }
 
-/// Whether an attribute keeps what follows for unit tests.
+/// Returns `true` if an attribute restricts the next item to unit tests.
 fn is_test(attribute: &Group) -> bool {
     let text: String = attribute.stream().to_string().split_whitespace().collect();
     text == "cfg(test)" || text.starts_with("cfg(all(test,")
 }
 
-/// An item, a statement or a field, with its other attributes, and what follows.
+/// Splits off an item, a statement or a field with its other attributes; returns it and the rest.
 fn item(tokens: &[TokenTree]) -> (&[TokenTree], &[TokenTree]) {
     let ends_at_braces = ["mod", "fn", "impl", "struct", "enum", "trait"];
     let mut braces = false;

@@ -1,7 +1,7 @@
 //! Reads the files of this folder, and plants the bugs that they describe. `docker/bugs` compiles
-//! it by itself, and `tests/bugs.rs` has it as a module.
+//! this file separately, and `tests/bugs.rs` includes it as a module.
 //!
-//! A file `NAME.bug` says what the bug is, which tests have to catch it, and what to replace:
+//! A file `NAME.bug` describes the bug, the tests that must catch it, and the replacement:
 //!
 //! ```text
 //! In one or two lines, what the library does wrong.
@@ -15,13 +15,13 @@
 //!     lines to put in their place
 //! ```
 //!
-//! After the tests a line `not simulated: WHY` may say why the simulation cannot find it
+//! After the tests, a line `not simulated: WHY` may state why the simulation cannot find it
 //! (`docker/simulation --bugs`).
 //!
 //! BINARY is `memory`, `forked`, `interleavings`, `telemetry`, `etcd`, `zookeeper`, `postgres`,
 //! `mysql`, `sqlite`, `redis`, `redlock`, `failover`, `secured`, or `etcd_model`, `zookeeper_model`
-//! or `redis_model`, or `lib` for a unit test. `lib:zookeeper` is one that is there with this
-//! feature alone, and `cli` a unit test of the command. There may be several tests, and several
+//! or `redis_model`, or `lib` for a unit test. `lib:zookeeper` is a unit test that exists only with
+//! this feature, and `cli` a unit test of the command. There may be several tests, and several
 //! places.
 
 pub(crate) mod needs;
@@ -30,7 +30,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use needs::Sources;
 
-/// Where a test can be. In this order they are built and run.
+/// The binaries of tests, in the order in which they are built and run.
 pub(crate) const BINARIES: [&str; 26] = [
     "clusters",
     "lib",
@@ -60,24 +60,24 @@ pub(crate) const BINARIES: [&str; 26] = [
     "secured",
 ];
 
-/// A bug as its file describes it.
+/// A bug as described in its file.
 #[derive(Debug)]
 pub(crate) struct Bug {
     pub(crate) name: String,
-    /// What it is, in one line.
+    /// The description, in one line.
     pub(crate) why: String,
     pub(crate) tests: Vec<Test>,
     places: Vec<Place>,
 }
 
-/// A test that has to catch it.
+/// A test that must catch it.
 #[derive(Debug)]
 pub(crate) struct Test {
     pub(crate) binary: String,
     pub(crate) path: String,
 }
 
-/// Some lines of one file, and what to put there.
+/// Lines of one file, and their replacement.
 #[derive(Debug, Default)]
 struct Place {
     file: String,
@@ -86,7 +86,7 @@ struct Place {
 }
 
 impl Bug {
-    /// The bugs of a folder, by name.
+    /// Returns the bugs of a folder, by name.
     pub(crate) fn all(folder: &Path) -> Result<Vec<Self>, String> {
         let failed = |error| format!("{}: {error}", folder.display());
         let mut bugs = Vec::new();
@@ -123,39 +123,39 @@ impl Bug {
                         Some((binary, path)) if BINARIES.contains(&binary) => {
                             tests.push(Test { binary: binary.to_owned(), path: path.to_owned() });
                         }
-                        _ => return wrong(&format!("not a binary and a test: {test}")),
+                        _ => return wrong(&format!("expected a binary and a test: {test}")),
                     },
                     None if line.is_empty() || line.starts_with("not simulated: ") => {}
                     None => why.push(line),
                 },
                 (Some(place), "find:") if place.find.is_empty() => finding = true,
                 (Some(place), "put:") if place.put.is_none() => place.put = Some(Vec::new()),
-                (Some(_), "find:" | "put:") => return wrong("another place begins with its file"),
+                (Some(_), "find:" | "put:") => return wrong("expected file: before another place"),
                 (Some(Place { put: Some(put), .. }), line) => put.push(line.to_owned()),
                 (Some(place), line) if finding => place.find.push(line.to_owned()),
-                (Some(_), line) => return wrong(&format!("no place for the line: {line}")),
+                (Some(_), line) => return wrong(&format!("unexpected line: {line}")),
             }
         }
         for place in &mut places {
-            let Some(put) = &mut place.put else { return wrong("nothing to put") };
-            // What parts it from the next place.
+            let Some(put) = &mut place.put else { return wrong("put: is missing") };
+            // Blank lines before the next place.
             while put.last().is_some_and(String::is_empty) {
                 put.pop();
             }
             if place.find.is_empty() {
-                return wrong("nothing to find");
+                return wrong("find: is missing");
             }
         }
         if !(1..=2).contains(&why.len()) {
-            return wrong("it is to be told in one line or two what the bug is");
+            return wrong("describe the bug in one or two lines");
         }
         if tests.is_empty() || places.is_empty() {
-            return wrong("it needs a test and a place");
+            return wrong("a test or a place is missing");
         }
         Ok(Self { name: name.to_owned(), why: why.join(" "), tests, places })
     }
 
-    /// The files that it changes, as they are with it.
+    /// Returns the files that the bug changes, with the change.
     pub(crate) fn plant(&self, root: &Path) -> Result<BTreeMap<String, String>, String> {
         let mut files = BTreeMap::new();
         for Place { file, find, put } in &self.places {
@@ -172,7 +172,7 @@ impl Bug {
                 .filter_map(|(at, window)| (*window == find[..]).then_some(at));
             let (Some(at), None) = (found.next(), found.next()) else {
                 let find = find.join("\n");
-                return Err(wrong(&format!("this is to be found there exactly once:\n{find}")));
+                return Err(wrong(&format!("this must occur exactly once:\n{find}")));
             };
             let put = put.iter().flatten().map(String::as_str);
             let (before, rest) = lines.split_at(at);
@@ -188,10 +188,10 @@ impl Bug {
     }
 }
 
-/// `apply list FOLDER` prints a line for each test: its binary, its path, the bug's name, what the
-/// test needs, and what the bug is. `apply plant FILE TREE` plants a bug in a copy of the sources,
-/// and prints the names of the files that have changed.
-#[allow(dead_code)] // where it is a module
+/// `apply list FOLDER` prints a line for each test: its binary, its path, the bug's name, the
+/// test's needs, and the description. `apply plant FILE TREE` plants a bug in a copy of the
+/// sources, and prints the names of the changed files.
+#[allow(dead_code)] // when this file is a module
 fn main() -> Result<(), String> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {

@@ -1,41 +1,42 @@
-//! What a test needs besides this machine, by its source: nothing, servers, or containers.
+//! What a test needs besides this machine, according to its source: nothing, servers, or
+//! containers.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use super::Test;
 
-/// From the least to the most.
+/// In increasing order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
     Nothing,
-    /// Those of `tests/up --local` will do.
+    /// The servers of `tests/up --local` are sufficient.
     Servers,
-    /// It does with containers what `tests/up` cannot do with processes.
+    /// It needs containers for something that `tests/up` cannot do with processes.
     Docker,
 }
 
-/// What of `tests/testkit` does so.
+/// The names in `tests/testkit` that need containers.
 const CONTAINERS: [&str; 5] = ["OwnServer", "OwnEtcd", "Cut", "HungDisk", "docker("];
 
-/// The sources of the tests that have servers.
+/// The sources of the tests that use servers.
 pub(crate) struct Sources(Vec<File>);
 
 struct File {
     /// Below `tests/`.
     path: String,
-    /// What it imports, and from where.
+    /// The imported names and their modules.
     imports: BTreeSet<String>,
     items: Vec<Item>,
 }
 
-/// A function, with `(` after its name, or a type.
+/// A type, or a function with `(` after its name.
 struct Item {
     name: String,
     words: BTreeSet<String>,
     needs_docker: bool,
 }
 
-/// The names in a text; that of a function also with `(`, where it is called.
+/// Returns the words of a text; a called function's name also with `(`.
 fn words(text: &str) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -55,7 +56,7 @@ fn words(text: &str) -> BTreeSet<String> {
     words
 }
 
-/// The name of what begins with this line.
+/// Returns the name of the item that begins on this line.
 fn name_of(line: &str) -> String {
     let mut parts = line.split(|c: char| !c.is_alphanumeric() && c != '_');
     let mut after = |word: &str| parts.find(|part| *part == word).and_then(|_| parts.next());
@@ -73,9 +74,9 @@ fn name_of(line: &str) -> String {
 impl File {
     fn parse(path: String, text: &str) -> Self {
         let mut file = Self { path, imports: BTreeSet::new(), items: Vec::new() };
-        // Each item begins where a line does, with a letter.
+        // Each item begins with a letter at the start of a line.
         let begins = |line: &&str| line.starts_with(char::is_alphabetic);
-        // In a module, too.
+        // Inside a module, too.
         let mut within = false;
         let flat = text.lines().map(|line| {
             let module = line.trim_start_matches("pub(crate) ").starts_with("mod ");
@@ -104,7 +105,7 @@ impl File {
         path.rsplit('/').next().unwrap_or(path)
     }
 
-    /// Whether it imports anything from that file, by its folders, or beside it.
+    /// Returns `true` if it imports a name from that file, by its folders or from the same folder.
     fn names(&self, other: &Self) -> bool {
         let folder = |file: &Self| Path::new(&file.path).parent().map(Path::to_owned);
         let mut folders = other.path.split('/').rev().skip(1).filter(|part| *part != "it");
@@ -118,7 +119,7 @@ impl File {
 }
 
 impl Sources {
-    /// Of the root of the repository.
+    /// Reads the sources below the repository's root.
     pub(crate) fn read(root: &Path) -> Result<Self, String> {
         let mut files = Vec::new();
         for place in ["it", "secured", "secured.rs"] {
@@ -129,7 +130,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// What uses what needs Docker needs it, too. Whether there was any such thing left.
+    /// Marks users of items that need Docker; returns `true` if any were found.
     fn spread(&mut self) -> bool {
         let mut found = Vec::new();
         for (at, file) in self.0.iter().enumerate() {
@@ -176,18 +177,18 @@ impl Sources {
             let path = file.path.trim_start_matches("it/");
             file.stem() == stem && path.split(['/', '.']).next() == Some(binary)
         };
-        // A store's own tests, and the cases that all have.
+        // A store's own tests, and the shared cases.
         let case = |file: &&File| file.path.starts_with("it/common/cases/");
         let files = self.0.iter().filter(own).chain(self.0.iter().filter(case));
         let item = files
             .flat_map(|file| &file.items)
             .find(|item| item.name.strip_suffix('(') == Some(name))
-            .ok_or_else(|| format!("there is no test {binary} {path}"))?;
+            .ok_or_else(|| format!("unknown test {binary} {path}"))?;
         Ok(if item.needs_docker { Need::Docker } else { Need::Servers })
     }
 }
 
-/// Reads a file, or all of a folder.
+/// Reads a file, or all files of a folder.
 fn add(files: &mut Vec<File>, tests: &Path, path: &str) -> Result<(), String> {
     let failed = |error| format!("tests/{path}: {error}");
     let place = tests.join(path);
