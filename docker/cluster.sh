@@ -20,13 +20,13 @@ free_ports() {
 # carry TIME ADDRESS...: starts proxies for these addresses, and sets `carried` to the proxies'
 # addresses.
 carry() {
-    local time=$1 told
+    local time=$1 output
     shift
     # shellcheck disable=SC2154 # the program is set by the sourcing script
-    exec {told}< <(IFS=, && exec "$bench" --carry "$*" --between "$time")
+    exec {output}< <(IFS=, && exec "$bench" --carry "$*" --between "$time")
     carriers+=($!)
-    IFS=, read -r -a carried <&"$told"
-    exec {told}<&-
+    IFS=, read -r -a carried <&"$output"
+    exec {output}<&-
 }
 
 # run_member NAME OPTION...: starts a server on the network of this machine, with its data in memory

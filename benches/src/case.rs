@@ -37,7 +37,7 @@ impl Variant {
                 return format!("{millis} ms between servers").into();
             }
             Self::Plain => "",
-            Self::Busy => "beside 700 writes/s",
+            Self::Busy => "with 700 writes/s",
             Self::Across => "in N processes",
             Self::Write => "write lock",
             Self::Semaphore => "semaphore of 4",
@@ -187,7 +187,7 @@ fn add(
     let slow = Pairs { run_ms: slow_ms, raw_writes: 15, ..fast.clone() };
     let tasks = |tasks, pairs: &Pairs| Pairs { tasks, ..pairs.clone() };
     let stamped = |pairs: &Pairs| Pairs { stamps: true, ..pairs.clone() };
-    let all = beside_floor(others, ours, peers);
+    let all = next_to_floor(others, ours, peers);
     match workload {
         Workload::W1 => add(Variant::Plain, 1, all, fast, 1),
         Workload::W2 => {
@@ -207,7 +207,7 @@ fn add(
         Workload::W5 => {
             let all = match slow_peers {
                 0 => alone(others, 1, 0),
-                some => beside_floor(others, 1, some),
+                some => next_to_floor(others, 1, some),
             };
             add(Variant::Plain, 1, all.clone(), slow.clone(), 1);
             for n in [2, 16] {
@@ -217,7 +217,7 @@ fn add(
         }
         Workload::W7 => {
             let variant = between.map_or(Variant::Plain, Variant::Apart);
-            let all = beside_floor(others, ours.div_ceil(2), slow_peers);
+            let all = next_to_floor(others, ours.div_ceil(2), slow_peers);
             for n in [1, 2, 16] {
                 add(variant, n, all.clone(), tasks(n, &fast), 1);
             }
@@ -259,8 +259,8 @@ fn add_long(
     if workload == Workload::W4 {
         // SQL peers need a connection per waiter, more than a server allows.
         let [some, few] = if backend.is_relational() { [0, 0] } else { [1, extent.slow_peers] };
-        add(1000, beside_floor(others, extent.ours.div_ceil(2), some), Kind::Queue);
-        add(5000, beside_floor(others, extent.ours.div_ceil(2), few), Kind::Queue);
+        add(1000, next_to_floor(others, extent.ours.div_ceil(2), some), Kind::Queue);
+        add(5000, next_to_floor(others, extent.ours.div_ceil(2), few), Kind::Queue);
     } else if workload == Workload::W8 {
         // The result with 1 is the same on any other day.
         for n in if repeat == 1 { &[1, 16, 5000][..] } else { &[16, 5000] } {
@@ -326,7 +326,7 @@ fn add_fleets(cases: &mut Vec<Case>, backend: Backend, quick: bool) {
 }
 
 /// A floor before each subject, with the peers among distlock's slices.
-fn beside_floor(others: &[Subject], ours: usize, peers: usize) -> Vec<Subject> {
+fn next_to_floor(others: &[Subject], ours: usize, peers: usize) -> Vec<Subject> {
     alone(others, ours, peers).into_iter().flat_map(|subject| [Subject::Floor, subject]).collect()
 }
 

@@ -105,7 +105,7 @@ const HELD: &[Column] = &[
 ];
 
 const BEHIND: &[Column] = &[
-    ("requests a minute of all who wait", |row| number(row, WAITING)),
+    ("requests a minute of all waiters", |row| number(row, WAITING)),
     ("renewals among them", |row| number(row, RENEWALS)),
     ("of one more client", |row| number(row, STRANGER)),
     ("join p50 / p99 ms", |row| two(row, JOINED)),

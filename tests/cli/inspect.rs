@@ -105,9 +105,9 @@ async fn a_queue_is_watched(store: Store) {
 }
 
 async fn leaders_are_elected_and_observed(store: Store) {
-    let nobody = store.run(&["leader", "e"]).await;
-    assert_eq!(nobody.code(), 1, "{nobody:?}");
-    assert!(nobody.err.contains("e has no leader"), "{nobody:?}");
+    let no_leader = store.run(&["leader", "e"]).await;
+    assert_eq!(no_leader.code(), 1, "{no_leader:?}");
+    assert!(no_leader.err.contains("e has no leader"), "{no_leader:?}");
     let mut observed = Stream::start(&store, &["observe", "e", "--json"]);
     let place = TempDir::new().expect("a folder");
     let script = format!("env >{}; exec sleep 100", place.path().join("env").display());
@@ -229,9 +229,9 @@ async fn the_doctor_looks_at_all_of_it(store: Store) {
     assert!(ill.out.contains("firewall") && !format!("{ill:?}").contains("geheim"), "{ill:?}");
     let one = store.backend.url_with_users();
     let (_, hosts) = one.split_once("://").expect("a URL");
-    let nobody = format!("{scheme}://{hosts}/cli-nobody");
+    let unknown_user = format!("{scheme}://{hosts}/cli-nobody");
     if store.backend == distlock_testkit::backend::Backend::Etcd {
-        let refused = run(distlock_at(&nobody, &["doctor"])).await;
+        let refused = run(distlock_at(&unknown_user, &["doctor"])).await;
         assert!(matches!(refused.code(), 1 | 77), "{refused:?}");
         assert!(refused.out.contains("BAD"), "{refused:?}");
     }

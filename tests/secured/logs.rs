@@ -42,7 +42,7 @@ pub(crate) fn collect(level: LevelFilter) {
             .with_writer(Make)
             .with_span_events(tracing_subscriber::fmt::format::FmtSpan::NEW)
             .finish();
-        tracing::subscriber::set_global_default(subscriber).expect("there is no other");
+        tracing::subscriber::set_global_default(subscriber).expect("no other subscriber is set");
     });
 }
 

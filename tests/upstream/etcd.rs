@@ -52,7 +52,7 @@ async fn one_dead_endpoint_fails_requests() {
             break;
         }
     }
-    assert!(served, "the others are there");
+    assert!(served, "the other endpoints serve");
     assert_defect(failed, "src/backend/etcd/pool.rs: the choice of an endpoint");
 }
 

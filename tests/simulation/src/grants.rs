@@ -273,7 +273,7 @@ impl Held {
                 let there = |entry: &&Entry| world.server.key_of(entry).is_some();
                 let left: Vec<_> = entries.iter().filter(there).collect();
                 if !left.is_empty() {
-                    world.history.violated(format!("unlock is Ok, and {left:?} is there"));
+                    world.history.violated(format!("unlock is Ok, but {left:?} still exists"));
                 }
             }
         });

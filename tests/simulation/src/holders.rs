@@ -141,7 +141,7 @@ pub(crate) fn granted(mut new: Holder, alone: bool) -> u64 {
     if alone && !new.guard.is_valid() {
         scheduler::with(|world| world.history.violated(format!("{new:?} was granted when lost")));
     }
-    let (beside, number, new) = scheduler::with(|world| {
+    let (others, number, new) = scheduler::with(|world| {
         let there = world.server.now.key(&new.key);
         let own = there.is_some_and(|key| key.revision == new.revision);
         if !own {
@@ -161,24 +161,24 @@ pub(crate) fn granted(mut new: Holder, alone: bool) -> u64 {
             }
             *highest = (*highest).max(new.token);
         }
-        let beside = world.holders.all.values().filter(|other| other.queue == new.queue);
-        let beside: Vec<_> = beside.cloned().collect();
+        let others = world.holders.all.values().filter(|other| other.queue == new.queue);
+        let others: Vec<_> = others.cloned().collect();
         world.holders.count += 1;
         let number = world.holders.count;
         world.holders.all.insert(number, new.clone());
-        (beside, number, new)
+        (others, number, new)
     });
     // Validity as the owners would see it at this moment.
-    let beside: Vec<_> = beside.into_iter().filter(|other| other.guard.is_valid()).collect();
-    if !beside.is_empty() && new.guard.is_valid() {
+    let others: Vec<_> = others.into_iter().filter(|other| other.guard.is_valid()).collect();
+    if !others.is_empty() && new.guard.is_valid() {
         scheduler::with(|world| {
-            let beside: Vec<_> =
-                beside.into_iter().filter(|other| !world.is_excused(other)).collect();
+            let others: Vec<_> =
+                others.into_iter().filter(|other| !world.is_excused(other)).collect();
             let clash = match new.mode {
-                Mode::Exclusive => !beside.is_empty(),
-                Mode::Shared => beside.iter().any(|other| other.mode == Mode::Exclusive),
+                Mode::Exclusive => !others.is_empty(),
+                Mode::Shared => others.iter().any(|other| other.mode == Mode::Exclusive),
                 Mode::Permits(..) => {
-                    let all = || beside.iter().chain([&new]).map(Holder::permits);
+                    let all = || others.iter().chain([&new]).map(Holder::permits);
                     let taken: u32 = all().map(|(taken, _)| taken).sum();
                     let least = all().map(|(_, of)| of).min().unwrap_or_default();
                     // `set_permits` may have raised the limit.
@@ -186,7 +186,7 @@ pub(crate) fn granted(mut new: Holder, alone: bool) -> u64 {
                 }
             };
             if clash && !world.is_excused(&new) {
-                world.history.violated(format!("{new:?} beside {beside:?}"));
+                world.history.violated(format!("{new:?} next to {others:?}"));
             }
         });
     }

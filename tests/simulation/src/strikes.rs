@@ -156,7 +156,7 @@ impl World {
             version: 1,
             crowded: true,
         });
-        self.note(usize::MAX, What::Operator("stands", Arc::clone(&name)));
+        self.note(usize::MAX, What::Operator("joins as a stranger", Arc::clone(&name)));
         let new = Rc::clone(&key);
         self.server.change(vec![Change::of(&key)], |view| view.put(new));
         if let Some(dir) = self.server.dirs.get_mut(&key.dir) {
