@@ -20,7 +20,7 @@ const TITLE: i32 = 28;
 const THICK: i32 = 15;
 const PITCH: i32 = 20;
 /// The space below a group.
-const APART: i32 = 16;
+const GROUP_GAP: i32 = 16;
 const MARGIN: i32 = 14;
 /// The width of the figure behind the longest bar.
 const BEHIND: i32 = 58;
@@ -41,7 +41,7 @@ pub(crate) struct Bar {
 /// Each group has its own scale.
 pub(crate) fn draw(path: &Path, title: &str, axes: &str, groups: &[Group]) -> Result<()> {
     let most = groups.iter().map(|group| group.bars.len() as i32).max().unwrap_or_default();
-    let height = TITLE + PITCH * most + APART;
+    let height = TITLE + PITCH * most + GROUP_GAP;
     let rows = groups.len().div_ceil(COLUMNS) as i32;
     let names = groups.iter().flat_map(|group| &group.bars).map(|bar| bar.name.len());
     let left = MARGIN + LETTER * names.max().unwrap_or_default() as i32 + 10;

@@ -8,7 +8,7 @@ use crate::{
     Result,
     counters::Counters,
     link::Process,
-    long::{Operator, PATIENCE, settle},
+    long::{Operator, TIME_LIMIT, settle},
     measures::{JOIN_STATEMENTS, JOINED, RENEWALS, STRANGER, Seen, WAITING},
     slice::Slice,
     statements::of_joiner,
@@ -39,7 +39,7 @@ pub(crate) async fn measure(
     waiting.mark().await?;
     let start = Instant::now();
     while store.keys(&directory).await? <= waiters {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIME_LIMIT {
             return Err("not all waiters joined".into());
         }
         sleep(PAUSE).await;

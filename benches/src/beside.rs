@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A slice that takes longer than planned by this much has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// How much more of a client's processor time or of requests a pair may cost than before.
 const TOLERANCE: f64 = 1.05;
 
@@ -93,7 +93,7 @@ pub(crate) async fn compare(bench: &Bench, old: &Path) -> Result<bool> {
             };
             let program = Program::Build(if turn == 0 { old } else { &new });
             let slice = measure(conductor.named(task), servers, processes, program);
-            let (slice, counted) = timeout(PATIENCE, slice).await??;
+            let (slice, counted) = timeout(TIME_LIMIT, slice).await??;
             builds[turn]
                 .add(&slice, counted)
                 .map_err(|error| format!("{}: {error}", name.trim()))?;

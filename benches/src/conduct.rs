@@ -28,7 +28,7 @@ use crate::{
 const DELAY_MS: u64 = 5;
 const UNRELATED_WRITES: u32 = 700;
 /// A slice that takes longer than planned by this much has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Conductor<'a> {
@@ -187,18 +187,18 @@ impl<'a> Conductor<'a> {
             namespace: String::new(),
             work,
         };
-        let patience_ms = long::PATIENCE.as_millis() as u64;
+        let patience_ms = long::TIME_LIMIT.as_millis() as u64;
         let queue = Work::Queue { waiters: case.n, patience_ms };
         let (slice, counted) = match &case.kind {
             Kind::Pairs(pairs, processes) => {
                 let task = self.named(task(Work::Pairs(pairs.clone())));
-                let mut patience = PATIENCE + Duration::from_millis(pairs.run_ms);
+                let mut patience = TIME_LIMIT + Duration::from_millis(pairs.run_ms);
                 let ours = current_exe()?;
                 let program = match subject.program() {
                     Some(name) => {
                         let container = self.bench.peers.as_deref().ok_or("no container")?;
                         // Sixteen Java processes take long to start.
-                        patience += PATIENCE;
+                        patience += TIME_LIMIT;
                         Program::Contained { container, name }
                     }
                     None => Program::Build(&ours),
@@ -217,25 +217,26 @@ impl<'a> Conductor<'a> {
             Kind::Fleet(fleet) => {
                 let task = self.named(task(Work::Fleet(fleet.clone())));
                 let server = self.bench.processes.get(&case.backend).copied();
-                let patience = PATIENCE + Duration::from_millis(fleet.warmup_ms + fleet.run_ms);
+                let patience = TIME_LIMIT + Duration::from_millis(fleet.warmup_ms + fleet.run_ms);
                 let measured = crossover::measure(task, fleet, &place.servers, server, seen);
                 timeout(patience, measured).await??
             }
             Kind::Queue => {
                 let task = self.named(task(queue));
                 let queue = long::queue(task, &place.servers, case.n, seen);
-                timeout(PATIENCE + long::PATIENCE * 3, queue).await??
+                timeout(TIME_LIMIT + long::TIME_LIMIT * 3, queue).await??
             }
             Kind::Behind { wait_ms, joins } => {
                 let task = self.named(task(queue));
-                let (wait, patience) = (Duration::from_millis(*wait_ms), long::PATIENCE * 5);
+                let (wait, patience) = (Duration::from_millis(*wait_ms), long::TIME_LIMIT * 5);
                 let behind = behind::measure(task, &place.servers, wait, *joins, seen);
                 timeout(patience + wait, behind).await??
             }
             Kind::Held { hold_ms } => {
                 let hold = Duration::from_millis(*hold_ms);
                 let task = self.named(task(Work::Held { locks: case.n }));
-                timeout(PATIENCE * 2 + hold, long::held(task, &place.servers, hold, seen)).await??
+                timeout(TIME_LIMIT * 2 + hold, long::held(task, &place.servers, hold, seen))
+                    .await??
             }
         };
         seen.add(slice.clone(), counted);

@@ -16,7 +16,7 @@ use crate::{
     tries,
 };
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// ZooKeeper counts the benchmark's queries among the packets: their number is added to the result
 /// under this name.
 const QUESTIONS: &str = "questions";
@@ -149,7 +149,7 @@ impl Counters {
 
 /// etcd's metrics by name and labels.
 pub(crate) async fn metrics(server: &str) -> Result<BTreeMap<String, f64>> {
-    let text = ask(server, METRICS, PATIENCE).await?;
+    let text = ask(server, METRICS, TIME_LIMIT).await?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     Ok(lines
         .filter_map(|line| line.rsplit_once(' '))
@@ -166,7 +166,7 @@ pub(crate) async fn info(server: &str) -> Result<String> {
 /// ZooKeeper's counters by name.
 pub(crate) async fn mntr(server: &str) -> Result<BTreeMap<String, f64>> {
     static ASKED: Mutex<BTreeMap<String, f64>> = Mutex::new(BTreeMap::new());
-    let text = ask(server, "mntr", PATIENCE).await?;
+    let text = ask(server, "mntr", TIME_LIMIT).await?;
     let lines = text.lines().filter_map(|line| line.split_once('\t'));
     let mut counters: BTreeMap<_, _> =
         lines.filter_map(|(name, value)| pair(name, value)).collect();
@@ -180,7 +180,7 @@ pub(crate) async fn mntr(server: &str) -> Result<BTreeMap<String, f64>> {
 /// How many requests other than pings ZooKeeper's sessions have made: the numbers of their last
 /// ones.
 pub(crate) async fn numbered(server: &str) -> Result<f64> {
-    let text = ask(server, "cons", PATIENCE).await?;
+    let text = ask(server, "cons", TIME_LIMIT).await?;
     let numbers = text.split("lcxid=0x").skip(1).filter_map(|rest| rest.split(',').next());
     Ok(numbers.filter_map(|number| u32::from_str_radix(number, 16).ok()).map(f64::from).sum())
 }

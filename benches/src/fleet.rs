@@ -25,7 +25,7 @@ use crate::{
 /// How many connect at once.
 const AT_ONCE: usize = 32;
 /// For an unlock after the end; one that takes longer counts as an error.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// The pause of a client after a failure.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -56,7 +56,7 @@ pub(crate) async fn run(task: &Task, fleet: &Fleet) -> Result<(Vec<Connected>, S
     sleep_until(end).await;
     let (cpu, asked) = (cpu() - before.0, asked() - before.1);
     let mut slice = Slice { cpu, asked, ..Slice::default() };
-    slice.gather(tasks, Instant::now() + PATIENCE).await;
+    slice.gather(tasks, Instant::now() + TIME_LIMIT).await;
     Ok((connected, slice))
 }
 

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// For each of them.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// What a client does after its row exists: find its predecessor and watch it.
 const SETTLING: Duration = Duration::from_millis(15);
 
@@ -37,7 +37,7 @@ pub(crate) async fn run(task: &Task, joins: usize) -> Result<(Connected, Slice)>
         Ok(())
     };
     let waiting = async {
-        timeout(PATIENCE, until(1.0)).await??;
+        timeout(TIME_LIMIT, until(1.0)).await??;
         // Answered when it has waited for long enough.
         mark("waiting").await
     };
@@ -48,7 +48,7 @@ pub(crate) async fn run(task: &Task, joins: usize) -> Result<(Connected, Slice)>
         }
         enough = waiting => enough.map(drop)?,
     }
-    timeout(PATIENCE, until(0.0)).await??;
+    timeout(TIME_LIMIT, until(0.0)).await??;
     let mut slice = Slice::default();
     let start = now();
     for _ in 0..joins {
@@ -58,13 +58,13 @@ pub(crate) async fn run(task: &Task, joins: usize) -> Result<(Connected, Slice)>
                 locked?;
                 return Err("no client was ahead".into());
             }
-            joined = timeout(PATIENCE, until(1.0)) => {
+            joined = timeout(TIME_LIMIT, until(1.0)) => {
                 joined??;
                 slice.lock.push(now() - called);
                 sleep(SETTLING).await;
             }
         }
-        timeout(PATIENCE, until(0.0)).await??;
+        timeout(TIME_LIMIT, until(0.0)).await??;
         slice.pairs += 1;
     }
     slice.time = now() - start;

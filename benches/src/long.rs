@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// For all to queue, and for all to be served.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// After this time without new keys, no more are expected.
 const STAGNATION: Duration = Duration::from_secs(12);
 /// The pause between two reads.
@@ -43,7 +43,7 @@ pub(crate) async fn queue(
     process.mark().await?;
 
     let (mut most, mut grew, mut looks) = (0, start, 0.0);
-    while most <= waiters && start.elapsed() < PATIENCE && grew.elapsed() < STAGNATION {
+    while most <= waiters && start.elapsed() < TIME_LIMIT && grew.elapsed() < STAGNATION {
         sleep(PAUSE).await;
         let keys = store.keys(&directory).await?;
         looks += 1.0;

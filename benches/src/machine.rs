@@ -9,7 +9,7 @@ use crate::{
     Result,
     args::Bench,
     backend::Backend,
-    counters::{PATIENCE, info},
+    counters::{TIME_LIMIT, info},
     sql::Connection,
 };
 
@@ -87,13 +87,13 @@ async fn version(backend: Backend, servers: &[String]) -> Result<String> {
     let server = servers.first().ok_or("no server")?;
     Ok(match backend {
         Backend::Etcd => {
-            let answer = ask(server, "GET /version HTTP/1.0\r\n\r\n", PATIENCE).await?;
+            let answer = ask(server, "GET /version HTTP/1.0\r\n\r\n", TIME_LIMIT).await?;
             let body = answer.lines().last().unwrap_or_default();
             let versions: BTreeMap<String, String> = serde_json::from_str(body)?;
             versions.get("etcdserver").cloned().unwrap_or_default()
         }
         Backend::ZooKeeper => {
-            let answer = ask(server, "srvr", PATIENCE).await?;
+            let answer = ask(server, "srvr", TIME_LIMIT).await?;
             let line = answer.lines().next().unwrap_or_default();
             line.trim_start_matches("Zookeeper version: ")
                 .split(['-', ','])

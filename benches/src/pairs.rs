@@ -22,7 +22,7 @@ use crate::{
 
 /// How long tasks may take to finish after the end of the window; one that takes longer counts as
 /// an error.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// The pause of a task after a failure.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -56,7 +56,7 @@ pub(crate) async fn run(task: &Task, pairs: &Pairs) -> Result<(Connected, Slice)
     for (who, contender) in contenders.into_iter().enumerate() {
         tasks.spawn(contend(who, contender, turns.clone(), window, pairs.stamps));
     }
-    let patience = Duration::from_millis(pairs.warmup_ms + pairs.run_ms) + PATIENCE;
+    let patience = Duration::from_millis(pairs.warmup_ms + pairs.run_ms) + TIME_LIMIT;
     let deadline = Instant::now() + patience;
     let mut slice =
         Slice { time: pairs.run_ms * 1_000_000, raw_write, rss_before, ..Slice::default() };

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::{
     Result,
     backend::{Backend, url_of},
-    counters::PATIENCE,
+    counters::TIME_LIMIT,
 };
 
 /// The index of the first script argument: after the command, its digest, and four keys.
@@ -85,7 +85,7 @@ async fn next_script(
         }
         Err("the server sends nothing more".into())
     };
-    timeout(PATIENCE, next).await?
+    timeout(TIME_LIMIT, next).await?
 }
 
 /// The quoted words of a line of `MONITOR`.

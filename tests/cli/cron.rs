@@ -10,7 +10,7 @@ use crate::store::{Store, output_of};
 
 /// The number of hosts, and the difference between their clocks.
 const HOSTS: u32 = 6;
-const APART: Duration = Duration::from_millis(20);
+const CLOCK_OFFSET: Duration = Duration::from_millis(20);
 /// A delay of more than a tenth of this may leave a period out.
 const PERIOD: Duration = Duration::from_secs(3);
 
@@ -26,7 +26,7 @@ async fn host(store: &Store, number: u32, start: u64, runs: &Path) -> Vec<u32> {
     let period = format!("{}ms", PERIOD.as_millis());
     let (record, mut late) = (format!("echo run >>{}", runs.display()), Vec::new());
     for turn in 0..periods() {
-        let at = PERIOD * turn + APART * number;
+        let at = PERIOD * turn + CLOCK_OFFSET * number;
         let at = start + u64::try_from(at.as_nanos()).expect("soon");
         clock::sleep_until(at).await;
         let args = ["run", "job", "--once-per", &period, "--", "sh", "-c", &record];

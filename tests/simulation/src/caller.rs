@@ -33,22 +33,23 @@ type Taking = Pin<Box<dyn Future<Output = Result<Option<Guard>>> + Send>>;
 
 /// Futures that are no longer polled. Those that block no other caller are kept to the end.
 #[derive(Clone, Default)]
-pub(crate) struct Forsaken(pub(crate) Arc<Mutex<Vec<(bool, Taking)>>>);
+pub(crate) struct Abandoned(pub(crate) Arc<Mutex<Vec<(bool, Taking)>>>);
 
-impl Forsaken {
-    fn add(&self, lonely: bool, taking: Taking) {
-        self.0.lock().expect("not poisoned").push((lonely, taking));
+impl Abandoned {
+    fn add(&self, uncontended: bool, taking: Taking) {
+        self.0.lock().expect("not poisoned").push((uncontended, taking));
     }
 
     /// Drops the futures that block other callers, or all of them.
-    pub(crate) fn bury(&self, all: bool) {
-        let mut forsaken = self.0.lock().expect("not poisoned");
-        let (kept, buried) =
-            std::mem::take(&mut *forsaken).into_iter().partition(|(lonely, _)| *lonely && !all);
-        *forsaken = kept;
-        drop(forsaken);
-        let buried: Vec<_> = buried;
-        drop(buried);
+    pub(crate) fn discard(&self, all: bool) {
+        let mut abandoned = self.0.lock().expect("not poisoned");
+        let (kept, discarded) = std::mem::take(&mut *abandoned)
+            .into_iter()
+            .partition(|(uncontended, _)| *uncontended && !all);
+        *abandoned = kept;
+        drop(abandoned);
+        let discarded: Vec<_> = discarded;
+        drop(discarded);
     }
 }
 
@@ -56,7 +57,7 @@ pub(crate) struct Calling {
     pub(crate) number: usize,
     pub(crate) process: usize,
     pub(crate) client: Client,
-    pub(crate) forsaken: Forsaken,
+    pub(crate) abandoned: Abandoned,
 }
 
 impl Calling {
@@ -97,8 +98,8 @@ impl Calling {
         if let What::Crowd(many) = step.what {
             return self.crowd(count, many).await;
         }
-        let lonely = format!("lonely-{}-{count}", self.number);
-        let mut taking = take(self.client.clone(), self.process, lonely.clone(), step);
+        let uncontended = format!("lonely-{}-{count}", self.number);
+        let mut taking = take(self.client.clone(), self.process, uncontended.clone(), step);
         let taken = match step.end {
             End::Finished => Some(taking.await),
             End::DroppedAfter(polls) => {
@@ -109,13 +110,13 @@ impl Calling {
                 }
                 taken
             }
-            End::ForsakenAfter(polls) => {
+            End::AbandonedAfter(polls) => {
                 let taken = polled(&mut taking, polls).await;
                 if taken.is_none() {
-                    self.note(history::What::Forsaken);
-                    self.forsaken.add(matches!(step.what, What::Lonely), taking);
+                    self.note(history::What::Abandoned);
+                    self.abandoned.add(matches!(step.what, What::Uncontended), taking);
                     if scheduler::with(|world| world.calm) {
-                        self.forsaken.bury(false);
+                        self.abandoned.discard(false);
                     }
                 }
                 taken
@@ -125,7 +126,7 @@ impl Calling {
         match taken {
             None => {}
             Some(Ok(Some(guard))) => {
-                claims::check_guard(&guard, &step.what, &lonely);
+                claims::check_guard(&guard, &step.what, &uncontended);
                 self.hold(guard, count, step).await;
             }
             Some(Ok(None)) => {
@@ -134,7 +135,7 @@ impl Calling {
                 check_busy(step, first);
             }
             Some(Err(error)) => {
-                claims::check_error(&error, &step.what, &lonely);
+                claims::check_error(&error, &step.what, &uncontended);
                 self.failed(&error, step);
             }
         }
@@ -147,7 +148,7 @@ impl Calling {
             let client = self.client.clone();
             let mut taking: Taking = Box::pin(async move { lock(&client, &name, How::Wait).await });
             if polled(&mut taking, 1).await.is_none() {
-                self.forsaken.add(true, taking);
+                self.abandoned.add(true, taking);
             }
         }
     }
@@ -211,9 +212,9 @@ impl Calling {
             Inside::Proclaim => held.proclaim(format!("{}-{count}", self.number).as_bytes()).await,
             Inside::Run => held.run(step.hold).await,
             // The loss of a deleted key must be reported, however late.
-            Inside::WaitForLoss if step.robbed => {
-                sleep(step.robbed_after).await;
-                let longest = if held.rob() { LATEST } else { (step.hold * 20).min(LONGEST) };
+            Inside::WaitForLoss if step.evicted => {
+                sleep(step.evicted_after).await;
+                let longest = if held.evict() { LATEST } else { (step.hold * 20).min(LONGEST) };
                 let _ = timeout(longest, held.lost()).await;
             }
             Inside::WaitForLoss => drop(timeout((step.hold * 20).min(LONGEST), held.lost()).await),
@@ -227,8 +228,8 @@ impl Calling {
         } else {
             held
         };
-        if step.robbed {
-            held.rob();
+        if step.evicted {
+            held.evict();
         }
         held.release(self.process, step.unlocks).await;
     }
@@ -263,11 +264,13 @@ async fn polled<T>(future: &mut Pin<Box<dyn Future<Output = T> + Send>>, polls: 
 
 /// Starts a step's call. Each kind of call has its own box: a single future would have the size of
 /// the largest.
-fn take(client: Client, process: usize, lonely: String, step: &Step) -> Taking {
+fn take(client: Client, process: usize, uncontended: String, step: &Step) -> Taking {
     let how = step.how;
     match step.what.clone() {
         What::Mutex(name) => Box::pin(async move { lock(&client, &named(name), how).await }),
-        What::Lonely | What::Crowd(_) => Box::pin(async move { lock(&client, &lonely, how).await }),
+        What::Uncontended | What::Crowd(_) => {
+            Box::pin(async move { lock(&client, &uncontended, how).await })
+        }
         What::Read(name) => Box::pin(async move {
             let lock = client.rw_lock(named(name));
             let guard = match how {

@@ -29,7 +29,7 @@ fn hold(is_true: bool, what: impl FnOnce() -> String) {
     }
 }
 
-fn names(what: &What, lonely: &str) -> Vec<String> {
+fn names(what: &What, uncontended: &str) -> Vec<String> {
     match what {
         What::Mutex(name)
         | What::Read(name)
@@ -43,13 +43,13 @@ fn names(what: &What, lonely: &str) -> Vec<String> {
         | What::Observe(name)
         | What::SetPermits(name, _) => vec![named(*name)],
         What::All(names) => names.iter().copied().map(named).collect(),
-        What::Lonely | What::Crowd(_) => vec![lonely.to_owned()],
+        What::Uncontended | What::Crowd(_) => vec![uncontended.to_owned()],
     }
 }
 
 /// Checks that an error names its lock and the store.
-pub(crate) fn check_error(error: &Error, what: &What, lonely: &str) {
-    let names = names(what, lonely);
+pub(crate) fn check_error(error: &Error, what: &What, uncontended: &str) {
+    let names = names(what, uncontended);
     let store = scheduler::with(|world| world.server.contract.store());
     let is_true = match error {
         Error::Evicted { name } | Error::Lost { name, .. } => names.contains(name),
@@ -66,8 +66,8 @@ pub(crate) fn check_error(error: &Error, what: &What, lonely: &str) {
 }
 
 /// Checks what a new guard reports about itself.
-pub(crate) fn check_guard(guard: &Guard, what: &What, lonely: &str) {
-    let names = names(what, lonely);
+pub(crate) fn check_guard(guard: &Guard, what: &What, uncontended: &str) {
+    let names = names(what, uncontended);
     let each = guard.each();
     let guard_names: Vec<_> = each.iter().map(|(guard, _)| guard.name().to_owned()).collect();
     let mut sorted = names.clone();

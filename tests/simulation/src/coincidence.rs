@@ -18,7 +18,7 @@ impl Plan {
     pub(crate) fn with_coincidences(mut self) -> Self {
         let mut dice = fastrand::Rng::with_seed(self.seed ^ 0xc01_0c1de);
         match (dice.u32(..16), self.contract) {
-            (0 | 1, _) => self.rob_the_watched(&mut dice),
+            (0 | 1, _) => self.evict_watched_holders(&mut dice),
             (2, Contract::ZooKeeper) => self.stall(&mut dice),
             (3, Contract::ZooKeeper) => self.stall_while_opening(&mut dice),
             (4, Contract::ZooKeeper) => self.worn = true,
@@ -56,14 +56,14 @@ impl Plan {
     }
 
     /// Operators delete keys of long-standing holders, and events are lost.
-    fn rob_the_watched(&mut self, dice: &mut fastrand::Rng) {
+    fn evict_watched_holders(&mut self, dice: &mut fastrand::Rng) {
         self.faults = self.faults.max(FAULTS);
         for caller in &mut self.callers {
             let step = dice.usize(..caller.steps.len());
             if let Some(step) = caller.steps.get_mut(step).filter(|step| step.what.is_lock()) {
                 step.inside = Inside::WaitForLoss;
-                step.robbed = true;
-                step.robbed_after = WATCHED + Duration::from_millis(dice.u64(..1000));
+                step.evicted = true;
+                step.evicted_after = WATCHED + Duration::from_millis(dice.u64(..1000));
             }
         }
     }

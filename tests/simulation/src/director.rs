@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     backend::Backend,
-    caller::{Calling, Forsaken},
+    caller::{Abandoned, Calling},
     client::Client,
     error::Error,
     grants,
@@ -69,7 +69,8 @@ pub(crate) fn run(plan: &Plan, report: Report) -> (History, Duration, u64) {
         world.scheduler.after(phase, move |world| world.report(replica));
     }
     scheduler::start(world);
-    let (clients, forsaken) = (Arc::<Mutex<Vec<(usize, Client)>>>::default(), Forsaken::default());
+    let (clients, abandoned) =
+        (Arc::<Mutex<Vec<(usize, Client)>>>::default(), Abandoned::default());
     for process in 0..plan.processes {
         let callers: Vec<_> = plan
             .callers
@@ -81,28 +82,32 @@ pub(crate) fn run(plan: &Plan, report: Report) -> (History, Duration, u64) {
         if callers.is_empty() {
             continue;
         }
-        let (plan, clients, forsaken) = (plan.clone(), Arc::clone(&clients), forsaken.clone());
+        let (plan, clients, abandoned) = (plan.clone(), Arc::clone(&clients), abandoned.clone());
         scheduler::spawn(process, "main", async move {
             let client = connect(&plan, process).await;
             clients.lock().expect("not poisoned").push((process, client.clone()));
             for (number, steps) in callers {
-                let calling =
-                    Calling { number, process, client: client.clone(), forsaken: forsaken.clone() };
+                let calling = Calling {
+                    number,
+                    process,
+                    client: client.clone(),
+                    abandoned: abandoned.clone(),
+                };
                 scheduler::spawn(process, "caller", calling.run(steps));
             }
         });
     }
     let done = Arc::new(Mutex::new(false));
     // If the world fails, the remaining futures are dropped while it still exists.
-    let rest = (forsaken.clone(), Arc::clone(&clients));
+    let rest = (abandoned.clone(), Arc::clone(&clients));
     let director_done = Arc::clone(&done);
     let plan = plan.clone();
     scheduler::spawn(director, "director", async move {
-        direct(&plan, &clients, &forsaken).await;
+        direct(&plan, &clients, &abandoned).await;
         *director_done.lock().expect("not poisoned") = true;
     });
     scheduler::run(|_| *done.lock().expect("not poisoned"));
-    rest.0.bury(true);
+    rest.0.discard(true);
     rest.1.lock().expect("not poisoned").clear();
     let mut world = scheduler::end();
     world.history.trace = world.server.trace.take();
@@ -201,10 +206,10 @@ async fn until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
     true
 }
 
-async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &Forsaken) {
+async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, abandoned: &Abandoned) {
     let mut closing = plan.closing;
     until(LONGEST, || {
-        holders::check_robbed();
+        holders::check_evicted();
         if let Some((process, at)) = closing
             && scheduler::now() >= at
         {
@@ -215,13 +220,13 @@ async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &F
     })
     .await;
     scheduler::heal();
-    forsaken.bury(false);
+    abandoned.discard(false);
     let bound = scheduler::with(|world| grants::bound(world.ttl, world.recheck));
     // Each holder keeps its lock for its full time; then the next waiter is granted.
     let done = loop {
         let turns = holders::turns();
         let moved = until(bound + LONGEST_HOLD, || {
-            holders::check_robbed();
+            holders::check_evicted();
             busy() == 0 || holders::turns() != turns
         });
         if !moved.await || busy() == 0 {
@@ -239,7 +244,7 @@ async fn direct(plan: &Plan, clients: &Mutex<Vec<(usize, Client)>>, forsaken: &F
         });
         return;
     }
-    forsaken.bury(true);
+    abandoned.discard(true);
     let clients = std::mem::take(&mut *clients.lock().expect("not poisoned"));
     // Dropped calls clean up by themselves. A delayed request may still create a key; the next
     // recheck, or the one after it, finds that key.

@@ -201,7 +201,7 @@ impl Held {
     }
 
     /// Lets an operator delete the held key, while faults occur; returns `true` if it was deleted.
-    pub(crate) fn rob(&self) -> bool {
+    pub(crate) fn evict(&self) -> bool {
         let Some(guard) = self.first() else { return false };
         let key = Arc::clone(&guard.held.own.entry.key);
         scheduler::with(|world| {
@@ -213,8 +213,8 @@ impl Held {
 
     /// Returns the guard, and `true` if one of its keys had been deleted by an operator.
     fn take(self) -> (Option<Guard>, bool) {
-        let robbed = self.numbers.iter().filter(|number| holders::released(**number)).count();
-        (Arc::try_unwrap(self.guard).ok(), robbed > 0)
+        let evicted = self.numbers.iter().filter(|number| holders::released(**number)).count();
+        (Arc::try_unwrap(self.guard).ok(), evicted > 0)
     }
 
     pub(crate) async fn downgrade(self, process: usize) -> Option<Self> {
@@ -239,7 +239,7 @@ impl Held {
     pub(crate) async fn release(self, process: usize, unlock: bool) {
         let entries: Vec<_> =
             self.guard.each().iter().map(|(guard, _)| guard.held.own.entry.clone()).collect();
-        let (Some(guard), robbed) = self.take() else { return };
+        let (Some(guard), evicted) = self.take() else { return };
         scheduler::with(|world| {
             for entry in &entries {
                 world.note(process, What::Releases(Arc::clone(&entry.key)));
@@ -266,7 +266,7 @@ impl Held {
                 && !entries.iter().any(|entry| world.server.mistaken.contains(entry))
                 && world.now() < began + world.request_timeout
                 && world.processes[process].struck == Duration::ZERO;
-            if outcome.is_ok() && robbed && clear && !world.forgets {
+            if outcome.is_ok() && evicted && clear && !world.forgets {
                 world.history.violated(format!("unlock is Ok, and {entries:?} was lost before"));
             }
             if outcome.is_ok() && !world.forgets {

@@ -53,7 +53,7 @@ pub(crate) enum What {
     Grants(Arc<str>, u64),
     Releases(Arc<str>),
     Dropped,
-    Forsaken,
+    Abandoned,
     Neglected,
     Stopped,
     Blocked,

@@ -54,7 +54,7 @@ pub(crate) struct Holders {
 
 impl World {
     /// Records that an operator deleted a key, so that its holder must be notified.
-    pub(crate) fn robbed(&mut self, key: &str) {
+    pub(crate) fn evicted(&mut self, key: &str) {
         let now = self.now();
         for holder in self.holders.all.values_mut().filter(|holder| *holder.key == *key) {
             holder.deleted.get_or_insert(now);
@@ -205,10 +205,10 @@ pub(crate) fn turns() -> (u64, usize) {
 }
 
 /// Checks that holders whose keys were deleted are notified in time.
-pub(crate) fn check_robbed() {
+pub(crate) fn check_evicted() {
     let late = scheduler::with(|world| {
-        let robbed = world.holders.all.values().filter(|holder| holder.deleted.is_some());
-        robbed.filter(|holder| !world.is_excused(holder)).cloned().collect::<Vec<_>>()
+        let evicted = world.holders.all.values().filter(|holder| holder.deleted.is_some());
+        evicted.filter(|holder| !world.is_excused(holder)).cloned().collect::<Vec<_>>()
     });
     for holder in late.into_iter().filter(|holder| holder.guard.is_valid()) {
         scheduler::with(|world| {

@@ -47,9 +47,9 @@ pub(crate) struct Step {
     pub(crate) inside: Inside,
     pub(crate) unlocks: bool,
     /// An operator deletes the key just before its release.
-    pub(crate) robbed: bool,
+    pub(crate) evicted: bool,
     /// How long after the grant the key of a holder that waits for its loss is deleted.
-    pub(crate) robbed_after: Duration,
+    pub(crate) evicted_after: Duration,
     /// How long the caller is not polled after the call has started.
     pub(crate) neglected: Duration,
 }
@@ -70,7 +70,7 @@ pub(crate) enum What {
     Observe(usize),
     SetPermits(usize, u32),
     /// An uncontended lock.
-    Lonely,
+    Uncontended,
     /// Several uncontended locks, each polled once and then abandoned.
     Crowd(usize),
 }
@@ -88,7 +88,7 @@ impl What {
             Self::Permits(..) => 3,
             Self::Election(_) => 4,
             Self::All(_) => 5,
-            Self::Lonely | Self::Crowd(_) => 6,
+            Self::Uncontended | Self::Crowd(_) => 6,
             Self::RequestRelease(_) => 7,
             Self::Queue(_) => 8,
             Self::WatchQueue(_) => 9,
@@ -115,7 +115,7 @@ impl What {
                 names.truncate(dice.usize(2..=3));
                 Self::All(names)
             }
-            75..77 => Self::Lonely,
+            75..77 => Self::Uncontended,
             77..81 => Self::RequestRelease(name),
             81..85 => Self::Queue(name),
             85..89 => Self::WatchQueue(name),
@@ -147,7 +147,7 @@ impl What {
                 | Self::Permits(..)
                 | Self::Election(_)
                 | Self::All(_)
-                | Self::Lonely
+                | Self::Uncontended
         )
     }
 }
@@ -165,7 +165,7 @@ pub(crate) enum End {
     Finished,
     DroppedAfter(u32),
     /// It is kept, but not polled again.
-    ForsakenAfter(u32),
+    AbandonedAfter(u32),
 }
 
 /// What a holder does while it holds.
@@ -266,7 +266,7 @@ impl Step {
         };
         let end = match dice.u32(..20) {
             0..3 => End::DroppedAfter(dice.u32(1..12)),
-            3 => End::ForsakenAfter(dice.u32(1..8)),
+            3 => End::AbandonedAfter(dice.u32(1..8)),
             _ => End::Finished,
         };
         let hold = menu.tempo.hold(dice);
@@ -284,9 +284,9 @@ impl Step {
             _ => Duration::ZERO,
         };
         let pause = menu.tempo.pause(dice);
-        let (unlocks, robbed) = (dice.u32(..4) > 0, dice.u32(..40) == 0);
-        let robbed_after = Duration::ZERO;
-        Self { pause, what, how, end, hold, inside, unlocks, robbed, robbed_after, neglected }
+        let (unlocks, evicted) = (dice.u32(..4) > 0, dice.u32(..40) == 0);
+        let evicted_after = Duration::ZERO;
+        Self { pause, what, how, end, hold, inside, unlocks, evicted, evicted_after, neglected }
     }
 }
 

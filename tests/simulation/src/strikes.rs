@@ -108,7 +108,7 @@ impl World {
         }
         let keys = self.server.now.keys().filter(|key| key.session == session);
         for key in keys.cloned().collect::<Vec<_>>() {
-            self.robbed(&key.name);
+            self.evicted(&key.name);
             self.history.operated.insert(key.dir.to_string());
         }
         #[cfg(feature = "redis")]
@@ -125,7 +125,7 @@ impl World {
             return false;
         }
         self.note(usize::MAX, What::Operator("deletes", Arc::clone(&key.name)));
-        self.robbed(&key.name);
+        self.evicted(&key.name);
         self.history.operated.insert(key.dir.to_string());
         #[cfg(feature = "redis")]
         if self.redis.is_some() {

@@ -8,7 +8,7 @@ use crate::worker::TTL;
 
 /// Keys of killed workers expire with their sessions, and ZooKeeper's directories one after the
 /// other.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// Waits until the namespace is empty; fails if something stays.
 pub(crate) async fn emptied(url: &str, namespace: &str) -> Result<()> {
@@ -17,5 +17,5 @@ pub(crate) async fn emptied(url: &str, namespace: &str) -> Result<()> {
         left if left.is_empty() => Ok(()),
         left => Err(format!("left in {}: {}", store.backend(), left.join(", ")).into()),
     };
-    retried(TTL + PATIENCE, look).await
+    retried(TTL + TIME_LIMIT, look).await
 }

@@ -26,7 +26,7 @@ pub(crate) const TASKS: usize = 2;
 /// The TTL: locks of killed workers block the others for this long.
 pub(crate) const TTL: Duration = Duration::from_secs(5);
 /// For a connection on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// The longest timeout of tasks with one, in milliseconds.
 const TIMEOUT: u64 = 20;
 /// The pause after an error.
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) async fn run(task: &Task) -> Result<()> {
     let builder = Client::builder(&task.url).namespace(&task.namespace).session_ttl(TTL);
-    let client = builder.connect_timeout(PATIENCE).connect().await?;
+    let client = builder.connect_timeout(TIME_LIMIT).connect().await?;
     let (finish, finishing) = watch::channel(());
     let mut tasks = JoinSet::new();
     for number in 0..TASKS {

@@ -43,7 +43,7 @@ pub(crate) use model::Failover;
 
 #[cfg(test)]
 mod tests {
-    use super::{model::FEW, rules::Rule, *};
+    use super::{model::SMALL, rules::Rule, *};
     use crate::check::{
         Checked,
         tests::{documented, holds, needed},
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn small_bounds_with_all_rules_break_nothing() {
-        let beats = model::Bounds { beats: 2, ..FEW };
+        let beats = model::Bounds { beats: 2, ..SMALL };
         holds::<Failover>(beats, &[]);
         let follows = model::Bounds { follows: 1, ..beats };
         holds::<Failover>(follows, &["a holder continues on the promoted server"]);

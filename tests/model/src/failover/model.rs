@@ -52,7 +52,7 @@ pub(crate) enum Step {
     Forget(usize),
 }
 
-pub(super) const FEW: Bounds = Bounds {
+pub(super) const SMALL: Bounds = Bounds {
     servers: 2,
     ttl: 2,
     attempts: 1,
@@ -64,11 +64,11 @@ pub(super) const FEW: Bounds = Bounds {
     forgets: 0,
 };
 
-const FOLLOWS: Bounds = Bounds { follows: 1, ..FEW };
-const WIPES: Bounds = Bounds { promotions: 0, sessions: 1, wipes: 1, ..FEW };
+const FOLLOWS: Bounds = Bounds { follows: 1, ..SMALL };
+const WIPES: Bounds = Bounds { promotions: 0, sessions: 1, wipes: 1, ..SMALL };
 /// A server is promoted for the second time, after it has followed the other one.
-const TWICE: Bounds = Bounds { promotions: 2, follows: 2, forgets: 1, ..FEW };
-const FORGETS: Bounds = Bounds { forgets: 1, ..FEW };
+const TWICE: Bounds = Bounds { promotions: 2, follows: 2, forgets: 1, ..SMALL };
+const FORGETS: Bounds = Bounds { forgets: 1, ..SMALL };
 
 impl Checked for Failover {
     type State = State;
@@ -76,21 +76,21 @@ impl Checked for Failover {
     type Bounds = Bounds;
     type Rule = Rule;
 
-    const BOUNDS: &'static [Bounds] = &[FEW, FOLLOWS, WIPES, FORGETS];
+    const BOUNDS: &'static [Bounds] = &[SMALL, FOLLOWS, WIPES, FORGETS];
     const LARGE: &'static [Bounds] = &[
-        Bounds { beats: 4, follows: 2, ..FEW },
-        Bounds { servers: 3, follows: 1, ..FEW },
-        Bounds { beats: 4, follows: 1, forgets: 1, ..FEW },
+        Bounds { beats: 4, follows: 2, ..SMALL },
+        Bounds { servers: 3, follows: 1, ..SMALL },
+        Bounds { beats: 4, follows: 1, forgets: 1, ..SMALL },
         TWICE,
     ];
     const SPARE: &'static [Rule] = &[Rule::AckedGrants, Rule::SameServer];
 
     fn bounds_without(rule: Rule) -> Bounds {
         match rule {
-            Rule::SentSince => FEW,
+            Rule::SentSince => SMALL,
             Rule::AckedBeats => FOLLOWS,
-            Rule::AllReplicas => Bounds { servers: 3, follows: 1, beats: 2, ..FEW },
-            Rule::PromotedEmpty => Bounds { sessions: 1, follows: 2, beats: 2, ..FEW },
+            Rule::AllReplicas => Bounds { servers: 3, follows: 1, beats: 2, ..SMALL },
+            Rule::PromotedEmpty => Bounds { sessions: 1, follows: 2, beats: 2, ..SMALL },
             Rule::EachTime => Bounds { beats: 1, ..TWICE },
             Rule::AckedGrants | Rule::SameServer => FOLLOWS,
             Rule::Quarantine | Rule::WholeTtl | Rule::LostWrites => FORGETS,

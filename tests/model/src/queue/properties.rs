@@ -30,7 +30,7 @@ pub(crate) fn all() -> Vec<Property<Histories<Lock>>> {
         }),
         Property::sometimes("late write cleaned up", |_, state: &State| state.cleaned),
         Property::sometimes("holder's key deleted", |_, state: &State| {
-            state.clients.iter().any(|client| client.robbed)
+            state.clients.iter().any(|client| client.evicted_while_held)
         }),
         Property::sometimes("lock granted next to a holder without a key", |_, state: &State| {
             (0..state.clients.len()).filter(|client| state.holds(*client)).count() > 1
@@ -40,7 +40,7 @@ pub(crate) fn all() -> Vec<Property<Histories<Lock>>> {
 
 /// Two guards are never valid at once, unless an operator deleted the key of one of them.
 fn exclusion(state: &State) -> bool {
-    let sound = |client: &usize| state.holds(*client) && !state.clients[*client].robbed;
+    let sound = |client: &usize| state.holds(*client) && !state.clients[*client].evicted_while_held;
     (0..state.clients.len()).filter(sound).count() <= 1
 }
 

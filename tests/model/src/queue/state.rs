@@ -104,7 +104,7 @@ pub(crate) struct Client {
     /// The ended attempt whose keys are still searched for.
     pub(crate) again: Option<u8>,
     /// An operator has deleted its key while it held, or after the look that granted.
-    pub(crate) robbed: bool,
+    pub(crate) evicted_while_held: bool,
 }
 
 /// How a step has broken a property.
@@ -163,7 +163,7 @@ impl Client {
             renewing: false,
             late: None,
             again: None,
-            robbed: false,
+            evicted_while_held: false,
         }
     }
 

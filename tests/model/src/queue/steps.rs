@@ -139,10 +139,11 @@ impl Next<'_, Lock> {
         let client = self.client(c);
         client.stage = Stage::Holding { own, waited };
         // Its key existed when the look was answered, and the session has not ended.
-        client.robbed = !keys.has(own) && (!waited || wait.view.has(own)) && !client.expired;
+        client.evicted_while_held =
+            !keys.has(own) && (!waited || wait.view.has(own)) && !client.expired;
         if keys.ahead_of(own) != Keys::default() {
             self.state.broken = Some(Broken::Early);
-        } else if own < self.state.granted && !self.state.clients[c].robbed {
+        } else if own < self.state.granted && !self.state.clients[c].evicted_while_held {
             self.state.broken = Some(Broken::Order);
         }
         self.state.granted = self.state.granted.max(own);
@@ -333,7 +334,7 @@ impl Next<'_, Lock> {
         let client = self.state.queue.iter().find(|key| key.n == n)?.client;
         self.remove(|key| key.n == n);
         if self.state.holds(client) && self.state.clients[client].own() == Some(n) {
-            self.client(client).robbed = true;
+            self.client(client).evicted_while_held = true;
         }
         Some(())
     }

@@ -40,7 +40,7 @@ pub(crate) use model::Redlock;
 
 #[cfg(test)]
 mod tests {
-    use super::{model::FEW, rules::Rule, *};
+    use super::{model::SMALL, rules::Rule, *};
     use crate::check::{
         Checked,
         tests::{documented, holds, needed},
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn small_bounds_with_all_rules_break_nothing() {
-        holds::<Redlock>(FEW, &["the lock passes on", "a holder has a bare majority"]);
+        holds::<Redlock>(SMALL, &["the lock passes on", "a holder has a bare majority"]);
     }
 
     #[test]

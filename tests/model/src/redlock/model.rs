@@ -55,13 +55,13 @@ pub(crate) enum Step {
     Jump(usize),
 }
 
-pub(super) const FEW: Bounds =
+pub(super) const SMALL: Bounds =
     Bounds { ttl: 2, attempts: 2, renewals: 0, faults: 0, restarts: 0, jumps: 0 };
-const DISTURBED: Bounds = Bounds { faults: 1, ..FEW };
-const THREE: Bounds = Bounds { attempts: 3, ..FEW };
-const RENEWED: Bounds = Bounds { ttl: 3, renewals: 2, ..FEW };
-const RESTARTED: Bounds = Bounds { restarts: 1, renewals: 1, ..FEW };
-const CLOCK_SET: Bounds = Bounds { jumps: 1, ..FEW };
+const DISTURBED: Bounds = Bounds { faults: 1, ..SMALL };
+const THREE: Bounds = Bounds { attempts: 3, ..SMALL };
+const RENEWED: Bounds = Bounds { ttl: 3, renewals: 2, ..SMALL };
+const RESTARTED: Bounds = Bounds { restarts: 1, renewals: 1, ..SMALL };
+const CLOCK_SET: Bounds = Bounds { jumps: 1, ..SMALL };
 
 /// A step of one client, and one of its steps with one node.
 type OfClient = fn(usize) -> Step;
@@ -73,7 +73,7 @@ impl Checked for Redlock {
     type Bounds = Bounds;
     type Rule = Rule;
 
-    const BOUNDS: &'static [Bounds] = &[DISTURBED, Bounds { renewals: 2, ..FEW }, RESTARTED];
+    const BOUNDS: &'static [Bounds] = &[DISTURBED, Bounds { renewals: 2, ..SMALL }, RESTARTED];
     const LARGE: &'static [Bounds] = &[
         THREE,
         RENEWED,
@@ -91,7 +91,7 @@ impl Checked for Redlock {
             Rule::Restarted | Rule::Clocks => RESTARTED,
             Rule::ClockSet => CLOCK_SET,
             Rule::ReleaseAll => DISTURBED,
-            _ => FEW,
+            _ => SMALL,
         }
     }
 
