@@ -138,7 +138,7 @@ fn every_bug_changes_the_library_or_the_command() {
 fn every_bug_has_its_tests() {
     for bug in bugs() {
         for test in &bug.tests {
-            assert!(exists(test), "{}.bug: missing test {test:?}", bug.name);
+            assert!(exists(test), "{}.bug: there is no test {test:?}", bug.name);
         }
     }
     let exists = |binary: &str, path: &str| {

@@ -57,7 +57,7 @@ fn run(example: &str, arguments: &[&str]) -> Output {
     while child.try_wait().expect("a status").is_none() {
         if start.elapsed() > TIME_LIMIT {
             let _ = child.kill();
-            panic!("{example} does not exit");
+            panic!("{example} does not end");
         }
         thread::sleep(Duration::from_millis(10));
     }

@@ -80,7 +80,7 @@ fn every_scenario_has_its_test() {
     for (number, place) in rows {
         let mut named = 0;
         for test in place.split('`').skip(1).step_by(2).filter(|quoted| quoted.contains("::")) {
-            assert!(is_there(&files, test), "{number}: missing test {test}");
+            assert!(is_there(&files, test), "{number}: there is no {test}");
             named += 1;
         }
         // A list of kinds of faults ends with the sentence.
@@ -96,12 +96,12 @@ fn every_scenario_has_its_test() {
             {
                 assert!(
                     kinds.contains(&format!("\"{kind}\"")),
-                    "{number}: torture has no fault {kind:?}"
+                    "{number}: torture has no faults of the kind {kind:?}"
                 );
             }
         }
         let excused = ["orture: ", "Not run here: "].iter().any(|words| place.contains(words));
-        assert!(named > 0 || excused, "{number}: the row has neither a test nor a reason");
+        assert!(named > 0 || excused, "{number}: neither a test nor a reason");
     }
 }
 
@@ -113,7 +113,7 @@ fn every_check_of_others_has_its_place() {
         for test in row.split('`').skip(1).step_by(2).filter(|quoted| quoted.contains("::")) {
             // Names with a leading capital are types of the library.
             if !test.starts_with(char::is_uppercase) {
-                assert!(is_there(&files, test), "missing test {test}");
+                assert!(is_there(&files, test), "there is no {test}");
                 named += 1;
             }
         }

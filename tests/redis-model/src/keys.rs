@@ -142,12 +142,12 @@ impl Keys {
         self.copied = self.flushed.clone();
     }
 
-    /// The disk holds what was copied.
+    /// Replaces the disk's contents with the copy.
     pub(crate) fn restore(&mut self) {
         self.flushed = self.copied.clone();
     }
 
-    /// Neither memory nor disk has anything.
+    /// Deletes all keys in memory and on the disk.
     pub(crate) fn wipe(&mut self) {
         *self = Self { changes: self.changes + 1, ..Self::default() };
     }

@@ -44,18 +44,18 @@ pub(crate) struct Scripts {
     lua: Lua,
     state: Rc<RefCell<State>>,
     run: Function,
-    /// By the hashes of their texts.
+    /// By the hash of the text.
     known: BTreeMap<String, Script>,
 }
 
 struct Script {
     run: Function,
-    /// What its first line allows, unless it has none.
+    /// The flags on its first line, if it has them.
     flags: Option<String>,
 }
 
 impl Script {
-    /// Why the server does not run it now.
+    /// Returns the error if the server does not run it now.
     fn refusal(&self, state: &State) -> Option<Reply> {
         let flags = self.flags.as_deref()?;
         if state.is_replica && !flags.contains("no-writes") {

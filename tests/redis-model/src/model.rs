@@ -103,30 +103,30 @@ impl Model {
         state.start();
     }
 
-    /// Writes everything to its disk, and copies that.
+    /// Flushes everything to the disk, and copies the disk.
     pub fn copy_disk(&mut self) {
         self.flush();
         self.state.borrow_mut().keys.copy();
     }
 
-    /// The disk holds what was copied when the process ends.
+    /// Ends the process, and starts another one with the copy of the disk.
     pub fn crash_with_copy(&mut self) {
         self.state.borrow_mut().keys.restore();
         self.crash();
     }
 
-    /// Process and disk are lost, and an empty server is started.
+    /// Loses the process and the disk, and starts an empty server.
     pub fn wipe(&mut self) {
         self.state.borrow_mut().keys.wipe();
         self.crash();
     }
 
-    /// A setting, as an option of the server's command.
+    /// Sets a setting, like an option of the server's command.
     pub fn set(&mut self, name: &str, value: &str) {
         self.state.borrow_mut().settings.insert(name.to_owned(), value.to_owned());
     }
 
-    /// Whether a client has been idle for too long, after this many seconds.
+    /// Returns `true` if a client has been idle for too long after this many seconds.
     #[must_use]
     pub fn is_idle(&self, connection: u64, seconds: u64) -> bool {
         let state = self.state.borrow();
@@ -135,14 +135,14 @@ impl Model {
         limit > 0 && seconds > limit && !state.connections.get(&connection).is_some_and(listens)
     }
 
-    /// A replica that only copies: its arrival begins another history.
+    /// Connects a replica that only copies, which starts a new replication history.
     pub fn back_up(&mut self) {
         let mut state = self.state.borrow_mut();
         state.former_history = "0".repeat(40);
         state.begin_history();
     }
 
-    /// The reply to one request; `None`: what is pushed is the reply.
+    /// Returns the reply to one request, or `None` if the pushes are the reply.
     pub fn run(&mut self, connection: u64, words: &[Vec<u8>]) -> Option<Reply> {
         let reply = self.reply(connection, words);
         let at_once = self.state.borrow().setting("appendfsync") == "always";

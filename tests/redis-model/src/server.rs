@@ -11,7 +11,7 @@ use std::{
 
 use crate::{Model, Requests};
 
-/// How often idle connections are looked for.
+/// How often idle connections are searched for.
 const TICK: Duration = Duration::from_millis(100);
 
 struct Client {
@@ -20,7 +20,7 @@ struct Client {
     active: Instant,
 }
 
-/// A server that lives as long as the process.
+/// A server that runs until the process exits.
 #[derive(Clone, Debug)]
 pub struct Front {
     /// Its address.
@@ -34,7 +34,7 @@ enum Event {
     Came(TcpStream, Sender<u64>),
     Read(u64, Vec<u8>),
     Went(u64),
-    /// The process ends, and another one begins after the change.
+    /// Ends the process; another one starts after the change.
     Ends(Change, Sender<()>),
     Changes(Change, Sender<()>),
 }
@@ -60,19 +60,19 @@ impl Front {
         Ok(Self { address, events })
     }
 
-    /// Changes the server while it runs.
+    /// Changes the running server.
     pub fn change(&self, change: impl FnOnce(&mut Model) + Send + 'static) {
         self.order(|done| Event::Changes(Box::new(change), done));
     }
 
-    /// Closes all connections, and starts the server again: with what the change leaves.
+    /// Closes all connections, applies the change, and starts the server again.
     pub fn end(&self, change: impl FnOnce(&mut Model) + Send + 'static) {
         self.order(|done| Event::Ends(Box::new(change), done));
     }
 
     fn order(&self, event: impl FnOnce(Sender<()>) -> Event) {
         let (done, is_done) = channel();
-        // The server's thread ends only by a panic, which the tests then report.
+        // The server's thread ends only with a panic, which the tests then report.
         let _sent = self.events.send(event(done));
         let _done = is_done.recv();
     }
@@ -126,12 +126,12 @@ fn serve(events: &Receiver<Event>) -> Option<()> {
                 }
                 let _gone = done.send(());
             }
-            Event::Came(stream, told) => {
+            Event::Came(stream, sender) => {
                 let number = model.connect();
                 let requests = Requests::default();
                 clients.insert(number, Client { stream, requests, active: Instant::now() });
-                // It may have gone already.
-                let _gone = told.send(number);
+                // The client may have disconnected already.
+                let _gone = sender.send(number);
             }
             Event::Went(number) => {
                 clients.remove(&number);
@@ -155,7 +155,7 @@ fn serve(events: &Receiver<Event>) -> Option<()> {
                 }
                 for (to, bytes) in replies {
                     if let Some(client) = clients.get_mut(&to) {
-                        // The thread that reads reports its end.
+                        // The reading thread reports the end of the connection.
                         let _gone = client.stream.write_all(&bytes);
                     }
                 }
@@ -164,7 +164,7 @@ fn serve(events: &Receiver<Event>) -> Option<()> {
     }
 }
 
-/// Closes the connections that the setting `timeout` allows no longer.
+/// Closes the connections that exceed the setting `timeout`.
 fn end_idle(model: &Model, clients: &HashMap<u64, Client>) {
     for (number, client) in clients {
         if model.is_idle(*number, client.active.elapsed().as_secs()) {

@@ -43,9 +43,9 @@ pub(crate) struct State {
     pub(crate) is_replica: bool,
     /// How many processes there have been.
     pub(crate) starts: u64,
-    /// How many histories there have been.
+    /// How many replication histories there have been.
     histories: u64,
-    /// A script runs that may use memory though none is left.
+    /// A script is running that may use memory although none is left.
     pub(crate) may_grow: bool,
 }
 
@@ -93,13 +93,13 @@ impl State {
         self.calls.clear();
     }
 
-    /// What is written from now on is not a part of the former history.
+    /// Starts a new replication history: later writes are not part of the former one.
     pub(crate) fn begin_history(&mut self) {
         self.histories += 1;
         self.history = named("history", self.histories);
     }
 
-    /// It accepts writes again, as the successor of the server that it copied.
+    /// Promotes a replica to the successor of the server that it copied.
     pub(crate) fn promote(&mut self) {
         if std::mem::take(&mut self.is_replica) {
             self.former_history.clone_from(&self.history);
@@ -107,13 +107,13 @@ impl State {
         }
     }
 
-    /// Its memory is used up: every limit below this one counts as reached.
+    /// Returns `true` if its memory is used up: every limit below this one counts as reached.
     pub(crate) fn is_full(&self) -> bool {
         const SMALL: u64 = 1 << 20;
         (1..SMALL).contains(&self.setting("maxmemory").parse().unwrap_or(0))
     }
 
-    /// In milliseconds, as keys expire.
+    /// Returns the time in milliseconds, for the expiry of keys.
     pub(crate) fn now_ms(&self) -> i64 {
         self.now.div_euclid(1000)
     }
@@ -165,7 +165,7 @@ fn named(what: &str, number: u64) -> String {
     sha1_smol::Sha1::from(format!("{what} {number}")).digest().to_string()
 }
 
-/// Whether a name is of a pattern, in which a star stands for any bytes.
+/// Returns `true` if a name matches a pattern, in which a star is any number of bytes.
 pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     match pattern.split_first() {
         None => name.is_empty(),

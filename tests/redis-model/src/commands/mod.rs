@@ -81,7 +81,7 @@ impl Command {
         self.grows() || shrinks.contains(&self.name)
     }
 
-    /// Why the server does not run it now.
+    /// Returns the error if the server does not run it now.
     pub(crate) fn refusal(&self, state: &State) -> Option<Reply> {
         if state.is_replica && self.writes() {
             return Some(Reply::error("READONLY You can't write against a read only replica."));
