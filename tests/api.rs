@@ -21,7 +21,7 @@ use syn::{
 };
 
 #[test]
-fn the_public_api_is_the_one_that_is_listed() {
+fn public_api_matches_api_txt() {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/api.txt");
     let now = Api::read().text();
     if env::var_os("DISTLOCK_BLESS").is_some() {

@@ -121,14 +121,14 @@ fn lines(imports: &[&Import]) -> String {
 }
 
 #[test]
-fn every_file_is_on_a_storey() {
+fn every_file_has_a_layer() {
     let sources = read("src");
     let missing: Vec<_> = sources.files().filter(|(_, at)| layer(at).is_none()).collect();
     assert!(missing.is_empty(), "missing in LAYERS: {missing:?}");
 }
 
 #[test]
-fn no_import_goes_up() {
+fn no_import_names_a_higher_layer() {
     let imports = read("src").imports();
     let upward = upward(&imports);
     assert!(upward.is_empty(), "imports of higher layers:{}", lines(&upward));
@@ -187,7 +187,7 @@ fn found(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn finds_what_goes_up() {
+fn upward_imports_are_found() {
     for text in [
         "use crate::client::url::Url;",
         "fn f() { g(crate::client::url::Url::new()) }",
@@ -212,7 +212,7 @@ fn finds_what_goes_up() {
 }
 
 #[test]
-fn lets_pass_what_does_not_go_up() {
+fn downward_imports_are_allowed() {
     for text in [
         "use crate::backend::Entry; use super::Entry as Same; use super::*;",
         "pub(crate) fn client() -> client::Client { let url: url::Url; self.client }",
@@ -226,7 +226,7 @@ fn lets_pass_what_does_not_go_up() {
 }
 
 #[test]
-fn leaves_out_files_of_unit_tests() {
+fn unit_test_files_are_ignored() {
     let text = "use crate::client::Client;";
     let files = [("client.rs", "struct Client;"), ("queue.rs", "#[cfg(test)] mod tests;")];
     let mut sources = Sources::default();
@@ -241,7 +241,7 @@ fn leaves_out_files_of_unit_tests() {
 }
 
 #[test]
-fn finds_circles() {
+fn cyclic_imports_are_found() {
     let circles = |files: &[(&str, &str)]| {
         circular(&imports(files)).iter().map(ToString::to_string).collect::<Vec<_>>()
     };

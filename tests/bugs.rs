@@ -146,18 +146,18 @@ fn every_bug_has_its_tests() {
     };
     for (binary, path) in [
         ("lib", "runtime::clock::tests::no_such_test"),
-        ("lib", "runtime::no_such_file::tests::a_waker_may_look"),
+        ("lib", "runtime::no_such_file::tests::waker_may_read_the_deadline"),
         ("memory", "no_such_test"),
         ("memory", "conformance::no_such_test"),
         // That case belongs to `network`.
-        ("etcd", "conformance::what_happens_before_the_watch_is_seen_at_once"),
+        ("etcd", "conformance::release_before_the_watch_is_noticed_at_once"),
         ("etcd", "foreign::no_such_test"),
         // ZooKeeper's model has no ensemble, and runs only the cases of its own lists.
         (
             "zookeeper_model",
             "members::a_holder_on_a_follower_that_is_cut_off_knows_before_its_successor",
         ),
-        ("zookeeper_model", "marks::names_are_not_given_twice_where_numbers_are"),
+        ("zookeeper_model", "marks::names_stay_unique_after_sequence_numbers_overflow"),
         ("etcd_model", "foreign::no_such_test"),
         // It needs a program of etcd.
         ("etcd_model", "etcdctl::etcdctl_waits_for_distlock"),
@@ -167,7 +167,7 @@ fn every_bug_has_its_tests() {
 }
 
 #[test]
-fn what_a_test_needs_is_in_its_source() {
+fn needs_of_tests_are_derived_from_the_sources() {
     let sources = Sources::read(root()).unwrap_or_else(|error| panic!("{error}"));
     let need = |binary: &str, path: &str| {
         sources.need(&Test { binary: binary.to_owned(), path: path.to_owned() })
@@ -180,7 +180,7 @@ fn what_a_test_needs_is_in_its_source() {
         (Need::Servers, "etcd", "conformance::two_namespaces_are_independent"),
         (Need::Nothing, "etcd_model", "conformance::two_namespaces_are_independent"),
         // In a module of its file.
-        (Need::Servers, "redis", "bridge::a_lock_is_what_others_take"),
+        (Need::Servers, "redis", "bridge::a_bridged_lock_excludes_foreign_clients"),
         (Need::Servers, "mysql", "settings::pooler_that_resets_connections_is_refused_by_name"),
         // Through a function of the same file, of another file, and of a case.
         (Need::Docker, "mysql", "settings::keepalives_are_committed_whatever_the_completion_type"),
@@ -196,7 +196,7 @@ const GOOD: &str =
     "Why.\n\ntest: memory a_test\n\nfile: Cargo.toml\nfind:\n[features]\nput:\n[no]\n";
 
 #[test]
-fn what_is_not_there_exactly_once_is_refused() {
+fn find_must_match_exactly_once() {
     let plant = |text: &str| Bug::parse("a", text).expect("a well-formed bug").plant(root());
     let files = plant(GOOD).expect("found exactly once");
     assert_eq!(files["Cargo.toml"], text("Cargo.toml").replace("[features]", "[no]"));

@@ -29,7 +29,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn functions_of_the_architecture_exist() {
+fn architecture_page_names_existing_functions() {
     let text = read("docs/design/architecture.md");
     let mut steps = 0;
     for step in text.split("\n## ").filter(|part| part.starts_with("The life of a lock")) {

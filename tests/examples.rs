@@ -66,7 +66,7 @@ fn run(example: &str, arguments: &[&str]) -> Output {
 
 /// Each example checks its own result.
 #[test]
-fn examples_do_what_they_say() {
+fn examples_succeed() {
     for example in USES.into_iter().chain(["quickstart"]) {
         // cargo runs an example that is a test, and builds no program.
         if example == "paused_clock" || example == "threads" && !cfg!(feature = "blocking") {

@@ -106,7 +106,7 @@ fn every_scenario_has_its_test() {
 }
 
 #[test]
-fn every_check_of_others_has_its_place() {
+fn every_peer_check_names_an_existing_test() {
     let table = fs::read_to_string(root().join("docs/design/peers-tests.md")).expect("the table");
     let (files, mut named) = (files(), 0);
     for row in table.lines().filter(|line| line.starts_with("| ")) {

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_makes_sense() {
+    fn command_line_definition_is_valid() {
         Args::command().debug_assert();
     }
 

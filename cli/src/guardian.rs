@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_arguments_are_read_back() {
+    fn guardian_arguments_round_trip() {
         let [kill_after, margin] = [1500, 80].map(Duration::from_millis);
         let limits = Limits { kill_signal: Signal::INT, kill_after, margin };
         let command = ["ls", "-l"].map(OsString::from);

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_time_to_end() {
+    fn default_limits_leave_time_to_end() {
         for backend in [StoreKind::Etcd, StoreKind::ZooKeeper] {
             for ttl in [1_000, 2_000, 10_000, 60_000] {
                 let limits = limits(backend, ttl, None).expect("the default fits");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longest_hold_has_room_for_the_end() {
+    fn max_hold_must_exceed_kill_after() {
         let limits = |kill_after: Option<u64>, max_hold| {
             let (millis, ttl) = (Duration::from_millis, Duration::from_secs(10));
             let (kill_after, max_hold) = (kill_after.map(millis), Some(millis(max_hold)));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn too_long_a_time_is_refused_with_one_that_fits() {
+    fn too_long_kill_after_is_refused_with_a_suggestion() {
         assert!(limits(StoreKind::Etcd, 10_000, Some(5_000)).is_ok());
         for (backend, kill_after) in
             [(StoreKind::Etcd, 6_000), (StoreKind::ZooKeeper, 5_000), (StoreKind::Etcd, 60_000)]

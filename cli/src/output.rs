@@ -66,7 +66,7 @@ pub(crate) fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_terminal_is_not_commanded() {
+    fn control_characters_are_escaped_in_output() {
         assert_eq!(super::printable("a\u{1b}[2Jb\tc"), "a\u{fffd}[2Jb\tc");
     }
 }

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn protocol_messages_round_trip() {
         for order in [Order::Deadline(Duration::new(1_000_000, 5)), Order::Signal(15), Order::Kill]
         {
             assert_eq!(decoded(encoded(&order).trim_end()), Some(order));

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn hand_overs_are_counted() {
+    fn handovers_are_counted() {
         let (mut queue_changes, start) = (QueueChanges::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         queue_changes.count(seen(&[("a", &[1, 2, 3])]), at(0));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_count_as_lost_that_cannot_have_held() {
+    fn only_entries_that_cannot_have_held_count_as_lost() {
         let (mut queue_changes, now) = (QueueChanges::default(), Instant::now());
         queue_changes.count(seen(&[("a", &[1, 2, 3, 4])]), now);
         // The second may have held it, the last one has not.

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn url_comes_from_the_first_source_that_has_one() {
+    fn url_is_taken_from_first_source() {
         let folder = tempfile::TempDir::new().expect("a folder");
         let (host, own) = (folder.path().join("host"), folder.path().join("own"));
         let read = |args: &StoreArgs, variable: Option<&str>| {

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mutex_is_the_key_that_others_take() {
+    fn bridged_mutex_uses_the_key_of_other_libraries() {
         let bridge = |layout, prefix: &str| Bridge::new(layout, prefix.to_owned());
         assert_eq!(bridge("plain", "").unwrap().key("a/b c"), "a/b c");
         assert_eq!(bridge("redisson", "lock:").unwrap().key("a"), "lock:a");

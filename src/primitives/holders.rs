@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_is_forgotten_with_its_last_user_alone() {
+    fn slot_is_removed_with_its_last_user() {
         let holders = Arc::<Holders>::default();
         let known = || holders.slots.lock().len();
         let (one, same) = (holders.slot("a", "me"), holders.slot("a", "me"));

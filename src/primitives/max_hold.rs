@@ -101,7 +101,7 @@ mod tests {
 
     /// The ticket is not used again, because a second delete with it may be under way.
     #[tokio::test(start_paused = true)]
-    async fn the_ticket_of_one_that_held_too_long_is_not_used_again() {
+    async fn ticket_of_expired_hold_is_not_reused() {
         for late in [false, true] {
             let store = FakeStore::new();
             store.change(|facts| facts.keeps_old_names = true);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_make_sense() {
+    fn max_hold_limits_are_checked() {
         let checked = |time| checked(Some(time));
         for bad in [Duration::ZERO, Duration::MAX, LONGEST + Duration::from_nanos(1)] {
             let error = checked(bad).unwrap_err();

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_waited_counts_from_when_it_was_fired() {
+    fn period_counts_from_job_start_despite_waiting() {
         let millis = Duration::from_millis;
         let due = |fired, now| is_due(b"100000 1000", millis(fired), millis(now), millis(1_000));
         // The host waited during the run of its period, and during those of later periods.

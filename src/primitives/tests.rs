@@ -63,7 +63,7 @@ fn listing(numbers: &[u64], label: &str, notes: &[&str]) -> Listing {
 
 /// A candidate whose key was deleted stands again, with growing pauses; what is refused ends it.
 #[tokio::test(start_paused = true)]
-async fn a_candidate_stands_again() {
+async fn candidate_rejoins_after_its_key_is_deleted() {
     let store = FakeStore::new();
     for _ in 0..5 {
         joins(&store, || Standing::Evicted);
@@ -89,7 +89,7 @@ async fn a_candidate_stands_again() {
 
 /// Sessions that are over before anything was written are no loss of the call's, three times.
 #[tokio::test(start_paused = true)]
-async fn calls_go_on_in_other_sessions() {
+async fn calls_continue_in_new_sessions() {
     let gone = || Err(StoreError::SessionGone(LostReason::SessionExpired));
     for (stale, done) in [(3, true), (4, false)] {
         let stores = [(); 2].map(|()| {
@@ -162,7 +162,7 @@ async fn a_queue_is_returned_as_a_whole() {
 
 /// The store knows whose a key is, also where this client has not heard of it.
 #[tokio::test(start_paused = true)]
-async fn ones_own_keys_are_known() {
+async fn own_keys_are_recognized() {
     let store = store(first);
     store.list.then(0, || Ok(listing(&[1], "", &[])));
     store.list.then(0, || {
@@ -179,7 +179,7 @@ async fn ones_own_keys_are_known() {
 
 /// There may be more permits than this client thinks: those who wait for that many wait.
 #[tokio::test(start_paused = true)]
-async fn who_wants_more_than_there_were_waits() {
+async fn request_for_more_permits_than_known_waits() {
     // Nobody gets as far as the gate.
     let store = FakeStore::new();
     store.list.then(0, || Ok(listing(&[1, 2], "1of1", &["limit=3+1+@1"])));
@@ -208,7 +208,7 @@ async fn a_number_of_permits_replaces_numbers() {
 
 /// Room to watch a queue is given back.
 #[tokio::test(start_paused = true)]
-async fn visits_end() {
+async fn watch_budget_of_visit_is_returned() {
     let store = store(first);
     let queues = ["a", "b"].map(|name| Queue::new("/ns", name).unwrap());
     store.change(|facts| facts.watch_budget = 100);
@@ -221,7 +221,7 @@ async fn visits_end() {
 
 /// What a store can tell is asked of the store.
 #[tokio::test(start_paused = true)]
-async fn facts_are_asked_of_the_store() {
+async fn marks_releases_is_queried_from_store() {
     let session = store(first).session().await;
     for (key, tells) in [("tells", true), ("other", false)] {
         assert_eq!(session.store.marks_releases(&Entry::new(key, 1)), tells);
@@ -246,7 +246,7 @@ async fn a_guard_is_of_one_store() {
 
 /// Who has time takes what is free, at once.
 #[tokio::test(start_paused = true)]
-async fn what_is_free_is_taken_in_time() {
+async fn free_locks_are_acquired_within_timeout() {
     let (client, soon) = (client(&store(first)).await, Duration::from_millis(10));
     assert!(client.mutex("a").lock_timeout(soon).await.unwrap().is_some());
     assert!(client.mutex("a").reentrant("me").lock_timeout(soon).await.unwrap().is_some());
@@ -281,7 +281,7 @@ async fn work_of_a_period_is_done_once() {
 
 /// A downgrade whose request was in doubt goes on: either of the two keys may be there.
 #[tokio::test(start_paused = true)]
-async fn a_downgrade_goes_on_while_it_is_in_doubt() {
+async fn downgrade_is_retried_while_in_doubt() {
     fn unavailable() -> StoreError {
         StoreError::Unavailable("no answer".into())
     }

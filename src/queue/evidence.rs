@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_decides() {
+    fn conclusion_follows_from_evidence() {
         let (holder, waiter) = (behind("holder", true), behind("waiter", false));
         let next = || behind("next", false);
         for (evidence, predecessor, wanted) in [

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_goes_on_in_three_more_sessions() {
+    fn call_is_retried_in_three_more_sessions() {
         let mut stale = StaleSessions::default();
         assert_eq!([(); 5].map(|()| stale.another()), [true, true, true, false, false]);
     }

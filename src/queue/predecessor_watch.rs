@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_an_own_key_grants_what_it_shows() {
+    fn end_of_own_predecessor_grants_only_if_proven() {
         let next = || {
             let entry = Entry { key: "next".into(), revision: 1, token: 1, crowded: false };
             Predecessor { entry, first: true, seen: true }

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_of_a_release_is_reported() {
+    fn release_errors_are_reported() {
         for (release, told) in [
             (Release::Trying(None), "no reply yet"),
             (Release::Trying(Some("timeout".into())), "timeout"),

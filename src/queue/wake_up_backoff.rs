@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_is_woken_for_nothing_again_and_again_pauses() {
+    async fn repeated_spurious_wake_ups_cause_backoff() {
         let mut backoff = WakeUpBackoff::default();
         assert_eq!(pause(&mut backoff, Duration::ZERO).await, 0, "the first time");
         for most in [20, 40, 80, 160] {

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_polls_is_carried_on() {
+    async fn unpolled_futures_are_taken_over() {
         let (runtime, permits) = (&Runtime::own().unwrap(), Arc::new(Semaphore::new(1)));
         let (go, gone) = oneshot::channel::<()>();
         let held = Arc::clone(&permits);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_caller_is_woken_after_it_was_relieved() {
+    async fn caller_is_woken_after_takeover() {
         let runtime = &Runtime::own().unwrap();
         let (go, gone) = oneshot::channel();
         let carried = tokio::spawn(Carried::new(runtime, async move { gone.await.unwrap() }));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_dropped_is_given_up_unless_it_is_whole() {
+    async fn dropped_futures_are_cancelled_unless_detached() {
         let runtime = &Runtime::own().unwrap();
         for (whole, relieved, done) in
             [(false, false, 0), (false, true, 0), (true, false, 1), (true, true, 1)]
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_never_polled_is_never_begun() {
+    async fn never_polled_future_is_never_started() {
         let (runtime, begun) = (&Runtime::own().unwrap(), Arc::new(AtomicUsize::new(0)));
         let counted = Arc::clone(&begun);
         drop(Carried::whole(runtime, async move { counted.fetch_add(1, Ordering::Relaxed) }));

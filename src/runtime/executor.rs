@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_takes_long_keeps_nobody_waiting() {
+    fn blocking_work_does_not_delay_other_tasks() {
         let own = Executor::own().unwrap();
         let (go, gone) = mpsc::channel::<()>();
         let (begin, begun) = mpsc::channel();

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wakes_a_task_within_a_poll_does_its_work() {
+    fn waker_within_a_poll_runs_the_task() {
         let (executor, here) = (&Executor::own().unwrap(), thread::current().id());
         let (waker, receiver) = listening(executor);
         poll(|| waker.wake_by_ref());
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_in_a_poll_waits_for_no_other() {
+    fn nested_poll_does_not_wait() {
         let (waker, receiver) = listening(&Executor::own().unwrap());
         poll(|| {
             // The nested poll may be waiting for a task that was woken before it.
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_harms_nobody_else() {
+    fn panic_in_a_poll_does_not_affect_other_tasks() {
         let (executor, here) = (&Executor::own().unwrap(), thread::current().id());
         let (waker, receiver) = listening(executor);
         let panicking = std::panic::catch_unwind(|| {
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_executor_does_what_is_woken_while_it_is_at_work() {
+    fn executor_runs_tasks_woken_while_it_works() {
         let inline = Inline::new(Executor::own().unwrap());
         let (sender, receiver) = mpsc::channel();
         let (go, gone) = mpsc::channel::<()>();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn where_many_tasks_wait_the_executor_does_the_work() {
+    fn executor_runs_tasks_under_load() {
         let (inline, here) = (Inline::new(Executor::own().unwrap()), thread::current().id());
         let by = || {
             let (sender, receiver) = mpsc::channel();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_executor_has_ended_tasks_end() {
+    fn tasks_end_with_their_executor() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let inline = Inline::new(Executor::of(runtime.handle().clone()).unwrap());
         drop(runtime);

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_no_attempt_has_are_strays() {
+    fn keys_without_attempt_are_strays() {
         let facts = Facts::new(Duration::ZERO);
         let claims =
             Claims::new(&Facts { joins_late: true, ticket_in: Some(Ticket::parse), ..facts });

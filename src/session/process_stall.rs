@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_runs_is_believed() {
+    fn running_process_is_trusted() {
         let mut process_stalls = ProcessStalls::new(Timing { ttl: TTL, relayed: true }, at(0));
         for beat in (0..20_000).step_by(1000) {
             process_stalls.beat(at(beat));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_silence_a_proof_counts_from_before_it() {
+    fn renewal_across_stall_counts_from_before_it() {
         // (stall, time of sending after its end, milliseconds)
         for (silence, sent, worth_of) in [
             (1001, 0, 4800),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_a_silence_is_worth_what_it_was() {
+    fn request_sent_before_stall_keeps_its_worth() {
         let mut process_stalls = ProcessStalls::new(Timing { ttl: TTL, relayed: true }, at(0));
         process_stalls.beat(at(500));
         process_stalls.beat(at(9000));
@@ -152,7 +152,7 @@ mod tests {
 
     /// The caller's own write returns before the keeper has woken up.
     #[test]
-    fn the_first_one_to_look_notices() {
+    fn first_caller_notices_the_stall() {
         let mut process_stalls = ProcessStalls::new(Timing { ttl: TTL, relayed: true }, at(0));
         process_stalls.listen(at(8200));
         assert!(worth(&process_stalls, at(8199)) < 0);

@@ -89,7 +89,7 @@ async fn all_locks_are_listed(store: Store) {
     assert_eq!(output_of(waiter).await.code(), 0);
 }
 
-async fn a_queue_is_watched(store: Store) {
+async fn queue_command_follows_changes(store: Store) {
     let client = store.client().await;
     let mut stream = Stream::start(&store, &["queue", "q", "--watch", "--json"]);
     let length = |object: &Value| object["queue"].as_array().map_or(0, Vec::len);
@@ -136,7 +136,7 @@ async fn leaders_are_elected_and_observed(store: Store) {
     client.close().await.expect("the store replies");
 }
 
-async fn a_holder_is_asked_to_release(store: Store) {
+async fn ask_command_requests_release(store: Store) {
     assert_eq!(store.run(&["ask", "a", "nobody is there"]).await.code(), 1);
     let client = store.client().await;
     let guard = client.mutex("a").lock().await.expect("free");
@@ -168,7 +168,7 @@ async fn a_holder_is_asked_to_release(store: Store) {
     client.close().await.expect("the store replies");
 }
 
-async fn a_key_is_deleted_by_hand(store: Store) {
+async fn break_command_deletes_a_key(store: Store) {
     let client = store.client().await;
     let guard = client.mutex("stuck").lock().await.expect("free");
     let unsure = store.run(&["break", guard.key()]).await;
@@ -208,7 +208,7 @@ async fn permits_are_shown_and_changed(store: Store) {
     client.close().await.expect("the store replies");
 }
 
-async fn the_doctor_looks_at_all_of_it(store: Store) {
+async fn doctor_checks_everything(store: Store) {
     let well = store.run(&["doctor", "--json"]).await;
     assert_eq!(well.code(), 0, "{well:?}");
     let checks = Output::objects(&well.out);
@@ -237,7 +237,7 @@ async fn the_doctor_looks_at_all_of_it(store: Store) {
     }
 }
 
-async fn the_top_shows_what_changes(store: Store) {
+async fn top_shows_changes(store: Store) {
     let mut top = Stream::start(&store, &["top", "--json", "--interval", "100ms"]);
     top.until(|object| object["locks"].as_array().is_some_and(Vec::is_empty)).await;
     let client = store.client().await;
@@ -272,13 +272,13 @@ async fn the_top_shows_what_changes(store: Store) {
 
 on_each_store!(
     all_locks_are_listed,
-    a_queue_is_watched,
+    queue_command_follows_changes,
     leaders_are_elected_and_observed,
-    a_holder_is_asked_to_release,
-    a_key_is_deleted_by_hand,
+    ask_command_requests_release,
+    break_command_deletes_a_key,
     permits_are_shown_and_changed,
-    the_doctor_looks_at_all_of_it,
-    the_top_shows_what_changes,
+    doctor_checks_everything,
+    top_shows_changes,
 );
 
 #[tokio::test]

@@ -23,8 +23,8 @@ const LIFE: Duration = Duration::from_secs(120);
 /// Returns the arguments and environment that make `distlock` run a copy.
 pub(crate) fn command(role: &str, place: &Path) -> (Vec<String>, [(&'static str, String); 2]) {
     let program = env::current_exe().expect("this program").display().to_string();
-    let arguments =
-        ["probe::plays_its_role", "--exact", "--nocapture", "--quiet"].map(str::to_owned);
+    let arguments = ["probe::helper_process_entry_point", "--exact", "--nocapture", "--quiet"]
+        .map(str::to_owned);
     let environment = [(ROLE, role.to_owned()), (PLACE, place.display().to_string())];
     ([vec![program], arguments.to_vec()].concat(), environment)
 }
@@ -76,7 +76,7 @@ pub(crate) fn lives(pid: u32) -> bool {
 
 /// Not a test, but the entry point of the copies.
 #[test]
-fn plays_its_role() {
+fn helper_process_entry_point() {
     let (Ok(role), Ok(place)) = (env::var(ROLE), env::var(PLACE)) else { return };
     let place = PathBuf::from(place);
     match role.as_str() {

@@ -70,7 +70,7 @@ async fn the_command_gets_its_input_and_its_environment(store: Store) {
     assert_eq!(value("DISTLOCK_URL"), store.url);
 }
 
-async fn the_command_s_end_is_the_exit_code(store: Store) {
+async fn exit_code_of_the_command_is_returned(store: Store) {
     for (command, code) in [
         (&["true"][..], 0),
         (&["sh", "-c", "exit 42"], 42),
@@ -129,7 +129,7 @@ async fn signals_are_passed_on(store: Store) {
     }
 }
 
-async fn what_is_ignored_stays_ignored(store: Store) {
+async fn ignored_signals_stay_ignored(store: Store) {
     let place = TempDir::new().expect("a folder");
     let (there, end) = (place.path().join("there"), place.path().join("end"));
     let script = format!(
@@ -180,7 +180,7 @@ async fn waiting_is_logged_if_asked_for(store: Store) {
     assert_eq!(events, [Some("granted"), Some("started"), Some("ended")]);
 }
 
-async fn kinds_of_locks_exclude_as_they_should(store: Store) {
+async fn lock_kinds_exclude_each_other_correctly(store: Store) {
     let busy = async |args: &[&str]| {
         let args = [&["run"], args, &["-n", "--", "true"]].concat();
         match store.run(&args).await.code() {
@@ -211,7 +211,7 @@ async fn kinds_of_locks_exclude_as_they_should(store: Store) {
     assert_eq!(output.out.trim().split(',').count(), 2, "{output:?}");
 }
 
-async fn the_lock_is_held_at_least_so_long(store: Store) {
+async fn hold_at_least_keeps_the_lock(store: Store) {
     let start = std::time::Instant::now();
     let args = ["run", "least", "--hold-at-least", "1s", "--json", "--", "true"];
     let mut held = store.distlock(&args).spawn().expect("the process starts");
@@ -232,7 +232,7 @@ async fn the_lock_is_held_at_least_so_long(store: Store) {
     client.close().await.expect("the store replies");
 }
 
-async fn nothing_that_was_started_is_left(store: Store) {
+async fn no_child_process_is_left(store: Store) {
     let place = TempDir::new().expect("a folder");
     let (one, other) = (place.path().join("one"), place.path().join("other"));
     let script = format!(
@@ -251,7 +251,7 @@ async fn nothing_that_was_started_is_left(store: Store) {
     }
 }
 
-async fn a_dead_guardian_takes_the_command_with_it(store: Store) {
+async fn killed_guardian_kills_the_command(store: Store) {
     let place = TempDir::new().expect("a folder");
     let holder = store.holding_in(&place, &["guardian"]).await;
     let there = fs::read_to_string(place.path().join("there")).expect("the command runs");
@@ -310,7 +310,7 @@ async fn a_command_may_end_in_order_before_the_deadline(store: Store) {
 }
 
 /// A failed run counts for its period, until an operator clears it.
-async fn a_period_is_cleared_by_hand(store: Store) {
+async fn clear_command_resets_a_period(store: Store) {
     let nothing = store.run(&["clear", "daily"]).await;
     assert_eq!(nothing.code(), 1, "{nothing:?}");
     let run = async || {
@@ -455,19 +455,19 @@ fn user(backend: Backend) -> (&'static str, &'static str) {
 
 on_each_store!(
     the_command_gets_its_input_and_its_environment,
-    the_command_s_end_is_the_exit_code,
+    exit_code_of_the_command_is_returned,
     a_busy_lock_is_reported,
     signals_are_passed_on,
-    what_is_ignored_stays_ignored,
+    ignored_signals_stay_ignored,
     signals_end_the_wait,
     waiting_is_logged_if_asked_for,
-    kinds_of_locks_exclude_as_they_should,
-    the_lock_is_held_at_least_so_long,
-    nothing_that_was_started_is_left,
-    a_dead_guardian_takes_the_command_with_it,
+    lock_kinds_exclude_each_other_correctly,
+    hold_at_least_keeps_the_lock,
+    no_child_process_is_left,
+    killed_guardian_kills_the_command,
     a_lost_lock_ends_the_command_and_is_reported,
     a_command_may_end_in_order_before_the_deadline,
-    a_period_is_cleared_by_hand,
+    clear_command_resets_a_period,
     a_command_that_hangs_is_killed_after_max_hold,
     wrong_usage_is_reported_before_anything_is_sent,
     an_unreachable_or_refusing_store_is_reported,

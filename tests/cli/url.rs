@@ -57,7 +57,7 @@ async fn local_locks_are_those_of_one_user() {
 }
 
 #[tokio::test]
-async fn local_goes_with_no_url() {
+async fn local_conflicts_with_url() {
     let [home, _] = homes();
     for args in [["--url", "etcd://h", "--local", "ls"], ["--url-file", "/u", "--local", "ls"]] {
         assert_eq!(run_in(&home, &args).await.code(), 64, "{args:?}");

@@ -13,13 +13,13 @@ fn grant_at_the_deadline_is_before_the_loss_or_fails() {
 }
 
 #[test]
-fn first_reason_for_the_end_stays() {
-    explore(deadline::first_reason_for_the_end_stays, ALL);
+fn first_end_reason_is_kept() {
+    explore(deadline::first_end_reason_is_kept, ALL);
 }
 
 #[test]
-fn end_wakes_all_that_wait() {
-    explore(deadline::end_wakes_all_that_wait, ALL);
+fn session_end_wakes_all_waiters() {
+    explore(deadline::session_end_wakes_all_waiters, ALL);
 }
 
 #[test]

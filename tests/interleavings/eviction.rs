@@ -18,8 +18,8 @@ fn evicted_holder_is_notified_without_its_event() {
 }
 
 #[test]
-fn key_granted_during_a_look_is_not_looked_at() {
-    explore(eviction::key_granted_during_a_look_is_not_looked_at, 1);
+fn key_granted_during_a_recheck_is_not_checked() {
+    explore(eviction::key_granted_during_a_recheck_is_not_checked, 1);
 }
 
 #[test]

@@ -8,16 +8,16 @@ fn no_wake_is_lost() {
 }
 
 #[test]
-fn no_wake_is_lost_in_a_crowd() {
-    explore(inline::no_wake_is_lost_in_a_crowd, 3);
+fn no_wake_is_lost_under_load() {
+    explore(inline::no_wake_is_lost_under_load, 3);
 }
 
 #[test]
-fn chains_come_to_their_end() {
-    explore(inline::chains_come_to_their_end, 3);
+fn chained_tasks_complete() {
+    explore(inline::chained_tasks_complete, 3);
 }
 
 #[test]
-fn tasks_of_an_executor_that_ends_are_dropped() {
-    explore(inline::tasks_of_an_executor_that_ends_are_dropped, 3);
+fn ended_executor_drops_its_tasks() {
+    explore(inline::ended_executor_drops_its_tasks, 3);
 }

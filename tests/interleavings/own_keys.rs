@@ -3,8 +3,8 @@ use distlock_interleavings::scenarios::own_keys;
 use super::explore;
 
 #[test]
-fn hold_has_one_end() {
-    explore(own_keys::hold_has_one_end, 3);
+fn hold_ends_exactly_once() {
+    explore(own_keys::hold_ends_exactly_once, 3);
 }
 
 #[test]
@@ -18,8 +18,8 @@ fn successor_learns_how_its_predecessor_ended() {
 }
 
 #[test]
-fn first_loss_of_a_key_stays() {
-    explore(own_keys::first_loss_of_a_key_stays, 3);
+fn first_loss_reason_of_a_key_is_kept() {
+    explore(own_keys::first_loss_reason_of_a_key_is_kept, 3);
 }
 
 #[test]
@@ -28,11 +28,11 @@ fn reported_loss_reaches_the_holder_or_is_refused() {
 }
 
 #[test]
-fn key_that_joins_meanwhile_is_found() {
-    explore(own_keys::key_that_joins_meanwhile_is_found, 3);
+fn key_joining_during_search_is_found() {
+    explore(own_keys::key_joining_during_search_is_found, 3);
 }
 
 #[test]
-fn name_that_comes_again_is_not_forgotten() {
-    explore(own_keys::name_that_comes_again_is_not_forgotten, 2);
+fn reused_name_is_not_forgotten() {
+    explore(own_keys::reused_name_is_not_forgotten, 2);
 }

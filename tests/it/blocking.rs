@@ -36,7 +36,7 @@ fn in_time<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
 }
 
 #[test]
-fn what_is_for_threads_is_shared_between_them() {
+fn blocking_types_are_shared_between_threads() {
     fn shared<T: Send + Sync>(_: &T) {}
     fn shown<T: Copy + Send + Sync + std::fmt::Debug>(_: T) {}
     let client = connect("shared");
@@ -77,7 +77,7 @@ fn threads_never_overlap() {
 }
 
 #[test]
-fn a_busy_lock_is_not_waited_for_longer_than_asked() {
+fn a_busy_lock_is_waited_for_up_to_the_timeout() {
     let client = connect("timeout");
     let mutex = client.mutex("a");
     let guard = mutex.try_lock().wait().unwrap().expect("the lock is free");
@@ -158,7 +158,7 @@ fn run_returns_whether_the_lock_was_held_to_the_end() {
 }
 
 #[test]
-fn whatever_is_a_guard_runs_closures() {
+fn every_guard_type_runs_closures() {
     let client = connect("run-all");
     let (rw_lock, semaphore) = (client.rw_lock("a"), client.semaphore("a", 1));
     let valid = |held: Held<'_>| held.is_valid();
@@ -258,7 +258,7 @@ fn one_leads_and_others_watch() {
 }
 
 #[test]
-fn queues_are_seen_and_holders_asked() {
+fn queues_are_watched_and_releases_requested() {
     in_time(|| {
         let client = connect("view");
         let mutex = client.mutex("a");
@@ -401,7 +401,7 @@ fn streams_are_iterators() {
 }
 
 #[test]
-fn any_future_is_waited_for_as_long_as_asked() {
+fn any_future_is_waited_for_up_to_its_timeout() {
     in_time(|| {
         let start = Instant::now();
         assert_eq!(std::future::pending::<()>().wait_timeout(A_WHILE), None);
@@ -463,7 +463,7 @@ mod within_a_runtime {
     }
 
     #[test]
-    fn calls_block_the_thread_of_a_runtime_and_no_more() {
+    fn calls_block_only_the_calling_thread_of_a_runtime() {
         for workers in [None, Some(1)] {
             in_time(move || {
                 let mut builder = workers.map_or_else(Builder::new_current_thread, |workers| {
@@ -487,7 +487,7 @@ mod within_a_runtime {
 
     /// The runtime's timers stop while its thread is blocked, but the timeout has its own timer.
     #[test]
-    fn what_the_blocked_thread_would_have_to_do_is_given_up_in_time() {
+    fn waits_on_the_blocked_runtime_itself_time_out() {
         in_time(|| {
             let runtime = Builder::new_current_thread().enable_time().build().unwrap();
             runtime.block_on(async {
@@ -508,7 +508,7 @@ mod within_a_runtime {
 
     /// A minimal executor is woken while a call blocks its thread. That wake-up must not be lost.
     #[test]
-    fn calls_pass_on_wake_ups_that_were_meant_for_others() {
+    fn calls_keep_wake_ups_of_the_outer_executor() {
         in_time(|| {
             let client = connect("nested");
             let waker = Waker::from(Arc::new(Unpark(thread::current())));

@@ -161,7 +161,7 @@ fn streams_need_no_runtime() {
 
 /// The streams yield the same as their own methods, and `None` repeatedly at the end.
 #[tokio::test]
-async fn what_is_watched_is_a_stream() {
+async fn watches_are_streams() {
     let client = Client::connect("memory://bounds-watched").await.unwrap();
     let (mutex, election) = (client.mutex("a"), client.election("a"));
     let (mut queue, mut leaders) = (mutex.watch_queue().unwrap(), election.observe().unwrap());
@@ -180,7 +180,7 @@ async fn what_is_watched_is_a_stream() {
 }
 
 #[tokio::test]
-async fn what_is_shown_says_what_it_is() {
+async fn debug_output_names_types_keys_and_tokens() {
     let client = Client::connect("memory://bounds-shown").await.unwrap();
     let mutex = client.mutex("a");
     let guard = mutex.reentrant("me").lock().await.unwrap();

@@ -13,7 +13,7 @@ network_conformance!(Model);
 mod costs {
     use super::*;
 
-    cases_for! { Model, alone, costs::two_tasks_of_one_client_hand_over_without_a_look }
+    cases_for! { Model, alone, costs::handover_within_one_client_sends_no_extra_read }
 }
 
 mod foreign {

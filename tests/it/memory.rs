@@ -15,7 +15,7 @@ use tokio::time::timeout;
 conformance!(Memory);
 
 #[tokio::test]
-async fn spaces_are_apart_and_shared_by_name() {
+async fn spaces_are_independent_and_shared_by_name() {
     let clients = ["memory://apart-1", "memory://apart-2", "memory://apart-1"].map(Client::connect);
     let [one, other, again] = clients;
     let (one, other, again) = (one.await.unwrap(), other.await.unwrap(), again.await.unwrap());
@@ -28,7 +28,7 @@ async fn spaces_are_apart_and_shared_by_name() {
 }
 
 #[tokio::test]
-async fn a_url_is_anything_that_is_a_string() {
+async fn a_url_may_be_any_string_type() {
     let url = String::from("memory://strings");
     let clients = [
         Client::connect("memory://strings").await,
@@ -202,7 +202,7 @@ async fn options_of_a_network_are_refused() {
 /// Secrets in any part of the options, with clients that connect and clients that fail. No server
 /// is queried.
 #[tokio::test]
-async fn nothing_that_is_shown_has_a_secret() {
+async fn output_contains_no_secret() {
     let mut shown = Shown::default();
     for url in [
         "memory://root:s3cret@secrets",
@@ -252,7 +252,7 @@ async fn nothing_that_is_shown_has_a_secret() {
 
 /// Joins of callers that gave up before their request was sent would be ahead of all later waiters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn joins_whose_callers_have_gone_are_not_sent() {
+async fn joins_of_dropped_callers_are_not_sent() {
     let space = Space::named("dropped-callers");
     let client = Client::connect("memory://dropped-callers").await.unwrap();
     let mutex = client.mutex("a");

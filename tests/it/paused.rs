@@ -23,7 +23,7 @@ async fn a_dropped_guard_is_released_a_hundred_times() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hours_go_by_in_no_time() -> Result<()> {
+async fn paused_clock_skips_hours() -> Result<()> {
     let (client, began) = (Client::connect("memory://paused-hours").await?, Instant::now());
     let guard = client.mutex("m").lock().await?;
     assert!(client.mutex("m").lock_timeout(HOUR).await?.is_none());

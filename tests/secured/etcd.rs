@@ -50,7 +50,7 @@ async fn a_url_names_certificates_and_password() {
 /// Each client is wrong in a different way: it is refused at once, with an error that names the
 /// reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_wrong_is_named() {
+async fn wrong_credentials_are_reported_by_cause() {
     let etcd = OwnEtcd::start("simple").await;
     let (ca, own) = (&etcd.ca.pem, etcd.issue(LONG));
     let (stranger, expired) = (Ca::new(), etcd.issue(Duration::ZERO));
@@ -139,7 +139,7 @@ async fn locks_outlive_tokens_that_end_with_every_change_of_a_user() {
 
 /// The store starts later, with all of its requirements.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lazy_client_is_there_before_its_store() {
+async fn lazy_client_connects_after_store_starts() {
     let etcd = OwnEtcd::start("simple").await;
     let lazy = |password: &str| {
         let builder = etcd.builder().tls(etcd.tls()).credentials("app", password);

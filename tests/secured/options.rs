@@ -28,7 +28,7 @@ async fn misconfigured(builder: Builder, option: &str) -> String {
 /// No host replies at that address (RFC 5737), so a connection attempt would take the whole
 /// timeout.
 #[tokio::test]
-async fn passwords_go_without_tls_to_this_machine_alone() {
+async fn plaintext_passwords_only_to_loopback() {
     for scheme in ["etcd", "zk"] {
         let url = format!("{scheme}://127.0.0.1:1,192.0.2.1:1");
         let builder = |url: &str| Client::builder(url).connect_timeout(Duration::from_millis(200));
@@ -95,7 +95,7 @@ async fn bad_settings_are_refused_before_anything_is_sent() {
 
 /// The program's callback fails at times while the client lives.
 #[tokio::test]
-async fn a_callback_that_fails_leaves_the_last_answer() {
+async fn failing_callback_keeps_last_value() {
     let fails = Arc::new(AtomicBool::new(false));
     let failing = Arc::clone(&fails);
     let client = Client::builder(distlock_testkit::backend::Backend::Etcd.url_with_users())

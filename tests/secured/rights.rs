@@ -33,7 +33,7 @@ fn denied<T: std::fmt::Debug>(what: &str, outcome: Result<T, Error>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_role_of_etcd_needs() {
+async fn minimal_etcd_role_suffices() {
     let etcd = OwnEtcd::start("simple").await;
     let all = |key: &str| Permission::read_write(key).with_prefix();
     let client = user(&etcd, "exact", vec![all("/locks/")]).await;
@@ -90,7 +90,7 @@ async fn use_all(client: &Client) -> Result<(), (&'static str, Error)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_user_of_zookeeper_needs() {
+async fn minimal_zookeeper_rights_suffice() {
     let zookeeper = OwnZooKeeper::start().await;
     let builder = || {
         let builder = zookeeper.builder().credentials("app", "s3cret-of-app");

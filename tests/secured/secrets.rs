@@ -21,7 +21,7 @@ const WRONG: &str = "wrong-s3cret";
 const NEXT: &str = "next-s3cret";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_that_is_printed_or_logged_has_a_secret() {
+async fn no_secret_is_printed_or_logged() {
     logs::collect(LevelFilter::TRACE);
     let mut shown = Shown::printed();
     let mut keys = Vec::new();

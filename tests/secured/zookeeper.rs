@@ -12,10 +12,10 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_zookeeper_knows() {
+async fn zookeeper_security_is_enforced() {
     let zookeeper = OwnZooKeeper::start().await;
     a_url_names_certificates_and_password(&zookeeper).await;
-    what_is_wrong_is_named(&zookeeper).await;
+    wrong_credentials_are_reported_by_cause(&zookeeper).await;
     users_of_sasl_are_checked(&zookeeper).await;
     certificates_own_nodes(&zookeeper).await;
     others_may_look(&zookeeper).await;
@@ -57,7 +57,7 @@ async fn a_url_names_certificates_and_password(zookeeper: &OwnZooKeeper) {
     }
 }
 
-async fn what_is_wrong_is_named(zookeeper: &OwnZooKeeper) {
+async fn wrong_credentials_are_reported_by_cause(zookeeper: &OwnZooKeeper) {
     let (ca, own) = (&zookeeper.ca.pem, zookeeper.issue(LONG));
     let (stranger, expired) = (Ca::new(), zookeeper.issue(Duration::ZERO));
     let foreign = stranger.issue("client", &[], LONG);

@@ -28,7 +28,7 @@ fn names(kind: &str, name: &str, unit: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_dashboard_and_the_alerts_name_metrics_that_there_are() {
+async fn dashboard_and_alerts_name_existing_metrics() {
     drop(Listener::new("dashboard").client().await);
     let described = all().into_iter().filter_map(|signal| match signal {
         Signal::Described(kind, name, unit) => Some(names(kind, &name, &unit)),

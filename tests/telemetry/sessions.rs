@@ -86,7 +86,7 @@ async fn a_write_that_is_refused() {
 }
 
 #[tokio::test]
-async fn proofs_of_life() {
+async fn keepalive_signals_are_emitted() {
     // The session must not expire before the store is gone, on a busy machine.
     let (_listener, _client, guard) = locked_with("kept", |builder| {
         builder.session_ttl(Duration::from_secs(3)).request_timeout(Duration::from_millis(500))

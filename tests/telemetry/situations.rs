@@ -49,7 +49,7 @@ async fn an_unlock_that_is_dropped() {
 }
 
 #[tokio::test]
-async fn calls_that_bring_nothing() {
+async fn signals_of_unsuccessful_calls() {
     let listener = Listener::new("nothing");
     let (client, other) = (listener.client().await, listener.client().await);
     // This client emits nothing.
@@ -115,7 +115,7 @@ async fn lost_with_its_session() {
 }
 
 #[tokio::test]
-async fn lost_by_an_operators_delete() {
+async fn signals_of_an_eviction() {
     let (listener, _client, guard) = locked("deleted").await;
     Space::named("deleted").delete(guard.key());
     let expected = lost(["lost mutex evicted", "WARN lost evicted"]);
@@ -127,7 +127,7 @@ async fn lost_by_an_operators_delete() {
 
 /// The unlock detects the loss.
 #[tokio::test]
-async fn lost_before_anybody_has_noticed() {
+async fn loss_noticed_by_unlock() {
     let (listener, _client, guard) = locked("unnoticed").await;
     Space::named("unnoticed").delete(guard.key());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
@@ -186,7 +186,7 @@ async fn a_guard_that_is_dropped_while_the_store_is_away() {
 }
 
 #[tokio::test]
-async fn readers_and_a_writer_that_becomes_one() {
+async fn signals_of_readers_and_downgraded_writer() {
     let listener = Listener::new("rw");
     let client = listener.client().await;
     let lock = client.rw_lock(listener.lock("a"));

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_members_outlive_one() {
+    fn three_members_continue_after_one_failure() {
         for (members, failover) in [
             (1, FailoverBehavior::Blocks),
             (2, FailoverBehavior::Blocks),

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn names_never_meet() {
+    fn names_of_different_queues_never_collide() {
         assert_eq!(dir("a"), "/ns/a");
         assert_eq!(dir("a/b"), "/ns/a%2Fb");
         assert_eq!(dir("a%2Fb"), "/ns/a%252Fb");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn tickets_are_read_as_they_are_written() {
+    fn tickets_parse_as_written() {
         let ticket = Ticket::random();
         let text = ticket.to_string();
         assert_eq!(Ticket::parse(&text), Some(ticket));

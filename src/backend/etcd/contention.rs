@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_cools_down_by_being_found_empty() {
+    fn contention_hint_cools_down_after_empty_joins() {
         let contention = Contention::new();
         for level in [Level::Few, Level::Many] {
             contention.set("/ns/a", level);

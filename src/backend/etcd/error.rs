@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn full_server_is_no_busy_one() {
+    fn full_server_is_not_reported_as_busy() {
         let full = "etcdserver: mvcc: database space exceeded";
         assert!(is_full(&triage(Code::ResourceExhausted, full)));
         assert!(!is_full(&triage(Code::ResourceExhausted, "etcdserver: too many requests")));

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_name_their_place() {
+    fn keys_contain_queue_and_ticket() {
         let (queue, ticket) = (Queue::new("/ns", "a.b-c").unwrap(), Ticket::random());
         for label in ["", "r", "r@1234", "5+3"] {
             let queue = queue.labelled(label);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_read_as_they_are_written() {
+    fn labels_parse_as_written() {
         let queue = Queue::new("/ns", "a.b").unwrap();
         let read = |label: &str| {
             let queue = queue.labelled(label);

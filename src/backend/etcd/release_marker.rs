@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_put_again_under_its_name_is_another() {
+    fn recreated_key_has_another_release_marker() {
         assert_ne!(of(&Entry::new("/ns/a/~7-1", 1)), of(&Entry::new("/ns/a/~7-1", 2)));
         assert_eq!(key("/ns/a"), "/ns/a!/word");
     }

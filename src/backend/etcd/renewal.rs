@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_member_proves_its_reply() {
+    async fn only_member_replies_confirm_a_renewal() {
         type Row<'a> = (&'a [(i64, i64)], Option<(i64, bool)>);
         let rows: [Row<'_>; 8] = [
             // No request precedes the keepalive.
@@ -337,7 +337,7 @@ mod tests {
     /// lists which of them are answered, in this order, with which TTL, and until when the session
     /// is kept.
     #[test]
-    fn reply_is_worth_what_the_server_still_keeps() {
+    fn reply_counts_for_remaining_ttl_on_server() {
         type Row<'a> = (&'a [(usize, u64)], &'a [(usize, i64, u64)]);
         let rows: [Row<'_>; 8] = [
             // A member replies with the whole TTL, or with a longer one than was granted.

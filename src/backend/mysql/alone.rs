@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_together_overtakes_nothing_of_its_queue() {
+    fn batched_steps_keep_order_within_a_queue() {
         let tickets = |steps: &[Option<Step>]| {
             let ticket = |step: &Option<Step>| step.as_ref().map_or("-", Step::ticket).to_owned();
             steps.iter().map(ticket).collect::<Vec<_>>().join(" ")
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_half_way_was_not_done() {
+    fn batch_refused_half_way_is_not_applied() {
         let steps = [leave("/a", "1"), leave("/b", "2")];
         let rows = vec![row(&["/a", "1", "8"]), row(&["/b", "2", "8"])];
         let outcomes = [Outcome::new(Vec::new(), 2), Outcome::new(rows, 2)];
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn one_step_has_a_statement_of_its_own() {
+    fn single_step_is_a_single_statement() {
         for (step, drawn, number) in
             [(join("/a", "1"), Some("12"), 12), (leave("/a", "1"), None, 8)]
         {

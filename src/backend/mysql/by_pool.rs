@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_kept_before_and_restored_after() {
+    fn session_settings_are_saved_and_restored() {
         for clustered in [false, true] {
             let destination = Destination { clustered, ..Destination::default() };
             let (keep, set, restore) = bracket(&destination).settings();

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_packet_is_about_is_not_shown() {
+    fn packet_errors_hide_contents() {
         let error = DriverError::UnexpectedPacket { payload: b"s3cret".to_vec() };
         let error = server_error(error.into()).unwrap_err();
         let bytes = format!("{:?}", b"s3cret");

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_has_undone_is_asked_again() {
+    fn rolled_back_requests_are_retried() {
         for (code, state) in [(1213, "40001"), (1205, "HY000"), (1020, "HY000"), (9999, "40001")] {
             for doubt in [Doubt::Nothing, Doubt::Ended, Doubt::Done] {
                 let verdict = triage("x", "h", &refused(code, state), doubt);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_at_its_end_is_in_doubt() {
+    fn refused_commit_has_unknown_outcome() {
         let sort = |code, doubt| match triage("x", "h", &refused(code, "70100"), doubt) {
             Verdict::Failed(StoreError::Unknown(_)) => "unknown",
             Verdict::Failed(StoreError::Unavailable(_)) => "not done",
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_statement_is_about_is_not_shown() {
+    fn statement_errors_hide_values() {
         for code in [1062, 1064, 1406] {
             let Verdict::Again(shown) = triage("x", "h", &refused(code, "40001"), Doubt::Nothing)
             else {

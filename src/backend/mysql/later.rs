@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_asked_again_waits_for_longer_each_time() {
+    async fn retries_have_growing_pauses() {
         let mut later = Later::default();
         later.now("a");
         let (mut request, mut waited) = later.next(false).unwrap();
@@ -93,7 +93,7 @@ mod tests {
 
     /// The server may be so far away or so busy that a due request comes after the other one.
     #[tokio::test(start_paused = true)]
-    async fn what_is_asked_again_leaves_others_every_other_turn() {
+    async fn retries_take_at_most_every_other_turn() {
         let mut later = Later::default();
         for request in ["a", "b", "c"] {
             later.again(request, Duration::ZERO);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_has_left_that_was_in_either_table() {
+    fn leave_finds_entry_in_either_table() {
         for (number, outcomes, left) in [
             (Some(8), vec![done(1), done(1), reply("0")], Some(1)),
             (Some(8), vec![done(1), done(0), reply("0")], Some(0)),

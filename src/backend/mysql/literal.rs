@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_gets_out_of_its_quotes() {
+    fn literals_are_escaped() {
         for (given, written) in [
             ("", "''"),
             ("/distlock/a%20b!rw", "'/distlock/a%20b!rw'"),

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_before_the_end_was_not_done() {
+    fn request_refused_before_its_commit_is_not_applied() {
         let two = || vec!["SELECT 1".to_owned(), "SELECT 2".to_owned()];
         let (all, each) = (Message::transaction(two()), Message::plain(two()));
         let doubts = |message: &Message| -> Vec<_> {

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_tell_where_entries_are() {
+    fn entry_number_determines_its_table() {
         assert!(is_alone(12) && !is_alone(13));
         assert_eq!(next("12"), "12 DIV 2 * 2 + 2");
         assert_eq!(next_of_entries("12"), "(1 + 12) DIV 2 * 2 + 1");

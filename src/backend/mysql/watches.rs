@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_there_any_more_is_news_and_so_is_another_key() {
+    async fn deleted_and_replaced_keys_notify_waiters() {
         let watches = Watches::new(1);
         let mut waiting = [1, 2, 3].map(|number| waits(&watches, "/a", number));
         let what = [1, 2, 3].map(|number| (Arc::<str>::from("/a"), number));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longer_and_the_further_behind_the_less_often() {
+    fn poll_interval_grows_with_time_and_position() {
         let pause = |age, ahead| pause(false, false, Duration::from_millis(age), ahead);
         assert_eq!(
             [pause(0, 0), pause(200, 0), pause(99_999, 0)].map(|pause| pause.as_millis()),

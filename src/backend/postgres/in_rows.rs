@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_known_until_they_are_known_to_be_gone() {
+    fn entries_are_tracked_until_confirmed_deleted() {
         let (rows, one, other) = (InRows::default(), Ticket::random(), Ticket::random());
         join(&rows, "/ns/a", one);
         join(&rows, "/ns/a", one);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn entry_that_comes_after_its_caller_has_left_is_known() {
+    fn late_entry_of_departed_caller_is_tracked() {
         for reply_is_read_first in ["leave", "join"] {
             let (rows, ticket) = (InRows::default(), Ticket::random());
             rows.begin(ticket);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn entry_whose_end_is_read_before_its_begin_is_gone() {
+    fn entry_deleted_before_its_insert_is_read_is_not_tracked() {
         let (rows, ticket) = (InRows::default(), Ticket::random());
         rows.begin(ticket);
         rows.left("/ns/a", ticket, true);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_leaves_waits_for_ones_own_request_to_join() {
+    async fn leave_waits_for_own_join_request() {
         let (rows, ticket, other) = (InRows::default(), Ticket::random(), Ticket::random());
         rows.begin(ticket);
         rows.settled(other).await;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn doubts_take_only_so_much_room() {
+    fn unknown_outcomes_are_bounded() {
         let (rows, ticket) = (InRows::default(), Ticket::random());
         for _ in 0..2 {
             (0..DOUBTFUL).for_each(|number| rows.doubt(&number.to_string(), ticket));

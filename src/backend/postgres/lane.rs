@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn few_calls_wait_for_nobody() {
+    fn few_calls_are_sent_at_once() {
         let mut lane = Lane::default();
         for at in 0..FEW {
             lane.push(at.to_string());
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_has_one_call_of_a_queue_and_an_end() {
+    fn batch_is_bounded_with_one_call_per_queue() {
         let mut lane = lane(&["a.1", "b.1", "a.2", "a.3"]);
         assert_eq!(lane.next().unwrap(), ["a.1", "b.1"]);
         assert_eq!(lane.next().unwrap(), ["a.2"]);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_some_queues_are_taken_out() {
+    fn calls_of_given_queues_are_removed_from_lane() {
         let mut lane = lane(&["a.1", "b.1", "a.2"]);
         assert_eq!(lane.take(|dir| dir == "c"), [""; 0]);
         assert_eq!(lane.take(|dir| dir == "a"), ["a.1", "a.2"]);

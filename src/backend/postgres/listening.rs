@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_watch_listens_until_one_has_succeeded() {
+    fn watches_send_listen_until_one_succeeds() {
         let listening = Listening::default();
         let [one, _failed] = [listening.begin().unwrap(), listening.begin().unwrap()];
         assert!(!listening.is_on());
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn reply_to_what_was_sent_before_the_end_counts_no_more() {
+    fn reply_to_earlier_listen_is_ignored_after_unlisten() {
         let listening = Listening::default();
         let before = listening.begin().unwrap();
         listening.begun(before);

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_gets_out_of_its_quotes() {
+    fn literals_are_escaped() {
         for (given, written) in [
             ("", "''"),
             ("a b", "'a b'"),

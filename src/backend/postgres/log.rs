@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_that_shows_less_than_before_was_set_back() {
+    fn server_with_smaller_log_position_was_restored() {
         let log = Log::default();
         assert!(!log.so_far().is_set_back("a/1", 0), "nothing was seen");
         log.begin("a/1", 100);

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_without_a_clock_for_all_its_processes_knows_nothing() {
+    fn host_without_shared_clock_has_no_observations() {
         let host = Host(None);
         assert_eq!(host.knows_dead("s"), "FALSE");
         assert_eq!(host.leave("s", 1, 1), None);

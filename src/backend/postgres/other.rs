@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn databases_that_are_not_postgresql_are_known() {
+    fn postgresql_lookalikes_are_recognized() {
         let of = |parameters: &'static [(&str, &str)]| {
             name(|name| parameters.iter().find(|(known, _)| *known == name).map(|(_, text)| *text))
         };

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_left_is_over() {
+    fn entries_missing_from_poll_are_deleted() {
         let what = |dir: &str, number| -> What { (dir.into(), number) };
         let asked = || vec![what("/a", 0), what("/a", 3), what("/b", 3)];
         let left = Outcome::of_one(&["/a", "3"]);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_asks_the_less_often_the_longer_nothing_happens() {
+    async fn poll_interval_grows_while_nothing_changes() {
         let mut polling = Polling::default();
         assert_eq!(polling.due(false), None);
         polling.begin(true);

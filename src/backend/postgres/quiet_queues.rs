@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn queue_is_quiet_for_as_long_as_its_row_is_there() {
+    async fn queue_is_quiet_while_its_row_exists() {
         let quiet = QuietQueues::default();
         let seen = |dir| (quiet.has_row(dir), quiet.was_joined_just_now(dir));
         quiet.joined("/ns/a");

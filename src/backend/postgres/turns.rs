@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_are_by_rank_and_in_order() {
+    fn turns_are_ordered_by_rank_then_arrival() {
         use Rank::{Background, Call, Renewal};
         let turns = Turns::default();
         let turn = turns.take(Call).now_or_never().expect("nothing is under way");

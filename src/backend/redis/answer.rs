@@ -146,7 +146,7 @@ mod tests {
 
     /// A guarded write that the server has made is not rejected as if its lock were lost.
     #[test]
-    fn a_write_that_is_there_is_not_refused() {
+    fn applied_write_is_not_reported_as_refused() {
         assert!(matches!(forgotten(true), StoreError::Unknown(_)));
         assert!(matches!(forgotten(false), StoreError::SessionGone(_)));
     }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told() {
+    fn refusals_are_reported() {
         let told = |word| Answer::read(answer(word, Vec::new())).unwrap().outcomes("test");
         assert!(matches!(told("gone"), Err(StoreError::SessionGone(_))));
         assert!(told("version 3").unwrap_err().reason().contains("of version 3"));

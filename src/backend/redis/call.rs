@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_read_as_they_are_written() {
+    fn script_arguments_parse_as_written() {
         let call = Call::new(&super::super::script::QUEUES).arg("/ns").arg(Text(17)).arg("");
         let read = |call: &Call| call.arguments.each().map(<[u8]>::to_vec).collect::<Vec<_>>();
         assert_eq!(read(&call), [&b"/ns"[..], b"17", b""]);

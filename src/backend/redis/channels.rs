@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn those_who_listen_are_told() {
+    async fn listeners_are_notified() {
         let channels = Channels::default();
         let [a, b] = ["a", "b"].map(Arc::<str>::from);
         let [mut one, mut again, other] = [&a, &a, &b].map(|name| channels.listen(name));

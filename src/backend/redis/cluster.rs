@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_tells_where_to_go() {
+    fn cluster_redirections_are_parsed() {
         for (told, there) in [
             ("3443 10.0.0.1:6379", Some("10.0.0.1:6379")),
             ("3443 db.example.org:7000", Some("db.example.org:7000")),

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_whether_another_attempt_makes_sense() {
+    fn refusals_are_classified_as_retryable_or_final() {
         let kind = |error: &StoreError| match error {
             StoreError::Fatal { .. } => "final",
             StoreError::Unavailable(_) => "again",

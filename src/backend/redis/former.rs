@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_at_version_1_is_read() {
+    fn version_1_snapshot_is_parsed() {
         let read = |words: &[&str]| {
             let words: Vec<_> = words.iter().map(|&word| word.to_owned()).collect();
             read(&words, "h:1")

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn redisson_tells_in_a_channel_of_the_same_slot() {
+    fn redisson_channel_is_in_the_slot_of_its_key() {
         let channel = |layout, key: &str| Gate { layout, key: key.to_owned() }.channel();
         let redisson = |key| channel(Layout::Redisson, key);
         assert_eq!(redisson("a").as_deref(), Some("redisson_lock__channel:{a}"));

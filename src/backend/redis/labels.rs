@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_count_as_often_as_they_are_there() {
+    fn repeated_labels_are_counted() {
         let rows = [
             row(["", "", "", "1of9", "2"]),
             row(["7", "", "", "2of9", "1"]),

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_script_is_another_one() {
+    fn script_hashes_differ() {
         let mut hashes: Vec<_> = ALL.iter().map(|script| &script.made().hash).collect();
         hashes.sort();
         hashes.dedup();

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bridge_needs_others_keys_in_reach_and_safe() {
+    fn bridge_refuses_clusters_and_evicting_servers() {
         let check = |changes: &[_]| server(changes, None).check_for_bridge("h:1", false);
         check(&[]).unwrap();
         for (changes, words) in [
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_is_told_from_a_promotion() {
+    fn restart_is_distinguished_from_promotion() {
         let keeps = |changes: &[_], fsync| server(changes, fsync).identity().keeps;
         assert!(keeps(&[], Some("always")));
         assert!(!keeps(&[], Some("everysec")) && !keeps(&[], None));

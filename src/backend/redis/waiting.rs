@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_are_as_frequent_as_the_wait_is_short() {
+    fn gate_poll_interval_follows_remaining_wait() {
         let ms = Duration::from_millis;
         for (shut, waited, is_told, least, most) in [
             (Shut::For(ms(9_000)), ms(0), false, 2, 8),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_without_an_end_is_told() {
+    fn gate_without_expiry_is_reported() {
         assert_eq!(shut(&Outcome::of_one(&["1500"])), Some(Shut::For(Duration::from_millis(1500))));
         assert_eq!(shut(&Outcome::of_one(&["-1"])), Some(Shut::Endlessly));
         assert_eq!(shut(&Outcome::default()), None);

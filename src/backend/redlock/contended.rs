@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_met_a_while_ago_are_forgotten() {
+    fn contention_is_forgotten_after_a_while() {
         let met = Met { at: Duration::from_secs(5), ends: None };
         assert!(is_new(Duration::from_secs(6), &met));
         assert!(!is_new(Duration::from_millis(6_001), &met));
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_node_has_puts_off_no_question_to_all() {
+    fn single_node_report_does_not_delay_next_round() {
         let (contended, lock) = (Contended::default(), Arc::from("a"));
         contended.meet(&lock, None);
         let at = contended.0.lock()["a"].at;

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_says_whose_it_is() {
+    fn redlock_value_identifies_its_owner() {
         let mut keys = Keys::new(s(10.0));
         let (_, key) = begin(&mut keys, "ab\nme", 1.0);
         assert_eq!((&*key.lock, &*key.name, &*key.value), ("{/ns/a}", "/ns/a/ab", "ab\nme"));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_confirmed_late_is_not_held() {
+    fn late_confirmed_lock_is_not_held() {
         let mut keys = Keys::new(s(10.0));
         let (_, key) = begin(&mut keys, "a", 100.0);
         assert!(keys.hold(&key.name, s(108.99)));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_overdue_does_not_hold_up_the_others() {
+    fn overdue_key_does_not_delay_other_keys() {
         let mut keys = Keys::new(s(10.0));
         let (_, old) = begin(&mut keys, "a", 100.0);
         let (_, young) = begin(&mut keys, "b", 100.0);

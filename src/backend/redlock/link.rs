@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_keep_locks_is_refused_by_name() {
+    fn unsuitable_servers_are_refused_by_name() {
         read("valkey_version:7.2.5").unwrap();
         let server = read("os:Linux").unwrap();
         assert_eq!(server, Server { run: "ab".into(), uptime: Duration::from_secs(17) });

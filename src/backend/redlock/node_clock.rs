@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_is_found_out() {
+    fn changed_node_clock_is_detected() {
         for (ahead, round_trip, is_set) in [
             (0, 2, false),
             (90, 2, false),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_clock_is_none_that_was_set() {
+    fn slow_clock_is_not_a_changed_clock() {
         let mut clock = NodeClock::default();
         // 500 ppm, the fastest rate at which NTP adjusts a clock.
         for second in 1..200 {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_clock_is_none_of_a_wrong_minority() {
+    fn median_clock_ignores_wrong_minority() {
         for (all, is_middle) in [
             (vec![60_000_000, 10, 0], Some(10)),
             (vec![-60_000_000, 5, 60_000_000], Some(5)),

@@ -106,7 +106,7 @@ mod tests {
 
     /// The node started with a clock that was an hour slow, and was set afterwards.
     #[test]
-    fn uptime_of_a_restarted_node_is_not_believed() {
+    fn uptime_of_restarted_node_is_ignored() {
         let mut node = NodeState::default();
         node.connected("a", s(50), s(100));
         assert_eq!(node.spoiled(s(101), TTL, false), None);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_or_differs_spoils() {
+    fn changed_or_differing_clock_disqualifies_node() {
         let mut node = NodeState::default();
         node.connected("a", s(50), s(100));
         assert_eq!(node.spoiled(s(100), TTL, true), Some(Spoiled::ClockSet), "nobody watched it");

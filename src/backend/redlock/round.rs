@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_no_loss() {
+    fn missing_replies_are_not_a_loss() {
         use Outcome::*;
         for (votes, outcome) in [
             ("", Open),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_free_when_no_majority_can_have_it() {
+    fn lock_is_free_if_no_majority_is_possible() {
         use Outcome::*;
         for (votes, outcome, was_ours) in [
             ("yy", Open, true),

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_the_node_has_ended_are_dropped() {
+    fn stray_values_expired_on_node_are_dropped() {
         let strays = Strays::default();
         strays.add(&[key("a")], TTL, s(0));
         strays.add(&[key("b")], TTL, s(5));

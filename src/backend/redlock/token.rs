@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_above_all_that_was_seen() {
+    fn token_is_above_all_seen_counters() {
         for (counter, microseconds, token) in [(0, 1_003, 1_004), (5_000, 1_003, 5_001), (0, 0, 1)]
         {
             assert_eq!(propose(counter, microseconds), token);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_proposed_unread_by_a_majority_of_clocks() {
+    fn token_proposed_without_reads_must_be_near_the_clock() {
         assert_eq!([false, true].map(|is_known| propose_unread(is_known, 1_003)), [0, 1_004]);
         let limit = Duration::from_millis(200);
         for (token, is_near) in

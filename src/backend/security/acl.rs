@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_shell_takes_is_taken() {
+    fn acl_syntax_of_zkcli_is_accepted() {
         for (text, parts) in [
             ("world:anyone:cdrwa", vec![("world", "anyone", "cdrwa")]),
             ("auth::cdrw, world:anyone:r", vec![("auth", "", "cdrw"), ("world", "anyone", "r")]),

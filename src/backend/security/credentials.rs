@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stays_on_the_machine_is_known() {
+    fn loopback_and_socket_hosts_are_recognized() {
         for host in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "LocalHost:1"] {
             assert!(stays_here(host), "{host}");
         }

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_is_read_once_in_a_while() {
+    fn changing_source_is_reread_periodically() {
         let value = Arc::new(AtomicU32::new(1));
         let calls = Arc::new(AtomicU32::new(0));
         let (read, counted) = (Arc::clone(&value), Arc::clone(&calls));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fixed_stays() {
+    fn fixed_source_is_never_reread() {
         let source = Source::open(Origin::Fixed(1)).unwrap();
         source.expire();
         assert!(Arc::ptr_eq(&source.newest(), &source.clone().newest()));

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_ever_farther_apart() {
+    fn clock_readings_get_sparser_with_age() {
         let now = 86_400 * SECOND;
         let beats = reader(now);
         assert!(beats.read.len() <= MANY, "{}", beats.read.len());
@@ -189,7 +189,7 @@ mod tests {
     /// The marks are close to each other, because a clock change between two of them goes
     /// unnoticed. Gaps without readings are the exception.
     #[test]
-    fn marks_leave_out_little() {
+    fn sent_clock_readings_leave_small_gaps() {
         for (pause, after) in [(0, 0), (SECOND, 0), (SECOND, 2), (3 * SECOND, 5), (SECOND, 40)] {
             let mut beats = reader(20 * SECOND);
             let (mut at, mut beat) = (20 * SECOND + pause, 20_000);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_started_by_another_clock_begins_anew() {
+    fn clock_readings_restart_after_server_restart() {
         let mut beats = reader(5 * SECOND);
         // Too soon to be kept.
         beats.saw(9, 1, 4_900_001);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_compared_with_what_was_read_before_it_was_written() {
+    fn row_is_compared_with_earlier_clock_readings() {
         let condition = |marks: &[Mark]| {
             is_over(marks, "n", "r", "<=", |shows| format!("s{shows}"), |lasts| format!("l{lasts}"))
         };

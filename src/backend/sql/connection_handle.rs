@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn request_is_sent_by_its_callers_thread() {
+    async fn request_is_written_on_the_callers_thread() {
         let (sender, receiver) = std_mpsc::channel();
         let (runtime, patience) = (Runtime::own().unwrap(), Duration::from_secs(20));
         let asked = runtime.within(async {

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queue_is_noted_until_it_was_found_otherwise() {
+    fn noted_queue_is_kept_until_contradicted() {
         let noted = NotedQueues::default();
         noted.note("/ns/a", true);
         noted.note("/ns/a", true);

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_ones_are_remembered() {
+    fn latest_releases_are_remembered() {
         let released = Released::default();
         assert_eq!(released.list(), None);
         let tickets: Vec<_> = (0..=REMEMBERED).map(|_| Ticket::random()).collect();

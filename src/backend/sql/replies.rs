@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_in_the_queue_is_known_to_be_its_first() {
+    fn only_a_sole_predecessor_is_known_to_be_first() {
         let [own, ahead, others] =
             [row(["7", "a", "x", ""]), row(["6", "b", "y", ""]), row(["0", "gate", "plain", ""])];
         for (rows, number, first) in [

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_as_ours_is_believed() {
+    fn server_clock_with_local_rate_is_trusted() {
         let clock = ServerClock::default();
         assert_eq!(clock.clock_trust(Duration::ZERO), None);
         saw(&clock, 5000, 1000);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_begins_anew() {
+    fn clock_jump_restarts_trust() {
         for jump in [3_600_000, 100, -100, -3_600_000] {
             let clock = ServerClock::default();
             saw(&clock, 5000, 1000);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_answer_proves_little() {
+    fn slow_reply_gives_little_clock_trust() {
         let clock = ServerClock::default();
         clock.saw(5_000_000, Duration::from_secs(1), Duration::from_secs(3));
         assert_eq!(clock_trust(&clock, 3000), (5000, 5000));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_act_counts_for_what_it_went_by() {
+    fn action_confirms_the_clock_trust_it_used() {
         let clock = ServerClock::default();
         saw(&clock, 5000, 1000);
         let first = clock.clock_trust(Duration::from_secs(2)).unwrap();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_to_leave_is_known() {
+    fn last_departing_watcher_is_known() {
         let watches = Watches::default();
         let [one, again] = [waits(&watches, "/a", 1), waits(&watches, "/a", 1)];
         assert!(!is_last(&watches, &one));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sessions_are_looked_for_when_they_are_due() {
+    async fn watched_sessions_are_checked_when_due() {
         let watches = Watches::default();
         assert_eq!(watches.due(), None);
         let waiting = waits(&watches, "/a", 1);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_known_of_a_session_in_time_is_not_asked_again() {
+    async fn renewed_sessions_are_not_checked_again() {
         let watches = Watches::default();
         let waiting = [waits(&watches, "/a", 1), waits(&watches, "/b", 1)];
         let second = Duration::from_secs(1);

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_shared_is_refused() {
+    fn unshareable_sqlite_files_are_refused() {
         let folder = std::env::temp_dir().join(format!("distlock-file-{}", std::process::id()));
         fs::create_dir_all(folder.join("sub")).unwrap();
         let reason = |path: &Path| check(path).unwrap_err().reason();
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn file_systems_that_are_not_known_are_refused() {
+    fn unknown_file_systems_are_refused() {
         for local in [0xef53, 0x0102_1994, 0x794c_7630] {
             assert_eq!(foreign(local), None, "{local:#x}");
         }

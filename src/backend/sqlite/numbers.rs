@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn block_of_another_opening_is_not_drawn_from() {
+    fn block_of_an_earlier_opening_is_not_used() {
         let connection = file();
         let sql = Statements::new(&connection);
         let [one, other] = [(); 2].map(|()| Block::default());
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn block_has_an_end_that_takes_a_flush() {
+    fn end_of_block_requires_a_flush() {
         let connection = file();
         let (sql, block) = (Statements::new(&connection), Block::default());
         let unflushed = tables(&sql, &block, Access::Writes);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn block_that_was_not_flushed_is_not_relied_upon() {
+    fn unflushed_block_is_not_used() {
         let connection = file();
         let (sql, block) = (Statements::new(&connection), Block::default());
         assert_eq!(tables(&sql, &block, Access::Flushes).draw().unwrap(), 1);

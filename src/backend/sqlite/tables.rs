@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_session_lives_until_it_is_put_away() {
+    fn overdue_session_lives_until_removed() {
         let mut connection = Connection::open_in_memory().unwrap();
         schema::make(&mut connection).unwrap();
         let (sql, block) = (Statements::new(&connection), Block::default());
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_only_reads_puts_nobody_away() {
+    fn reader_removes_no_expired_session() {
         let mut connection = Connection::open_in_memory().unwrap();
         schema::make(&mut connection).unwrap();
         let (sql, block) = (Statements::new(&connection), Block::default());

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_whose_they_can_be() {
+    fn names_identify_possible_owners() {
         let key = |tag: Tag| format!("{}0000000007", tag.prefix("/ns/a", ""));
         assert_eq!(key(Tag::Directory(0x5_0000_002a)), "/ns/a/50000002a-lock-0000000007");
         for (tag, unique) in [
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_taken_on_trust_are_ours() {
+    fn doubtful_names_are_recognized() {
         for trusted in [
             "2a-lock-0000000007",
             "2a-r-lock-0000000007",
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_hand_on_tokens() {
+    fn label_suffix_is_parsed_as_token() {
         assert_eq!(inherited("r@1234"), ("r", Some(1234)));
         assert_eq!(inherited("2+7@18446744073709551615"), ("2+7", Some(u64::MAX)));
         assert_eq!(inherited("@7"), ("", Some(7)));

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_lower_one_is_ahead() {
+    fn nearest_lower_number_is_the_predecessor() {
         let own = waiter(5);
         let listed =
             |numbers: &[i32]| numbers.iter().map(|number| waiter(*number)).collect::<Vec<_>>();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_before_is_just_ahead() {
+    fn previous_number_is_the_predecessor() {
         let ahead = |own: i64| just_ahead(&format!("/ns/a/2a-lock-{own:010}"), 0x2a);
         assert_eq!(ahead(1).as_deref(), Some("/ns/a/2a-lock-0000000000"));
         assert_eq!(ahead(2_000_000_000).as_deref(), Some("/ns/a/2a-lock-1999999999"));

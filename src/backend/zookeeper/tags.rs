@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_is_remembered_than_has_room() {
+    fn remembered_tags_are_bounded() {
         let tags = Tags::default();
         for number in 0..REMEMBERED * 2 {
             tags.learn(&format!("/ns/{number}"), 7);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_learns() {
+    fn tag_is_learned_by_one_request_at_a_time() {
         let tags = Tags::default();
         let turn = tags.turn("/ns/a");
         assert!(Arc::ptr_eq(&turn, &tags.turn("/ns/a")));

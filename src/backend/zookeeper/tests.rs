@@ -34,7 +34,7 @@ async fn a_server_that_hangs_up_on_requests_of_3_6_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_hangs_up_on_all_is_not_taken_for_an_old_one() {
+async fn server_that_drops_all_requests_is_not_considered_old() {
     let broken = Server::start(|_| Answer::HangUp).await;
     let error = refusal(&broken).await;
     assert!(matches!(error, Error::Unavailable { .. }) && error.is_retryable(), "{error:?}");
@@ -42,7 +42,7 @@ async fn a_server_that_hangs_up_on_all_is_not_taken_for_an_old_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_is_lost_at_once_is_no_reason_to_refuse() {
+async fn immediately_lost_connection_is_not_a_refusal() {
     let lost = AtomicBool::new(false);
     let server = Server::start(move |kind| match kind {
         GET_EPHEMERALS if !lost.swap(true, SeqCst) => Answer::HangUp,
@@ -55,7 +55,7 @@ async fn a_connection_that_is_lost_at_once_is_no_reason_to_refuse() {
 
 /// The answer to the request to end the session may be lost, as the server hangs up after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_of_which_the_server_knows_nothing_any_more_is_closed() {
+async fn session_unknown_to_server_counts_as_closed() {
     let server = Server::start(|kind| match kind {
         CLOSE_SESSION => Answer::Ends,
         _ => Answer::Nothing,
@@ -68,7 +68,7 @@ async fn a_session_of_which_the_server_knows_nothing_any_more_is_closed() {
 
 /// The crate counts by itself, too, and says the same; that is no server's word.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_no_server_says_is_over_is_not_closed() {
+async fn session_unconfirmed_by_servers_is_not_closed() {
     let server = Server::start(|kind| match kind {
         CLOSE_SESSION => Answer::Vanishes,
         _ => Answer::Nothing,

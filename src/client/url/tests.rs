@@ -18,7 +18,7 @@ fn endpoints_get_their_ports() {
 }
 
 #[test]
-fn all_of_it_is_read() {
+fn all_url_options_are_parsed() {
     let url = "etcds://app:p%40ss%2F%3A@h1,h2:2/prod/locks?session_ttl=15s&owner=a%20b";
     let url = Url::parse(url).unwrap();
     assert!(url.tls.is_some());
@@ -33,7 +33,7 @@ fn all_of_it_is_read() {
 }
 
 #[test]
-fn a_database_stands_before_the_namespace() {
+fn database_precedes_namespace_in_url() {
     let read = |url: &str| {
         let url = Url::parse(url).unwrap();
         assert_eq!(url.scheme, Scheme::Postgres);
@@ -54,7 +54,7 @@ fn a_database_stands_before_the_namespace() {
 }
 
 #[test]
-fn a_database_url_is_taken_as_it_is() {
+fn database_url_is_accepted_unchanged() {
     let read = |url: &str| Url::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
     let managed = read(
         "postgresql://app:pw@db.example.org:5432/app?sslmode=require&sslrootcert=system\
@@ -104,7 +104,7 @@ fn a_database_of_redis_has_a_number() {
 }
 
 #[test]
-fn sentinels_know_a_primary_by_its_name() {
+fn sentinel_url_names_its_primary() {
     let read = |url: &str| {
         let url = Url::parse(url).unwrap();
         assert_eq!(url.scheme, Scheme::Redis);
@@ -138,7 +138,7 @@ fn a_file_is_named_by_its_path() {
 }
 
 #[test]
-fn what_is_in_files_is_named() {
+fn url_names_files_of_secrets() {
     let url = "zks://app@h?password_file=/a&ca_file=/b&cert_file=/c&key_file=/d&sasl=true\
                &allow_plaintext_credentials=true&acl=auth::cdrwa,world:anyone:r";
     let url = Url::parse(url).unwrap();
@@ -321,7 +321,7 @@ fn passwords_do_not_show() {
 }
 
 #[test]
-fn what_cannot_be_a_password_is_shown() {
+fn non_password_parts_of_url_are_shown() {
     for (url, shown) in [
         ("etcd://h1:2379,h2", "etcd://h1:2379,h2"),
         ("redis://h", "redis://h"),

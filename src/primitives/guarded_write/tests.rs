@@ -76,7 +76,7 @@ fn unavailable() -> StoreError {
 
 /// What a write is told, how often it is sent, and whether the lock is held on.
 #[tokio::test(start_paused = true)]
-async fn a_write_reports_what_the_store_answered() {
+async fn guarded_write_reports_the_store_reply() {
     let gone = || StoreError::SessionGone(LostReason::SessionExpired);
     for (answer, told, held_on) in [
         (Ok(true), "ok", true),
@@ -107,7 +107,7 @@ async fn a_write_reports_what_the_store_answered() {
 /// What was not applied is sent again, and what was not read asked for again, for the time of two
 /// requests.
 #[tokio::test(start_paused = true)]
-async fn what_was_not_done_is_tried_again_for_two_requests_time() {
+async fn unapplied_write_is_retried_for_two_request_timeouts() {
     let store = FakeStore::new();
     store.commit.then(0, || Err(unavailable()));
     store.read.then(0, || Err(unavailable()));
@@ -125,7 +125,7 @@ async fn what_was_not_done_is_tried_again_for_two_requests_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_read_was_read_under_the_lock() {
+async fn guarded_read_fails_after_loss() {
     let store = FakeStore::new();
     store.read.then(100, || Ok(Some(vec![1])));
     let guard = held(&store).await;

@@ -42,7 +42,7 @@ fn asked(store: &FakeStore) -> (usize, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn so_many_are_taken_in_one_request() {
+async fn at_most_a_fixed_number_is_acquired_in_one_request() {
     for (names, at_once) in [(1, 0), (2, 1), (AT_ONCE, 1), (AT_ONCE + 1, 0)] {
         let store = store();
         store.enqueue_all.then(0, move || Ok(Some((0..names).map(|_| first()).collect())));
@@ -58,7 +58,7 @@ async fn so_many_are_taken_in_one_request() {
 /// What failed is done one by one, where that may be done better, and nobody waits behind a key of
 /// its own who does not want to wait.
 #[tokio::test(start_paused = true)]
-async fn what_failed_at_once_is_done_one_by_one() {
+async fn failed_batch_is_acquired_one_by_one() {
     fn unavailable() -> StoreError {
         StoreError::Unavailable("no answer".into())
     }
@@ -94,7 +94,7 @@ async fn what_failed_at_once_is_done_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_that_is_up_is_not_spent_one_by_one() {
+async fn expired_timeout_does_not_acquire_one_by_one() {
     let store = store();
     let began = Instant::now();
     let wait = Wait::Until(began + Duration::from_millis(300));
@@ -105,7 +105,7 @@ async fn time_that_is_up_is_not_spent_one_by_one() {
 
 /// A lock that is lost while the next one is waited for.
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_lost_on_the_way_ends_the_wait() {
+async fn lock_lost_during_multi_acquire_ends_the_wait() {
     for evicted in [true, false] {
         let (store, held) = (FakeStore::new(), Entry::new("/ns/lock-0/1", 1));
         store.enqueue_all.then(0, || Ok(None));
@@ -139,7 +139,7 @@ async fn a_lock_that_is_lost_on_the_way_ends_the_wait() {
 
 /// A lock whose key is gone while the next one is waited for, of which nobody was notified.
 #[tokio::test(start_paused = true)]
-async fn a_grant_after_a_wait_looks_at_the_earlier_keys() {
+async fn multi_grant_after_wait_rechecks_earlier_keys() {
     for (waited, there, looks) in [(100, false, 0), (500, true, 1), (500, false, 1)] {
         let (store, at) = (FakeStore::new(), SequencePoint(u64::MAX));
         store.leave.then(0, move || Ok(LeaveOutcome { existed: true, successor: false, at }));

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_kept_for_two_periods() {
+    fn period_record_is_kept_for_two_periods() {
         let now = wall_now().as_millis();
         for (ago, period, over) in [
             (0, 1_000, false),

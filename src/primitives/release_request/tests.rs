@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn a_request_is_for_the_holder_that_it_names() {
+fn release_request_applies_to_named_holder() {
     let holder = Entry { token: 5, ..Entry::new("/ns/a/7", 7) };
     let read = |value: &str| {
         let detail = Detail { value: value.into(), version: 0, since: None, own: false };
@@ -92,7 +92,7 @@ async fn stands(answers: impl FnOnce(&FakeStore), seconds: u64) -> (Vec<u64>, Ve
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_stands_until_the_holder_has_gone() {
+async fn release_request_lasts_until_holder_releases() {
     let gone = |store: &FakeStore| store.watch.then(0, || Ok(None));
     assert_eq!(stands(gone, 60).await, (vec![0], vec![0]));
     // It was written to, and then deleted.
@@ -104,7 +104,7 @@ async fn a_request_stands_until_the_holder_has_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_stands_for_ten_minutes_at_most() {
+async fn release_request_lasts_at_most_ten_minutes() {
     let never = |store: &FakeStore| {
         store.watch.then(0, || Ok(Some(Box::pin(std::future::pending()))));
     };
@@ -118,7 +118,7 @@ async fn a_request_stands_for_ten_minutes_at_most() {
 
 /// Without an answer nothing is concluded.
 #[tokio::test(start_paused = true)]
-async fn a_request_stands_while_nobody_knows() {
+async fn release_request_lasts_while_holder_is_unknown() {
     for broken in [false, true] {
         let fails = move |store: &FakeStore| {
             store.watch.then(0, move || match broken {

@@ -177,7 +177,7 @@ async fn key_of_a_join_under_way_is_not_removed() {
 /// An operator has deleted the key of a waiter or holder, and a request in doubt has put it again:
 /// it blocks the queue, and nothing else would take it away.
 #[tokio::test(start_paused = true)]
-async fn key_that_was_put_again_is_not_the_held_one() {
+async fn recreated_key_is_not_the_held_key() {
     for (revision, removed) in [(1, false), (5, true)] {
         let store = FakeStore::new();
         let session = doubtful_session(&store).await;
@@ -204,7 +204,7 @@ async fn key_that_was_put_again_is_not_the_held_one() {
 
 /// Tickets are used again where names are kept, and only those of which nothing can come any more.
 #[tokio::test(start_paused = true)]
-async fn tickets_are_used_again_where_that_pays() {
+async fn tickets_are_reused_if_useful() {
     for (keeps, leaves, reused) in
         [(true, &[][..], true), (false, &[], false), (true, &[Unavailable], false)]
     {
@@ -223,7 +223,7 @@ async fn tickets_are_used_again_where_that_pays() {
 
 /// What cannot have been written need not be deleted.
 #[tokio::test(start_paused = true)]
-async fn only_what_may_be_there_is_deleted() {
+async fn only_possibly_existing_keys_are_deleted() {
     for (fails, leaves) in [
         (&[Denied][..], 0),
         (&[Unavailable, Denied], 0),
@@ -279,7 +279,7 @@ async fn joining_ends_with_its_time_and_its_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_says_what_it_knows() {
+async fn release_outcome_matches_store_replies() {
     for (fails, existed, told) in [
         (&[][..], true, "Released"),
         (&[], false, "Absent"),
@@ -315,7 +315,7 @@ async fn a_release_says_what_it_knows() {
 
 /// One that was dropped is deleted like one that was released, and a holder is known to have gone.
 #[tokio::test(start_paused = true)]
-async fn what_is_dropped_is_deleted() {
+async fn dropped_attempt_deletes_its_key() {
     for grant in [false, true] {
         let store = FakeStore::new();
         script(&store.enqueue, &[], || Ok(joined(Standing::First)));
@@ -339,7 +339,7 @@ async fn what_is_dropped_is_deleted() {
 
 /// A holder is looked after, unless it is only a way to something else.
 #[tokio::test(start_paused = true)]
-async fn holders_are_looked_after() {
+async fn held_keys_are_watched() {
     for passing in [false, true] {
         let store = FakeStore::new();
         script(&store.enqueue, &[], || Ok(joined(Standing::First)));

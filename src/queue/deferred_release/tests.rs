@@ -41,7 +41,7 @@ fn is_busy(session: &Session) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn store_is_asked_once_the_value_is_dropped_and_not_before() {
+async fn deferred_release_queries_store_after_drop() {
     let store = FakeStore::new();
     let (release, own) = deferred(&store, None).await;
     let session = Arc::clone(&release.session);
@@ -75,7 +75,7 @@ async fn store_is_not_asked_after_a_commit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn longest_time_of_holding_ends_it() {
+async fn max_hold_ends_deferred_release() {
     for dropped in [false, true] {
         let store = FakeStore::new();
         let (release, _own) = deferred(&store, Some(Duration::from_secs(5))).await;

@@ -230,7 +230,7 @@ async fn play(plot: (usize, Effect)) {
 }
 
 #[tokio::test]
-async fn nothing_is_missed_between_two_steps_of_a_look() {
+async fn no_change_is_missed_between_steps_of_a_read() {
     let mut plots = tokio::task::JoinSet::new();
     for at in 0..12 {
         for effect in [Effect::Written, Effect::Deleted, Effect::Followed, Effect::Failed] {

@@ -53,7 +53,7 @@ async fn waits(store: &Arc<FakeStore>, seconds: u64) -> Option<Result<LockGuard,
 
 /// Two keys are looked at every 20 to 25 seconds; only what has changed is looked into.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_looks_now_and_then() {
+async fn waiter_rechecks_periodically() {
     for (own, ahead, granted) in [
         (true, Fate::There, None),
         (true, Fate::Gone, Some(true)),
@@ -87,7 +87,7 @@ async fn a_waiter_looks_now_and_then() {
 
 /// What the end of the one ahead shows depends on what is known of it.
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_one_ahead_is_a_reason_to_look() {
+async fn predecessor_deletion_triggers_a_read() {
     for (first, seen, present, standing) in
         [(true, true, 1, 0), (false, true, 0, 1), (true, false, 0, 1), (false, false, 0, 1)]
     {
@@ -150,7 +150,7 @@ async fn a_recheck_of_readers_needs_no_list() {
 
 /// When a writer's entry ends, its waiter reads the queue: other entries may be ahead.
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_writer_does_not_let_readers_in_by_itself() {
+async fn writer_release_alone_does_not_grant_readers() {
     let store = store(|| Standing::First);
     store.change(|facts| facts.renames_relabelled = true);
     store.list.then(0, || Ok(written(true)));
@@ -199,7 +199,7 @@ fn pauses(store: &FakeStore) -> Vec<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_permits_looks_when_something_has_changed() {
+async fn permit_waiter_reads_after_changes() {
     let changed = |after| {
         let watch: Watch = Box::pin(async move {
             sleep(Duration::from_millis(after)).await;
@@ -221,7 +221,7 @@ async fn who_waits_for_permits_looks_when_something_has_changed() {
 /// Watches that break, or that cannot be had, are begun again with growing pauses; one that tells
 /// something ends that.
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_permits_pauses_when_watches_break() {
+async fn permit_waiter_backs_off_after_broken_watches() {
     fn broken() -> Option<Watch> {
         Some(Box::pin(async { Err(StoreError::Unavailable("it broke".into())) }))
     }
@@ -245,7 +245,7 @@ async fn who_waits_for_permits_pauses_when_watches_break() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_permits_looks_now_and_then() {
+async fn permit_waiter_rechecks_periodically() {
     let answers = |store: &FakeStore| store.list.then(0, || Ok(full(Some(never()))));
     let (store, granted) = waits_for_a_permit(answers, 76).await;
     assert!(!granted);
@@ -265,7 +265,7 @@ fn nobody() -> Listing {
 
 /// One that only tries writes nothing where it cannot have what it wants, by the newest state.
 #[tokio::test(start_paused = true)]
-async fn who_only_tries_looks_before_it_writes() {
+async fn try_reads_before_it_writes() {
     for (looks, written) in [
         // There is none; somebody takes it on the way to the gate; or just then.
         (&[true][..], 0),
@@ -290,7 +290,7 @@ async fn who_only_tries_looks_before_it_writes() {
 
 /// One that is behind the same writer as before goes on waiting; what has changed is looked into.
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_writer_looks_now_and_then() {
+async fn reader_behind_writer_rechecks_periodically() {
     let queue = |keys: &[(&str, u64)]| {
         let member = |(key, revision): &(&str, u64)| Member {
             entry: Entry::new(*key, *revision),
@@ -339,7 +339,7 @@ async fn a_short_hold_may_end_before_it_is_watched() {
 
 /// A watch that cannot be had says nothing; the look after it says where one stands.
 #[tokio::test(start_paused = true)]
-async fn without_a_watch_the_queue_is_looked_at() {
+async fn waiter_without_watch_polls_the_queue() {
     let silent = || StoreError::Unavailable("no answer".into());
     let store = store(|| behind(true, false));
     store.urgent_watch.then(5, move || Err(silent()));
@@ -361,7 +361,7 @@ async fn without_a_watch_the_queue_is_looked_at() {
 
 /// The answer to joining tells of one that was there as we joined; nothing else has a moment.
 #[tokio::test(start_paused = true)]
-async fn who_was_seen_as_we_joined_is_known_to_have_been_there() {
+async fn predecessor_seen_at_join_counts_as_existing() {
     for (first, seen, told) in
         [(true, true, 1), (false, true, 1), (true, false, 0), (false, false, 0)]
     {

@@ -69,8 +69,8 @@ async fn held() -> LockGuard {
 }
 
 #[test]
-fn a_suspended_holder_knows_at_its_first_look() {
-    alone("a_suspended_holder_knows_at_its_first_look", async {
+fn suspended_holder_sees_loss_on_first_check() {
+    alone("suspended_holder_sees_loss_on_first_check", async {
         let guard = held().await;
         suspend(TTL * 2);
         assert!(!guard.is_valid(), "valid after two TTLs of suspend");
@@ -96,8 +96,8 @@ fn a_suspended_holder_is_notified_within_a_second() {
 }
 
 #[test]
-fn work_does_not_go_on_after_a_suspend() {
-    alone("work_does_not_go_on_after_a_suspend", async {
+fn run_stops_after_a_suspend() {
+    alone("run_stops_after_a_suspend", async {
         let guard = held().await;
         let (wake, woken) = oneshot::channel::<()>();
         let (alive, reached) = (Arc::new(()), AtomicU64::new(0));

@@ -15,7 +15,7 @@ fn held(deadline: &Deadline) {
 }
 
 #[test]
-fn the_deadline_counts_from_sending() {
+fn deadline_counts_from_request_sent() {
     let sent = clock::now();
     let deadline = Deadline::new(sent, TTL, false);
     deadline.renewed(sent + TTL / 2, TTL);
@@ -28,7 +28,7 @@ fn the_deadline_counts_from_sending() {
 /// The session came to be at an unknown time after its opening was sent, and the process may
 /// have stood still since.
 #[test]
-fn a_silence_while_the_session_was_opened_counts() {
+fn process_stall_during_open_counts() {
     let (now, opening) = (clock::now(), TTL * 8 / 10);
     for (relayed, opened, least, most) in [
         (true, now - opening, 0, 1),
@@ -45,7 +45,7 @@ fn a_silence_while_the_session_was_opened_counts() {
 }
 
 #[test]
-fn what_ran_out_while_held_never_comes_back() {
+fn session_expired_while_held_is_never_revived() {
     let deadline = Deadline::new(clock::now(), TTL, false);
     deadline.enter();
     assert_eq!(deadline.grant(), Ok(()));
@@ -57,7 +57,7 @@ fn what_ran_out_while_held_never_comes_back() {
 }
 
 #[test]
-fn what_ran_out_while_idle_wants_a_proof() {
+fn session_expired_while_idle_needs_renewal() {
     let deadline = Deadline::new(clock::now().saturating_sub(TTL * 2), TTL, false);
     assert_eq!(deadline.lost_reason(), None);
     deadline.enter();
@@ -68,7 +68,7 @@ fn what_ran_out_while_idle_wants_a_proof() {
 
 /// As an executor does that runs on its own thread and looks at once.
 #[test]
-fn a_waker_may_look() {
+fn waker_may_read_the_deadline() {
     struct Looks(Arc<Deadline>);
     impl Wake for Looks {
         fn wake(self: Arc<Self>) {
@@ -89,7 +89,7 @@ fn a_waker_may_look() {
 }
 
 #[test]
-fn what_was_silent_while_idle_is_given_up() {
+fn stalled_idle_session_is_given_up() {
     let deadline = Deadline::new(clock::now(), TTL, true);
     let beat = |ago: Duration| {
         let now = clock::now();
@@ -109,7 +109,7 @@ fn what_was_silent_while_idle_is_given_up() {
 }
 
 #[test]
-fn waiters_give_up_when_their_patience_ends() {
+fn waiters_give_up_after_the_ttl() {
     let deadline = Deadline::new(clock::now(), TTL, false);
     deadline.enter();
     let past = clock::now();
@@ -129,7 +129,7 @@ fn millis(time: Duration) -> u128 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_ends_at_its_deadline_and_not_before() {
+async fn hold_ends_exactly_at_its_deadline() {
     let deadline = Deadline::new(clock::now(), TTL, false);
     held(&deadline);
     pass(8999).await;
@@ -155,7 +155,7 @@ async fn what_is_held_ends_at_its_deadline_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_holders_have_anything_under_way() {
+async fn margin_applies_only_to_held_sessions() {
     for (reason, holds, margin) in [
         (None, true, 1000),
         (None, false, 0),
@@ -184,7 +184,7 @@ async fn only_holders_have_anything_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_needed_lapses() {
+async fn busy_session_lapses() {
     let deadline = Deadline::new(clock::now(), TTL, false);
     let lapses = || {
         let vitals = deadline.vitals();
@@ -225,7 +225,7 @@ async fn nothing_is_granted_at_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_holder_to_let_go_is_notified() {
+async fn wait_ends_with_the_last_release() {
     let deadline = Deadline::new(clock::now(), TTL, false);
     deadline.unheld().await;
     held(&deadline);
@@ -254,7 +254,7 @@ async fn the_last_holder_to_let_go_is_notified() {
 /// Where renewals are passed on, a silence of over an eighth of the TTL counts: for three eighths
 /// after its end what is sent shows no more than what was sent before it.
 #[tokio::test(start_paused = true)]
-async fn after_a_silence_the_session_waits_until_proofs_count() {
+async fn session_waits_after_stall_until_renewals_count() {
     let deadline = Deadline::new(clock::now(), TTL, true);
     let vitals = deadline.vitals();
     assert_eq!((vitals.counts_from, deadline.until_proofs_count()), (None, Duration::ZERO));
@@ -280,7 +280,7 @@ async fn after_a_silence_the_session_waits_until_proofs_count() {
 /// An idle session that was silent for so long that a proof would leave less than a quarter of the
 /// TTL, of a half that it leaves as a rule.
 #[tokio::test(start_paused = true)]
-async fn idle_sessions_are_given_up_after_a_silence() {
+async fn idle_sessions_are_given_up_after_a_process_stall() {
     for (silence, entered) in [(1250, true), (5249, true), (5250, true), (5251, false)] {
         let deadline = Deadline::new(clock::now(), TTL, true);
         pass(silence).await;

@@ -61,7 +61,7 @@ async fn pass(millis: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_for_a_while_is_watched() {
+async fn long_held_keys_are_watched() {
     let watched = Watched::new(usize::MAX, |_| {});
     let (first, short) = (watched.granted("/q/1", false), watched.granted("/q/2", false));
     pass(100).await;
@@ -81,7 +81,7 @@ async fn what_is_held_for_a_while_is_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_key_is_looked_at_and_reported() {
+async fn deleted_key_is_checked_and_reported() {
     for (there, told) in [(false, Some(LostReason::Evicted)), (true, None)] {
         let watched = Watched::new(usize::MAX, |store| {
             store.watch.then(0, || Ok(Some(ends(100, Ok(Event::Deleted)))));
@@ -100,7 +100,7 @@ async fn a_deleted_key_is_looked_at_and_reported() {
 
 /// What is not there when it is to be watched is looked at, too.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_cannot_be_watched_is_looked_at() {
+async fn unwatchable_key_is_polled() {
     let watched = Watched::new(usize::MAX, |store| {
         store.watch.then(0, || Ok(None));
         store.standing.then(0, || Ok(Standing::Evicted));
@@ -112,7 +112,7 @@ async fn a_key_that_cannot_be_watched_is_looked_at() {
 
 /// Neither a watch that failed nor one that cannot be had says anything; it is asked for again.
 #[tokio::test(start_paused = true)]
-async fn failed_watches_are_begun_again_with_growing_pauses() {
+async fn failed_watches_are_retried_with_growing_pauses() {
     for broken in [false, true] {
         let watched = Watched::new(usize::MAX, |store| {
             store.watch.then(0, move || match broken {
@@ -149,7 +149,7 @@ async fn pauses_before_a_lost_watch_are_short_if_few_keys_are_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_session_learns_of_its_end() {
+async fn eviction_task_notices_session_end() {
     let watched = Watched::new(usize::MAX, |store| {
         store.watch.then(0, || Ok(None));
         store.standing.then(0, || Err(StoreError::SessionGone(LostReason::SessionExpired)));
@@ -187,7 +187,7 @@ async fn session_that_ended_is_noticed_by_the_watch_on_the_own_key() {
 
 /// Now and then all are looked for at once, and those that are missing one by one.
 #[tokio::test(start_paused = true)]
-async fn all_keys_are_looked_for_now_and_then() {
+async fn all_own_keys_are_rechecked_periodically() {
     let watched = Watched::new(usize::MAX, |store| {
         store.own_keys.then(0, || Ok(vec!["/q/1".into(), "/q/2".into()]));
         store.standing.then(0, || Ok(Standing::First));
@@ -220,7 +220,7 @@ async fn all_keys_are_looked_for_now_and_then() {
 
 /// Without an answer about one of them the others are left for another time.
 #[tokio::test(start_paused = true)]
-async fn looks_without_an_answer_end_the_round() {
+async fn unanswered_recheck_ends_the_round() {
     let watched = Watched::new(usize::MAX, |store| {
         store.own_keys.then(0, || Ok(Vec::new()));
         store.standing.then(0, || Err(StoreError::Unavailable("no answer".into())));
@@ -234,7 +234,7 @@ async fn looks_without_an_answer_end_the_round() {
 
 /// Keys that there is no room to watch are looked for each second, all in one request.
 #[tokio::test(start_paused = true)]
-async fn without_room_for_watches_all_are_looked_for_each_second() {
+async fn keys_without_watch_room_are_checked_every_second() {
     let watched = Watched::new(0, |store| {
         store.own_keys.then(0, || Ok(vec!["/q/1".into(), "/q/2".into()]));
     });
@@ -248,7 +248,7 @@ async fn without_room_for_watches_all_are_looked_for_each_second() {
 
 /// A key may be let go and come again, under the same name.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_came_again_is_looked_after() {
+async fn recreated_key_is_watched_again() {
     let watched = Watched::new(usize::MAX, |store| store.own_keys.then(0, || Ok(Vec::new())));
     watched.store.standing.then(0, || Ok(Standing::Evicted));
     let before = watched.granted("/q/1", false);
@@ -262,7 +262,7 @@ async fn a_key_that_came_again_is_looked_after() {
 
 /// As soon as nothing is unwatched, the watches are trusted in again.
 #[tokio::test(start_paused = true)]
-async fn what_is_unwatched_counts_as_long_as_it_is_held() {
+async fn unwatched_key_causes_polling_only_while_held() {
     // Room for one path.
     let watched = Watched::new("/q/1".len(), |store| {
         store.own_keys.then(0, || Ok(vec!["/q/1".into(), "/q/2".into()]));

@@ -67,7 +67,7 @@ async fn a_session_is_renewed_each_third_of_its_ttl() {
 
 /// A store may confirm less than the TTL: the next renewal comes in time for that.
 #[tokio::test(start_paused = true)]
-async fn renewal_that_is_worth_less_is_followed_sooner() {
+async fn shorter_renewal_is_followed_sooner() {
     let kept = Kept::held(|store| {
         store.keep_alive.then(0, || Ok(TTL / 2));
         store.keep_alive.then(0, || Ok(Duration::ZERO));
@@ -78,7 +78,7 @@ async fn renewal_that_is_worth_less_is_followed_sooner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_not_answered_asks_another_server_in_half_the_time() {
+async fn unanswered_renewal_is_retried_on_another_server() {
     let kept = Kept::held(|store| store.close.then(0, || Ok(())));
     let lost = kept.deadline.lost();
     assert_eq!(lost.await, LostReason::DeadlinePassed);
@@ -90,7 +90,7 @@ async fn one_that_is_not_answered_asks_another_server_in_half_the_time() {
 
 /// As many as that; what comes of the last one is waited for.
 #[tokio::test(start_paused = true)]
-async fn six_renewals_overlap_at_the_most() {
+async fn at_most_six_renewals_overlap() {
     let kept = Kept::new(true, |store| store.keep_alive.then(4000, || Ok(TTL)));
     assert_eq!(kept.asked(4700).await, [800, 1200, 1600, 2000, 2400, 2800]);
     let later = kept.asked(1000).await;
@@ -99,7 +99,7 @@ async fn six_renewals_overlap_at_the_most() {
 
 /// A second one would only wait for the first, and others for both.
 #[tokio::test(start_paused = true)]
-async fn where_all_goes_one_after_the_other_so_do_renewals() {
+async fn sequential_stores_get_one_renewal_at_a_time() {
     let store = FakeStore::new();
     store.keep_alive.then(700, || Ok(TTL));
     let kept = Kept::of(store, Facts { one_at_a_time: true, ..Facts::new(TTL) });
@@ -112,7 +112,7 @@ async fn where_all_goes_one_after_the_other_so_do_renewals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_failed_is_tried_again_with_growing_pauses() {
+async fn failed_renewals_are_retried_with_growing_pauses() {
     let kept = Kept::held(|store| {
         store.keep_alive.then(0, || Err(silent()));
         store.close.then(0, || Ok(()));
@@ -130,7 +130,7 @@ async fn what_failed_is_tried_again_with_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_refused_waits_for_half_a_renewal() {
+async fn refused_renewal_is_retried_after_half_an_interval() {
     let kept =
         Kept::held(|store| store.keep_alive.then(0, || Err(StoreError::Denied("who?".into()))));
     assert_eq!(kept.asked(2100).await, [800, 1200, 1600, 2000]);
@@ -138,7 +138,7 @@ async fn what_was_refused_waits_for_half_a_renewal() {
 
 /// A pause is for those that failed since the last answer alone.
 #[tokio::test(start_paused = true)]
-async fn after_an_answer_the_pauses_begin_anew() {
+async fn renewal_pauses_reset_after_a_reply() {
     let kept = Kept::held(|store| {
         for _ in 0..3 {
             store.keep_alive.then(0, || Err(silent()));
@@ -153,7 +153,7 @@ async fn after_an_answer_the_pauses_begin_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_renews_what_nobody_needs() {
+async fn unused_session_is_not_renewed() {
     for renewed_when_idle in [false, true] {
         let kept = Kept::new(renewed_when_idle, |store| store.keep_alive.then(0, || Ok(TTL)));
         assert_eq!(kept.asked(5000).await.len(), if renewed_when_idle { 6 } else { 0 });
@@ -194,7 +194,7 @@ async fn the_stores_report_of_the_end_is_passed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_in_a_hurry_does_not_wait_for_holders() {
+async fn hurried_close_does_not_wait_for_holders() {
     let kept = Kept::held(|store| store.close.then(0, || Ok(())));
     kept.deadline.lost().await;
     kept.hurry.notify_one();
@@ -203,7 +203,7 @@ async fn one_in_a_hurry_does_not_wait_for_holders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_is_ended_for_two_ttls_if_need_be() {
+async fn session_close_is_retried_for_two_ttls() {
     let kept = Kept::new(true, |store| store.close.then(0, || Err(silent())));
     kept.deadline.lose(LostReason::ClientClosed);
     assert!(kept.ended.await.unwrap().unwrap_err().is_transient());
@@ -220,7 +220,7 @@ async fn a_session_is_ended_for_two_ttls_if_need_be() {
 
 /// What is sent after a silence counts for less; so it is sent once more as soon as it counts.
 #[tokio::test(start_paused = true)]
-async fn after_a_silence_it_is_renewed_as_soon_as_that_counts() {
+async fn session_is_renewed_as_soon_as_it_counts_after_a_stall() {
     let store = FakeStore::new();
     store.keep_alive.then(0, || Ok(TTL));
     let kept = Kept::of(store, Facts { relays_renewals: true, ..Facts::new(TTL) });
@@ -234,7 +234,7 @@ async fn after_a_silence_it_is_renewed_as_soon_as_that_counts() {
 
 /// And once is enough, though the keeper be late.
 #[tokio::test(start_paused = true)]
-async fn a_keeper_that_is_late_does_not_hurry() {
+async fn late_keeper_does_not_catch_up() {
     let store = FakeStore::new();
     store.keep_alive.then(0, || Ok(TTL));
     let kept = Kept::of(store, Facts { relays_renewals: true, ..Facts::new(TTL) });

@@ -28,7 +28,7 @@ async fn done<T>(future: impl Future<Output = T>) -> Option<T> {
 
 /// By its name and, where the store tells that, by when it was created.
 #[test]
-fn a_key_that_was_put_again_is_another_one() {
+fn recreated_key_is_a_different_key() {
     let own_keys = OwnKeys::default();
     let own = own_keys.add(entry("/a/1", 7), SequencePoint(7), Duration::ZERO, false);
     for (key, revision, same) in [
@@ -45,7 +45,7 @@ fn a_key_that_was_put_again_is_another_one() {
 
 /// As an executor does that runs on its own thread and looks at once.
 #[test]
-fn a_waker_may_look_for_a_key() {
+fn waker_may_search_for_a_key() {
     struct Looks(Arc<OwnKeys>, Entry);
     impl Wake for Looks {
         fn wake(self: Arc<Self>) {
@@ -98,7 +98,7 @@ async fn a_key_that_is_about_to_be_added_is_found() {
 
 /// The last ones that ended are known, and no more than that.
 #[test]
-fn so_many_ended_keys_are_remembered() {
+fn ended_keys_are_remembered_up_to_a_bound() {
     let own_keys = OwnKeys::default();
     let known = |key: &str| own_keys.find(&entry(key, 0)).is_some();
     let (first, second) = (add(&own_keys, "/a/first"), add(&own_keys, "/a/second"));
@@ -145,7 +145,7 @@ async fn a_waiter_for_a_key_learns_how_it_ended() {
 
 /// Its holder may take its time to notice: who waits behind it looks.
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_lost_key_looks() {
+async fn waiter_for_lost_key_reads_the_queue() {
     let own_keys = OwnKeys::default();
     let (holder, waiter) = (add(&own_keys, "/a/1"), add(&own_keys, "/a/2"));
     holder.hold();
@@ -166,7 +166,7 @@ async fn who_waits_for_a_lost_key_looks() {
 
 /// A waiter that goes leaves its place to the one behind it.
 #[test]
-fn what_the_store_says_of_a_deleted_key_is_how_it_ended() {
+fn deletion_reported_by_store_determines_key_end() {
     let own_keys = OwnKeys::default();
     let own = add(&own_keys, "/a/2");
     let at = SequencePoint(9);

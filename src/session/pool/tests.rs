@@ -54,7 +54,7 @@ async fn openings_are_repeated_while_there_is_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_need_a_session_share_one() {
+async fn concurrent_callers_share_a_session() {
     let store = closing();
     store.open.then(100, || Ok(()));
     let sessions = Sessions::lazy(store.shared());
@@ -120,7 +120,7 @@ async fn a_closed_client_opens_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_returns_what_the_store_says() {
+async fn close_returns_the_store_reply() {
     for (error, told) in [(None, false), (Some("no"), true)] {
         let store = FakeStore::new();
         store.close.then(0, move || error.map_or(Ok(()), |no| Err(StoreError::Denied(no.into()))));
@@ -143,7 +143,7 @@ async fn closing_returns_what_the_store_says() {
 /// A session that was lost, and that the store could not be asked to end, is given up in the end;
 /// one that the store refused to end is not.
 #[tokio::test(start_paused = true)]
-async fn what_is_done_with_is_forgotten() {
+async fn ended_sessions_are_forgotten() {
     for (answer, done) in [
         (Ok(()), true),
         (Err(silent as fn() -> StoreError), true),

@@ -124,7 +124,7 @@ impl Contender {
 /// Without a quorum the holder's lock expires at its deadline, and no lock is granted until the
 /// quorum is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_quorum_nobody_is_granted() {
+async fn without_a_quorum_no_lock_is_granted() {
     on_etcd(async |t| {
         let ttl = Duration::from_secs(4);
         let mut clients = Vec::new();

@@ -64,7 +64,7 @@ pub(crate) async fn each_caller_gets_its_own_reply(database: &impl Tables, store
 }
 
 /// Two clients acquire the same locks concurrently, each in another order.
-pub(crate) async fn nobody_is_let_in_to_a_holder(database: &impl Tables) {
+pub(crate) async fn a_held_lock_is_granted_to_no_other_caller(database: &impl Tables) {
     let clients = [database.client().await, database.client().await];
     let names = names("a");
     let taken: Arc<[AtomicBool]> = names.iter().map(|_| AtomicBool::new(false)).collect();

@@ -68,12 +68,12 @@ pub(crate) async fn too_many_locks_are_taken_one_by_one(server: SocketAddr) {
 macro_rules! answer_cases {
     ($harness:ty) => {
         $crate::common::own_cases! { $harness, beside_others,
-            a_stale_answer_is_no_grant,
+            a_stale_reply_grants_nothing,
         }
 
         $crate::common::own_cases! { $harness, alone,
-            a_waiter_gets_over_a_compaction,
-            leases_whose_answer_is_lost_end_with_their_ttl,
+            a_waiter_survives_a_compaction,
+            leases_expire_if_the_grant_reply_is_lost,
         }
     };
 }
@@ -88,7 +88,7 @@ pub(crate) mod cases {
     /// Members have replied from a state older than the request
     /// (<https://github.com/etcd-io/etcd/issues/20418>). A reply that shows an empty queue from
     /// then grants nothing.
-    pub(crate) async fn a_stale_answer_is_no_grant<const KIND: usize>(t: &Case<Server<KIND>>) {
+    pub(crate) async fn a_stale_reply_grants_nothing<const KIND: usize>(t: &Case<Server<KIND>>) {
         let proxies = t.proxies().await;
         let builder = t.builder_for(&proxies.url()).recheck_interval(Duration::from_millis(200));
         let (client, other) = (t.connect(builder).await, t.client().await);
@@ -107,7 +107,7 @@ pub(crate) mod cases {
 
     /// While the waiter is disconnected, its predecessor releases, and a compaction removes the
     /// event.
-    pub(crate) async fn a_waiter_gets_over_a_compaction<const KIND: usize>(t: &Case<Server<KIND>>) {
+    pub(crate) async fn a_waiter_survives_a_compaction<const KIND: usize>(t: &Case<Server<KIND>>) {
         let proxies = t.proxies().await;
         let (client, other) = (t.connect(t.builder_for(&proxies.url())).await, t.client().await);
         let (guard, waiter) = t.contended(&other, &client, "compacted").await;
@@ -123,7 +123,7 @@ pub(crate) mod cases {
     }
 
     /// Each lease whose reply was lost has its own id, and no client renews it.
-    pub(crate) async fn leases_whose_answer_is_lost_end_with_their_ttl<const KIND: usize>(
+    pub(crate) async fn leases_expire_if_the_grant_reply_is_lost<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
         let raw = t.store.client();

@@ -24,12 +24,12 @@ macro_rules! foreign_cases {
             foreign_waiters_keep_their_places,
             ten_thousand_keys_are_read_a_few_at_a_time,
             operators_find_the_owner_in_the_key,
-            strangers_are_not_shared_with,
+            foreign_entries_are_exclusive,
             a_key_written_over_without_its_lease_is_lost,
             a_holder_whose_key_was_put_again_is_notified,
             a_join_served_long_after_its_release_is_removed,
-            a_key_put_again_is_another_one,
-            a_waiter_whose_key_was_put_again_is_not_that_one,
+            a_recreated_key_is_not_the_holders,
+            a_waiter_whose_key_was_recreated_is_evicted,
         }
     };
 }
@@ -218,7 +218,7 @@ pub(crate) mod cases {
 
     /// The purpose of a foreign key is unknown. It counts as exclusive among readers, and as one
     /// permit of a semaphore.
-    pub(crate) async fn strangers_are_not_shared_with<const KIND: usize>(t: &Case<Server<KIND>>) {
+    pub(crate) async fn foreign_entries_are_exclusive<const KIND: usize>(t: &Case<Server<KIND>>) {
         let lease = t.store.lease().await;
         let keys = ["m!rw", "m!permits"].map(|dir| format!("{}/{dir}/stranger", t.namespace));
         for key in &keys {
@@ -322,7 +322,9 @@ pub(crate) mod cases {
     }
 
     /// As if an operator had deleted the key, and a delayed request to join had put it again.
-    pub(crate) async fn a_key_put_again_is_another_one<const KIND: usize>(t: &Case<Server<KIND>>) {
+    pub(crate) async fn a_recreated_key_is_not_the_holders<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
         let client = t.client().await;
         let guard = client.mutex("again").lock().await.unwrap();
         let key = guard.key().to_owned();
@@ -336,7 +338,7 @@ pub(crate) mod cases {
 
     /// A waiter for a read-write lock reads the whole queue. Its late key is behind a client that
     /// joined after the deletion, so the token of its first key would be too low.
-    pub(crate) async fn a_waiter_whose_key_was_put_again_is_not_that_one<const KIND: usize>(
+    pub(crate) async fn a_waiter_whose_key_was_recreated_is_evicted<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
         let clients = t.clients::<3>().await;

@@ -22,5 +22,5 @@ network_conformance!(Etcd);
 mod costs {
     use super::*;
 
-    cases_for! { Etcd, alone, costs::two_tasks_of_one_client_hand_over_without_a_look }
+    cases_for! { Etcd, alone, costs::handover_within_one_client_sends_no_extra_read }
 }

@@ -35,7 +35,7 @@ async fn grpc_proxy(servers: &[&Proxy]) -> (OwnServer, SocketAddr) {
 
 /// By this difference the client distinguishes members from proxies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_member_replies_with_zero_to_what_is_no_lease() {
+async fn only_a_member_replies_with_ttl_zero_for_an_unknown_lease() {
     let etcd = OwnEtcd::start(&[]).await;
     let way = Proxy::start(etcd.address, None).await;
     serves(etcd.address).await;

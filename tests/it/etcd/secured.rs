@@ -20,7 +20,7 @@ use crate::common::{
 };
 
 cases_of! { Etcd, Backend::Etcd,
-    secured::certificates_let_in,
+    secured::valid_certificates_are_accepted,
     secured::wrong_certificates_are_refused,
     secured::garbled_certificates_are_refused_by_name,
 }
@@ -150,7 +150,7 @@ impl User {
 /// The operator changes the password of a client with a lock. The lock is held as long as the
 /// server renews its lease. Refusals are reported as `Denied`, and not retried in a storm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_changed_on_the_way_is_denied_without_a_storm() {
+async fn a_changed_password_is_denied_without_a_reconnect_storm() {
     let user = User::new().await;
     let url = Backend::Etcd.url_with_users();
     let proxy = Proxy::start(endpoints(&url).await[0], Framing::Http2).await;
@@ -180,7 +180,7 @@ async fn a_password_changed_on_the_way_is_denied_without_a_storm() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_role_taken_away_on_the_way_is_denied_until_it_is_back() {
+async fn a_revoked_role_is_denied_until_granted_again() {
     let user = User::new().await;
     let url = Backend::Etcd.url_with_users();
     let client = user.client(endpoints(&url).await[0]).await;
@@ -201,7 +201,7 @@ async fn a_role_taken_away_on_the_way_is_denied_until_it_is_back() {
 
 /// The output is checked for clients that connect, are refused, or find no server.
 #[tokio::test]
-async fn nothing_that_is_shown_has_a_secret() {
+async fn output_contains_no_secret() {
     let mut shown = Shown::default();
     for builder in [with_users(Backend::Etcd).await, nobody(Backend::Etcd)] {
         shown.builder(&builder.clone().credentials("app", "apppw")).await;

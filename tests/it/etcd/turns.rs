@@ -21,7 +21,7 @@ macro_rules! turn_cases {
     ($harness:ty) => {
         $crate::common::own_cases! { $harness, alone,
             a_waiter_behind_the_same_predecessor_reuses_its_watch,
-            a_watch_of_another_key_is_none_of_this_one,
+            a_watch_of_another_key_is_not_reused,
             a_few_of_many_concurrent_joiners_create_the_tail_key,
         }
     };
@@ -67,7 +67,7 @@ pub(crate) mod cases {
     }
 
     /// A successor is notified at once, even if it waited for another key before.
-    pub(crate) async fn a_watch_of_another_key_is_none_of_this_one<const KIND: usize>(
+    pub(crate) async fn a_watch_of_another_key_is_not_reused<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
         let clients = t.clients::<3>().await;

@@ -34,7 +34,7 @@ async fn renewed(server: &Server, key: &str) -> String {
 /// A third client removes the holder's session there, unconfirmed. The new primary renews that
 /// session, so the old one must not grant the waiter anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_confirmed_grants_nothing() {
+async fn unconfirmed_writes_of_an_old_primary_grant_nothing() {
     let pair = Replicated::synchronous().await;
     let way = Proxy::start(pair.primary.address, None).await;
     let both = IMAGE.around.join(&format!("{},{}", way.address, pair.standby.address));

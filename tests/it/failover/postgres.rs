@@ -102,7 +102,7 @@ impl Replication for Replicated {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_standby_that_was_waited_for_goes_on() {
+async fn a_promoted_synchronous_standby_keeps_its_locks() {
     let pair = Replicated::synchronous().await;
     let (holder, other) = (pair.client(TTL).await, pair.client(LONGEST).await);
     assert_eq!(promises(&holder).await, (true, FailoverBehavior::Continues));
@@ -124,7 +124,7 @@ async fn a_standby_that_was_waited_for_goes_on() {
 
 /// Without its standby the primary confirms nothing, so no lock is granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_its_standby_a_primary_that_waits_for_it_grants_nothing() {
+async fn a_synchronous_primary_without_its_standby_grants_nothing() {
     let pair = Replicated::synchronous().await;
     let client = pair.client(TTL).await;
     pair.standby.own.kill().await;

@@ -45,7 +45,7 @@ pub(crate) async fn granted(client: &Client, name: &str) -> Instant {
 }
 
 /// The new primary does not know the latest grants of the old one.
-pub(crate) async fn a_holder_that_is_not_known_is_notified_first<R: Replication>() {
+pub(crate) async fn a_holder_unknown_to_the_new_primary_is_notified_first<R: Replication>() {
     let pair = R::asynchronous().await;
     let (holder, other) = (pair.client(TTL).await, pair.client(LONGEST).await);
     assert_eq!(promises(&holder).await, (false, FailoverBehavior::MayLoseGrants));
@@ -71,7 +71,7 @@ pub(crate) async fn a_holder_that_is_not_known_is_notified_first<R: Replication>
 
 /// The old primary and its clients continue, so the new one waits until the clients must have
 /// noticed.
-pub(crate) async fn a_live_primary_has_the_longest_ttl<R: Replication>() {
+pub(crate) async fn a_promoted_standby_waits_for_the_longest_ttl<R: Replication>() {
     let pair = R::asynchronous().await;
     let (holder, long) = (pair.primary.client().await, pair.client(LONGEST).await);
     R::part(&pair).await;
@@ -108,7 +108,7 @@ pub(crate) async fn a_live_primary_has_the_longest_ttl<R: Replication>() {
 }
 
 /// A lock whose release the standby lacks becomes free.
-pub(crate) async fn what_was_released_is_free<R: Replication>() {
+pub(crate) async fn locks_released_before_a_promotion_become_free<R: Replication>() {
     let pair = R::asynchronous().await;
     let (holder, other) = (pair.client(TTL).await, pair.client(TTL).await);
     let guard = holder.mutex("a").lock().await.expect("granted");
@@ -147,9 +147,9 @@ macro_rules! promotion {
             use super::*;
 
             $crate::failover::promotion::promotion! { $pair,
-                a_holder_that_is_not_known_is_notified_first,
-                a_live_primary_has_the_longest_ttl,
-                what_was_released_is_free,
+                a_holder_unknown_to_the_new_primary_is_notified_first,
+                a_promoted_standby_waits_for_the_longest_ttl,
+                locks_released_before_a_promotion_become_free,
                 a_standby_is_refused,
                 a_server_that_is_back_grants_at_once,
             }

@@ -114,7 +114,7 @@ async fn waiting_for(replicas: u32, servers: &[SocketAddr], ttl: Duration) -> Cl
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_all_replicas_have_is_exclusive_and_nothing_else() {
+async fn locks_are_exclusive_only_with_all_replicas() {
     let pair = Replicated::asynchronous().await;
     let [without, with] =
         [pair.primary.client().await, waiting_for(1, &[pair.primary.address], TTL).await];
@@ -167,7 +167,7 @@ async fn a_primary_that_is_cut_off_from_its_replica_loses_its_holders() {
 
 /// The replica that all clients waited for is promoted, and the old primary continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_old_primary_beside_the_new_one_makes_no_second_holder() {
+async fn an_old_primary_next_to_the_new_one_makes_no_second_holder() {
     let pair = Replicated::asynchronous().await;
     let holder = waiting_for(1, &[pair.primary.address], LONGEST).await;
     let guard = holder.mutex("a").lock().await.expect("granted");
@@ -212,7 +212,7 @@ async fn a_replica_that_is_started_as_a_primary_grants_nothing_for_the_longest_t
 /// The holder moves to the new primary, while a client of the old one removes its session there,
 /// unknown to any replica. The waiter on the old primary must not be granted the lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_old_primary_shows_grants_nothing() {
+async fn the_queue_of_an_old_primary_grants_nothing() {
     let pair = Replicated::asynchronous().await;
     // The new primary's replies count only with a replica.
     let third = follower(&pair.standby, &[]).await;

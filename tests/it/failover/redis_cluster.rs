@@ -113,7 +113,7 @@ impl Cluster {
 
 /// Clients that name different servers all use the server with the keys.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_meet_at_the_server_that_has_the_slot() {
+async fn all_clients_use_the_server_that_has_the_slot() {
     let cluster = Cluster::start().await;
     let mut clients = Vec::new();
     for first in 0..3 {

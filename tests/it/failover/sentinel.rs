@@ -105,7 +105,7 @@ async fn next(client: &Client, before: &LockGuard) -> LockGuard {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_primary_is_the_one_that_the_sentinels_name() {
+async fn clients_connect_to_the_primary_that_sentinels_report() {
     let watched = Watched::start().await;
     let client = watched.client("").await;
     let durability = client.durability().await.expect("a reply");

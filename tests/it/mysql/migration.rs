@@ -94,7 +94,7 @@ async fn effect(former: &mut Conn, request: &str) -> u64 {
 
 /// Holders of version 1 stop within their TTL. Until then no lock is granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_of_version_1_are_taken_from_its_clients() {
+async fn tables_of_version_1_are_upgraded_under_connected_clients() {
     let (database, mut former) = of_version_1().await;
     assert_eq!(ask(&mut former, &check()).await, ["1"]);
     let client = database.client().await;
@@ -119,7 +119,7 @@ async fn tables_of_version_1_are_taken_from_its_clients() {
 
 /// Each client finds the changes of the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_of_version_1_are_taken_by_clients_that_start_at_once() {
+async fn tables_of_version_1_are_upgraded_by_concurrent_clients() {
     let (database, _former) = of_version_1().await;
     let clients = join_all((0..6).map(|_| database.client())).await;
     let guard = within(SOON + TTL, "the lock is granted", clients[0].mutex("a").lock()).await;
@@ -146,7 +146,7 @@ async fn tables_of_version_1_wait_for_transactions_that_have_checked() {
 
 /// An earlier upgrade stopped between two of its steps, each of which is done once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_that_were_taken_half_way_are_taken() {
+async fn interrupted_upgrade_of_tables_is_completed() {
     for step in [
         "ALTER TABLE distlock_schema ADD COLUMN epoch BIGINT NOT NULL DEFAULT 1",
         "ALTER TABLE distlock_sessions CHANGE COLUMN server clock VARBINARY(300) NOT NULL",

@@ -15,13 +15,13 @@ use crate::{
 cases_of! { Mysql, &mysql_url(),
     encrypted::a_lock_is_held_by_tls,
     encrypted::certificate_errors_name_the_cause,
-    encrypted::what_cannot_be_checked_is_refused_before_anything_is_sent,
+    encrypted::unverifiable_settings_are_refused_before_io,
     encrypted::denied_logins_are_reported_without_credentials,
 }
 
 /// A server of the test with the plugins.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn passwords_are_proved_as_the_server_wants() {
+async fn authentication_plugins_of_the_server_are_supported() {
     let plugins = ["--plugin-load-add=auth_ed25519", "--plugin-load-add=auth_parsec"];
     let (server, url) = own(&[], &plugins).await;
     let client = |user: &str, password: &str| {

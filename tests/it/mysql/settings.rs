@@ -109,7 +109,7 @@ const AGAIN: &str =
 
 /// The server is killed, and its binary log loses what a power loss may take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn token_that_a_crash_repeats_was_not_promised() {
+async fn tokens_repeated_by_a_crash_are_not_promised() {
     // The server flushes nothing by itself during the test.
     let arguments = ["--log-bin=log", "--innodb-flush-log-at-timeout=2700"];
     let arguments = [&["-c", AGAIN, "bash"][..], &arguments].concat();

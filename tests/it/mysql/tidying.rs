@@ -34,7 +34,7 @@ async fn idle(database: &Own) -> usize {
 /// Rows that stay are not locked: the lock memory of two clients that met a million of them once
 /// brought a server down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tidying_locks_what_it_removes_and_little_else() {
+async fn tidying_locks_little_more_than_the_removed_rows() {
     let database = with_idle_queues().await;
     let log = "CREATE TABLE locked (id BIGINT AUTO_INCREMENT PRIMARY KEY, locks BIGINT, \
                number BIGINT)";

@@ -81,7 +81,7 @@ async fn open_check_keeps_no_other_call_waiting() {
 
 /// Once a client waits, others join the queue despite the holder's check.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn open_check_keeps_later_waiters_from_nothing() {
+async fn open_check_does_not_block_later_waiters() {
     let database = Own::new().await;
     let [client, other] = [database.client().await, database.client().await];
     let guard = locked(&client, "a").await;

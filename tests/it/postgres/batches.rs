@@ -71,9 +71,9 @@ async fn each_caller_gets_its_own_reply() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_let_in_to_a_holder() {
+async fn a_held_lock_is_granted_to_no_other_caller() {
     let database = Own::new().await;
-    together::nobody_is_let_in_to_a_holder(&database).await;
+    together::a_held_lock_is_granted_to_no_other_caller(&database).await;
     database.end().await;
 }
 

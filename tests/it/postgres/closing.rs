@@ -16,7 +16,7 @@ use crate::{
 /// The waiter moves the holder's entry to the table of entries after the request has chosen what to
 /// delete there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn entry_that_is_moved_meanwhile_goes_with_its_session() {
+async fn entry_moved_during_close_is_deleted_with_its_session() {
     let database = Own::new().await;
     let holder = database.client().await;
     let others = join_all((0..2).map(|_| database.client())).await;

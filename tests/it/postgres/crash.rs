@@ -99,7 +99,7 @@ async fn handover_is_on_the_disk_when_the_next_one_is_granted() {
 
 /// A release without a waiter is not flushed. The client repeats it as soon as it reconnects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn release_that_a_crash_takes_back_is_repeated() {
+async fn release_undone_by_a_crash_is_repeated() {
     let server = lazy().await;
     let (one, two) = (client(&server).await, client(&server).await);
     for _ in 0..3 {

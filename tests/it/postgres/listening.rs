@@ -65,7 +65,7 @@ async fn only_sessions_that_watch_listen() {
 /// Watches begin and end all the time, and a watch that ends with a notification has no other
 /// check.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_word_is_lost_as_listening_begins_and_ends() {
+async fn no_notification_is_lost_as_listening_begins_and_ends() {
     let database = Own::new().await;
     let connect = || {
         let builder = Client::builder(database.url()).recheck_interval(Duration::from_secs(60));
@@ -86,7 +86,7 @@ async fn no_word_is_lost_as_listening_begins_and_ends() {
 /// A deletion in progress has already read the watches. So a session that begins to watch the queue
 /// waits for its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_begins_to_watch_a_queue_waits_for_entries_that_are_being_deleted() {
+async fn a_new_queue_watch_waits_for_deletions_in_progress() {
     let database = Own::new().await;
     let connect = || {
         let builder = Client::builder(database.url()).recheck_interval(Duration::from_secs(60));
@@ -153,7 +153,7 @@ async fn a_release_in_a_transaction_locks_the_queue_before_the_entry() {
 /// Covers the end of a session and the library's own statements, in which a deadlock would last for
 /// the server's `deadlock_timeout`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_deletes_a_moved_entry_locks_the_queue_first() {
+async fn every_deletion_of_a_moved_entry_locks_the_queue_first() {
     for deletion in [
         "DELETE FROM distlock.sessions WHERE id IN (SELECT session FROM distlock.entries \
          WHERE moved)",

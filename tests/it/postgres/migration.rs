@@ -66,7 +66,7 @@ async fn of_version_1() -> (Own, Connection) {
 
 /// Holders of version 1 stop within their TTL. Until then no lock is granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_of_version_1_are_taken_from_its_clients() {
+async fn tables_of_version_1_are_upgraded_under_connected_clients() {
     let (database, former) = of_version_1().await;
     assert_eq!(ask(&former, CHECK).await, ["1"]);
     let client = database.client().await;
@@ -93,7 +93,7 @@ async fn tables_of_version_1_are_taken_from_its_clients() {
 /// The first builds created a table without a primary key. A published table without one cannot be
 /// updated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_of_version_1_without_a_key_are_taken_over_although_they_are_published() {
+async fn published_tables_of_version_1_without_a_key_are_upgraded() {
     let (database, former) = of_version_1().await;
     ask(&former, "ALTER TABLE distlock.schema DROP CONSTRAINT schema_pkey").await;
     database.ask("CREATE PUBLICATION everything FOR ALL TABLES").await;

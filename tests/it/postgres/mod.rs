@@ -30,6 +30,6 @@ mod waiting {
 
     cases_for! { Postgres, alone,
         waiting::a_waiter_behind_a_live_session_sends_no_requests,
-        costs::two_tasks_of_one_client_hand_over_without_a_look,
+        costs::handover_within_one_client_sends_no_extra_read,
     }
 }

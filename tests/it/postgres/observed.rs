@@ -57,7 +57,7 @@ async fn processes_that_live_briefly_are_granted_a_dead_holders_lock() {
 
 /// The holder may have renewed its session after the observation, and the crash has undone that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_seen_before_a_crash_does_not_count() {
+async fn observations_before_a_crash_do_not_count() {
     let abandoned = Abandoned::new().await;
     abandoned.observed().await;
     crash_process(&abandoned.server).await;
@@ -69,7 +69,7 @@ async fn what_was_seen_before_a_crash_does_not_count() {
 
 /// A restored disk may hold an observation that precedes the holder's latest renewals.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_seen_of_an_earlier_run_of_the_server_does_not_count() {
+async fn observations_before_a_server_restart_do_not_count() {
     let mut abandoned = Abandoned::new().await;
     abandoned.observed().await;
     abandoned.server.restart().await;

@@ -102,7 +102,7 @@ async fn takes_turns(client: Client, held: Arc<AtomicBool>, over: Arc<AtomicBool
 
 /// The settings and listeners of a session soon belong to another session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pooler_that_gives_connections_to_others_is_refused_by_name() {
+async fn a_pooler_in_transaction_mode_is_refused_without_the_setting() {
     for size in [1, 2] {
         let (_server, pooler) = pooled("transaction", size).await;
         let clients = [pooler.client().await, pooler.client().await, pooler.client().await];
@@ -123,7 +123,7 @@ async fn a_pooler_that_gives_connections_to_others_is_refused_by_name() {
 /// A client that knows of the pooler sends all settings with each request, prepares no statements,
 /// and polls instead of listening.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pooler_in_transaction_mode_works_for_those_who_know_of_it() {
+async fn a_pooler_in_transaction_mode_works_with_the_pooler_setting() {
     let server = Server::beside::<Postgres>(IMAGE, &[], &[]).await;
     for (size, prepared) in [(1, 0), (2, 200)] {
         let settings = format!("max_prepared_statements = {prepared}\n");

@@ -122,7 +122,7 @@ async fn tables_without_rows_are_filled_again() {
 
 /// The rights that docs.rs lists for operators, where `PUBLIC` may not execute functions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rights_that_the_docs_name_will_do() {
+async fn rights_in_the_docs_suffice() {
     let database = Own::new().await;
     database.ask("ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC").await;
     database.ask(distlock::postgres::schema()).await;
@@ -279,7 +279,7 @@ async fn receivers_that_cannot_be_promoted_are_no_standbys() {
 
 /// Many load balancers drop connections that are silent for a minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connection_that_something_waits_on_is_pinged() {
+async fn connection_with_a_watch_is_pinged() {
     let database = Own::new().await;
     let connect = |owner: &str| {
         let ttl = Duration::from_secs(90);
@@ -309,7 +309,7 @@ async fn connection_that_something_waits_on_is_pinged() {
 /// The disk is restored from a snapshot, so the server has the same identifier and timeline as
 /// before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_that_was_set_back_counts_as_another_one() {
+async fn server_restored_from_a_snapshot_counts_as_another_one() {
     let run = "while true; do \
                if [ -e /tmp/take ]; then rm /tmp/take; cp -a /data/pg /data/taken; fi; \
                if [ -e /tmp/play ]; then \

@@ -102,12 +102,12 @@ impl Tables for Own {
 }
 
 database_cases! { Own,
-    tables::the_first_to_come_makes_the_tables,
+    tables::first_client_creates_the_tables,
     tables::tables_of_another_version_are_refused_by_name,
-    tables::a_later_build_takes_the_tables_from_clients_that_are_connected,
+    tables::connected_clients_notice_newer_tables,
     tables::tokens_rise_over_the_end_of_a_queue,
     tables::client_that_stays_removes_idle_queues,
-    tables::queues_of_late_keep_no_client_from_connecting,
+    tables::many_recent_queues_do_not_block_connecting,
     tables::names_with_quotes_are_names,
     crowded_sessions::locks_of_a_dead_client_are_free_however_many,
     crowded_sessions::locks_of_a_closed_client_are_free_however_many,
@@ -115,7 +115,7 @@ database_cases! { Own,
 
 /// The SQL printed for operators creates the same tables as a client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_that_an_operator_has_made_will_do() {
+async fn tables_created_by_an_operator_are_used() {
     let database = Own::new().await;
     database.ask(distlock::postgres::schema()).await;
     let error = database.connect().await.expect_err("the user has no rights");

@@ -17,7 +17,7 @@ use crate::common::{
 
 /// The server ran with `everysec`, lost its last second in a crash, and restarts with `always`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settings_before_a_restart_decide_what_is_lost() {
+async fn a_crash_under_everysec_delays_grants_after_a_restart_with_always() {
     let long = TTL * 3;
     let mut server = Server::with(&["--appendfsync", "everysec"]).await;
     let (client, way) = server.by_proxy(long).await;

@@ -55,7 +55,7 @@ async fn a_dead_client_with_many_locks_is_removed_in_parts() {
 
 /// The holder's session has expired, among many that look expired and may not be.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_holder_is_succeeded_whichever_others_seem_over() {
+async fn a_dead_holder_is_succeeded_among_many_doubtful_sessions() {
     let server = Server::start().await;
     let client = server.client().await;
     let lines = "for id = 1, 200 do
@@ -91,7 +91,7 @@ async fn a_client_with_many_locks_lists_and_closes_them() {
 
 /// No key has a TTL while a session exists. Afterwards all keys except data have one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_nobody_uses_expires() {
+async fn unused_keys_expire() {
     let server = Server::start().await;
     let lasts = async || -> i64 { server.ask(cmd("PTTL").arg(META)).await };
     let client = server.client().await;
@@ -122,7 +122,7 @@ async fn what_nobody_uses_expires() {
 
 /// A replica that only copies, as `redis-cli --rdb` does, changes the id of the server's history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_keeps_nobody_waiting() {
+async fn a_backup_delays_no_grants() {
     let server = Server::with(&["--appendfsync", "everysec"]).await;
     let history = async || {
         let info: String = server.ask(cmd("INFO").arg("replication")).await;
@@ -149,7 +149,7 @@ async fn a_backup_keeps_nobody_waiting() {
 /// The live client has a short TTL. The one with a TTL of an hour is closed before the server
 /// crashes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_closed_client_with_a_long_ttl_keeps_nobody_waiting() {
+async fn a_closed_client_with_a_long_ttl_delays_no_grants() {
     let server = Server::with(&["--appendfsync", "everysec"]).await;
     let long = connect(&server.url(), HOUR).await;
     take_turn(&long, "a").await;
@@ -198,7 +198,7 @@ async fn an_uncontended_lock_is_ten_calls() {
 
 /// A reader that joins many others looks for a writer, without reading all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_beside_many_reads_none_of_them() {
+async fn a_reader_joins_many_readers_without_reading_them() {
     const READERS: usize = 300;
     let server = Server::start().await;
     let [client, other] = [server.client().await, server.client().await];

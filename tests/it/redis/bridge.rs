@@ -49,7 +49,7 @@ macro_rules! cases {
 }
 
 cases! {
-    a_lock_is_what_others_take,
+    a_bridged_lock_excludes_foreign_clients,
     a_waiter_is_granted_when_others_release,
     a_foreign_lock_without_expiry_is_waited_for,
     a_foreign_lock_of_a_dead_holder_expires,
@@ -57,12 +57,12 @@ cases! {
     ours_are_granted_in_order_while_others_compete,
     a_try_is_refused_while_others_have_it,
     all_locks_are_taken_or_none,
-    a_lock_whose_key_is_gone_is_lost,
-    a_lock_whose_key_is_anothers_is_lost,
+    a_lock_whose_key_was_deleted_is_lost,
+    a_lock_whose_key_was_seized_is_lost,
     a_holder_that_was_not_notified_yet_writes_nothing,
     a_key_that_was_taken_over_is_not_released,
-    what_a_dead_session_had_is_free,
-    a_key_of_another_kind_is_refused,
+    locks_of_a_dead_session_are_free,
+    a_key_of_another_type_is_refused,
     only_the_first_waiter_queries_the_foreign_key,
     waiters_of_one_client_take_turns,
     others_are_seen_in_the_queue,
@@ -71,7 +71,7 @@ cases! {
 mod cases {
     use super::*;
 
-    pub(super) async fn a_lock_is_what_others_take(t: &Case, others: &Others) {
+    pub(super) async fn a_bridged_lock_excludes_foreign_clients(t: &Case, others: &Others) {
         let client = others.client(t).await;
         for name in ["a", "an odd/name: \u{e4}", "."] {
             let guard = client.mutex(name).lock().await.expect("granted");
@@ -260,12 +260,12 @@ mod cases {
         other.unlock().await.expect("released");
     }
 
-    pub(super) async fn a_lock_whose_key_is_gone_is_lost(t: &Case, others: &Others) {
+    pub(super) async fn a_lock_whose_key_was_deleted_is_lost(t: &Case, others: &Others) {
         lost(t, others, async || others.delete("a").await).await;
         assert!(others.is_free("a").await);
     }
 
-    pub(super) async fn a_lock_whose_key_is_anothers_is_lost(t: &Case, others: &Others) {
+    pub(super) async fn a_lock_whose_key_was_seized_is_lost(t: &Case, others: &Others) {
         lost(t, others, async || others.seize("a").await).await;
         assert!(others.release("a", "thief").await, "the key is still the thief's");
     }
@@ -295,7 +295,7 @@ mod cases {
         assert!(others.release("a", "thief").await, "the key is still the thief's");
     }
 
-    pub(super) async fn what_a_dead_session_had_is_free(t: &Case<dyn Sessions>, others: &Others) {
+    pub(super) async fn locks_of_a_dead_session_are_free(t: &Case<dyn Sessions>, others: &Others) {
         let [client, next] = [others.client(t).await, others.client(t).await];
         let (guard, waiter) = t.contended(&client, &next, "a").await;
         t.store.end_session_of(guard.key()).await;
@@ -307,7 +307,7 @@ mod cases {
         drop((guard, next));
     }
 
-    pub(super) async fn a_key_of_another_kind_is_refused(t: &Case, others: &Others) {
+    pub(super) async fn a_key_of_another_type_is_refused(t: &Case, others: &Others) {
         let client = others.client(t).await;
         let _: u8 = others.ask("SADD", "a", &["x"]).await;
         let mutex = client.mutex("a");
@@ -406,7 +406,7 @@ async fn monitor(time: Duration, key: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_do_not_know_is_refused_before_anything_is_sent() {
+async fn primitives_without_a_foreign_counterpart_are_refused_before_io() {
     let url = format!("redis://192.0.2.1{}", Others::new("plain").await.query());
     let client = Client::builder(url).connect_lazy().expect("checked");
     let refused = [
@@ -429,7 +429,7 @@ async fn what_others_do_not_know_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn durability_names_what_others_cannot_promise() {
+async fn durability_names_the_limits_of_a_bridge() {
     beside_others::<Redis>(async |t: &Case<Redis>| {
         let durability = Others::new("redisson").await.client(t).await.durability().await;
         let durability = durability.expect("a reply");
@@ -463,7 +463,7 @@ async fn a_user_without_rights_is_denied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_others_keys_are_not_safe_on_is_refused() {
+async fn a_server_unsafe_for_a_bridge_is_refused() {
     let server = Server::just_begun(&["--cluster-enabled", "yes"]).await;
     let refused = async |words: &str| {
         let error = Client::connect(format!("{}?bridge=plain", server.url())).await;

@@ -48,7 +48,7 @@ async fn granted_after(guard: &distlock::LockGuard, others: &[Client]) -> Instan
 
 /// The server loses its disk while a holder is cut off, which trusts its lock until its deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wiped_server_grants_nothing_while_one_of_before_believes() {
+async fn a_wiped_server_grants_nothing_while_a_former_guard_is_valid() {
     let mut server = Server::start().await;
     let (client, way) = server.by_proxy(LONG).await;
     let guard = locked(&client, "a").await;
@@ -61,7 +61,7 @@ async fn a_wiped_server_grants_nothing_while_one_of_before_believes() {
 /// The first client has a shorter TTL than a lost holder may have had; a later client has a longer
 /// one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_later_client_with_a_longer_ttl_waits_for_that() {
+async fn a_later_client_with_a_longer_ttl_extends_the_quarantine() {
     let mut server = Server::start().await;
     server.wipe().await;
     let wiped = Instant::now();
@@ -92,7 +92,7 @@ async fn an_empty_server_that_runs_for_long_grants_at_once() {
 /// Tokens may be far ahead of the clock, from which an emptied server starts. Tokens that a client
 /// has seen are not reused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_rise_when_all_is_lost_that_was_ahead_of_the_clock() {
+async fn tokens_rise_after_losing_a_counter_ahead_of_the_clock() {
     const AHEAD: u64 = 1_000_000_000_000;
     let server = Server::start().await;
     let client = connect(&server.url(), TTL).await;
@@ -129,7 +129,7 @@ async fn an_empty_server_that_was_promoted_grants_nothing_for_a_while() {
 /// disk, made after the server confirmed the TTL and before the grant. It also counts the requests
 /// for that confirmation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn how_long_a_holder_was_to_live_is_not_lost_in_a_crash() {
+async fn the_longest_ttl_survives_a_crash() {
     let mut server = Server::with(&["--appendfsync", "everysec"]).await;
     let short = connect(&server.url(), TTL / 3).await;
     assert_eq!(promises(&short).await, (true, FailoverBehavior::MayLoseGrants));
@@ -158,7 +158,7 @@ async fn waits(server: &Server) -> u64 {
 
 /// A server without a persistent file guarantees nothing, and `durability` reports that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_keeps_nothing_promises_nothing() {
+async fn a_server_without_persistence_promises_nothing() {
     let _no_other = FORGETTING.lock().await;
     for options in [&["--appendonly", "no"][..], &["--appendfsync", "no"]] {
         let server = Server::with(options).await;

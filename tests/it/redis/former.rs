@@ -42,7 +42,7 @@ async fn version(server: &Server) -> Option<String> {
 
 /// All scripts of version 1 check this field first, and refuse another version.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_of_version_1_is_refused_from_then_on() {
+async fn a_client_of_version_1_is_refused_after_an_upgrade() {
     let server = Server::start().await;
     server.client().await.close().await.expect("closed");
     assert_eq!(version(&server).await.as_deref(), Some("2"), "no version was stored");
@@ -59,7 +59,7 @@ async fn a_client_of_version_1_is_refused_from_then_on() {
 
 /// Clients of the two versions would not see each other's locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_session_begins_while_one_of_version_1_lives() {
+async fn no_session_begins_while_a_version_1_session_lives() {
     let server = Server::start().await;
     write_session(&server, "1f", Duration::from_secs(600)).await;
     let error = server.builder().connect().await.expect_err("a version 1 session exists");

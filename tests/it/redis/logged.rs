@@ -33,7 +33,7 @@ async fn two_sessions(server: &Server) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_promise_that_is_too_little_is_logged_once_by_each_client() {
+async fn insufficient_durability_is_logged_once_by_each_client() {
     let _listening = listen(|signal| {
         if let Signal::Logged(level, message, ..) = signal
             && level == "WARN"

@@ -67,7 +67,7 @@ async fn processes_that_live_briefly_are_granted_a_dead_holders_lock() {
 
 /// A restarted server may have lost the holder's latest renewals.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_seen_of_an_earlier_run_of_the_server_does_not_count() {
+async fn observations_before_a_server_restart_do_not_count() {
     let abandoned = Abandoned::new().await;
     abandoned.observed().await;
     abandoned.server.restart().await;
@@ -100,7 +100,7 @@ async fn holder_that_renews_is_not_silent() {
 /// Observations of another boot or host do not count, nor observations before a clock was set. The
 /// clock may be the server's, or that of a machine resumed from a snapshot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_seen_by_other_clocks_does_not_count() {
+async fn observations_of_other_clocks_do_not_count() {
     const HOUR: u64 = 3_600_000_000;
     // The boot, and the time of the server's clock.
     for place in [2, 4] {

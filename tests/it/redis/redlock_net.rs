@@ -25,7 +25,7 @@ const EXTEND: &str = "
     return -1";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn neither_holds_a_lock_beside_the_other() {
+async fn redlock_net_and_distlock_exclude_each_other() {
     let server = Server::start().await;
     // The usual user has no rights to RedLock.net's keys.
     let ((user, password), address) = (OPERATOR, server.address);

@@ -204,7 +204,7 @@ async fn thirty_two_locks_in_one_request() {
 
 /// A read lock among 2,000 readers takes the server at most as long as three without other readers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reader_beside_two_thousand() {
+async fn reader_among_two_thousand() {
     const TURNS: usize = 50;
     let (server, operator) = start().await;
     let client = server.client().await;
@@ -234,7 +234,7 @@ async fn reader_beside_two_thousand() {
 /// A script for a permit among 10,000 permits of 100 clients takes the server at most as long as 50
 /// locks. Counting the permits takes one script for each thousand.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn permit_beside_ten_thousand() {
+async fn permit_among_ten_thousand() {
     let (server, operator) = start().await;
     let client = server.client().await;
     let unit = unit(&operator, &client).await;

@@ -17,7 +17,7 @@ cases_of! { Redis, &redis_tls_url(),
 }
 
 #[tokio::test]
-async fn what_cannot_be_checked_is_refused_before_anything_is_sent() {
+async fn unverifiable_settings_are_refused_before_io() {
     is_misconfigured(Client::builder("rediss://192.0.2.1/0"), "tls").await;
     for plain in ["redis://app:s3cret@192.0.2.1", "redis://:s3cret@192.0.2.1/1"] {
         is_misconfigured(Client::builder(plain), "credentials").await;

@@ -157,7 +157,7 @@ async fn a_replica_is_refused_by_name() {
 
 /// A full server accepts writes that free memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_server_keeps_and_releases_what_is_held() {
+async fn a_full_server_keeps_and_releases_held_locks() {
     let server = Server::start().await;
     let client = server.client().await;
     let guard = client.mutex("a").lock().await.expect("granted");

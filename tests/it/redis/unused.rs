@@ -96,7 +96,7 @@ async fn next_token(server: &Server, clock: i64) -> FencingToken {
 /// The clock is set back by an hour while the namespace is unused, first with its counter, and then
 /// without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_of_a_namespace_that_comes_back_rise() {
+async fn tokens_of_a_reused_namespace_rise() {
     let server = Server::start().await;
     let first = next_token(&server, 0).await;
     let with_a_counter = next_token(&server, -HOUR).await;

@@ -34,12 +34,12 @@ mod conformance {
     plain_mutex_network_cases! { cases_for { Redlock, beside_others, } }
     cases_for! { Redlock, beside_others,
         exclusion::two_namespaces_are_independent,
-        service::durability_is_what_the_store_promises,
+        service::durability_matches_the_guarantees_of_the_store,
         service::a_holder_takes_its_lock_again,
     }
     cases_for! { Redlock, alone,
-        costs::an_uncontended_lock_costs_what_it_must,
-        costs::a_try_lock_on_a_held_lock_only_looks,
+        costs::uncontended_lock_has_a_fixed_request_cost,
+        costs::try_lock_on_a_held_lock_creates_no_watch,
         costs::held_locks_share_one_recheck,
         costs::a_lock_that_is_never_polled_costs_nothing,
     }

@@ -49,7 +49,7 @@ async fn all_but_the_mutex_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn nodes_are_an_odd_number_of_different_ones() {
+async fn nodes_must_be_an_odd_number_without_duplicates() {
     for (url, words) in [
         ("redlock://a", "odd number"),
         ("redlock://a,b", "odd number"),

@@ -79,7 +79,7 @@ async fn a_majority_that_is_wiped_grants_nothing_for_a_ttl() {
 /// A lock is held on three nodes, of which two are wiped. Fewer nodes have the lock than lack it,
 /// yet no other client is granted it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bare_majority_that_loses_a_node_is_lost_before_it_is_taken() {
+async fn a_bare_majority_that_loses_a_node_is_lost_before_the_next_grant() {
     let (nodes, holder, proxies, other) = two_clients().await;
     set(&proxies.all[3..], &Mode::Refuse);
     let guard = locked(&holder, "a").await;
@@ -93,7 +93,7 @@ async fn a_bare_majority_that_loses_a_node_is_lost_before_it_is_taken() {
 
 /// `SET` was applied on two nodes, or three, whose replies are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_written_unheard_is_given_back() {
+async fn unconfirmed_writes_are_released() {
     let (nodes, holder, proxies, other) = two_clients().await;
     for swallowing in [2, 3] {
         set(&proxies.all[..swallowing], &Mode::SwallowReply);
@@ -162,7 +162,7 @@ async fn a_minority_grants_nothing_and_holds_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_majority_keeps_what_it_has() {
+async fn a_majority_keeps_its_locks() {
     let nodes = Nodes::start().await;
     let (holder, proxies) = nodes.client_by().await;
     let (other, others) = nodes.client_by().await;
@@ -195,7 +195,7 @@ async fn renewals_of_a_majority_count_and_others_do_not() {
 
 /// A client acquires one lock after the other, for longer than a TTL, and keeps some of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_that_are_taken_put_off_no_renewal() {
+async fn new_locks_delay_no_renewal() {
     let nodes = Nodes::start().await;
     let client = nodes.client().await;
     let (mut guards, began) = (Vec::new(), Instant::now());
@@ -241,7 +241,7 @@ async fn clocks_that_are_set_back_make_no_second_holder() {
 
 /// The nodes with clocks ahead grant the first token, and are unreachable for the second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_rise_whichever_nodes_give_them() {
+async fn tokens_rise_across_different_majorities() {
     let nodes = Nodes::start().await;
     nodes.set_clock(&[0, 1], HOUR).await;
     let holder = nodes.client().await;
@@ -265,7 +265,7 @@ async fn tokens_rise_whichever_nodes_give_them() {
 /// A lock is lost if a majority of the nodes has it for another client. Other locks of the session
 /// are kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_lock_is_lost_and_others_go_on() {
+async fn losing_one_lock_keeps_the_others() {
     let nodes = Nodes::start().await;
     let holder = nodes.client().await;
     let (lost, kept) = (locked(&holder, "a").await, locked(&holder, "b").await);
@@ -289,7 +289,7 @@ async fn one_lock_is_lost_and_others_go_on() {
 
 /// Nodes that were unreachable at the grant receive the lock later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bare_majority_becomes_all() {
+async fn a_bare_majority_is_extended_to_all_nodes() {
     let nodes = Nodes::start().await;
     let (holder, proxies) = nodes.client_by().await;
     set(&proxies.all[..2], &Mode::Refuse);

@@ -117,7 +117,7 @@ async fn certificate_errors_name_the_cause() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_checked_is_refused_before_anything_is_sent() {
+async fn unverifiable_settings_are_refused_before_io() {
     let nodes = "192.0.2.1,192.0.2.2,192.0.2.3";
     for (url, wrong) in [
         // No CA is configured.

@@ -28,7 +28,7 @@ fn query(connection: &Connection, sql: &str) -> Vec<i64> {
 /// Each client uses another name of the folder, so it has its own connection, as another process
 /// has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_to_come_makes_the_tables() {
+async fn first_client_creates_the_tables() {
     let folder = Folder::new();
     let ways = (0..8).map(|way| folder.path(&format!("way-{way}")));
     let urls: Vec<_> = ways.inspect(|way| symlink(".", way).expect("a link")).collect();
@@ -51,7 +51,7 @@ async fn the_first_to_come_makes_the_tables() {
 
 /// Waiters in other processes notice a release long before their next recheck.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_is_heard_by_other_connections() {
+async fn a_release_is_noticed_by_other_connections() {
     let folder = Folder::new();
     symlink(".", folder.path("way")).expect("a link");
     let [one, two] = [connect(&folder.url(FILE)).await, connect(&folder.url("way/locks.db")).await];
@@ -66,7 +66,7 @@ async fn a_release_is_heard_by_other_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_that_an_operator_has_made_will_do_beside_others() {
+async fn tables_created_by_an_operator_work_next_to_other_tables() {
     let folder = Folder::new();
     let file = Connection::open(folder.path(FILE)).expect("the file opens");
     file.execute_batch(distlock::sqlite::schema()).expect("created");
@@ -95,7 +95,7 @@ async fn a_file_of_a_later_version_is_refused_and_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_later_build_takes_the_tables_from_clients_that_are_connected() {
+async fn connected_clients_notice_newer_tables() {
     let folder = Folder::new();
     let change = Change {
         version: "SELECT version FROM distlock_meta",
@@ -122,7 +122,7 @@ async fn a_later_build_takes_the_tables_from_clients_that_are_connected() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_file_of_locks_is_refused() {
+async fn files_that_are_no_lock_store_are_refused() {
     let folder = Folder::new();
     fs::create_dir(folder.path("sub")).expect("created");
     fs::write(folder.path("text"), "This is a text, and no database. ".repeat(100))
@@ -141,7 +141,7 @@ async fn what_is_no_file_of_locks_is_refused() {
 
 /// The host was rebooted, and its clock shows less than before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_of_another_boot_are_over() {
+async fn sessions_of_another_boot_have_expired() {
     let folder = Folder::new();
     close([connect(&folder.url(FILE)).await]).await;
     let file = dial(&folder.path(FILE));
@@ -230,7 +230,7 @@ async fn a_file_that_is_away_for_a_while_is_unavailable() {
 
 /// The locks expire with the deadline, and then a new file may be created.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_was_deleted_is_made_anew_when_its_sessions_are_over() {
+async fn a_deleted_file_is_created_again_after_its_sessions_expire() {
     let folder = Folder::new();
     let client = clients::connect(&folder.url(FILE), Duration::from_secs(2)).await;
     let guard = client.mutex("a").lock().await.expect("granted");

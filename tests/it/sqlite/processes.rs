@@ -16,8 +16,8 @@ use crate::common::{
 // These cases need processes, but no network.
 cases_for! { Sqlite, beside_others,
     late::writes_of_a_holder_that_was_stopped_are_refused,
-    network::a_holder_that_was_stopped_knows_when_it_wakes,
-    network::a_process_that_exits_gives_its_lock_back,
+    network::guard_of_a_paused_process_is_lost_on_resume,
+    network::exiting_process_frees_its_lock,
 }
 
 const VARIABLE: &str = "DISTLOCK_SQLITE_JOB";

@@ -171,7 +171,7 @@ fn string(line: &str) -> (Vec<u8>, &str) {
 }
 
 #[test]
-fn what_strace_writes_is_read() {
+fn strace_output_is_parsed() {
     let log = b"7 pwrite64(5</f/a-wal>, \"\\0\\18\\1777\\\"\\n\", 6, 32) = 6\n\
                 7 fdatasync(5</f/a-wal> <unfinished ...>\n\
                 8 write(1<pipe:[3]>, \"\\nsaid\\n\", 6) = 6\n\

@@ -1,7 +1,7 @@
 //! Users' own transactions.
 
 use crate::common::{
-    cases::accounts::example_loses_money_without_the_check_alone,
+    cases::accounts::example_loses_money_only_without_the_check,
     cases_for,
     database::Database,
     database_cases,
@@ -11,17 +11,17 @@ use crate::common::{
 // `processes.rs` covers other clients while a transaction is open.
 cases_for! { Sqlite, beside_others,
     checked::writes_of_a_stopped_holder_without_successor_are_refused,
-    checked::a_session_that_is_over_by_the_clock_does_not_do,
+    checked::expired_session_fails_the_check,
     checked::every_guard_can_be_checked,
     checked::guards_of_other_stores_are_refused_by_name,
-    unlock_sql::commit_releases_the_lock_with_what_was_written,
+    unlock_sql::commit_releases_the_lock_and_applies_the_writes,
     unlock_sql::waiters_of_the_same_client_are_served,
     unlock_sql::rolled_back_release_is_made_in_the_background,
-    unlock_sql::statement_that_was_never_run_is_made_up_for,
+    unlock_sql::unused_unlock_statement_is_followed_by_a_release,
     unlock_sql::release_that_is_dropped_early_waits_for_the_transaction,
     unlock_sql::statement_of_an_evicted_holder_affects_no_row,
     unlock_sql::each_driver_releases,
-    unlock_sql::max_hold_ends_what_a_transaction_does_not_release,
+    unlock_sql::max_hold_ends_a_hold_that_no_transaction_releases,
 }
 
 /// A file in WAL mode, as distlock creates it.
@@ -48,10 +48,10 @@ impl Database for Own {
 
 database_cases! { Own,
     rows::versions_lose_nothing,
-    rows::the_page_on_row_locks_is_right,
+    rows::page_on_row_locks_matches_the_databases,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn money_is_lost_without_the_check_alone() {
-    example_loses_money_without_the_check_alone(None).await;
+async fn money_is_lost_only_without_the_check() {
+    example_loses_money_only_without_the_check(None).await;
 }

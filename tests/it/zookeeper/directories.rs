@@ -46,8 +46,8 @@ own_cases! { ZooKeeper, beside_others,
     reused_sequence_numbers_are_distinguished,
     a_late_release_spares_a_later_node_of_the_same_number,
     nodes_are_named_for_the_directory_they_are_in,
-    a_number_that_is_taken_is_no_obstacle,
-    a_directory_that_cannot_be_written_to_serves,
+    a_taken_sequence_number_does_not_block_a_join,
+    locks_work_in_an_unwritable_directory,
     a_join_whose_list_is_lost_leaves_one_node,
 }
 
@@ -148,7 +148,7 @@ pub(crate) mod cases {
     }
 
     /// An operator has created a node with the next number.
-    pub(crate) async fn a_number_that_is_taken_is_no_obstacle<const KIND: usize>(
+    pub(crate) async fn a_taken_sequence_number_does_not_block_a_join<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, client) = (&t.store, t.client().await);
@@ -174,7 +174,7 @@ pub(crate) mod cases {
     }
 
     /// An operator has made the directory read-only, so clients list it.
-    pub(crate) async fn a_directory_that_cannot_be_written_to_serves<const KIND: usize>(
+    pub(crate) async fn locks_work_in_an_unwritable_directory<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
         let [one, two] = t.clients().await;

@@ -41,8 +41,8 @@ own_cases! { ZooKeeper, beside_others,
     operators_find_the_owner_in_the_node,
     a_directory_that_vanishes_is_made_again,
     curator_and_kazoo_are_seen_in_the_queue,
-    strangers_are_not_shared_with,
-    a_node_written_over_before_its_owner_knows_it_is_removed,
+    foreign_entries_are_exclusive,
+    a_node_overwritten_before_its_create_reply_is_removed,
 }
 
 pub(crate) mod cases {
@@ -238,7 +238,7 @@ pub(crate) mod cases {
 
     /// The purpose of a foreign node is unknown. It counts as exclusive among readers, and as one
     /// permit of a semaphore.
-    pub(crate) async fn strangers_are_not_shared_with<const KIND: usize>(t: &Case<Setup<KIND>>) {
+    pub(crate) async fn foreign_entries_are_exclusive<const KIND: usize>(t: &Case<Setup<KIND>>) {
         let strangers = [
             foreign_waiter(t, "m!rw", FOREIGN[0], b"").await,
             foreign_waiter(t, "m!permits", KAZOO[0], b"").await,
@@ -248,9 +248,7 @@ pub(crate) mod cases {
 
     /// An operator overwrites a node before its owner got the reply to its creation. The owner
     /// cannot recognize it, and other clients would wait for it until the session ends.
-    pub(crate) async fn a_node_written_over_before_its_owner_knows_it_is_removed<
-        const KIND: usize,
-    >(
+    pub(crate) async fn a_node_overwritten_before_its_create_reply_is_removed<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, proxies) = (&t.store, t.proxies().await);

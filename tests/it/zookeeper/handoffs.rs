@@ -14,12 +14,12 @@ use crate::common::{
 own_cases! { ZooKeeper, beside_others,
     an_uncontended_lock_takes_a_round_trip_and_so_does_its_release,
     curator_in_between_has_its_turn,
-    a_strangers_write_grants_nothing,
+    a_foreign_write_grants_nothing,
 }
 
 own_cases! { ZooKeeper, alone,
-    hundreds_in_doubt_find_their_places,
-    a_handoff_between_processes_costs_the_same_however_long_the_queue,
+    hundreds_of_unconfirmed_joins_find_their_nodes,
+    handover_cost_is_independent_of_queue_length,
 }
 
 pub(crate) mod cases {
@@ -27,7 +27,7 @@ pub(crate) mod cases {
 
     /// A connection is lost while many waiters join. The waiters with unknown outcomes find their
     /// nodes, with one search for many of them.
-    pub(crate) async fn hundreds_in_doubt_find_their_places<const KIND: usize>(
+    pub(crate) async fn hundreds_of_unconfirmed_joins_find_their_nodes<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
         // Fewer than a session sends at once. Further requests would be sent when the first ones
@@ -90,9 +90,7 @@ pub(crate) mod cases {
     }
 
     /// Clients take turns: each joins, watches, reads once after its event, and leaves.
-    pub(crate) async fn a_handoff_between_processes_costs_the_same_however_long_the_queue<
-        const KIND: usize,
-    >(
+    pub(crate) async fn handover_cost_is_independent_of_queue_length<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
         const HANDOVERS: u64 = 24;
@@ -161,7 +159,7 @@ pub(crate) mod cases {
     }
 
     /// To a watcher, a write to a node looks like a release.
-    pub(crate) async fn a_strangers_write_grants_nothing<const KIND: usize>(t: &Case<Setup<KIND>>) {
+    pub(crate) async fn a_foreign_write_grants_nothing<const KIND: usize>(t: &Case<Setup<KIND>>) {
         let (zookeeper, [one, two]) = (&t.store, t.clients().await);
         // A slow network delays its reads after events.
         let proxies = t.proxies().await;

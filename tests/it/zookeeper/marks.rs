@@ -15,7 +15,7 @@ use crate::{
 };
 
 own_cases! { ZooKeeper, beside_others,
-    a_mark_of_a_former_directory_grants_nothing,
+    a_release_marker_of_a_former_directory_grants_nothing,
 }
 
 pub(crate) mod cases {
@@ -25,7 +25,7 @@ pub(crate) mod cases {
     /// former directory names its node after it, with the number of its last holder. It also writes
     /// that holder's marker into the new directory. When the client abandons that node, the
     /// deletion looks like the release of a holder.
-    pub(crate) async fn a_mark_of_a_former_directory_grants_nothing<const KIND: usize>(
+    pub(crate) async fn a_release_marker_of_a_former_directory_grants_nothing<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
         let (zookeeper, proxies) = (&t.store, t.proxies().await);

@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// session's activity late. The process is not notified of that expiry, and must not hold the lock
 /// once its node is deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_slept_proves_nothing_for_a_while() {
+async fn a_resumed_process_does_not_trust_its_session_at_once() {
     alone::<ZooKeeper>(async |t| {
         let ttl = t.store.min_ttl();
         let (mut leader, mut followers) = (None, Vec::new());

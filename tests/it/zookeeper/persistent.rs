@@ -69,7 +69,7 @@ own_cases! { ZooKeeper, beside_others,
     a_persistent_node_in_the_place_just_ahead_is_passed_over,
     junk_that_is_deleted_grants_nothing,
     a_waiter_under_the_name_of_junk_is_waited_for,
-    junk_neither_reads_nor_writes_nor_has_a_permit,
+    junk_counts_neither_as_reader_nor_writer_nor_permit,
     a_writer_does_not_wait_for_junk_that_looks_like_one_of_ours,
 }
 
@@ -172,7 +172,7 @@ pub(crate) mod cases {
         }
     }
 
-    pub(crate) async fn junk_neither_reads_nor_writes_nor_has_a_permit<const KIND: usize>(
+    pub(crate) async fn junk_counts_neither_as_reader_nor_writer_nor_permit<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
         let client = t.client().await;

@@ -13,14 +13,14 @@ use crate::common::{
 };
 
 cases_of! { ZooKeeper, Backend::ZooKeeper,
-    secured::certificates_let_in,
+    secured::valid_certificates_are_accepted,
     secured::wrong_certificates_are_refused,
     secured::garbled_certificates_are_refused_by_name,
 }
 
 /// ZooKeeper accepts any user; only the creator of the nodes has rights to them.
 #[tokio::test]
-async fn locks_belong_to_the_user_who_made_them() {
+async fn locks_belong_to_the_user_that_created_them() {
     let builder = with_users(Backend::ZooKeeper).await;
     let client = connected(builder.clone().credentials("app", "apppw")).await;
     let guard = client.mutex("a").lock().await.unwrap();
@@ -52,7 +52,7 @@ async fn locks_belong_to_the_user_who_made_them() {
 
 /// The output is checked for clients that connect, are refused, or find no server.
 #[tokio::test]
-async fn nothing_that_is_shown_has_a_secret() {
+async fn output_contains_no_secret() {
     let mut shown = Shown::default();
     let users = with_users(Backend::ZooKeeper).await;
     for builder in [users.clone(), nobody(Backend::ZooKeeper)] {

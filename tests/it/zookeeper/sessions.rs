@@ -112,10 +112,10 @@ async fn children<const KIND: usize>(zookeeper: &Setup<KIND>, dir: &str) -> Vec<
 
 own_cases! { ZooKeeper, beside_others,
     a_holder_that_is_given_another_session_knows_before_its_successor,
-    a_waiter_that_is_given_another_session_stands_in_one_place,
-    a_session_that_is_granted_for_longer_is_given_up_as_before,
-    a_session_that_is_taken_over_comes_back,
-    writes_that_come_after_their_session_has_moved_are_made_once,
+    a_waiter_with_a_replaced_session_has_one_node,
+    a_longer_session_grant_does_not_extend_the_deadline,
+    a_client_recovers_a_session_that_was_taken_over,
+    writes_delayed_past_a_session_move_apply_once,
     a_node_of_an_old_session_is_not_taken_for_its_own,
     hundreds_of_readers_outlive_their_connection,
     hundreds_of_readers_behind_one_writer_share_its_watch,
@@ -148,9 +148,7 @@ pub(crate) mod cases {
     }
 
     /// The first request in the new session is to join a queue.
-    pub(crate) async fn a_waiter_that_is_given_another_session_stands_in_one_place<
-        const KIND: usize,
-    >(
+    pub(crate) async fn a_waiter_with_a_replaced_session_has_one_node<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
         let ttl = t.store.min_ttl() * 3;
@@ -178,9 +176,7 @@ pub(crate) mod cases {
 
     /// An operator may raise the servers' timeout limits while sessions exist. Sessions that
     /// reconnect then last longer than first granted.
-    pub(crate) async fn a_session_that_is_granted_for_longer_is_given_up_as_before<
-        const KIND: usize,
-    >(
+    pub(crate) async fn a_longer_session_grant_does_not_extend_the_deadline<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
         let (ttl, longer) = (t.store.min_ttl(), t.store.min_ttl() * 3);
@@ -209,7 +205,7 @@ pub(crate) mod cases {
 
     /// A third party with the session's id and password uses it elsewhere. The client reconnects
     /// every time, and loses nothing.
-    pub(crate) async fn a_session_that_is_taken_over_comes_back<const KIND: usize>(
+    pub(crate) async fn a_client_recovers_a_session_that_was_taken_over<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
         let [client, other] = t.clients().await;
@@ -231,9 +227,7 @@ pub(crate) mod cases {
 
     /// A write is under way when the session is taken over. It arrives too late, and its repetition
     /// must not apply twice.
-    pub(crate) async fn writes_that_come_after_their_session_has_moved_are_made_once<
-        const KIND: usize,
-    >(
+    pub(crate) async fn writes_delayed_past_a_session_move_apply_once<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
         let servers = t.store.network().1;

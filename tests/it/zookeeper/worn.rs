@@ -30,14 +30,14 @@ async fn worn_out<const KIND: usize>(t: &Case<Setup<KIND>>) -> OwnZooKeeper {
 }
 
 own_cases! { ZooKeeper, beside_others,
-    names_are_not_given_twice_where_numbers_are,
+    names_stay_unique_after_sequence_numbers_overflow,
     order_holds_after_sequence_numbers_overflow,
 }
 
 pub(crate) mod cases {
     use super::*;
 
-    pub(crate) async fn names_are_not_given_twice_where_numbers_are<const KIND: usize>(
+    pub(crate) async fn names_stay_unique_after_sequence_numbers_overflow<const KIND: usize>(
         t: &Case<Setup<KIND>>,
     ) {
         let server = worn_out(t).await;

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn orders_are_heard_and_answered() {
+    async fn child_replies_to_orders() {
         let mut child = shell("while read -r order; do echo \"heard $order\"; done; echo end");
         child.order("one").await.expect("the child reads");
         assert_eq!(child.line().await.expect("a line").as_deref(), Some("heard one"));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_lines_are_heard_up_to_the_first_bad_one() {
+    async fn lines_are_passed_on_up_to_the_first_error() {
         let mut child = shell("echo 1; echo 2; echo x; echo 4");
         let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let hearing = child.listen(move |line| Ok(sender.send(line.parse::<u8>()?)?));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_stops_and_goes_on() {
+    async fn process_stops_and_resumes() {
         let mut child = shell("read -r order; echo \"$order\"");
         for _ in 0..2 {
             child.stop().await.expect("stopped");

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other_is_well() {
+    fn sequential_holds_pass() {
         let turns = [
             (0, "grant 1 0 1 1"),
             (0, "release 2"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_of_one_worker_hold_for_themselves() {
+    fn tasks_of_one_worker_hold_independently() {
         let two =
             [(0, "grant 1 0 1 1"), (0, "grant 2 1 2 1"), (0, "release 3 1"), (0, "release 4 0")];
         assert_eq!(wrong(&two, 2), [""; 0]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_need_no_order_but_towards_writers() {
+    fn readers_are_ordered_only_towards_writers() {
         let mut readers =
             vec![(0, "grant 1 0 6 1"), (1, "grant 2 0 5 1"), (0, "release 3"), (1, "release 4")];
         assert_eq!(wrong(&readers, 9), [""; 0]);
@@ -231,14 +231,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_or_never_released_is_found() {
+    fn losses_and_missing_releases_are_found() {
         let lines = [(0, "grant 1 0 1 1"), (0, "lost 2"), (0, "release 3"), (1, "grant 4 0 2 1")];
         assert_eq!(wrong(&lines, 1), ["a lost 2 ", "b never released what it held"]);
         assert_eq!(wrong(&[(0, "release 1"), (0, "error 2 no")], 1).len(), 2);
     }
 
     #[test]
-    fn the_killed_hold_until_then() {
+    fn killed_worker_holds_until_its_kill() {
         let killed = |at| {
             let killed = format!("killed {at}");
             let next = [(0, "grant 7 0 6 1"), (0, "release 8")];

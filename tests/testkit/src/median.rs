@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_lies_in_the_middle() {
+    fn median_is_the_middle_value() {
         assert_eq!(median([]), None);
         assert_eq!(median([7.0]), Some(7.0));
         assert_eq!(median([9.0, 1.0, 2.0]), Some(2.0));

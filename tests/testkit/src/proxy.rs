@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn late_requests_arrive_although_their_client_has_gone() {
+    async fn late_requests_arrive_after_their_client_disconnected() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let proxy = Proxy::start(listener.local_addr().expect("an address"), None).await;
         proxy.set(Mode::LateToServer(WAY * 10));
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn packets_are_lost_as_they_should() {
+    async fn drop_modes_lose_one_packet() {
         let proxy = Proxy::start(server().await, Framing::Jute).await;
         for mode in [Mode::SwallowReply, Mode::DropOne(b"om".as_slice().into())] {
             proxy.set(mode);

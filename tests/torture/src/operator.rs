@@ -197,7 +197,7 @@ mod tests {
 
     /// Deletions are recorded, and added keys are deleted in the end.
     #[tokio::test]
-    async fn rows_are_deleted_and_notes_taken_away() {
+    async fn operator_records_deletions_and_removes_its_keys() {
         let folder = std::env::temp_dir().join(format!("operator-{:x}", fastrand::u64(..)));
         std::fs::create_dir(&folder).expect("a folder");
         let journal = Journal::open(&folder, "test").expect("a journal");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_left_alone() {
+    fn operator_ignores_foreign_entries() {
         assert!(is_ours("/ns/red/~694d9b-0f0e8a5e-8b8d-4a9e-9a3a-5d6c1b1f7a10.r"));
         assert!(is_ours("/ns/red/1f-lock-0000000007"));
         assert!(is_ours("/ns/red!rw/1f-r@7-lock-0000000007"));

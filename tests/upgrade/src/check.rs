@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_fine() {
+    fn alternating_turns_pass() {
         let lines = [hold(0, 1, 1, 5, 1), hold(1, 3, 1, 6, 1)].concat();
         let verdict = judged(&lines, 1);
         assert!(verdict.violations.is_empty(), "{verdict:?}");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn two_holders_at_once_are_seen() {
+    fn overlapping_holds_are_detected() {
         let lines = [hold(0, 1, 2, 5, 1), hold(1, 2, 2, 6, 1)].concat();
         let seen = judged(&lines, 1).violations;
         assert!(seen.len() == 1 && seen[0].starts_with("2 of 1 held at once"), "{seen:?}");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_do_not_rise_are_seen() {
+    fn non_increasing_tokens_are_detected() {
         let lines = [hold(0, 1, 1, 6, 1), hold(1, 3, 1, 5, 1)].concat();
         assert_eq!(judged(&lines, 1).violations, ["the token 5 came after 6"]);
     }
@@ -158,13 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn those_who_gave_up_are_counted() {
+    fn cancelled_waits_are_counted() {
         let lines = [&hold(0, 1, 1, 5, 1)[..], &[(1, "gave-up 2".to_owned())]].concat();
         assert_eq!(judged(&lines, 1).gave_up, 1);
     }
 
     #[test]
-    fn old_workers_beside_new_ones_are_seen() {
+    fn old_and_new_holders_overlap_is_detected() {
         let refused = (0, "error 4 its tables are of version 2".to_owned());
         let [first, last] = [hold(0, 1, 1, 5, 1), hold(1, 7, 1, 6, 1)];
         let verdict = |lines: &[(usize, String)]| {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_that_starves_is_seen() {
+    fn starved_build_is_detected() {
         let turns: Vec<_> = (0..5).flat_map(|turn| hold(0, 2 * turn + 1, 1, turn + 1, 1)).collect();
         let seen = judged(&turns, 1).violations;
         assert_eq!(seen, ["with 1 old and 1 new workers the new got 0 of 5"]);

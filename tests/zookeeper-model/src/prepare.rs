@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_skip_the_one_that_stands_for_any() {
+    fn node_versions_skip_minus_one() {
         assert_eq!(next_version(-2, -2), Ok(0));
         assert_eq!(next_version(i32::MAX, -1), Ok(i32::MIN));
         assert_eq!(next_version(3, 2), Err(code::BAD_VERSION));

@@ -110,7 +110,7 @@ fn a_container_that_was_used_vanishes_and_its_numbers_begin_again() {
 }
 
 #[test]
-fn a_counter_that_is_worn_out_stays() {
+fn overflowed_counter_keeps_its_value() {
     let mut model = Model::new(0);
     let client = Client::connect(&mut model, 20_000);
     client.create(&mut model, kind::CREATE, "/worn", 0).unwrap();

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_usual_watch_ends_with_its_event_and_a_persistent_one_does_not() {
+    fn only_persistent_watches_survive_events() {
         let mut watches = Watches::default();
         watches.add("/a", 1, Mode::Standard);
         watches.add("/a", 2, Mode::Persistent);

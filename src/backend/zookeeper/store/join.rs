@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn what_was_refused_is_not_in_doubt() {
+    async fn refused_join_is_not_in_doubt() {
         // For the node itself, or for its directory.
         for (node, directory) in [(NO_AUTH, NO_NODE), (NO_NODE, NO_AUTH)] {
             let (error, doubtful) = join(move |kind| match kind {
@@ -320,7 +320,7 @@ mod tests {
 
     /// The write to the directory only serves its reply.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_join_does_without_the_write_that_is_refused() {
+    async fn join_is_retried_without_refused_write() {
         for refused in [NO_AUTH, QUOTA_EXCEEDED] {
             let (error, _) = join(move |kind| match kind {
                 MULTI => Answer::SecondRefused(refused),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn what_was_not_answered_is_in_doubt() {
+    async fn unanswered_join_is_in_doubt() {
         let (error, doubtful) = join(|_| Answer::HangUp).await;
         assert!(matches!(error, StoreError::Unknown(_)), "{error:?}");
         assert!(doubtful);

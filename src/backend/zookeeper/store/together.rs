@@ -121,7 +121,7 @@ mod tests {
     };
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn waiters_share_a_list_that_began_after_they_asked() {
+    async fn waiters_share_a_list_requested_after_theirs() {
         // The first list gets no reply before the others have requested theirs: it may lack their
         // keys.
         let (lists, asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(2)));

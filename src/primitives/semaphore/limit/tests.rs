@@ -4,7 +4,7 @@ use super::*;
 use crate::backend::Entry;
 
 #[test]
-fn notes_are_read_back() {
+fn limit_records_round_trip() {
     for limit in [
         Limit { number: 5, replaced: vec![], generation: 1 },
         Limit { number: 1, replaced: vec![5, 3], generation: u64::MAX },
@@ -30,7 +30,7 @@ fn notes_are_read_back() {
 }
 
 #[test]
-fn the_latest_note_counts() {
+fn latest_limit_record_counts() {
     for (notes, number) in [
         (&["limit=3+@2", "limit=5+2+@1"][..], 3),
         (&["limit=3+@1", "limit=5+2+@2"], 5),
@@ -67,7 +67,7 @@ fn judged(ahead: &[&str], note: Option<&str>, wanted: u32, named: u32) -> String
 }
 
 #[test]
-fn nobody_is_let_in_by_a_larger_number_than_others_count_on() {
+fn larger_limit_does_not_admit_beyond_other_limits() {
     for (ahead, wanted, named, verdict) in [
         (&[][..], 3, 3, "in"),
         (&["1of3", "1of3"], 1, 3, "in"),
@@ -119,7 +119,7 @@ fn nobody_is_let_in_by_a_larger_number_than_others_count_on() {
 }
 
 #[test]
-fn a_note_replaces_all_that_was_named() {
+fn limit_record_replaces_named_limits() {
     let notes = |notes: &[&str]| notes.iter().map(|note| (*note).into()).collect::<Vec<Box<str>>>();
     for (old, named, number, new) in [
         (&[][..], &[3][..], 5, "limit=5+3+@1"),
@@ -161,7 +161,7 @@ fn permit_holders_are_no_waiters() {
 /// named more and was about to be refused. However they come and go, nobody has more beside it
 /// than it named.
 #[test]
-fn in_no_order_are_more_out_than_anybody_counts_on() {
+fn permits_in_use_never_exceed_any_holders_limit() {
     for seed in 0..2_000 {
         let mut random = fastrand::Rng::with_seed(seed);
         // Label, number, permits, and whether it is in; in the order in which they came.

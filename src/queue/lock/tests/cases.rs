@@ -101,32 +101,32 @@ async fn play_all(enqueue: First) {
 }
 
 #[tokio::test]
-async fn nothing_stays_behind_when_joining_answers() {
+async fn no_key_left_after_answered_join() {
     play_all(First::Answers).await;
 }
 
 #[tokio::test]
-async fn nothing_stays_behind_when_joining_fails() {
+async fn no_key_left_after_failed_join() {
     play_all(First::Fails).await;
 }
 
 #[tokio::test]
-async fn nothing_stays_behind_when_the_reply_to_joining_is_lost() {
+async fn no_key_left_after_lost_join_reply() {
     play_all(First::LosesReply).await;
 }
 
 #[tokio::test]
-async fn nothing_stays_behind_when_joining_lags() {
+async fn no_key_left_after_slow_join() {
     play_all(First::Lags).await;
 }
 
 #[tokio::test]
-async fn nothing_stays_behind_when_joining_hangs() {
+async fn no_key_left_after_hanging_join() {
     play_all(First::Hangs).await;
 }
 
 #[tokio::test]
-async fn nothing_stays_behind_when_joining_lands_late() {
+async fn no_key_left_after_late_join() {
     let mut scenes = Vec::new();
     for wait in [Some(Wait::Forever), Some(Wait::No), None] {
         for patience in [None, Some(0), Some(2), Some(40), Some(100)] {
@@ -198,7 +198,7 @@ async fn held(script: &Arc<Script>) -> (Arc<Session>, Hold) {
 /// The first attempt to release did nothing for certain, and before the second one somebody deletes
 /// the key.
 #[tokio::test]
-async fn a_key_that_somebody_deleted_was_not_released() {
+async fn externally_deleted_key_is_not_released() {
     for (first, released) in
         [(First::Fails, false), (First::LosesReply, true), (First::Answers, false)]
     {
@@ -215,7 +215,7 @@ async fn a_key_that_somebody_deleted_was_not_released() {
 
 /// The deadline of its session has passed while nothing was held, and no proof comes.
 #[tokio::test]
-async fn a_try_ends_though_its_session_can_prove_nothing() {
+async fn try_ends_without_session_confirmation() {
     const TTL: Duration = Duration::from_secs(6);
     let mut script = Script::new([First::Answers; 4]);
     Arc::get_mut(&mut script).unwrap().ttl = TTL;
@@ -268,7 +268,7 @@ async fn a_session_is_not_ended_before_its_margin() {
 /// Several queues are joined in one request; whatever becomes of that, all of the keys are held or
 /// none is there.
 #[tokio::test]
-async fn nothing_stays_behind_when_joining_several() {
+async fn no_key_left_after_joining_several() {
     let mut scenes = Vec::new();
     for first in [
         First::Answers,

@@ -57,7 +57,7 @@ fn silent() -> StoreError {
 }
 
 #[tokio::test(start_paused = true)]
-async fn looks_that_fail_are_repeated_with_growing_pauses() {
+async fn failed_reads_are_retried_with_growing_pauses() {
     let mut looks = Looks::new(false, |store| store.list.then(0, || Err(silent()))).await;
     assert_eq!(looks.within(1000, true).await, None);
     grow(&looks.pauses());
@@ -65,7 +65,7 @@ async fn looks_that_fail_are_repeated_with_growing_pauses() {
 
 /// A watch that ends at once, again and again, though nothing has changed.
 #[tokio::test(start_paused = true)]
-async fn news_of_nothing_are_looked_at_with_growing_pauses() {
+async fn spurious_events_cause_reads_with_growing_pauses() {
     let mut looks = Looks::new(false, |store| {
         store.list.then(0, || Ok(listing(1, Some(0))));
         for _ in 0..6 {
@@ -86,7 +86,7 @@ async fn news_of_nothing_are_looked_at_with_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_news_it_looks_now_and_then() {
+async fn queue_view_rechecks_without_events() {
     for (watch, bounds) in [(true, 20_000..=25_001), (false, 500..=1501)] {
         let mut looks = Looks::new(true, |store| {
             store.list.then(0, || Ok(listing(0, None)));
@@ -102,7 +102,7 @@ async fn without_news_it_looks_now_and_then() {
 
 /// Only where its value may change, and where there is room, is the first key watched.
 #[tokio::test(start_paused = true)]
-async fn the_first_key_is_watched_where_it_matters() {
+async fn queue_view_watches_first_key_if_needed() {
     for (values_change, watch, watched) in
         [(true, true, 1), (true, false, 0), (false, true, 0), (false, false, 0)]
     {
@@ -122,7 +122,7 @@ async fn the_first_key_is_watched_where_it_matters() {
 
 /// A first key that is gone before it can be watched.
 #[tokio::test(start_paused = true)]
-async fn keys_that_are_gone_are_looked_for_with_growing_pauses() {
+async fn deleted_keys_are_checked_with_growing_pauses() {
     let mut looks = Looks::new(true, |store| {
         store.list.then(0, || Ok(listing(1, None)));
         store.urgent_watch.then(0, || Ok(None));
@@ -133,7 +133,7 @@ async fn keys_that_are_gone_are_looked_for_with_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_session_ends_its_looks() {
+async fn session_end_stops_queue_reads() {
     let told = LostReason::SessionExpired;
     let mut by_list = Looks::new(false, |store| {
         store.list.then(0, move || Err(StoreError::SessionGone(told)));
@@ -154,7 +154,7 @@ async fn the_end_of_a_session_ends_its_looks() {
 
 /// One look gives up after two requests' time, and after its fourth session.
 #[tokio::test(start_paused = true)]
-async fn one_look_is_bounded() {
+async fn single_read_is_bounded() {
     let queue = Queue::new("/ns", "name").unwrap();
     for (answer, opened, least, most) in [
         (silent as fn() -> StoreError, 1, 1000, 3001),
@@ -176,7 +176,7 @@ async fn one_look_is_bounded() {
 
 /// Who watches for ever gets over failures, in whatever session there is, with growing pauses.
 #[tokio::test(start_paused = true)]
-async fn a_follower_gets_over_lost_sessions() {
+async fn follower_survives_lost_sessions() {
     let store = FakeStore::new();
     for _ in 0..5 {
         store.list.then(0, || Err(StoreError::SessionGone(LostReason::SessionExpired)));

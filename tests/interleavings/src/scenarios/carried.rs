@@ -8,7 +8,7 @@ use super::signal::{Held, Signal};
 use crate::runtime::{Carried, Runtime};
 
 /// The runtime takes the work over at any time, and the caller receives its result.
-pub fn a_caller_learns_what_came_of_it() {
+pub fn caller_receives_result_after_takeover() {
     let (runtime, signal) = (Runtime::default(), Signal::default());
     let asked = signal.clone().asked(1);
     let carried = Carried::new(&runtime, async move {
@@ -21,7 +21,7 @@ pub fn a_caller_learns_what_came_of_it() {
 }
 
 /// The caller disappears at any time: work that must complete is executed, once.
-pub fn what_is_whole_is_done_once() {
+pub fn detached_work_completes_exactly_once() {
     let (runtime, signal) = (Runtime::default(), Signal::default());
     let (done, ended) = mpsc::channel();
     let asked = signal.clone().asked(1);
@@ -39,7 +39,7 @@ pub fn what_is_whole_is_done_once() {
 }
 
 /// The caller disappears at any time: its resources are dropped.
-pub fn what_is_given_up_is_dropped() {
+pub fn cancelled_work_is_dropped() {
     let (runtime, signal) = (Runtime::default(), Signal::default());
     let ((held, dropped), asked) = (Held::new(), signal.clone().asked(1));
     let mut carried = Box::pin(Carried::new(&runtime, async move {

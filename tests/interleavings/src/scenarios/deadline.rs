@@ -101,7 +101,7 @@ pub fn grant_at_the_deadline_is_before_the_loss_or_fails() {
 }
 
 /// Of several reasons for the end, the first one counts, for waiters and for readers.
-pub fn first_reason_for_the_end_stays() {
+pub fn first_end_reason_is_kept() {
     let deadline = session(1);
     let ends = [LostReason::SessionExpired, LostReason::ClientClosed].map(|reason| {
         let deadline = Arc::clone(&deadline);
@@ -115,7 +115,7 @@ pub fn first_reason_for_the_end_stays() {
 }
 
 /// The end of a session ends all waits: for the end itself, and for its holders.
-pub fn end_wakes_all_that_wait() {
+pub fn session_end_wakes_all_waiters() {
     let deadline = session(1);
     let (lost, unheld) = (Arc::clone(&deadline), Arc::clone(&deadline));
     let waits = [

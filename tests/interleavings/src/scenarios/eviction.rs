@@ -99,7 +99,7 @@ pub fn evicted_holder_is_notified_without_its_event() {
 }
 
 /// A key that is granted while all keys are read is not considered missing by that read.
-pub fn key_granted_during_a_look_is_not_looked_at() {
+pub fn key_granted_during_a_recheck_is_not_checked() {
     let session = Session::new();
     session.store.call(|state| state.loses_events = true);
     let first = session.grant("/q/1");

@@ -32,12 +32,12 @@ pub fn no_wake_is_lost() {
 }
 
 /// No wake-up is lost while callers leave the work to the executor.
-pub fn no_wake_is_lost_in_a_crowd() {
+pub fn no_wake_is_lost_under_load() {
     two_wake(100);
 }
 
 /// A task wakes another one, which completes on the same thread or on another one.
-pub fn chains_come_to_their_end() {
+pub fn chained_tasks_complete() {
     let inline = Inline::new(Executor::default());
     let (first, second) = (Signal::default(), Signal::default());
     let (done, ended) = mpsc::channel();
@@ -58,7 +58,7 @@ pub fn chains_come_to_their_end() {
 }
 
 /// When an executor ends, its tasks are dropped with their resources.
-pub fn tasks_of_an_executor_that_ends_are_dropped() {
+pub fn ended_executor_drops_its_tasks() {
     let executor = Executor::default();
     let inline = Inline::new(executor.clone());
     let (signals, dropped): (Vec<_>, Vec<_>) = (0..2)

@@ -28,7 +28,7 @@ fn overdue() -> Arc<OwnKey> {
 }
 
 /// A hold ends once: by its timer or by its guard.
-pub fn hold_has_one_end() {
+pub fn hold_ends_exactly_once() {
     let own = overdue();
     let (expires, leaves) = (Arc::clone(&own), Arc::clone(&own));
     let ends = [thread::spawn(move || expires.expire()), thread::spawn(move || leaves.leave())];
@@ -78,7 +78,7 @@ pub fn successor_learns_how_its_predecessor_ended() {
 }
 
 /// A holder is notified of one loss: of several causes the first one counts.
-pub fn first_loss_of_a_key_stays() {
+pub fn first_loss_reason_of_a_key_is_kept() {
     let own_keys = Arc::new(OwnKeys::default());
     let own = add(&own_keys, "/q/1");
     own.hold();
@@ -107,7 +107,7 @@ pub fn reported_loss_reaches_the_holder_or_is_refused() {
 }
 
 /// A key whose join is under way during the search is found, even if other keys join first.
-pub fn key_that_joins_meanwhile_is_found() {
+pub fn key_joining_during_search_is_found() {
     let own_keys = Arc::new(OwnKeys::default());
     let joining = own_keys.joins();
     let (looks, others) = (Arc::clone(&own_keys), Arc::clone(&own_keys));
@@ -121,7 +121,7 @@ pub fn key_that_joins_meanwhile_is_found() {
 }
 
 /// A key whose name is reused while the old one is forgotten stays known.
-pub fn name_that_comes_again_is_not_forgotten() {
+pub fn reused_name_is_not_forgotten() {
     let own_keys = Arc::new(OwnKeys::default());
     own_keys.end(&add(&own_keys, "/q/1"), End::Unclear);
     let other = add(&own_keys, "/q/2");

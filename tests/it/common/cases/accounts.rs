@@ -13,13 +13,13 @@ fn number(line: &str, after: &str) -> i64 {
     number.parse().unwrap_or_else(|_| panic!("no number after {after:?}: {line}"))
 }
 
-pub(crate) async fn money_is_lost_without_the_check_alone(database: &impl Database) {
-    example_loses_money_without_the_check_alone(Some(database.url())).await;
+pub(crate) async fn money_is_lost_only_without_the_check(database: &impl Database) {
+    example_loses_money_only_without_the_check(Some(database.url())).await;
 }
 
 /// Two workers of the example are paused in each mode. With the check, the database refuses their
 /// stale writes. Without it, the transfers that others made during the pause are lost.
-pub(crate) async fn example_loses_money_without_the_check_alone(url: Option<&str>) {
+pub(crate) async fn example_loses_money_only_without_the_check(url: Option<&str>) {
     // target/debug/deps/sqlite-…
     let own = std::env::current_exe().expect("a path");
     let target = own.parent().and_then(Path::parent).expect("a target directory");

@@ -115,7 +115,7 @@ pub(crate) async fn a_transaction_that_has_checked_keeps_the_lock_until_it_ends(
 }
 
 /// The row of the expired session still exists, since no client has removed it.
-pub(crate) async fn a_session_that_is_over_by_the_clock_does_not_do(t: &Case<dyn Sessions>) {
+pub(crate) async fn expired_session_fails_the_check(t: &Case<dyn Sessions>) {
     let guard = t.client().await.mutex("a").lock().await.expect("granted");
     let check = guard.sql().expect("a check");
     let (begin, sessions) = match check.dialect() {

@@ -164,9 +164,7 @@ pub(crate) async fn newcomer_that_only_tries_takes_the_lock_of_a_dead_holder(kin
 }
 
 /// The holder cannot renew its session, and trusts its lock until its deadline.
-pub(crate) async fn a_clock_that_is_set_forward_leaves_a_cut_off_holder_its_time(
-    kind: &'static Kind,
-) {
+pub(crate) async fn clock_set_forward_keeps_a_cut_off_holders_session(kind: &'static Kind) {
     let server = Settable::start(kind).await;
     let (holder, proxies, guard) = server.holder().await;
     let other = server.client().await;
@@ -201,9 +199,7 @@ async fn grants_only_after_the_loss(holding: (Client, Proxies, LockGuard), unawa
 
 /// The whole sequence falls between two requests of a client that observes the clock. On a busy
 /// machine it may not: then the case proves nothing, and another server is used.
-pub(crate) async fn a_session_that_began_while_the_clock_was_wrong_is_left_its_time(
-    kind: &'static Kind,
-) {
+pub(crate) async fn session_begun_under_a_wrong_clock_keeps_its_ttl(kind: &'static Kind) {
     for _ in 0..TIMES {
         let server = Settable::start(kind).await;
         let watching = server.proxies().await;
@@ -229,9 +225,7 @@ pub(crate) async fn a_session_that_began_while_the_clock_was_wrong_is_left_its_t
 
 /// The clock is off by so little that the session's row does not seem long expired. The other
 /// client was cut off for less than half its TTL, so it keeps observing the clock.
-pub(crate) async fn a_session_that_began_while_the_clock_was_a_little_wrong_is_left_its_time(
-    kind: &'static Kind,
-) {
+pub(crate) async fn session_begun_under_a_slightly_wrong_clock_keeps_its_ttl(kind: &'static Kind) {
     let server = Settable::start(kind).await;
     let proxies = server.proxies().await;
     // The client starts observing from scratch if it is cut off for longer than 2.75 s.

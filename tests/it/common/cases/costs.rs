@@ -6,7 +6,7 @@ use distlock::Client;
 
 use crate::common::{Case, SOON, Waiter, eventually, handover, release, within};
 
-pub(crate) async fn an_uncontended_lock_costs_what_it_must(t: &Case) {
+pub(crate) async fn uncontended_lock_has_a_fixed_request_cost(t: &Case) {
     let client = t.client().await;
     let mutex = client.mutex("uncontended");
     let session = session_of_a_lock(t, &client).await;
@@ -18,7 +18,7 @@ pub(crate) async fn an_uncontended_lock_costs_what_it_must(t: &Case) {
 
 /// The other primitives cost as much as a mutex. A semaphore costs twice as much, since it has a
 /// gate.
-pub(crate) async fn uncontended_primitives_cost_what_they_must(t: &Case) {
+pub(crate) async fn uncontended_primitives_have_a_fixed_request_cost(t: &Case) {
     let client = t.client().await;
     let (lock, semaphore, election) = (
         client.rw_lock("uncontended"),
@@ -79,7 +79,7 @@ async fn costs(t: &Case, session: &[i64], requests: u64, once: impl AsyncFn()) {
     }
 }
 
-pub(crate) async fn a_try_lock_on_a_held_lock_only_looks(t: &Case) {
+pub(crate) async fn try_lock_on_a_held_lock_creates_no_watch(t: &Case) {
     const ROUNDS: u64 = 50;
     let [one, two] = t.clients().await;
     let guard = one.mutex("busy").lock().await.expect("granted");
@@ -122,7 +122,7 @@ pub(crate) async fn a_release_wakes_one_waiter(t: &Case) {
 
 /// One task joins while the other leaves, and neither knows of the other. The reply of the store
 /// shows what happened.
-pub(crate) async fn two_tasks_of_one_client_hand_over_without_a_look(t: &Case) {
+pub(crate) async fn handover_within_one_client_sends_no_extra_read(t: &Case) {
     const TURNS: u64 = 100;
     let client = t.client().await;
     let turns = async || {

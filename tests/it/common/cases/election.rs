@@ -173,7 +173,7 @@ pub(crate) async fn observers_see_the_present_leader_first(t: &Case) {
     nothing_new(&mut late, Duration::from_millis(300)).await;
 }
 
-pub(crate) async fn observers_never_go_back(t: &Case) {
+pub(crate) async fn observers_never_return_an_earlier_leader(t: &Case) {
     let clients = t.clients::<3>().await;
     let election = clients[2].election("e");
     let mut observe = election.observe().expect("a good name");
@@ -388,7 +388,7 @@ impl App {
 
 /// The work of a leader or of a mutex may be spawned with anything it borrows, clones or owns. That
 /// this compiles is half of the test.
-pub(crate) async fn spawned_work_captures_what_it_likes(t: &Case) {
+pub(crate) async fn spawned_work_may_borrow_clone_or_own(t: &Case) {
     let client = t.client().await;
     let app = Arc::new(App(7));
 

@@ -62,7 +62,7 @@ pub(crate) async fn a_wrong_certificate_is_named(builder: &Builder) {
     }
 }
 
-pub(crate) async fn what_cannot_be_checked_is_refused_before_anything_is_sent(url: &str) {
+pub(crate) async fn unverifiable_settings_are_refused_before_io(url: &str) {
     let (scheme, _) = url.split_once("://").expect("a scheme");
     let unchecked = Client::builder(format!("{scheme}://192.0.2.1/db")).tls(Tls::new());
     is_misconfigured(unchecked, "tls").await;

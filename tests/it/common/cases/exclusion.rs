@@ -113,7 +113,7 @@ pub(crate) async fn tokens_rise_over_twenty_grants(t: &Case) {
     }
 }
 
-pub(crate) async fn tokens_rise_across_clients_that_come_and_go(t: &Case) {
+pub(crate) async fn tokens_rise_across_successive_clients(t: &Case) {
     let mut last = 0;
     for _ in 0..3 {
         let client = t.builder().connect().await.expect("connected");
@@ -126,7 +126,7 @@ pub(crate) async fn tokens_rise_across_clients_that_come_and_go(t: &Case) {
 }
 
 /// ZooKeeper deletes a lock's directory when it is empty. The next directory counts from zero.
-pub(crate) async fn tokens_rise_after_the_lock_was_forgotten(t: &Case) {
+pub(crate) async fn tokens_rise_after_the_store_removed_the_lock(t: &Case) {
     let client = t.client().await;
     let mut last = 0;
     for _ in 0..2 {
@@ -169,7 +169,7 @@ pub(crate) async fn a_write_that_outlives_its_lock_is_refused(t: &Case) {
     }
 }
 
-pub(crate) async fn tokens_follow_the_queue(t: &Case) {
+pub(crate) async fn tokens_rise_in_the_order_of_grants(t: &Case) {
     let clients = t.clients::<4>().await;
     let (grants, mut granted) = mpsc::unbounded_channel();
     let mut contenders = JoinSet::new();

@@ -50,7 +50,7 @@ pub(crate) async fn puts_are_applied_and_overwrite(t: &Case) {
     guard.unlock().await.expect("released");
 }
 
-pub(crate) async fn deletes_of_what_is_not_there_are_fine(t: &Case) {
+pub(crate) async fn deletes_of_absent_keys_succeed(t: &Case) {
     let guard = t.client().await.mutex("delete").lock().await.expect("granted");
     let keys = [t.data_key("never/there"), t.data_key("there")];
     guard.delete(&keys[0]).await.expect("the key is absent");
@@ -160,7 +160,7 @@ pub(crate) async fn a_put_by_a_holder_that_is_cut_off_ends_in_time(t: &Case) {
     successor.unlock().await.expect("released");
 }
 
-pub(crate) async fn writes_that_cannot_be_made_are_refused_before_anything_is_sent(t: &Case) {
+pub(crate) async fn invalid_writes_are_refused_before_anything_is_sent(t: &Case) {
     let link = t.link().await;
     let client = t.connect(t.builder_for(&link.url())).await;
     let guard = client.mutex("bad").lock().await.expect("granted");

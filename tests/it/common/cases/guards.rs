@@ -37,7 +37,7 @@ async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
     thread.join().expect("the thread does not panic")
 }
 
-pub(crate) async fn unlock_lets_the_next_one_in(t: &Case) {
+pub(crate) async fn unlock_grants_the_next_waiter(t: &Case) {
     let [one, two] = t.clients().await;
     let (first, waiter) = t.contended(&one, &two, "next").await;
     let (key, token) = (first.key().to_owned(), first.fencing_token());
@@ -294,7 +294,7 @@ pub(crate) async fn run_drops_the_future_at_loss(t: &Case) {
 }
 
 /// Timeouts work on a plain thread, and in a runtime without timers.
-pub(crate) async fn timeouts_need_no_runtime_of_the_callers(t: &Case) {
+pub(crate) async fn timeouts_work_without_a_caller_runtime(t: &Case) {
     let [client, other] = t.clients().await;
     let foreign = other.mutex("foreign").lock().await.expect("granted");
     let untimed = Builder::new_current_thread().build().expect("a runtime");

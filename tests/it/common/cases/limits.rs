@@ -107,7 +107,7 @@ pub(crate) async fn every_primitive_has_a_longest_hold(t: &Case) {
 }
 
 /// The time counts from the grant of the write lock.
-pub(crate) async fn a_downgrade_gives_no_more_time(t: &Case) {
+pub(crate) async fn downgrade_does_not_extend_max_hold(t: &Case) {
     let [client, other] = t.clients().await;
     let writer = client.rw_lock("rw").max_hold(LIMIT).write().await.expect("granted");
     let began = Instant::now();
@@ -121,7 +121,7 @@ pub(crate) async fn a_downgrade_gives_no_more_time(t: &Case) {
 }
 
 /// A thread that blocks the program's runtime does not stop the client's timers.
-pub(crate) async fn max_hold_needs_nothing_of_the_callers_runtime(t: &Case) {
+pub(crate) async fn max_hold_works_while_the_caller_runtime_is_blocked(t: &Case) {
     let [client, other] = t.clients().await;
     let (held, is_held) = mpsc::channel();
     let (done, is_done) = mpsc::channel::<()>();

@@ -100,7 +100,7 @@ pub(crate) async fn holder_of_a_deleted_key_is_notified_within_a_second(t: &Case
 }
 
 /// The lost guard is unlocked or dropped. The successor belongs to another client.
-pub(crate) async fn an_unlock_of_what_was_lost_spares_the_successor(t: &Case) {
+pub(crate) async fn unlock_of_a_lost_guard_spares_the_successor(t: &Case) {
     let [former, next, third] = t.clients().await;
     for unlocks in [true, false] {
         let lost = former.mutex("lost").lock().await.expect("granted");
@@ -186,7 +186,7 @@ async fn evict(t: &Case, [holder, evicted, patient]: &[Client; 3]) {
     third.unlock().await.expect("released");
 }
 
-pub(crate) async fn a_holder_that_is_cut_off_knows_before_its_successor(t: &Case) {
+pub(crate) async fn cut_off_holder_is_notified_before_its_successor(t: &Case) {
     let link = t.link().await;
     // On a busy machine, keepalives may be late.
     let ttl = t.store.min_ttl().max(Duration::from_secs(5));

@@ -85,7 +85,7 @@ pub(crate) async fn overlapping_sets_never_deadlock(t: &Case) {
     contend(t, t.clients().await).await;
 }
 
-pub(crate) async fn lock_all_waits_for_the_one_that_is_held(t: &Case) {
+pub(crate) async fn lock_all_waits_for_the_held_lock(t: &Case) {
     let [client, other] = t.clients().await;
     for held in ["a", "b", "c"] {
         let guard = other.mutex(held).lock().await.expect("granted");

@@ -76,7 +76,7 @@ pub(crate) async fn a_dropped_join_whose_reply_is_lost_leaves_nothing(t: &Case<d
 
 /// An abandoned join is still in flight when another attempt has the lock and its label was
 /// changed. The key that the join then creates has the former label.
-pub(crate) async fn a_join_that_lands_after_a_downgrade_is_taken_back(t: &Case<dyn Servers>) {
+pub(crate) async fn late_join_after_a_downgrade_is_deleted(t: &Case<dyn Servers>) {
     // The join arrives in about every second round. In the others its connection is closed before.
     // Each round has a new session, since a session with an unconfirmed join searches for such keys
     // until it ends.
@@ -145,16 +145,20 @@ async fn cut_one_way(t: &Case<dyn Servers>, mode: Mode) {
     proxies.set(&Mode::Pass);
 }
 
-pub(crate) async fn a_holder_that_is_not_heard_knows_before_its_successor(t: &Case<dyn Servers>) {
+pub(crate) async fn holder_cut_off_upstream_is_notified_before_its_successor(
+    t: &Case<dyn Servers>,
+) {
     cut_one_way(t, Mode::BlackholeToServer).await;
 }
 
-pub(crate) async fn a_holder_that_hears_nothing_knows_before_its_successor(t: &Case<dyn Servers>) {
+pub(crate) async fn holder_cut_off_downstream_is_notified_before_its_successor(
+    t: &Case<dyn Servers>,
+) {
     cut_one_way(t, Mode::BlackholeToClient).await;
 }
 
 /// A process that was paused for longer than its TTL checks its guard first thing on waking.
-pub(crate) async fn a_holder_that_was_stopped_knows_when_it_wakes(t: &Case) {
+pub(crate) async fn guard_of_a_paused_process_is_lost_on_resume(t: &Case) {
     let ttl = t.store.min_ttl();
     let mut process = Process::start(&t.store.url(), &Job::new(t, "stopped", ttl));
     let token = within(SOON, "the process has the lock", process.granted()).await;
@@ -171,7 +175,7 @@ pub(crate) async fn a_holder_that_was_stopped_knows_when_it_wakes(t: &Case) {
 
 /// A process drops its guard, client and runtime, and exits at once. The release may still be sent.
 /// Otherwise the lock is free when the session expires.
-pub(crate) async fn a_process_that_exits_gives_its_lock_back(t: &Case) {
+pub(crate) async fn exiting_process_frees_its_lock(t: &Case) {
     let ttl = t.store.min_ttl();
     let mut process = Process::start(&t.store.url(), &Job::new(t, "exit", ttl));
     let token = within(SOON, "the process has the lock", process.granted()).await;
@@ -263,7 +267,7 @@ pub(crate) async fn locks_and_waiters_outlive_their_connections(t: &Case<dyn Ser
 }
 
 /// The predecessor leaves while the waiter's connection is down.
-pub(crate) async fn what_happens_while_disconnected_is_seen_afterwards(t: &Case<dyn Servers>) {
+pub(crate) async fn release_during_a_disconnect_is_noticed_after_reconnect(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     let (guard, waiter) = t.contended(&other, &client, "seen").await;
@@ -275,7 +279,7 @@ pub(crate) async fn what_happens_while_disconnected_is_seen_afterwards(t: &Case<
 
 /// The predecessor leaves between the reply that names it and the watch on it, so no event reports
 /// it.
-pub(crate) async fn what_happens_before_the_watch_is_seen_at_once(t: &Case<dyn Servers>) {
+pub(crate) async fn release_before_the_watch_is_noticed_at_once(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let (client, other) = (t.hasty_client_by(&*proxies).await, t.client().await);
     let guard = other.mutex("before").lock().await.expect("granted");
@@ -293,7 +297,7 @@ pub(crate) async fn what_happens_before_the_watch_is_seen_at_once(t: &Case<dyn S
 }
 
 /// Servers occasionally lose events, even on healthy connections.
-pub(crate) async fn a_lost_event_is_made_good_by_the_recheck(t: &Case<dyn Servers>) {
+pub(crate) async fn lost_event_is_recovered_by_the_recheck(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let recheck = Duration::from_secs(2);
     let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
@@ -349,7 +353,7 @@ pub(crate) async fn a_holder_whose_event_was_lost_is_notified_by_the_recheck(
 
 /// The store counts the TTL from the arrival of the request, so the duration of the reply is not
 /// part of it.
-pub(crate) async fn late_answers_count_from_their_requests(t: &Case<dyn Servers>) {
+pub(crate) async fn late_keepalive_replies_count_from_their_requests(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let client = t.connect(t.builder_for(&proxies.url()).session_ttl(t.store.min_ttl() * 3)).await;
     let delay = client.session_ttl() / 20;

@@ -20,7 +20,7 @@ fn variable(name: &str) -> Option<String> {
 
 /// Runs `DISTLOCK_PROGRAMS` programs from the seed `DISTLOCK_PROGRAM` on. It skips programs listed
 /// in the file `DISTLOCK_PROGRAMS_DONE`, and adds each program that it has run.
-pub(crate) async fn random_programs_come_to_what_the_model_says(t: &Case) {
+pub(crate) async fn random_programs_match_the_model(t: &Case) {
     let number = |name| variable(name).map(|text| text.parse::<u64>().expect("a number"));
     let is_near = ["memory:", "sqlite:"].iter().any(|near| t.store.url().starts_with(near));
     let usual = if is_near { NEAR } else { PROGRAMS };

@@ -230,7 +230,7 @@ async fn perform(url: &str, block: &str) {
 }
 
 /// Each statement of `docs/guide/row-locks.md` that is for this store returns what the page says.
-pub(crate) async fn the_page_on_row_locks_is_right(database: &impl Database) {
+pub(crate) async fn page_on_row_locks_matches_the_databases(database: &impl Database) {
     let url = database.url();
     let (store, _) = url.split_once("://").expect("a scheme");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/row-locks.md");

@@ -218,7 +218,7 @@ pub(crate) async fn a_downgrade_lets_readers_in_and_no_writer(t: &Case) {
 }
 
 /// What a writer writes before the downgrade, it reads afterwards, a thousand times.
-pub(crate) async fn no_write_falls_between_write_and_read(t: &Case) {
+pub(crate) async fn no_write_happens_during_a_downgrade(t: &Case) {
     let clients = t.clients::<3>().await;
     let written = Arc::new(AtomicIsize::new(0));
     let mut writers = JoinSet::new();
@@ -244,7 +244,7 @@ pub(crate) async fn no_write_falls_between_write_and_read(t: &Case) {
     writers.join_all().await;
 }
 
-pub(crate) async fn a_downgraded_guard_is_a_guard(t: &Case) {
+pub(crate) async fn downgraded_guard_can_be_lost_and_dropped(t: &Case) {
     let [one, two] = t.clients().await;
     let guard =
         one.rw_lock("rw").write().await.expect("granted").downgrade().await.expect("not lost");

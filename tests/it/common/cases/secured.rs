@@ -32,7 +32,7 @@ pub(crate) async fn with_tls(backend: Backend) -> Builder {
     builder(backend.url_with_tls()).await
 }
 
-pub(crate) async fn certificates_let_in(backend: Backend) {
+pub(crate) async fn valid_certificates_are_accepted(backend: Backend) {
     let [ca, certificate, key] = certificates();
     let tls = Tls::new().ca_certificate(ca).client_identity(certificate, key);
     let client = connected(with_tls(backend).await.tls(tls)).await;

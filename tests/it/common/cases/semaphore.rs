@@ -28,7 +28,7 @@ async fn acquired(client: &Client, permits: u32, of: u32) -> Permit {
     within(SOON, "there are permits", semaphore.acquire_many(permits)).await.expect("granted")
 }
 
-pub(crate) async fn there_are_never_more_permits_than_there_are(t: &Case) {
+pub(crate) async fn granted_permits_never_exceed_the_limit(t: &Case) {
     const LIMIT: u32 = 4;
     let clients = t.clients::<3>().await;
     let (inside, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
@@ -131,7 +131,7 @@ pub(crate) async fn the_smaller_number_of_permits_counts(t: &Case) {
     t.store.erase(&note(t, "limit=5+2+@1")).await;
 }
 
-pub(crate) async fn set_permits_changes_it_for_all(t: &Case) {
+pub(crate) async fn set_permits_changes_the_limit_for_all_clients(t: &Case) {
     let [one, two, new] = t.clients().await;
     let held = acquired(&one, 1, 1).await;
     let waiters = [waiter(t, &two, 1, 1).await, waiter(t, &one, 1, 1).await];
@@ -186,7 +186,7 @@ pub(crate) async fn a_larger_number_of_permits_grants_no_extra_one(t: &Case) {
 
 /// `set_permits` is repeated until it is confirmed. A repeated request that arrives after a later
 /// change must not undo that change.
-pub(crate) async fn a_note_that_comes_late_changes_nothing(t: &Case) {
+pub(crate) async fn late_permit_note_is_ignored(t: &Case) {
     let [one, two] = t.clients().await;
     one.semaphore("permits", 4).set_permits(2).await.expect("set");
     one.semaphore("permits", 2).set_permits(3).await.expect("set");
@@ -244,7 +244,7 @@ pub(crate) async fn tries_without_permits_leave_nothing(t: &Case) {
 }
 
 /// As many tries succeed as permits are free, without waiters.
-pub(crate) async fn tries_at_once_get_what_there_is(t: &Case) {
+pub(crate) async fn concurrent_tries_get_all_free_permits(t: &Case) {
     let clients = t.clients::<2>().await;
     for _ in 0..5 {
         let mut tries = JoinSet::new();
@@ -261,7 +261,7 @@ pub(crate) async fn tries_at_once_get_what_there_is(t: &Case) {
 }
 
 /// By the servers' counters.
-pub(crate) async fn a_permit_given_back_wakes_one_waiter(t: &Case) {
+pub(crate) async fn released_permit_wakes_one_waiter(t: &Case) {
     let [holder, client] = t.clients().await;
     let mut held = Vec::new();
     for _ in 0..10 {

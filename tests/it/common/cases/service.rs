@@ -68,7 +68,7 @@ pub(crate) async fn a_period_is_cleared_by_name_alone(t: &Case) {
 }
 
 /// Notes of names that are used only once are deleted eventually.
-pub(crate) async fn notes_of_periods_that_are_over_go(t: &Case) {
+pub(crate) async fn notes_of_past_periods_are_deleted(t: &Case) {
     let period = Duration::from_millis(200);
     let first = t.client().await;
     for number in 1..5 {
@@ -97,7 +97,7 @@ pub(crate) async fn notes_of_periods_that_are_over_go(t: &Case) {
     t.erase([&old[0], &note(t, "kept"), &note(t, "new")]).await;
 }
 
-pub(crate) async fn what_was_put_is_read(t: &Case) {
+pub(crate) async fn get_returns_the_value_that_was_put(t: &Case) {
     let [one, two] = t.clients().await;
     let guard = one.mutex("m").lock().await.expect("granted");
     let key = t.data_key("value");
@@ -314,7 +314,7 @@ pub(crate) async fn a_client_that_shuts_down_lets_holders_finish(t: &Case) {
     assert!(client.is_closed() && other.is_closed());
 }
 
-pub(crate) async fn durability_is_what_the_store_promises(t: &Case) {
+pub(crate) async fn durability_matches_the_guarantees_of_the_store(t: &Case) {
     let [client] = t.clients().await;
     assert_eq!(promises(&client).await, t.store.promises());
     client.close().await.expect("closed");

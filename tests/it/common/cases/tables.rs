@@ -10,7 +10,7 @@ use crate::common::{
     release_both, take_turn,
 };
 
-pub(crate) async fn the_first_to_come_makes_the_tables(database: &impl Tables) {
+pub(crate) async fn first_client_creates_the_tables(database: &impl Tables) {
     let clients = join_all((0..8).map(|_| database.client())).await;
     for client in &clients {
         take_turn(client, "a").await;
@@ -35,9 +35,7 @@ pub(crate) async fn tables_of_another_version_are_refused_by_name(database: &imp
     assert!(reason(&error).contains(&format!("version {version}")), "{}", reason(&error));
 }
 
-pub(crate) async fn a_later_build_takes_the_tables_from_clients_that_are_connected(
-    database: &impl Tables,
-) {
+pub(crate) async fn connected_clients_notice_newer_tables(database: &impl Tables) {
     database.dialect().change.is_noticed(database.url()).await;
 }
 
@@ -92,7 +90,7 @@ pub(crate) async fn client_that_stays_removes_idle_queues(database: &impl Tables
 
 /// Recently used rows are kept, and not read when a session starts. Clients that connect
 /// concurrently, or reconnect after an outage, find as many.
-pub(crate) async fn queues_of_late_keep_no_client_from_connecting(database: &impl Tables) {
+pub(crate) async fn many_recent_queues_do_not_block_connecting(database: &impl Tables) {
     close([database.client().await]).await;
     let dialect = database.dialect();
     let part = dialect.crowd / 8;

@@ -22,7 +22,7 @@ pub(crate) async fn try_lock_takes_a_free_lock(t: &Case) {
 }
 
 /// Reads the store all the while: there is never a second key, not even for a moment.
-pub(crate) async fn two_take_turns_by_trying(t: &Case) {
+pub(crate) async fn two_clients_alternate_by_try_lock(t: &Case) {
     let clients = t.clients::<2>().await;
     let mutexes = clients.each_ref().map(|client| client.mutex("turns"));
     for turn in 0..6 {
@@ -98,7 +98,7 @@ pub(crate) async fn try_locks_at_once_grant_one_at_most(t: &Case) {
 
 /// Calls with no timeout or one of 1 ms, on a free lock, a held one and a contended one. A call
 /// that returns `None` leaves nothing.
-pub(crate) async fn hasty_tries_are_granted_or_gone(t: &Case) {
+pub(crate) async fn tries_with_tiny_timeouts_leave_no_keys(t: &Case) {
     const TRIES: usize = 40;
     let clients = t.clients::<4>().await;
     let held = clients[0].mutex("held").lock().await.expect("granted");

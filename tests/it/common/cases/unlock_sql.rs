@@ -75,7 +75,7 @@ async fn unlocking(guard: LockGuard) -> SqlRelease {
 }
 
 /// With and without a waiter of another client. The release value is kept until the commit.
-pub(crate) async fn commit_releases_the_lock_with_what_was_written(t: &Case) {
+pub(crate) async fn commit_releases_the_lock_and_applies_the_writes(t: &Case) {
     let [client, other] = t.clients().await;
     for waits in [false, true] {
         let guard = locked(&client, "a").await;
@@ -143,7 +143,7 @@ pub(crate) async fn rolled_back_release_is_made_in_the_background(t: &Case) {
 }
 
 /// The statement is never run, or the connection ends within its transaction.
-pub(crate) async fn statement_that_was_never_run_is_made_up_for(t: &Case) {
+pub(crate) async fn unused_unlock_statement_is_followed_by_a_release(t: &Case) {
     let [client, other] = t.clients().await;
     for begun in [false, true] {
         let guard = locked(&client, "a").await;
@@ -234,7 +234,7 @@ pub(crate) async fn each_driver_releases(t: &Case) {
 }
 
 /// The maximum hold time ends the hold even if the release value is kept.
-pub(crate) async fn max_hold_ends_what_a_transaction_does_not_release(t: &Case) {
+pub(crate) async fn max_hold_ends_a_hold_that_no_transaction_releases(t: &Case) {
     let [client, other] = t.clients().await;
     let held = client.mutex("a").max_hold(Duration::from_millis(1500));
     let guard = within(SOON, "the lock is granted", held.lock()).await.expect("granted");
@@ -247,7 +247,7 @@ pub(crate) async fn max_hold_ends_what_a_transaction_does_not_release(t: &Case) 
 }
 
 /// The connection is cut during the commit, which may or may not have been applied.
-pub(crate) async fn release_whose_commit_is_not_answered_is_made(t: &Case<dyn Servers>) {
+pub(crate) async fn release_with_unconfirmed_commit_is_completed(t: &Case<dyn Servers>) {
     let proxies = t.proxies().await;
     let (client, other) = (t.client().await, t.client().await);
     for (mode, done) in [(Mode::SwallowReply, true), (Mode::Refuse, false)] {
@@ -275,7 +275,7 @@ pub(crate) async fn release_whose_commit_is_not_answered_is_made(t: &Case<dyn Se
 }
 
 /// Another transaction has checked the lock and writes under it. The release waits for it.
-pub(crate) async fn statement_waits_for_those_who_have_checked(t: &Case<dyn Servers>) {
+pub(crate) async fn unlock_statement_waits_for_checked_transactions(t: &Case<dyn Servers>) {
     let client = t.client().await;
     for waits in [false, true] {
         let guard = locked(&client, "a").await;
@@ -306,7 +306,7 @@ pub(crate) async fn statement_waits_for_those_who_have_checked(t: &Case<dyn Serv
 
 /// A session is renewed continually. The statement also works in a snapshot from before the last
 /// renewal.
-pub(crate) async fn renewals_meanwhile_do_not_fail_the_statement(t: &Case<dyn Sessions>) {
+pub(crate) async fn concurrent_renewals_do_not_fail_the_unlock_statement(t: &Case<dyn Sessions>) {
     let client = t.client().await;
     let guard = locked(&client, "a").await;
     let session = t.store.session_of(guard.key()).await;

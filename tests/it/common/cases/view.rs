@@ -243,7 +243,7 @@ pub(crate) async fn a_request_needs_a_holder(t: &Case) {
     }
 }
 
-pub(crate) async fn requests_go_with_what_they_ask_for(t: &Case<dyn Sessions>) {
+pub(crate) async fn release_requests_are_deleted_with_the_hold(t: &Case<dyn Sessions>) {
     let [one, two] = t.clients().await;
     let guard = one.mutex("m").lock().await.expect("granted");
     for _ in 0..3 {

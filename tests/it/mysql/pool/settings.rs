@@ -185,7 +185,7 @@ async fn connection_in_a_transaction_is_refused() {
 
 /// The application's transaction is neither committed nor rolled back, and its settings are kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn open_transaction_is_left_as_it_is() {
+async fn open_transaction_is_left_unchanged() {
     let _company = company().await;
     let database = Own::new().await;
     database.client().await.close().await.expect("closed");

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_happen_is_followed() {
+    fn allowed_histories_are_accepted() {
         for text in [
             "put 1 1, granted 1, put 2 2, left 1, granted 2, left 2",
             "put 1 1, put 2 2, put 3 3, left 2, left 1, granted 3, left 3",
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_happen_is_not() {
+    fn forbidden_histories_are_rejected() {
         for (text, at) in [
             ("put 1 1, put 2 2, granted 2, left 1, left 2", 2),
             ("put 1 1, put 2 2, granted 1, granted 2", 3),

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reported_once_is_right() {
+    fn single_reports_pass() {
         let refused = || Outcome::Refused("the lock \"red\" was lost before it was".to_owned());
         for right in [
             hold([1, 1, 0], false, Some(Outcome::Done)),

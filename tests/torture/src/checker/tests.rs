@@ -142,7 +142,7 @@ fn guards_that_are_valid_at_once_are_reported() {
 }
 
 #[test]
-fn a_holder_whose_key_the_operator_deleted_has_a_moment_to_learn_of_it() {
+fn eviction_allows_a_short_overlap() {
     let mut overlapping = granted(SECOND, "c", 1, 7, 3 * SECOND);
     overlapping.extend(granted(SECOND + 200_000, "d", 1, 8, SECOND + 300_000));
     assert_eq!(violated(overlapping.clone()), [Overlap]);
@@ -194,7 +194,7 @@ fn late_requests_cut_a_holder_off_for_a_ttl() {
 }
 
 #[test]
-fn a_holder_on_mysql_looks_by_itself() {
+fn holder_on_mysql_notices_eviction_by_polling() {
     for (store, excused) in [(Store::Etcd, false), (Store::Mysql, true)] {
         let mut records = good();
         records.extend(granted(SECOND, "c", 1, 7, 4 * SECOND));
@@ -207,7 +207,7 @@ fn a_holder_on_mysql_looks_by_itself() {
 }
 
 #[test]
-fn a_grant_by_a_key_that_was_deleted_meanwhile_may_come_late() {
+fn grant_of_an_evicted_key_may_return_late() {
     let mut records = granted(SECOND, "d", 1, 8, SECOND + 100);
     records.extend(granted(SECOND + 200, "c", 1, 7, SECOND + 300));
     assert_eq!(violated(records.clone()), [Token]);
@@ -224,13 +224,13 @@ fn a_stranger_counts_as_a_holder() {
 }
 
 #[test]
-fn guards_that_come_back_to_life_are_reported() {
+fn guards_that_become_valid_again_are_reported() {
     let revived = Event::Revived { lock: "red".to_owned(), token: 5 };
     assert_eq!(violated([record(400, "a", revived)]), [Overlap]);
 }
 
 #[test]
-fn how_long_before_its_successor_a_holder_knew_is_measured() {
+fn loss_notice_lead_is_measured() {
     let mut records = good();
     records.extend(granted(800, "c", 1, 7, 850));
     records.extend(granted(4850, "d", 1, 8, 5000));
@@ -295,7 +295,7 @@ fn waiters_that_are_never_granted_are_reported() {
 }
 
 #[test]
-fn what_is_left_is_reported() {
+fn leftovers_are_reported() {
     let mut records = good();
     records.pop();
     assert_eq!(judged(records.clone()), [Invariant::Run]);
@@ -323,7 +323,7 @@ fn calls_that_return_late_or_never_are_reported() {
 }
 
 #[test]
-fn releases_that_lie_or_linger_are_reported() {
+fn wrong_or_late_releases_are_reported() {
     let mut records = granted(SECOND, "c", 1, 7, 2 * SECOND);
     records.push(lost(SECOND + 5, "c", 7));
     records.extend(releasing(SECOND + 10, "c", 7));
@@ -334,7 +334,7 @@ fn releases_that_lie_or_linger_are_reported() {
 }
 
 #[test]
-fn panics_and_strange_errors_are_reported() {
+fn panics_and_unexpected_errors_are_reported() {
     let panicked = Event::Panicked { message: "no".to_owned() };
     assert_eq!(violated([record(800, "c", panicked)]), [Call]);
     let failed = Event::Returned { call: 1, outcome: Outcome::Failed("no".to_owned()) };
@@ -371,7 +371,7 @@ fn a_full_disk_is_an_error_that_is_expected() {
 }
 
 #[test]
-fn a_store_is_judged_by_what_it_promises() {
+fn violations_are_judged_by_the_guarantees_of_the_store() {
     let judge = |exclusive, more: Vec<Record>| {
         let (failover, reasons) = ("maylosegrants".to_owned(), Vec::new());
         let promise = Promise { exclusive, failover, reasons };

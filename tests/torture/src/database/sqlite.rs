@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_texts() {
+    fn values_are_returned_as_text() {
         let file = rusqlite::Connection::open_in_memory().unwrap();
         assert_eq!(ask(&file, "CREATE TABLE t (a)").unwrap(), Rows::new());
         assert_eq!(ask(&file, "INSERT INTO t VALUES (X'61'), (NULL), (-7)").unwrap(), Rows::new());

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn those_who_wait_for_locks_wait_until_the_end() {
+    async fn lock_wait_blocks_writes_until_its_end() {
         let database = database().await;
         assert!(takes(&*database, 1).await);
         let time = Duration::from_secs(2);

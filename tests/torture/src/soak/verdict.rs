@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_flat() {
+    fn constant_series_is_flat() {
         assert!(flat((0..360).map(|_| 50.0)));
         assert!(flat((0..360).map(|n| 50.0 + noise(n))));
         // It falls, it grows only in the warm-up, or it oscillates with each minute's fault.
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_is_reported() {
+    fn growing_series_is_reported() {
         // One per minute, one per minute with noise, and a step per minute.
         assert!(!flat((0..360).map(|n| 50.0 + f64::from(n) / 12.0)));
         assert!(!flat((0..360).map(|n| 50.0 + noise(n) + f64::from(n) / 12.0)));

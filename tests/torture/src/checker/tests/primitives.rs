@@ -15,7 +15,7 @@ const PERMIT: Mode = Mode::Permits { taken: 1, of: 3 };
 const TWO_PERMITS: Mode = Mode::Permits { taken: 2, of: 3 };
 
 #[test]
-fn readers_beside_a_writer_are_reported() {
+fn readers_together_with_a_writer_are_reported() {
     let read = |at, token, until| window(Mode::Shared, "rw", at, "c", token, until);
     let write = |at, token, until| window(Mode::Exclusive, "rw", at, "d", token, until);
     let readers = [read(800, 7, 900), read(810, 8, 950)].concat();
@@ -78,7 +78,7 @@ fn locks_that_are_taken_together_are_reported_if_one_is_held() {
 }
 
 #[test]
-fn tokens_rise_where_one_is_alone() {
+fn tokens_rise_for_exclusive_holders() {
     let window = |mode, at, token| window(mode, "rw", at, "c", token, at + 5);
     // Readers may return in an order other than that of their joins.
     assert_eq!(violated([window(Mode::Shared, 800, 8), window(Mode::Shared, 810, 7)].concat()), []);
@@ -151,7 +151,7 @@ fn guarded_writes_that_land_late_are_reported() {
 }
 
 #[test]
-fn guarded_writes_that_do_not_do_as_they_say_are_reported() {
+fn guarded_writes_that_contradict_their_outcome_are_reported() {
     let written = |outcome, version| {
         [saw(1, 0, 0, 1), guarded(300, "a", 10, 5, outcome), saw(900, 0, 5, version)]
     };

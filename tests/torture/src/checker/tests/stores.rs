@@ -13,7 +13,7 @@ fn looked(since: u64, writer: u64, version: u64) -> Vec<Record> {
 }
 
 #[test]
-fn acknowledged_writes_that_are_gone_are_reported_where_they_are_not_counted() {
+fn missing_acknowledged_writes_are_reported_without_counts() {
     let written = guarded(300, "a", 10, 5, Some(Outcome::Done));
     let of = |store, more: &[Vec<Record>]| {
         judged_of(store, [good(), saw(1, 0, 0, 1), written.clone(), more.concat()].concat())
@@ -34,7 +34,7 @@ fn acknowledged_writes_that_are_gone_are_reported_where_they_are_not_counted() {
 }
 
 #[test]
-fn where_there_is_no_order_somebody_is_served() {
+fn store_without_order_must_serve_some_waiter() {
     let seen = Event::KeySeen { key: "/red/7".to_owned(), created: 0 };
     let (seen, passed) =
         (record(760, "coordinator", seen), called(770, "b", 2, Manner::Lock, None));
