@@ -33,6 +33,6 @@ async fn work(client: Client) {
 
 async fn reply(mut probe: net::TcpStream, health: Health) -> io::Result<()> {
     let status = if health == Health::Closed { 503 } else { 200 };
-    probe.read(&mut [0; 1024]).await?;
+    let _request = probe.read(&mut [0; 1024]).await?;
     probe.write_all(format!("HTTP/1.1 {status} \r\n\r\n").as_bytes()).await
 }
