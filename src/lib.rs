@@ -120,8 +120,9 @@
 //!
 //! # Further reading
 //!
+//! - [Guide](guide): from a first lock to Kubernetes. [Choosing][choosing] compares the stores and
+//!   the primitives, and says when no lock is needed.
 //! - [Guarantees][guarantees]: what each primitive promises, and how it is tested.
-//! - [Choosing][choosing]: which store, which primitive, or no lock at all.
 //! - [Operations][operations]: settings of each store, the TTL, other clients in the queue, and the
 //!   requests that are sent.
 //! - [Performance][performance]: measurements, compared with other locks.
@@ -129,7 +130,7 @@
 //! - [Backends][backends]: how to add a store.
 //!
 //! [guarantees]: https://github.com/distlock/distlock/blob/main/docs/design/guarantees.md
-//! [choosing]: https://github.com/distlock/distlock/blob/main/docs/guide/choosing.md
+//! [choosing]: guide::choosing
 //! [redlock]: https://github.com/distlock/distlock/blob/main/docs/stores/redlock.md
 //! [postgresql]: https://github.com/distlock/distlock/blob/main/docs/stores/postgresql.md
 //! [mysql]: https://github.com/distlock/distlock/blob/main/docs/stores/mysql.md
@@ -156,6 +157,8 @@ mod error;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 mod fencing;
+#[cfg(doc)]
+pub mod guide;
 mod lost;
 #[cfg(feature = "mysql")]
 pub mod mysql;

@@ -37,6 +37,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("telemetry", 1),
     ("error", 0),
     ("fencing", 0),
+    ("guide", 0),
     ("lost", 0),
     ("optimistic", 0),
     ("store_kind", 0),

@@ -2,6 +2,9 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
 
+#[path = "docs/guide.rs"]
+mod guide;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -134,6 +137,12 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     }))
 }
 
+/// The anchor of a heading, on code hosts, in the site and in rustdoc.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|part| part.is_alphanumeric() || " -_".contains(*part));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
 #[test]
 fn links_lead_to_files() {
     let mut documents: Vec<_> =
@@ -162,10 +171,8 @@ fn links_lead_to_files() {
             } else {
                 fs::read_to_string(path).expect("a text")
             };
-            let found = target.lines().filter(|line| line.starts_with('#')).any(|line| {
-                let line = line.trim_matches(['#', ' ']).to_lowercase();
-                line.replace(['.', ',', ':', '`'], "").replace(' ', "-") == heading
-            });
+            let mut headings = target.lines().filter(|line| line.starts_with('#'));
+            let found = headings.any(|line| anchor(line.trim_matches(['#', ' '])) == heading);
             assert!(found, "{document}: missing heading {link}");
         }
     }
