@@ -80,7 +80,7 @@ pub enum Error {
     ///
     /// A request that was sent may still have arrived. If it created a key in a queue, the client
     /// deletes that key in the background.
-    #[error("{backend} does not answer; nothing was taken")]
+    #[error("{backend} does not respond; no lock was acquired")]
     #[non_exhaustive]
     Unavailable {
         /// The store.
@@ -98,7 +98,7 @@ pub enum Error {
     ///
     /// On Redis, a client cannot open a session while a client of an earlier distlock, which uses
     /// other keys, is connected. It then fails with this error, too.
-    #[error("{backend} cannot tell yet whether the lock is free; nothing was taken")]
+    #[error("it is not yet known whether the {backend} lock is free; no lock was acquired")]
     #[non_exhaustive]
     NotYet {
         /// The store.

@@ -128,8 +128,8 @@ impl Url {
             with_port(endpoint.trim(), port).ok_or_else(|| {
                 let number = index + 1;
                 format!(
-                    "number {number} of what stands between the commas is not a host or host:port; \
-                     an IPv6 address needs brackets, as in [::1]:{port}"
+                    "entry {number} of the list of hosts is neither host nor host:port; an IPv6 \
+                     address needs brackets, as in [::1]:{port}"
                 )
             })
         });
@@ -148,14 +148,14 @@ impl Url {
             return Err("sslmode is for postgres:// and mysql://: leave it out".into());
         }
         if options.namespace.is_some() {
-            return Err("the namespace stands behind the hosts, as their path".into());
+            return Err("namespace is not an option: write it as the path, behind the hosts".into());
         }
         options.are_for(scheme)?;
         let database = match options.db {
             Some(_) if !sentinels => {
                 return Err(
-                    "db is for redis+sentinel://: elsewhere the database stands behind the \
-                            hosts, in their path"
+                    "db is for redis+sentinel://: elsewhere, write the database as the path, \
+                     behind the hosts"
                         .into(),
                 );
             }
@@ -164,7 +164,7 @@ impl Url {
         };
         let secure = options.ssl.unwrap_or(secure);
         if options.host.is_some() && named.is_none() {
-            return Err("there are hosts both before the path and in the option host".into());
+            return Err("the URL names hosts twice: before the path and in the option host".into());
         }
         if let Some((_, password)) = login.as_mut().filter(|_| postgres)
             && options.password_file.is_none()
@@ -194,7 +194,7 @@ impl Url {
         let (name, namespace) = match scheme {
             Scheme::Sqlite => (file(rest)?, options.namespace.take()),
             _ if options.namespace.is_some() => {
-                return Err("on memory:// the namespace is the builder's".into());
+                return Err("memory:// has no option namespace: use Builder::namespace".into());
             }
             _ => (rest.to_owned(), None),
         };

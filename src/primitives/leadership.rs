@@ -19,7 +19,7 @@ const MAX_VALUE: usize = 16 << 10;
 pub(super) fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
     if value.len() > MAX_VALUE {
         let reason =
-            "at most 16 KiB: all who look for the leader read it; publish where to find the rest";
+            "at most 16 KiB: every read of the leader returns it; publish where to find the rest";
         return Err(Error::invalid("value", reason));
     }
     Ok(value.into())
@@ -236,7 +236,7 @@ async fn rewrite(held: &Held, value: &[u8], version: &mut Option<u64>) -> Result
             // It was written by an attempt whose reply was lost, or by an operator.
             Rewritten::Not(now) => {
                 *known.lock() = Some(now);
-                return Err(StoreError::Unavailable("it was written meanwhile".into()));
+                return Err(StoreError::Unavailable("another write was applied first".into()));
             }
             Rewritten::Gone => own_key.lose(LostReason::Evicted),
         }

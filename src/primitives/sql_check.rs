@@ -162,9 +162,9 @@ impl LockGuard {
     /// - On PostgreSQL and MySQL, run the query in the transaction that writes, as its first
     ///   statement. It locks the row of the entry (`FOR KEY SHARE`, `LOCK IN SHARE MODE`).
     /// - In an isolation level above `READ COMMITTED`, the query may be refused (40001, MariaDB's
-    ///   1020). Roll back and begin again, as after any other error. On MySQL, the query in such a
-    ///   level sees the session's end as it was known when the transaction first read. Later in the
-    ///   transaction it may return no row although the lock is held.
+    ///   1020). Roll back and begin again, as after any other error. On MySQL, the query then uses
+    ///   the session's expiry time as of the transaction's first read. Later in the transaction it
+    ///   may return no row although the lock is held.
     /// - On MySQL and MariaDB, the query keeps the first new waiter out of the lock's queue until
     ///   the transaction ends. That client retries up to 20 times a second, and later clients may
     ///   join before it.

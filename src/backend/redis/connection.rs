@@ -203,8 +203,8 @@ impl Connector {
         }
         Err(StoreError::Denied(
             format!(
-                "{endpoint} sends us to {address}, and anybody on the way there could read the \
-                 password: use TLS, or allow it by allow_plaintext_credentials"
+                "{endpoint} redirects to {address}, and the password would be sent there without \
+                 encryption: use TLS, or allow it by allow_plaintext_credentials"
             )
             .into(),
         ))

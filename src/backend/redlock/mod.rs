@@ -6,7 +6,7 @@
 //! attempt, and it has a time to live. `{namespace/name}:token` counts the lock's tokens. Each
 //! decision about the replies is in a file of its own, which does nothing else: `round.rs` (is
 //! there a majority?), `node_state.rs` and `node_clock.rs` (does a node count?), `token.rs`, and
-//! `keys.rs` (until when is the lock confirmed?). `docs/stores/redlock.md` documents the guarantees.
+//! `keys.rs` (until when is the lock confirmed?). The guarantees are in `docs/stores/redlock.md`.
 
 mod contended;
 mod keys;

@@ -175,7 +175,7 @@ pub(super) fn stays_here(endpoints: &[String]) -> Result<()> {
         return Ok(());
     };
     let reason = format!(
-        "anybody on the way to {host} could read the password: use TLS (etcds://, zks://, \
+        "the password would be sent to {host} without encryption: use TLS (etcds://, zks://, \
          rediss://, sslmode=verify-full or Builder::tls), or allow it by \
          ?allow_plaintext_credentials=true in the URL or Builder::allow_plaintext_credentials"
     );

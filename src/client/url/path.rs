@@ -15,7 +15,7 @@ pub(super) fn file(path: &str) -> Result<String, String> {
     match &*path {
         "" => Err("write sqlite:///path/of/a/file or sqlite://relative/path".into()),
         ":memory:" => Err("for a store within this process write memory://name".into()),
-        path if path.ends_with('/') => Err("the path is a directory's".into()),
+        path if path.ends_with('/') => Err("the path is that of a directory".into()),
         path if path.contains('\0') => Err("the path has a NUL in it".into()),
         path => Ok(path.to_owned()),
     }
@@ -39,7 +39,7 @@ pub(super) fn service(path: &str) -> Result<(Option<String>, &str), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     match name {
         Some(name) if name.chars().all(fits) => Ok((Some(name), rest)),
-        _ => Err("behind the sentinels stands the name that they know the primary by, as in \
+        _ => Err("the path must begin with the sentinels' name of the primary, as in \
                   redis+sentinel://host/mymaster"
             .into()),
     }

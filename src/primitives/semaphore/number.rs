@@ -10,10 +10,10 @@ impl Semaphore {
     /// Changes the number of permits for all clients.
     ///
     /// The store keeps the number in a key that belongs to no session:
-    /// `{namespace}/{name}!permits/limit=…`. The new number replaces the one that was set before.
-    /// It also replaces the numbers that this client and the clients in the queue name at this
-    /// moment. It then applies to every client that names one of these. If a client names any other
-    /// number, the smaller of the two applies.
+    /// `{namespace}/{name}!permits/limit=…`. The new number replaces an earlier one. It also
+    /// replaces the numbers that this client and the clients in the queue name at this moment. It
+    /// then applies to every client that names one of these. If a client names any other number,
+    /// the smaller of the two applies.
     ///
     /// With a larger number, waiters are granted at once. With a smaller number, no holder loses a
     /// permit, and no waiter is granted until enough permits have been released.
