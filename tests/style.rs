@@ -3,6 +3,8 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // also outside of the test functions
 
+mod prose;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -16,6 +18,42 @@ const WORDS: &[&str] =
 
 /// Folders that still contain some of these words. Remove a folder from the list when it has none.
 const LEFT: &[&str] = &[];
+
+/// What public text does not use, by its kind, with what replaces it. A dot is where a clause ends.
+const PHRASES: &[(&str, &[&str])] = &[
+    (
+        "a function returns, a message reports, a page documents, a watch notifies",
+        &["told", "tell", "tells", "telling"],
+    ),
+    (
+        "name the noun",
+        &["those who", "one that", "ones that", "such a", "such an", "the other one", "whoever"],
+    ),
+    (
+        "name the party: a client, an operator, a server",
+        &["nobody", "somebody", "anybody", "someone", "anyone"],
+    ),
+    (
+        "compared with, next to; again; no longer; while; a reply; is, waits; unchanged",
+        &[
+            "beside",
+            "anew",
+            "any more",
+            "meanwhile",
+            "an answer",
+            "the answer",
+            "the answers",
+            "stands",
+            "as it is .",
+        ],
+    ),
+];
+
+/// Where public text may use some of them: the file, the phrase, and the reason.
+const ALLOWED: &[(&str, &str, &str)] = &[
+    ("src/backend/contract/name.rs", "nobody", "a label in keys, which other versions read"),
+    ("src/backend/security/acl.rs", "anyone", "ZooKeeper's name of all clients"),
+];
 
 /// The checked files, below the root.
 const PLACES: &[&str] = &[
@@ -74,7 +112,9 @@ fn unbreakable(text: &str) -> impl Iterator<Item = bool> {
 fn too_long(name: &str, text: &str) -> Vec<usize> {
     let markdown = name.ends_with(".md");
     let long = |(line, unbreakable): (&str, bool)| {
-        line.chars().count() > WIDTH && !(markdown && unbreakable)
+        let link = ["/// [", "//! ["].iter().any(|doc| line.trim_start().starts_with(doc));
+        let unbreakable = markdown && unbreakable || link && line.contains("]: https://");
+        line.chars().count() > WIDTH && !unbreakable
     };
     let lines = text.lines().zip(unbreakable(text)).map(long);
     lines.enumerate().filter(|(_, long)| *long).map(|(index, _)| index + 1).collect()
@@ -92,6 +132,45 @@ fn words(text: &str) -> Vec<&'static str> {
         })
     };
     WORDS.iter().filter(found).copied().collect()
+}
+
+/// The phrases of the list that these words have, with their lines.
+fn phrases(words: &[prose::Word]) -> Vec<(usize, &'static str)> {
+    let phrases = PHRASES.iter().flat_map(|(_, phrases)| phrases.iter().copied());
+    let mut found: Vec<_> = phrases
+        .flat_map(|phrase| {
+            let parts: Vec<_> = phrase.split(' ').map(|part| part.trim_matches('.')).collect();
+            let at = words.windows(parts.len()).filter(move |window| {
+                window.iter().map(|(_, word)| word.as_str()).eq(parts.iter().copied())
+            });
+            at.map(move |window| (window[0].0, phrase))
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+fn advice(phrase: &str) -> &'static str {
+    PHRASES.iter().find(|(_, all)| all.contains(&phrase)).map_or("", |(advice, _)| advice)
+}
+
+#[test]
+fn public_text_names_things_plainly() {
+    let (mut found, mut used) = (Vec::new(), vec![false; ALLOWED.len()]);
+    for (name, words) in prose::public_text(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))) {
+        for (line, phrase) in phrases(&words) {
+            let allowed = |(file, part, _): &(&str, &str, &str)| *file == name && *part == phrase;
+            match ALLOWED.iter().position(allowed) {
+                Some(entry) => used[entry] = true,
+                None => found.push(format!("{name}:{line}: \"{phrase}\" ({})", advice(phrase))),
+            }
+        }
+    }
+    assert!(found.is_empty(), "rewrite the sentences:\n{}", found.join("\n"));
+    for ((file, phrase, reason), used) in ALLOWED.iter().zip(used) {
+        assert!(!reason.is_empty(), "{file}: why may it use \"{phrase}\"?");
+        assert!(used, "{file} does not use \"{phrase}\": take the entry out of ALLOWED");
+    }
 }
 
 #[test]
@@ -128,6 +207,8 @@ fn finds_long_lines() {
     assert_eq!(too_long("a.md", &format!("{table}\n\n- {long}")), [8]);
     assert_eq!(too_long("a.rs", &format!("\n// {long}\n{}", "ü".repeat(WIDTH))), [2]);
     assert_eq!(too_long("a.rs", &format!("| {long}")), [1]);
+    let link = format!("[`a`]: https://example.org/{}", "b".repeat(WIDTH));
+    assert_eq!(too_long("a.rs", &format!("/// {link}\n    //! {link}\n// {link}")), [3]);
 }
 
 #[test]
@@ -135,4 +216,81 @@ fn finds_words() {
     assert_eq!(words("/// Whoever comes sees\n    /// to it."), ["whoever", "sees to"]);
     assert_eq!(words("fn lest_it() {}\n# else\n# as, (dear)"), ["lest", "dear", "else as"]);
     assert_eq!(words("the largest, dearly; somewhoever sees two; else assume"), [""; 0]);
+}
+
+/// The phrases in a page.
+fn in_page(text: &str) -> Vec<&'static str> {
+    let words = prose::markdown(text.lines().enumerate());
+    phrases(&words).into_iter().map(|(_, phrase)| phrase).collect()
+}
+
+#[test]
+fn finds_each_phrase() {
+    for phrase in PHRASES.iter().flat_map(|(_, phrases)| *phrases) {
+        let broken = phrase.replacen(' ', "\n", 1);
+        for text in
+            [format!("A lock, {phrase} x."), format!("- *{broken}*"), format!("| {phrase} |")]
+        {
+            assert_eq!(in_page(&text), [*phrase], "{text}");
+        }
+    }
+}
+
+#[test]
+fn lets_pass_what_only_looks_like_a_phrase() {
+    let texts = [
+        "stores such as etcd, and a stand-in",
+        "call `tell` or ``beside``, or run the program `told\nit`",
+        "the crate \"Beside the Point\" ([docs](https://example.org/beside/told))",
+        "the old one. That lock is lost; the first one (that is, its key)",
+        "- delete the old one\n- that lock is lost",
+        "in any morello, besides, retold, standstill; as it isn't, as long as it is held",
+        "```text\nnobody is told\n```\n[beside]: https://example.org/meanwhile",
+    ];
+    for text in texts {
+        assert_eq!(in_page(text), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn reads_strings_and_public_docs() {
+    let text = r##"
+/// Is told.
+pub fn f<'a>(x: &'a str) { let c = '"'; g("stands {here:?} \
+    beside", r#"some"body" is told"#) } // anew
+
+/// Is told anew.
+pub(crate) fn g() {}
+
+/// As it is.
+#[error(
+    "nobody"
+)]
+pub enum E {
+    /// Meanwhile.
+    A {
+        /// Whoever.
+        a: u8,
+    },
+}
+
+struct S {
+    /// The answer.
+    a: u8,
+}
+"##;
+    let found = phrases(&prose::source("src/a/b.rs", text));
+    assert_eq!(
+        found,
+        [
+            (2, "told"),
+            (3, "stands"),
+            (4, "beside"),
+            (4, "told"),
+            (9, "as it is ."),
+            (11, "nobody"),
+            (14, "meanwhile"),
+            (16, "whoever"),
+        ]
+    );
 }
