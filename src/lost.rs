@@ -39,7 +39,7 @@ impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::DeadlinePassed => "no server confirmed the session in time",
-            Self::SessionExpired => "the server says that the session is over",
+            Self::SessionExpired => "the server has ended the session",
             Self::Evicted => "an operator evicted it",
             Self::ClientClosed => "the client was closed",
             Self::KeeperStopped => "the session is no longer renewed",

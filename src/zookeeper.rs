@@ -24,7 +24,7 @@
 
 use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 
-/// Returns the path and version of a check for a `multi`.
+/// Returns the path and version to check in a `multi`.
 ///
 /// Pass them to
 /// [`MultiWriter::add_check_version`](zookeeper_client::MultiWriter::add_check_version). The

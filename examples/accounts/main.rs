@@ -1,6 +1,6 @@
 //! Several processes move money between two accounts of a database. A lock in the same database
-//! lets one of them work at a time. Some are stopped (SIGSTOP) for longer than the TTL of their
-//! session, between reading the balances and writing the new ones.
+//! lets only one of them work at a time. Some are stopped (SIGSTOP) for longer than the TTL of
+//! their session, between reading the balances and writing the new ones.
 //!
 //! `cargo run --features rusqlite-0_42 --example accounts` needs no server. With the features
 //! `tokio-postgres-0_7` and `mysql_async-0_37`, it also runs on a server:

@@ -24,8 +24,9 @@ impl Client {
     /// others must follow one order itself.
     ///
     /// If all locks are free, one request acquires up to 32 of them on stores that support it.
-    /// Otherwise the locks are acquired one by one, each as by [`Mutex::lock`](crate::Mutex::lock).
-    /// The call holds the locks that it has while it waits for the next one.
+    /// Otherwise the locks are acquired one by one, each as if by
+    /// [`Mutex::lock`](crate::Mutex::lock). The call holds the locks that it has while it waits for
+    /// the next one.
     ///
     /// # Errors
     ///

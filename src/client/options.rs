@@ -109,13 +109,13 @@ impl Options {
         }
         let time = |value: String, name: &str| {
             humantime::parse_duration(&value)
-                .map_err(|_| format!("{name} is not a time with its unit, such as 500ms or 15s"))
+                .map_err(|_| format!("{name} must be a number with a unit, such as 500ms or 15s"))
         };
         let mut time = |name| given.remove(name).map(|value| time(value, name)).transpose();
         let flag = |value: Option<String>, name: &str| match value.as_deref() {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => Err(format!("{name} is neither true nor false")),
+            Some(_) => Err(format!("{name} must be true or false")),
         };
         let options = Self {
             ttl: time("session_ttl")?,
@@ -153,26 +153,26 @@ impl Options {
             replicas: match given.remove("replicas").map(|number| number.parse()) {
                 None => None,
                 Some(Ok(number)) if (1..=MAX_REPLICAS).contains(&number) => Some(number),
-                Some(_) => return Err("replicas is not a number from 1 to 32".into()),
+                Some(_) => return Err("replicas must be a number from 1 to 32".into()),
             },
             pooled: match given.remove("pooler").as_deref() {
                 None | Some("session") => false,
                 Some("transaction") => true,
-                Some(_) => return Err("pooler is transaction or session".into()),
+                Some(_) => return Err("pooler must be transaction or session".into()),
             },
             db: match given.remove("db").map(|number| number.parse()) {
                 None => None,
                 Some(Ok(number)) => Some(number),
-                Some(Err(_)) => return Err("db is not a database's number".into()),
+                Some(Err(_)) => return Err("db must be the number of a database".into()),
             },
         };
         let is_word = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
         match given.into_keys().next() {
             None => Ok(options),
             Some(name) if is_word(name) => {
-                Err(format!("there is no option {name}; there are {KNOWN}"))
+                Err(format!("unknown option {name}; the options are {KNOWN}"))
             }
-            Some(_) => Err(format!("there is no such option; there are {KNOWN}")),
+            Some(_) => Err(format!("unknown option; the options are {KNOWN}")),
         }
     }
 }
@@ -180,10 +180,10 @@ impl Options {
 fn bridge(layout: Option<String>, prefix: Option<String>) -> Result<Option<Bridge>, String> {
     match (layout, prefix) {
         (None, None) => Ok(None),
-        (None, Some(_)) => Err("bridge_prefix needs a bridge: bridge=plain, say".into()),
+        (None, Some(_)) => Err("bridge_prefix needs the option bridge, as in bridge=plain".into()),
         (Some(layout), prefix) => match Bridge::new(&layout, prefix.unwrap_or_default()) {
             Some(bridge) => Ok(Some(bridge)),
-            None => Err("bridge is plain or redisson".into()),
+            None => Err("bridge must be plain or redisson".into()),
         },
     }
 }

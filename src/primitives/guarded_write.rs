@@ -279,7 +279,7 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
     let invalid = |key: &str, reason: &str| Err(Error::invalid_value("key", key, reason));
     let mut keys = HashSet::new();
     let Some(first) = writes.first() else {
-        return invalid("", "there is nothing to write: pass at least one");
+        return invalid("", "there is nothing to write: pass at least one write");
     };
     if writes.len() > MAX_WRITES {
         return invalid(first.key(), "at most 64 writes fit into one transaction");
@@ -290,21 +290,22 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
         let mut parts = path.unwrap_or_default().split('/');
         let inside = key.strip_prefix(namespace);
         let wrong = if key.len() > MAX_KEY {
-            "a key has at most 1,024 bytes"
+            "a key may have at most 1,024 bytes"
         } else if path.is_none() {
-            "a key starts with `/`, as in `/app/state`"
+            "a key must start with `/`, as in `/app/state`"
         } else if parts.clone().any(|part| matches!(part, "" | "." | "..")) {
-            "a key is `/`-separated parts, none of them empty, `.` or `..`, as in `/app/state`"
+            "no part of a key between `/` may be empty, `.` or `..`"
         } else if key.chars().any(is_refused) {
-            "a key has no control characters, none for private use, and none beyond U+FFEF"
+            "a key must not contain control characters, private-use characters, or characters \
+             above U+FFEF"
         } else if parts.next() == Some("zookeeper") {
             "`/zookeeper` belongs to ZooKeeper itself; choose another"
         } else if inside.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
-            "this client's locks live there; choose a key outside of its namespace"
+            "the client's locks are stored there; choose a key outside of its namespace"
         } else if !keys.insert(key) {
-            "a key is written once in a transaction"
+            "a transaction can write each key only once"
         } else if write.bytes() > MAX_BYTES {
-            "a key and its value have at most 1,000,000 bytes"
+            "a key and its value may have at most 1,000,000 bytes"
         } else {
             continue;
         };
@@ -313,7 +314,7 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
     if writes.iter().map(Write::bytes).sum::<usize>() > MAX_BYTES {
         return invalid(
             first.key(),
-            "all keys and values of a transaction have at most 1,000,000 bytes together",
+            "all keys and values of a transaction may have at most 1,000,000 bytes together",
         );
     }
     Ok(())

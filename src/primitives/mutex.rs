@@ -73,7 +73,7 @@ impl Mutex {
     /// queue, so it grants the lock in any order.
     ///
     /// An uncontended lock costs one round trip. A waiter watches the one key ahead of its own, or
-    /// no key if that one belongs to this client. While it waits, it sends one request every
+    /// no key if that key belongs to this client. While it waits, it sends one request every
     /// [`recheck_interval`](crate::Builder::recheck_interval).
     ///
     /// MySQL and SQLite cannot notify waiters, so one poll serves all waiters of a client. The same

@@ -148,31 +148,31 @@ mod on {
     /// Repeating it is harmless.
     pub(crate) fn describe() {
         for (metric, what) in [
-            (&ACQUIRE, "How long a call for a lock took, by what came of it"),
-            (&HOLD, "How long a lock was held, by how that ended"),
-            (&KEEPALIVE, "How long keepalives took"),
-            (&REQUEST, "How long requests to the store took"),
+            (&ACQUIRE, "Duration of calls that acquire a lock, by outcome"),
+            (&HOLD, "Time from a grant to its release or loss, by outcome"),
+            (&KEEPALIVE, "Duration of keepalives"),
+            (&REQUEST, "Duration of requests to the store"),
         ] {
             describe_histogram!(metric.name, Unit::Seconds, what);
         }
         for (metric, what) in [
-            (&WAITERS, "Calls for a lock that have not returned"),
+            (&WAITERS, "Acquire calls that have not returned yet"),
             (&HELD, "Locks that are held"),
-            (&LEADER, "Elections that are led"),
-            (&RELEASE_PENDING, "Keys that are being deleted, not yet confirmed by the store"),
+            (&LEADER, "Elections that this process leads"),
+            (&RELEASE_PENDING, "Keys whose deletion the store has not confirmed yet"),
         ] {
             describe_gauge!(metric.name, Unit::Count, what);
         }
         describe_gauge!(
             REMAINING.name,
             Unit::Seconds,
-            "How long the session that was renewed least recently is still certain to live"
+            "Shortest time that a session stays valid without another renewal"
         );
         for (metric, what) in [
             (&LOST, "Locks that were lost while they were held"),
             (&OPENED, "Sessions that were opened"),
             (&KEEPALIVE_FAILURES, "Failed keepalives"),
-            (&RECHECK, "Changes that a recheck found and no watch had reported"),
+            (&RECHECK, "Changes that a recheck found and a watch had not reported"),
             (&WRITE_REJECTED, "Guarded writes that were refused because the lock was lost"),
         ] {
             describe_counter!(metric.name, Unit::Count, what);

@@ -58,7 +58,7 @@ async fn a_session_that_is_replaced() {
         Signal::Logged(level, message, ..) => {
             level == "WARN"
                 && message.starts_with("session lost, opened a new one")
-                && message.ends_with("the server says that the session is over")
+                && message.ends_with("the server has ended the session")
         }
         _ => false,
     };

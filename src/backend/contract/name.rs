@@ -146,9 +146,7 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
         return invalid("must start with `/`, as in `/app/locks`");
     };
     if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
-        return invalid(
-            "must be `/`-separated parts, none of them empty, `.` or `..`, as in `/app/locks`",
-        );
+        return invalid("no part between `/` may be empty, `.` or `..`");
     }
     if !path.chars().all(|c| c.is_ascii_graphic()) {
         return invalid("must be printable ASCII without spaces");

@@ -42,7 +42,9 @@ impl Extras for EtcdStore {
             return Ok(Rewritten::Done(revision));
         }
         let Some(TxnOpResponse::Get(get)) = response.op_responses().pop() else {
-            return Err(StoreError::Unknown("malformed reply: no read in it".into()));
+            return Err(StoreError::Unknown(
+                "malformed reply: it contains no result of a read".into(),
+            ));
         };
         let own =
             get.kvs().first().filter(|kv| keys::is_entry(kv, entry) && kv.lease() == self.lease);
@@ -56,7 +58,9 @@ impl Extras for EtcdStore {
             // Either an earlier attempt, whose reply was lost, has put the key, or the old key is
             // gone.
             let Some(TxnOpResponse::Get(get)) = response.op_responses().pop() else {
-                return Err(StoreError::Unknown("malformed reply: no read in it".into()));
+                return Err(StoreError::Unknown(
+                    "malformed reply: it contains no result of a read".into(),
+                ));
             };
             let Some(kv) = get.kvs().first() else { return Ok(None) };
             revision = kv.create_revision().unsigned_abs();

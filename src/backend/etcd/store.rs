@@ -137,7 +137,13 @@ impl EtcdStore {
         }
         let ahead = match response.op_responses().pop() {
             Some(TxnOpResponse::Get(mut get)) => get.take_kvs().into_iter().next(),
-            _ => return Err(StoreError::Unavailable("malformed reply: no read in it".into())),
+            _ => {
+                return Err(StoreError::Unavailable(
+                    "malformed reply: it contains no result of a \
+                                                     read"
+                        .into(),
+                ));
+            }
         };
         self.behind(prefix, ahead).await
     }

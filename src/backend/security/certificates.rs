@@ -102,12 +102,12 @@ fn words(error: &Error) -> Option<String> {
     use CertificateError as Wrong;
     let told = match error {
         Error::InvalidCertificate(Wrong::UnknownIssuer) => {
-            "the server's certificate is of another CA than the trusted ones: pass its CA by \
+            "the server's certificate was issued by an untrusted CA: pass its CA by \
              ?ca_file= in the URL, or by Tls::ca_certificate"
         }
         Error::InvalidCertificate(
             Wrong::NotValidForName | Wrong::NotValidForNameContext { .. },
-        ) => "the server's certificate has another name than the host; see Tls::server_name",
+        ) => "the server's certificate is for another name than the host; see Tls::server_name",
         Error::InvalidCertificate(Wrong::Expired | Wrong::ExpiredContext { .. }) => {
             "the server's certificate has expired"
         }
