@@ -140,7 +140,7 @@ pub enum Error {
     ///
     /// The client retries the release in the background until it is confirmed or the session has
     /// ended.
-    #[error("the release of {name:?} is not confirmed yet; it goes on in the background")]
+    #[error("the release of {name:?} is not confirmed yet; it is retried in the background")]
     #[non_exhaustive]
     ReleaseUnconfirmed {
         /// The lock's name.

@@ -175,7 +175,7 @@ pub struct FencingGate {
 ///
 /// The caller must not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the fencing token {fencing_token} is stale: {highest} was seen")]
+#[error("the fencing token {fencing_token} is stale: the gate has admitted {highest}")]
 #[non_exhaustive]
 pub struct StaleToken {
     /// The refused token.
@@ -272,6 +272,6 @@ mod tests {
         assert_eq!(gate.highest(), admitted.last().copied().map(FencingToken));
         assert_eq!(gate.highest(), Some(FencingToken(7_999)));
         let stale = gate.admit(1_u64).unwrap_err();
-        assert_eq!(stale.to_string(), "the fencing token 1 is stale: 7999 was seen");
+        assert_eq!(stale.to_string(), "the fencing token 1 is stale: the gate has admitted 7999");
     }
 }

@@ -34,7 +34,7 @@ Exit codes:
    69  no server of the store replies
    70  the lock was lost; the command was killed before another client could acquire the lock
    71  any other error
-   75  the lock is busy (-n, clear), the time is over (-w), or the store could not confirm in time
+   75  the lock is busy (-n, clear), the wait timed out (-w), or the store could not confirm in time
        that the lock is free; run and elect: see --conflict-exit-code
    77  the store refuses access
   126  the command cannot be run

@@ -265,7 +265,11 @@ impl Builder {
         let timing = Timing { ttl, relayed: false };
         let owner = self.options.owner.or(url.options.owner).unwrap_or_else(default_owner);
         if owner.len() > MAX_OWNER {
-            return invalid("owner", "at most 1,024 bytes: it is stored with every key");
+            return invalid(
+                "owner",
+                "must be at most 1,024 bytes, because it is stored with every \
+                                     key",
+            );
         }
         let connect_timeout = self.options.connect_timeout.or(url.options.connect_timeout);
         let connect_timeout = connect_timeout.unwrap_or(Duration::from_secs(5));
@@ -313,7 +317,7 @@ impl Builder {
         let acl = self.acl.as_ref().map(|acl| acl.expose().clone()).or(url.options.acl);
         for (option, set) in [("sasl", sasl), ("acl", acl.is_some())] {
             if set && url.scheme != Scheme::ZooKeeper {
-                return invalid(option, "that is ZooKeeper's: leave it out");
+                return invalid(option, "only ZooKeeper has this option: leave it out");
             }
         }
         if sasl && credentials.is_none() {
@@ -334,7 +338,13 @@ impl Builder {
             },
             Some(handle) => match Executor::of(handle) {
                 Some(executor) => Runtime::of_the_program(executor),
-                None => return invalid("runtime", "its timers are off: build it by `enable_all`"),
+                None => {
+                    return invalid(
+                        "runtime",
+                        "its timers are disabled: build it with \
+                                                   `enable_all`",
+                    );
+                }
             },
         };
         let remote = Remote {

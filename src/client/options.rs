@@ -56,7 +56,7 @@ impl Options {
         let identity = match (&self.cert_file, &self.key_file) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
-            _ => return Err("cert_file and key_file go together".into()),
+            _ => return Err("cert_file and key_file must be set together".into()),
         };
         if self.ca_file.is_none() && identity.is_none() && self.server_name.is_none() {
             return Ok(None);
@@ -86,7 +86,9 @@ impl Options {
             ("longest_ttl", self.longest_ttl.is_some(), Scheme::Redlock),
         ];
         match given.into_iter().find(|(_, given, of)| *given && *of != scheme) {
-            Some((name, _, of)) => Err(format!("{name} is for {}://: leave it out", of.name())),
+            Some((name, _, of)) => {
+                Err(format!("{name} is only for {}://: leave it out", of.name()))
+            }
             None => Ok(()),
         }
     }
@@ -94,7 +96,7 @@ impl Options {
     /// Parses the options. An error names an option, and never its value.
     pub(crate) fn parse(query: &str) -> Result<Self, String> {
         if query.contains(['@', '#']) {
-            return Err("an `@` or `#` has to be written as %40 or %23".into());
+            return Err("write an `@` or `#` as %40 or %23".into());
         }
         let mut given = BTreeMap::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -104,7 +106,7 @@ impl Options {
             let value = percent_decode_str(value).decode_utf8();
             let value = value.map_err(|_| "an option's value is not UTF-8".to_owned())?;
             if given.insert(name, value.into_owned()).is_some() {
-                return Err("an option is there twice".into());
+                return Err("an option is set twice".into());
             }
         }
         let time = |value: String, name: &str| {
@@ -139,7 +141,7 @@ impl Options {
                 // libpq's `require` does not authenticate the server. distlock always does.
                 Some("require" | "verify-full") => Some(true),
                 Some(_) => {
-                    return Err("sslmode is disable, require or verify-full: a server's \
+                    return Err("sslmode must be disable, require or verify-full: a server's \
                                 certificate is always checked in full"
                         .into());
                 }

@@ -104,9 +104,9 @@ impl Url {
         }
         let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
         if path.contains(['@', '#']) || authority.contains('#') {
-            return Err("a `/`, `@` or `#` of the user or the password has to be written as \
-                        %2F, %40 or %23"
-                .into());
+            return Err(
+                "write a `/`, `@` or `#` of the user or the password as %2F, %40 or %23".into()
+            );
         }
         let (user, hosts) = authority
             .rsplit_once('@')

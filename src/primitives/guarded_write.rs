@@ -262,9 +262,9 @@ fn check_guards(guards: &[&LockGuard], writes: &[Write]) -> Result<()> {
     let keys: usize = guards.iter().map(|guard| guard.key().len()).sum();
     let bytes = keys + writes.iter().map(Write::bytes).sum::<usize>();
     let reason = if guards.len() > MAX_WRITES {
-        "at most 64 locks can be the condition of one write"
+        "a write can depend on at most 64 locks"
     } else if !rest.is_empty() && bytes > MAX_BYTES {
-        "a write and the keys of its locks have at most 1,000,000 bytes together"
+        "a write and the keys of its locks may have at most 1,000,000 bytes together"
     } else if rest.iter().any(|guard| !Arc::ptr_eq(&first.held.session, &guard.held.session)) {
         let backend = first.held.session.shared.backend.kind();
         let operation = "guarded writes under locks of several sessions";

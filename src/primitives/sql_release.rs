@@ -18,7 +18,7 @@ use crate::{
 /// Keep this value until the transaction has ended. Once it is dropped, the client releases the
 /// lock in the background, whatever the outcome of the transaction.
 #[derive(Debug)]
-#[must_use = "dropped, it releases the lock in the background before your transaction does"]
+#[must_use = "if dropped, it releases the lock in the background before your transaction does"]
 pub struct SqlRelease {
     statement: SqlCheck,
     name: String,
@@ -129,7 +129,7 @@ impl LockGuard {
     ///
     /// If the value is dropped during the transaction, this does no harm as long as you check the
     /// number of rows. The value also ends when the [`max_hold`](crate::Mutex::max_hold) of the
-    /// lock is over: the client then releases the lock.
+    /// lock has passed: the client then releases the lock.
     ///
     /// - Waiters are notified at the commit. On MySQL and SQLite they poll. A waiter of this same
     ///   client waits until the value is dropped.

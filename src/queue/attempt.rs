@@ -121,7 +121,7 @@ impl Attempt {
             // The semaphore is never closed.
             let _permit = session.join_permits.acquire().await;
             if interest.is_closed() {
-                return Err(StoreError::Unavailable("its caller has gone".into()));
+                return Err(StoreError::Unavailable("the caller has given up".into()));
             }
             let (sent, joining) = (clock::now(), session.own_keys.joins());
             let joiner = Joiner { queue: &queue, ticket: self.ticket };

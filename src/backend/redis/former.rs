@@ -32,7 +32,8 @@ fn read(reply: &[String], endpoint: &str) -> Result<(Former, bool)> {
         Some("alive") => Err(StoreError::NotYet(
             format!(
                 "a client of an earlier distlock, which locks by the keys {{distlock}}:*, is \
-                 connected to {endpoint}, and would not see the locks of this one: end it first; \
+                 connected to {endpoint}, and would not see the locks of this client: stop it \
+                 first; \
                  if it was killed, its session ends with its TTL"
             )
             .into(),

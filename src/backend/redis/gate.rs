@@ -75,8 +75,9 @@ pub(super) fn limit(durability: &mut Durability, bridge: &Bridge) {
          even if the work is not done, and the holder is not notified"
     ));
     durability.reasons.push(format!(
-        "bridge={word}: another library takes every key that has expired by the server's clock: if \
-         that is set forward, or the server fails over, it may hold a lock whose guard is valid"
+        "bridge={word}: another library takes every key that has expired by the server's clock: \
+         if that clock is set forward, or the server fails over, it may hold a lock whose guard \
+         is valid"
     ));
 }
 

@@ -210,8 +210,8 @@ impl Server {
             reasons.push(format!(
                 "{now}: a crash may undo confirmed writes and the record of the longest TTL; no \
                  lock is granted afterwards for the TTL of the clients that connect then \
-                 (appendonly yes, and appendfsync always or, as of Redis 7.2, everysec, keep the \
-                 record)"
+                 (appendonly yes keeps the record, with appendfsync always, or everysec as of \
+                 Redis 7.2)"
             ));
         }
         let exclusive = reasons.is_empty();

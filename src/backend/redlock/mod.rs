@@ -64,7 +64,8 @@ impl Redlock {
         if remote.endpoints.len() < 3 || remote.endpoints.len().is_multiple_of(2) {
             return invalid(
                 "url",
-                "Redlock needs an odd number of nodes, at least three: one more adds no safety",
+                "Redlock needs an odd number of nodes, at least three: an even number adds no \
+                 safety",
             );
         }
         let remote = Arc::new(remote);

@@ -304,8 +304,8 @@ impl Extras for RedlockStore {
         // Two majorities may have only one node in common.
         let mut reasons = vec![format!(
             "exclusive unless a node that stores the lock is flushed (FLUSHALL), or its clock is \
-             changed unnoticed, within one TTL; a lock on all {nodes} nodes survives that on fewer \
-             than {majority}"
+             changed unnoticed, within one TTL; a lock on all {nodes} nodes survives this on \
+             fewer than {majority} of them"
         )];
         reasons.extend(self.nodes.troubles());
         Ok(Durability { exclusive: true, failover: FailoverBehavior::Continues, reasons })

@@ -69,8 +69,11 @@ impl Extras for SqliteStore {
     /// Only a power loss undoes commits, and it also ends the boot. Only one host uses the file.
     async fn durability(&self) -> Result<Durability> {
         self.within(READ, Kind::Read, |_, _| Ok(())).await?;
-        let reasons =
-            vec!["only one host can use the file, which is down with that host".to_owned()];
+        let reasons = vec![
+            "only one host can use the file: no lock is granted while that host is \
+                  down"
+                .to_owned(),
+        ];
         Ok(Durability { exclusive: true, failover: FailoverBehavior::Blocks, reasons })
     }
 }

@@ -49,7 +49,7 @@ impl Sqlite {
     pub(crate) fn new(remote: &Remote) -> Result<Self, Error> {
         if cfg!(not(target_os = "linux")) {
             // Sessions of an earlier boot cannot be recognized without the boot's id.
-            let reason = "sqlite:// needs Linux, where a boot has an id".into();
+            let reason = "sqlite:// needs Linux, which has boot IDs".into();
             return Err(Error::InvalidArgument { argument: "url", reason });
         }
         let path = remote.endpoints.first().map(PathBuf::from).unwrap_or_default();

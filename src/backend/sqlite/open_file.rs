@@ -159,7 +159,7 @@ fn serve(path: PathBuf, patience: Duration, inbox: Receiver<Box<dyn Job>>, sign:
 /// too.
 fn open(path: &Path, patience: Duration) -> Result<(Connection, Identity, String)> {
     let boot = boot::id().map_err(|error| StoreError::Fatal {
-        operation: "reading the boot's id",
+        operation: "reading the boot ID",
         source: error.into(),
     })?;
     let until = clock::now() + patience;

@@ -224,7 +224,7 @@ impl ZooKeeper {
             Err(zk::Error::Unimplemented) => {
                 let servers = self.remote.endpoints.join(", ");
                 let source = format!(
-                    "{servers}: rejects requests of ZooKeeper 3.6; use ZooKeeper 3.6 or later"
+                    "{servers}: rejected a request of ZooKeeper 3.6; use ZooKeeper 3.6 or later"
                 );
                 Err(StoreError::Fatal { operation: "connect", source: source.into() })
             }

@@ -137,7 +137,7 @@ impl Builder {
 
     /// Connects with TLS, and sets a function that returns the current certificates.
     ///
-    /// Certificates can then be replaced while the client lives: see [`Tls`]. The function is
+    /// Certificates can then be replaced while the client is running: see [`Tls`]. The function is
     /// called in the same way as in [`credentials_from`](Self::credentials_from).
     pub fn tls_from(
         mut self,

@@ -33,7 +33,7 @@ pub(super) fn socket(host: &str, port: u16) -> Option<Result<String, String>> {
         None => (host, Some(port)),
     };
     let directory = percent_decode_str(directory).decode_utf8().unwrap_or(Cow::Borrowed(""));
-    let invalid = || "a Unix socket is written as its directory, perhaps with a port".to_owned();
+    let invalid = || "write a Unix socket as its directory, optionally with a port".to_owned();
     directory.starts_with('/').then(|| match port.filter(|port| *port != 0) {
         Some(port) if !directory.contains('\0') => Ok(format!("{directory}:{port}")),
         _ => Err(invalid()),

@@ -12,7 +12,7 @@ pub(super) fn login(text: &str) -> Result<(String, Option<Secret>), String> {
     let plain = |text: &str| {
         let decoded = text.chars().all(fits).then(|| percent_decode_str(text).decode_utf8().ok());
         decoded.flatten().map(Cow::into_owned).ok_or_else(|| {
-            "percent-escape what is neither a letter nor a digit in the user and the password"
+            "percent-escape all characters of the user and the password except letters and digits"
                 .to_owned()
         })
     };
@@ -32,12 +32,12 @@ pub(super) fn credentials(
             Some(Origin::changing(move || Credentials::read(&user, file.as_ref())))
         }
         (Some((_, None)), None) => {
-            return Err("before the `@` there has to be user:password, or user with a \
+            return Err("the part before the `@` must be user:password, or user with a \
                         password_file behind the `?`"
                 .into());
         }
         (Some((_, Some(_))), Some(_)) => {
-            return Err("there is both a password and a password_file".into());
+            return Err("the URL has both a password and a password_file".into());
         }
         (None, Some(_)) => {
             return Err("password_file needs a user: write user@ before the hosts".into());

@@ -6,8 +6,8 @@ use percent_encoding::percent_decode_str;
 pub(super) fn file(path: &str) -> Result<String, String> {
     if path.contains(['@', ':', '#']) && path != ":memory:" {
         return Err(
-            "sqlite:// has neither users nor a network: an `@`, `:` or `#` of the path has \
-                    to be written as %40, %3A or %23"
+            "sqlite:// has neither users nor a network: write an `@`, `:` or `#` of the path as \
+             %40, %3A or %23"
                 .into(),
         );
     }
@@ -16,7 +16,7 @@ pub(super) fn file(path: &str) -> Result<String, String> {
         "" => Err("write sqlite:///path/of/a/file or sqlite://relative/path".into()),
         ":memory:" => Err("for a store within this process write memory://name".into()),
         path if path.ends_with('/') => Err("the path is that of a directory".into()),
-        path if path.contains('\0') => Err("the path has a NUL in it".into()),
+        path if path.contains('\0') => Err("the path contains a NUL".into()),
         path => Ok(path.to_owned()),
     }
 }
@@ -28,7 +28,7 @@ pub(super) fn database(path: &str) -> Result<(Option<String>, &str), String> {
     let name = percent_decode_str(name).decode_utf8();
     let name = name.map_err(|_| "the database's name is not UTF-8".to_owned())?;
     if name.contains('\0') {
-        return Err("the database's name has a NUL in it".into());
+        return Err("the database's name contains a NUL".into());
     }
     Ok((Some(name.into_owned()).filter(|name| !name.is_empty()), rest))
 }
@@ -51,11 +51,11 @@ pub(super) fn numbered(
 ) -> Result<(Option<String>, &str), String> {
     let digits = |text: &String| text.bytes().all(|byte| byte.is_ascii_digit());
     match database {
-        Some(text) if !digits(&text) || text.parse::<u16>().is_err() => Err(
-            "the first part of the path is a database's number, as in redis://host/0/app/locks; \
-                 the namespace comes after it"
-                .into(),
-        ),
+        Some(text) if !digits(&text) || text.parse::<u16>().is_err() => {
+            Err("the first part of the path must be the number of a database, as in \
+             redis://host/0/app/locks; the namespace follows it"
+                .into())
+        }
         database => Ok((database, path)),
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 /// number would cost one more write per grant. To give each holder its own slot, use one
 /// [`Mutex`](crate::Mutex) per slot and [`try_lock`](crate::Mutex::try_lock) them in order.
 #[derive(Debug)]
-#[must_use = "the permits are given back as soon as this is dropped"]
+#[must_use = "the permits are released as soon as this is dropped"]
 pub struct Permit {
     pub(super) guard: LockGuard,
     pub(super) permits: u32,
