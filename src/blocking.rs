@@ -134,7 +134,7 @@ pub fn wait<F: Future>(future: F) -> F::Output {
 /// The iterator ends with the stream. The streams of this crate end when the client is closed.
 ///
 /// To limit the wait for the next item, call `wait_timeout` on the stream's own `next()`. No item
-/// is missed if the time is up.
+/// is lost if the timeout passes.
 ///
 /// # Examples
 ///

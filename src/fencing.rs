@@ -133,8 +133,8 @@ impl fmt::Display for FencingToken {
 ///
 /// For writes to several tables, use a table of gates. Run this statement first, **in the same
 /// transaction as the writes**, and roll back if no row changed. The row stays locked until the
-/// transaction ends, so no newer holder can write between the check and the writes. In a
-/// transaction of its own, the statement would show only that no newer holder had come *yet*.
+/// transaction ends, so no newer holder can write between the check and the writes. In a separate
+/// transaction, the statement would show only that no newer holder had written *yet*.
 ///
 /// ```sql
 /// CREATE TABLE gates (lock TEXT PRIMARY KEY, token BIGINT NOT NULL);

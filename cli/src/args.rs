@@ -170,7 +170,7 @@ pub(crate) struct HoldArgs {
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
     /// Time after which the store frees the lock of a dead machine. The store may grant another
-    /// time.
+    /// TTL.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ttl: Option<Duration>,
     /// Holds the lock for at most this long. Then the command is killed as when the lock is lost
@@ -218,7 +218,7 @@ pub(crate) struct RunArgs {
     #[arg(long, group = "manner")]
     pub(crate) exclusive: bool,
     /// Acquires K of the N permits of a semaphore. If clients give different N, the smallest
-    /// counts.
+    /// applies.
     #[arg(long, value_name = "K/N", value_parser = permits, group = "manner")]
     pub(crate) permits: Option<(u32, u32)>,
     /// Acquires all of these locks, and NAME if it is given, or none.

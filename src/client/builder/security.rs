@@ -45,7 +45,7 @@ impl Builder {
 
     /// Sets a function that returns the current user and password.
     ///
-    /// A password can then be replaced while the client lives. The function is called when the
+    /// A password can then be replaced while the client is running. The function is called when the
     /// client is created. Later it is called before a request to the store, at most once a second.
     /// It runs on threads that also keep sessions alive, so it must return at once, with what the
     /// program already knows. If a later call fails or panics, the client keeps the last
