@@ -184,8 +184,8 @@ pub(crate) struct HoldArgs {
     #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signals::parse)]
     pub(crate) kill_signal: Signal,
     /// Grace period between --kill-signal and SIGKILL. It must fit into the TTL, because the
-    /// command is killed before the deadline of the lock. By default about a quarter of the TTL on
-    /// etcd and a tenth on ZooKeeper, but at most 5s.
+    /// command is killed before the deadline of the lock. By default about a quarter of the TTL, or
+    /// a tenth on ZooKeeper, but at most 5s.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) kill_after: Option<Duration>,
     /// Program to run after the lock is lost and the command is dead, with arguments quoted as for
