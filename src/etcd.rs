@@ -2,7 +2,12 @@
 //!
 //! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write)
 //! cover most uses. For leases, other conditions, or reads in the same transaction, add the
-//! condition to a transaction of [`etcd_client`].
+//! condition to a transaction of [`etcd_client`] 0.21. Until 1.0, only a new minor version of
+//! distlock moves to another version of that crate.
+//!
+//! With another version or another client, write the condition yourself. The create revision of
+//! [`LockGuard::key`](crate::LockGuard::key) equals
+//! [`LockGuard::fencing_token`](crate::LockGuard::fencing_token).
 
 use etcd_client::{Compare, CompareOp};
 

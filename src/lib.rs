@@ -42,6 +42,9 @@
 //! - **Listing holders and waiters, and asking a holder to release**: [`Mutex::queue`],
 //!   [`Mutex::watch_queue`] and [`Mutex::request_release`].
 //!
+//! A [`Client`] creates the locks. A program therefore seldom imports [`Mutex`], [`RwLock`] or
+//! [`Semaphore`], whose names tokio and the standard library use, too.
+//!
 //! Waiters queue in the store, first come, first served. Redlock is the exception: it has no queue
 //! and grants in no particular order. Every method that acquires a lock has three forms: the plain
 //! one waits, `try_…` does not wait for a holder, and `…_timeout` waits up to the given duration.

@@ -181,8 +181,8 @@ impl Builder {
     ///
     /// By default the metrics do not have this label. A recorder keeps one series per value
     /// forever, so a name that contains an order's or a customer's number must not become a label
-    /// unchanged. The function is called once for every call that acquires a lock. It has an effect
-    /// only with the feature `metrics`.
+    /// unchanged. The function is called once for every call that acquires a lock. A closure must
+    /// capture nothing. The method has an effect only with the feature `metrics`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {

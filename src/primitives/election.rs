@@ -244,7 +244,10 @@ impl Election {
         self.named.entries().await
     }
 
-    /// Returns the leader's entry in the queue; `None` if there is no leader.
+    /// Returns the leader's entry in the queue; `None` if there is no candidate.
+    ///
+    /// After a failover, the entry may belong to no client: see [`QueueEntry`].
+    /// [`leader`](Self::leader) then returns `None`.
     ///
     /// # Errors
     ///

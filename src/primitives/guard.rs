@@ -38,6 +38,10 @@ use crate::{
 /// lock is then free after the session's TTL, and on PostgreSQL, MySQL and Redis up to one TTL
 /// later. To be sure, await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
 ///
+/// The guard borrows nothing. It can be stored in a struct or moved into a spawned task, so
+/// `lock_owned` does not exist. For other tasks, [`handle`](Self::handle) returns a handle that can
+/// be cloned.
+///
 /// Bind the guard to a name. `let _ = mutex.lock().await?;` drops the guard in the same statement,
 /// so the lock is free at once. The compiler warns about this only with
 /// `#![warn(let_underscore_drop)]`.

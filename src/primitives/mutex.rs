@@ -222,7 +222,8 @@ impl Mutex {
 
     /// Returns the holder; `None` if the lock is free.
     ///
-    /// The holder is the first entry of the [`queue`](Self::queue).
+    /// The holder is the first entry of the [`queue`](Self::queue). After a failover, that entry
+    /// may belong to no client: see [`QueueEntry`].
     ///
     /// # Errors
     ///

@@ -36,6 +36,9 @@ impl LockGuard {
     ///
     /// A failed run keeps the period claimed until [`clear_period`](Self::clear_period) is called.
     ///
+    /// Claim periods with a mutex, a write lock or a leadership. Several readers or permit holders
+    /// may claim the same period.
+    ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] if the period is shorter than 100 ms, before anything is sent.
@@ -192,8 +195,12 @@ impl Mutex {
     /// It returns `None` if the work was not due.
     ///
     /// Use it for jobs that a timer starts on several hosts: see [`LockGuard::claim_period`]. The
-    /// period counts from this call, even if the work fails or the lock is lost.
-    /// [`LockGuard::clear_period`] makes the work due again.
+    /// period counts from this call, even if the work fails or the lock is lost. The work is due
+    /// again after nine tenths of the period. [`LockGuard::clear_period`] makes it due at once.
+    ///
+    /// While another host runs the work, the call waits for the lock. To skip the work instead,
+    /// call [`try_lock`](Self::try_lock) and then [`LockGuard::claim_period`]. For times by the
+    /// calendar, pass the scheduled time to [`LockGuard::claim_period_at`].
     ///
     /// # Errors
     ///

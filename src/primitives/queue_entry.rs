@@ -9,6 +9,13 @@ use crate::fencing::FencingToken;
 /// Returned by [`Mutex::queue`](crate::Mutex::queue), [`holder`](crate::Mutex::holder),
 /// [`watch_queue`](crate::Mutex::watch_queue), the same methods of the other primitives, and
 /// [`Client::locks`](crate::Client::locks).
+///
+/// After a failover or a restore of PostgreSQL, MySQL, MariaDB or Redis, a queue may contain
+/// entries that belong to no client. Their [`owner`](Self::owner) begins with
+/// `distlock: the database has failed over`. The entries behind them are granted once these have
+/// expired: see [Operations][operations].
+///
+/// [operations]: https://github.com/distlock/distlock/blob/main/docs/ops/failover.md
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueEntry {
     pub(super) position: usize,
@@ -25,7 +32,8 @@ pub struct QueueEntry {
 impl QueueEntry {
     /// Returns the number of entries ahead.
     ///
-    /// The entry at position 0 holds the lock, or is about to.
+    /// The entry at position 0 holds the lock, or is about to. An entry that belongs to no client
+    /// is the exception: see [`QueueEntry`].
     #[must_use]
     pub fn position(&self) -> usize {
         self.position
