@@ -75,14 +75,15 @@ fn exists(Test { binary, path }: &Test) -> bool {
     }
 }
 
-/// Returns `true` if the tests of a store's model list this case of that store, and it exists.
+/// Returns `true` if the tests of a store's model list this case of that store, or run its module.
 fn is_modelled(binary: &str, modules: &[&str], name: &str) -> bool {
     let (Some(store), [module]) = (binary.strip_suffix("_model"), modules) else { return false };
     let list = text(&format!("tests/it/{binary}.rs"));
     let begin = format!("\n    {module}, ");
     let cases = list.split_once(&begin).and_then(|(_, rest)| rest.split_once("\n    }"));
-    cases.is_some_and(|(cases, _)| cases.contains(&format!("\n        {name},")))
-        && defines(&[format!("tests/it/{store}/{module}.rs")], name)
+    let is_listed = cases.is_some_and(|(cases, _)| cases.contains(&format!("\n        {name},")));
+    let is_shared = list.contains(&format!("    {module} \"{store}/{module}.rs\""));
+    (is_listed || is_shared) && defines(&[format!("tests/it/{store}/{module}.rs")], name)
 }
 
 /// Returns `true` if a list has this case, and the case exists.
