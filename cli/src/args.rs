@@ -45,8 +45,8 @@ pub(crate) enum Command {
     /// Runs a command while holding a lock.
     ///
     /// The command and all processes that it started are dead before another client can acquire
-    /// the lock, even if distlock is stopped or killed. The exception is an eviction: the command is
-    /// then killed as soon as distlock is notified. The environment of the command contains
+    /// the lock, even if distlock is stopped or killed. The exception is an eviction: the command
+    /// is then killed as soon as distlock is notified. The environment of the command contains
     /// DISTLOCK_NAME, DISTLOCK_TOKEN (the fencing token), DISTLOCK_KEY, DISTLOCK_OWNER and
     /// DISTLOCK_URL (without a password).
     #[command(after_help = exit::CODES)]
