@@ -19,10 +19,10 @@
 //! (`docker/simulation --bugs`).
 //!
 //! BINARY is `memory`, `forked`, `interleavings`, `telemetry`, `etcd`, `zookeeper`, `postgres`,
-//! `mysql`, `sqlite`, `redis`, `redlock`, `failover`, `secured`, or `etcd_model`, `zookeeper_model`
-//! or `redis_model`, or `lib` for a unit test. `lib:zookeeper` is a unit test that exists only with
-//! this feature, and `cli` a unit test of the command. There may be several tests, and several
-//! places.
+//! `mysql`, `sqlite`, `redis`, `redlock`, `failover`, `secured`, or `etcd_model`, `redis_model`,
+//! `redlock_model` or `zookeeper_model`, or `lib` for a unit test. `lib:zookeeper` is a unit test
+//! that exists only with this feature, and `cli` a unit test of the command. There may be several
+//! tests, and several places.
 
 pub(crate) mod needs;
 
@@ -31,7 +31,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use needs::Sources;
 
 /// The binaries of tests, in the order in which they are built and run.
-pub(crate) const BINARIES: [&str; 26] = [
+pub(crate) const BINARIES: [&str; 27] = [
     "clusters",
     "lib",
     "cli",
@@ -40,6 +40,7 @@ pub(crate) const BINARIES: [&str; 26] = [
     "sqlite",
     "etcd_model",
     "redis_model",
+    "redlock_model",
     "zookeeper_model",
     "interleavings",
     "telemetry",

@@ -160,6 +160,7 @@ impl Sources {
             "sqlite",
             "etcd_model",
             "redis_model",
+            "redlock_model",
             "zookeeper_model",
             "interleavings",
             "telemetry",

@@ -38,6 +38,8 @@ mod redis_model;
 mod redis_sentinel;
 #[cfg(feature = "redlock")]
 mod redlock;
+#[cfg(feature = "redlock")]
+mod redlock_model;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(feature = "redis")]

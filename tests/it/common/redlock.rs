@@ -1,15 +1,22 @@
 //! The harness of Redlock. The operator has a connection to each of the five nodes.
 
-use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use async_trait::async_trait;
+use distlock::{Client, LockGuard};
+use distlock_redis_model::Front;
 use distlock_testkit::{
     framing::Framing,
     proxies::Proxies,
     servers::{endpoints, redlock_url},
 };
 use redis::{RedisResult, aio::MultiplexedConnection, cmd};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{AsSessions, Cost, Harness, Link, SOON, Servers, Sessions, redis::calls};
 
@@ -18,13 +25,40 @@ pub(crate) use super::redis::ask;
 /// The part of a URL before the nodes.
 pub(crate) const LOGIN: &str = "redlock://app:apppw@";
 
+/// The TTL of clients of a test's own nodes.
+pub(crate) const TTL: Duration = Duration::from_secs(2);
+
 /// The value of a lock that belongs to no client.
 const FOREIGN: &str = "nobody";
 
-pub(crate) struct Redlock {
+/// Five servers, or models of servers in this process.
+pub(crate) struct Five<const MODELS: bool> {
     url: String,
     servers: Vec<SocketAddr>,
     nodes: Vec<MultiplexedConnection>,
+}
+
+pub(crate) type Redlock = Five<false>;
+pub(crate) type Model = Five<true>;
+
+/// Returns the URL of five models, which this process has in common.
+fn model_url() -> String {
+    static MODELS: LazyLock<String> = LazyLock::new(|| {
+        let nodes = [(); 5].map(|()| model().address.to_string());
+        format!("{LOGIN}{}", nodes.join(","))
+    });
+    MODELS.clone()
+}
+
+/// Starts the model of a node that has run for long.
+pub(crate) fn model() -> Front {
+    const DAY: i64 = 24 * 3600 * 1_000_000;
+    let front = Front::start().expect("a port");
+    front.change(|model| {
+        model.set("appendonly", "no");
+        model.set_age(DAY);
+    });
+    front
 }
 
 /// Opens an operator's connection to one node.
@@ -56,7 +90,7 @@ pub(crate) async fn found(node: &MultiplexedConnection, namespace: &str) -> Vec<
     found
 }
 
-impl Redlock {
+impl<const MODELS: bool> Five<MODELS> {
     /// Overwrites the values with this prefix on all nodes.
     async fn give_away(&self, key: &str) -> usize {
         let (lock, id) = parts(key);
@@ -74,9 +108,9 @@ impl Redlock {
 }
 
 #[async_trait]
-impl Harness for Redlock {
+impl<const MODELS: bool> Harness for Five<MODELS> {
     async fn start() -> Self {
-        let url = redlock_url();
+        let url = if MODELS { model_url() } else { redlock_url() };
         let (_, hosts) = url.rsplit_once('@').expect("a user");
         let servers = endpoints(hosts).await;
         let mut nodes = Vec::new();
@@ -158,14 +192,14 @@ impl Harness for Redlock {
 }
 
 /// The nodes have no sessions.
-impl AsSessions for Redlock {
+impl<const MODELS: bool> AsSessions for Five<MODELS> {
     fn sessions(&self) -> Option<&dyn Sessions> {
         None
     }
 }
 
 #[async_trait]
-impl Servers for Redlock {
+impl<const MODELS: bool> Servers for Five<MODELS> {
     async fn proxies(&self) -> Proxies {
         Proxies::between([LOGIN, ""], Framing::Resp, &self.servers).await
     }
@@ -173,4 +207,29 @@ impl Servers for Redlock {
     fn bearable_round_trip(&self) -> f64 {
         0.1
     }
+}
+
+/// Tries repeatedly, for at most `time`, to acquire a held lock, and returns the guard. A grant
+/// must follow the holder's loss, with a higher token.
+pub(crate) async fn contend(
+    other: &Client,
+    name: &str,
+    held: &LockGuard,
+    time: Duration,
+) -> Option<LockGuard> {
+    let (began, token) = (Instant::now(), held.fencing_token());
+    let mut last = String::new();
+    while began.elapsed() < time {
+        // The nodes may be unreachable.
+        let tried = other.mutex(name).try_lock().await;
+        last = format!("{tried:?}");
+        if let Ok(Some(guard)) = tried {
+            assert!(!held.is_valid(), "two clients hold the lock, after {:?}", began.elapsed());
+            assert!(guard.fencing_token() > token, "{guard:?} is not after {held:?}");
+            return Some(guard);
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    println!("at last: {last}; {held:?}, {:?}", held.remaining());
+    None
 }

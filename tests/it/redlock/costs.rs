@@ -3,13 +3,11 @@
 use futures_util::future::join_all;
 use redis::cmd;
 
-use crate::{
-    common::{
-        close, locked,
-        redis::calls,
-        redlock::{ask, dial},
-    },
-    redlock::nodes::Nodes,
+use super::nodes::Nodes;
+use crate::common::{
+    close, locked,
+    redis::calls,
+    redlock::{ask, dial},
 };
 
 /// Returns the number of scripts that all nodes have run.

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use distlock::{Client, LockGuard};
+use distlock::Client;
 use distlock_testkit::{
     docker::{CLOCK_OF_REDIS, OwnServer, set_clock},
     framing::Framing,
@@ -13,14 +13,11 @@ use distlock_testkit::{
 };
 use futures_util::future::join_all;
 use redis::cmd;
-use tokio::time::Instant;
 
 use crate::common::{
     SOON, eventually,
-    redlock::{LOGIN, ask, dial, try_to_dial},
+    redlock::{LOGIN, TTL, ask, dial, try_to_dial},
 };
-
-pub(crate) const TTL: Duration = Duration::from_secs(2);
 
 pub(crate) struct Nodes {
     own: Vec<OwnServer>,
@@ -141,29 +138,4 @@ impl Nodes {
         }
         having
     }
-}
-
-/// Tries repeatedly, for at most `time`, to acquire a held lock, and returns the guard. A grant
-/// must follow the holder's loss, with a higher token.
-pub(crate) async fn contend(
-    other: &Client,
-    name: &str,
-    held: &LockGuard,
-    time: Duration,
-) -> Option<LockGuard> {
-    let (began, token) = (Instant::now(), held.fencing_token());
-    let mut last = String::new();
-    while began.elapsed() < time {
-        // The nodes may be unreachable.
-        let tried = other.mutex(name).try_lock().await;
-        last = format!("{tried:?}");
-        if let Ok(Some(guard)) = tried {
-            assert!(!held.is_valid(), "two clients hold the lock, after {:?}", began.elapsed());
-            assert!(guard.fencing_token() > token, "{guard:?} is not after {held:?}");
-            return Some(guard);
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    println!("at last: {last}; {held:?}, {:?}", held.remaining());
-    None
 }

@@ -11,13 +11,11 @@ use distlock_testkit::{
 use redis::cmd;
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    common::{
-        close, connected, eventually, locked,
-        redlock::{LOGIN, ask, dial, parts},
-        take_turn, throughout, within,
-    },
-    redlock::nodes::{Nodes, TTL, contend},
+use super::nodes::Nodes;
+use crate::common::{
+    close, connected, eventually, locked,
+    redlock::{LOGIN, TTL, ask, contend, dial, parts},
+    take_turn, throughout, within,
 };
 
 const HOUR: i64 = 3600;

@@ -52,7 +52,21 @@ impl Model {
 
     /// Sets the time on its clock.
     pub fn set_time(&mut self, now: i64) {
-        self.state.borrow_mut().now = now;
+        let mut state = self.state.borrow_mut();
+        state.now = now + state.ahead;
+    }
+
+    /// Sets its clock so far ahead of the time that it is given, in microseconds.
+    pub fn set_clock(&mut self, ahead: i64) {
+        let mut state = self.state.borrow_mut();
+        state.now += ahead - state.ahead;
+        state.ahead = ahead;
+    }
+
+    /// Lets it have run for this long, in microseconds.
+    pub fn set_age(&mut self, age: i64) {
+        let mut state = self.state.borrow_mut();
+        state.started = state.now - age;
     }
 
     /// Connects a client.

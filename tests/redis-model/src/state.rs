@@ -34,6 +34,8 @@ pub(crate) struct State {
     pub(crate) calls: BTreeMap<String, u64>,
     /// The time on its clock, in microseconds since 1970.
     pub(crate) now: i64,
+    /// How far its clock was set ahead of the time that it is given.
+    pub(crate) ahead: i64,
     pub(crate) started: i64,
     pub(crate) run_id: String,
     pub(crate) history: String,
@@ -69,6 +71,7 @@ impl State {
             settings,
             calls: BTreeMap::new(),
             now,
+            ahead: 0,
             started: now,
             run_id: String::new(),
             history: String::new(),
