@@ -1,7 +1,8 @@
--- Whose entries are here until when, in microseconds since 1970, by the clock of this server: in a
--- cluster several write here. And a number that rose whenever one was renewed there, which tells the
--- same in the order of events. In version 1 the column `clock` was called `server`. A session with 0
--- in `expires` has ended, and its entries are being removed.
+-- The sessions. `expires`: when the session expires, in microseconds since 1970 by the clock of the
+-- server `clock`: in a cluster, several servers write here. Other clients remove the session 0.1
+-- TTL later at the earliest. The value 0 means that the session has ended, and that its entries are
+-- being removed. `beat`: a number of that server that rises with every renewal, independently of
+-- the clock. In version 1 the column `clock` was called `server`.
 CREATE TABLE IF NOT EXISTS distlock_sessions (
     id BIGINT NOT NULL PRIMARY KEY,
     ttl BIGINT NOT NULL,
@@ -11,10 +12,11 @@ CREATE TABLE IF NOT EXISTS distlock_sessions (
     KEY expires (expires)
 ) ENGINE = InnoDB;
 
--- Who is alone in a queue: one row for each queue, whose `session` is NULL if nobody is. An entry is
--- put here and taken away by one UPDATE, while the row has the `epoch` of `distlock_schema`. With
--- another one it is closed: others are in the queue, or there are notes on it. `turn` shows which
--- request has written the row. Numbers are even.
+-- The entries that are alone in their queues: one row for each queue, whose `session` is NULL if
+-- there is no such entry. One UPDATE stores or removes an entry, while the row has the `epoch` of
+-- `distlock_schema`. A row with another epoch is closed, because the queue may have other entries
+-- or notes. `turn`: the random number of a request, which marks the rows that it has written.
+-- Numbers are even.
 CREATE TABLE IF NOT EXISTS distlock_alone (
     queue VARBINARY(600) NOT NULL PRIMARY KEY,
     epoch BIGINT NOT NULL,
@@ -32,10 +34,10 @@ CREATE TABLE IF NOT EXISTS distlock_alone (
         REFERENCES distlock_sessions (id) ON DELETE SET NULL
 ) ENGINE = InnoDB;
 
--- One row for each queue, which a join locks that is not done by that UPDATE; with the last number
--- that such a join was given. No entry in `distlock_entries` has a number below `lowest`: what was
--- deleted there stays as long as a transaction with an old snapshot is open, such as a dump, and is
--- not read.
+-- One row for each queue, which a join locks unless that UPDATE is sufficient. `number`: the last
+-- number drawn for `distlock_entries`. No entry of that table has a number below `lowest`. While a
+-- transaction with an old snapshot is open, such as a dump, deleted rows remain there. Searches
+-- begin at `lowest`, and do not read them.
 CREATE TABLE IF NOT EXISTS distlock_queues (
     queue VARBINARY(600) NOT NULL PRIMARY KEY,
     number BIGINT NOT NULL,
@@ -45,7 +47,7 @@ CREATE TABLE IF NOT EXISTS distlock_queues (
     KEY used (used)
 ) ENGINE = InnoDB;
 
--- Who stands in a queue, by number. Numbers are odd.
+-- The other entries of the queues, by number. Numbers are odd.
 CREATE TABLE IF NOT EXISTS distlock_entries (
     queue VARBINARY(600) NOT NULL,
     number BIGINT NOT NULL,
@@ -62,7 +64,7 @@ CREATE TABLE IF NOT EXISTS distlock_entries (
         REFERENCES distlock_sessions (id) ON DELETE CASCADE
 ) ENGINE = InnoDB;
 
--- What belongs to no session: guarded writes, and notes on queues.
+-- Data that belongs to no session: guarded writes, and notes on queues.
 CREATE TABLE IF NOT EXISTS distlock_data (
     dir VARBINARY(1024) NOT NULL,
     name VARBINARY(1024) NOT NULL,
@@ -70,10 +72,10 @@ CREATE TABLE IF NOT EXISTS distlock_data (
     PRIMARY KEY (dir, name)
 ) ENGINE = InnoDB;
 
--- Which tables these are, and the highest number that a queue ever had whose row was put away:
--- numbers are fencing tokens, and never fall. Which server has written here last, and for how long
--- a session was ever to live, in microseconds. The `epoch` is another one with each server. Up to
--- which queue idle rows were looked for last.
+-- The version of these tables. `floor`: no queue whose row was removed had a higher number. Numbers
+-- are fencing tokens, and never decrease. `server`: the server that last wrote here. `longest`: the
+-- longest TTL of any session, in microseconds. `epoch`: another server draws another one. `tidied`:
+-- the last queue that was checked for idle rows, or an empty text after all were checked.
 CREATE TABLE IF NOT EXISTS distlock_schema (
     id TINYINT NOT NULL PRIMARY KEY,
     version INT NOT NULL,

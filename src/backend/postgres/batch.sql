@@ -1,21 +1,21 @@
--- What many callers of one session ask for at once, in one transaction: the entries that are alone
--- in their queues (see `distlock.queues`). Callers that are not in the reply are to ask again by
--- themselves: somebody else is in the queue, or has the row locked at this moment.
+-- Calls of one session that waited together, in one transaction. A batch handles entries that are
+-- alone in their queues (see `distlock.queues`). Calls that are missing from the reply must be sent
+-- again by themselves: the queue has other entries, or another transaction has locked its row.
 --
--- **No batch waits for a row**, as whatever the connection is asked next would wait, too, with it
--- the session's renewal. It waits for a queue's row that another client inserts at this moment; so
--- that no two wait for each other, the queues come in the order of their names.
+-- **No batch waits for an existing row**, because all later requests on the connection would wait,
+-- too, including the session's renewal. It waits only for a queue's row that another client is
+-- inserting. The queues are in the order of their names, so that two batches cannot deadlock.
 
--- Joins queues. Part 1 has a row for each one that was joined: its place in the arrays, the entry's
--- number, and whether there are notes on the queue.
+-- Joins queues. Part 1 has a row for each queue that was joined: its place in the arrays, the
+-- entry's number, and whether the queue has notes.
 CREATE FUNCTION distlock.join_batch(who bigint, dirs text[], ticks uuid[], labs text[],
     vals bytea[]) RETURNS TABLE (part integer, a text, b text, c text, d text, e text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY SELECT * FROM distlock.clock();
-    -- Without their numbers, which are drawn when the rows are locked. Rows that are there are not
-    -- tried, as an insertion waits for a transaction that updates them.
+    -- Creates missing rows, without numbers, which are drawn once the rows are locked. Existing
+    -- rows are skipped, because an insertion waits for a transaction that updates them.
     INSERT INTO distlock.queues (queue)
         SELECT dir FROM unnest(dirs) WITH ORDINALITY AS o (dir, at)
         WHERE NOT EXISTS (SELECT FROM distlock.queues WHERE queue = dir)
@@ -38,15 +38,15 @@ BEGIN
             RETURNING at, q.number,
                 EXISTS (SELECT FROM distlock.data AS o WHERE o.dir = q.queue) AS notes)
         SELECT 1, at::text, number::text, notes::text, NULL, NULL FROM taken;
-    -- What grants something is flushed.
+    -- A batch that grants a lock is flushed.
     IF NOT FOUND THEN
         PERFORM distlock.unflushed();
     END IF;
 END $$;
 
--- Leaves queues in which there are no other entries. Part 1 has a row for each entry that was
--- deleted: its place in the arrays, and its number. Part 2 has the places of those whose rows are
--- locked: a user's transaction has checked them. It grants no lock, so it is not flushed.
+-- Leaves queues that have no other entries. Part 1 has a row for each deleted entry: its place in
+-- the arrays, and its number. Part 2 has the places of entries whose rows are locked, for example
+-- because a user's transaction has checked them. The batch grants no lock, so it is not flushed.
 CREATE FUNCTION distlock.leave_batch(who bigint, dirs text[], ticks uuid[], labs text[],
     numbers bigint[]) RETURNS TABLE (part integer, a text, b text, c text, d text, e text)
 LANGUAGE plpgsql AS $$
@@ -79,11 +79,11 @@ BEGIN
     END IF;
 END $$;
 
--- As `distlock.leave`, after the entry was not found in the queue's row, or the row was found
--- locked. Part -2 means that it still is. A transaction that has the entry locked in
--- `entries` is waited for, for so many milliseconds at most; then this fails.
+-- Does what `distlock.leave` does, after the entry was not found in the queue's row, or the row was
+-- found locked. Part -2: the entry is still in that row. If another transaction has locked the
+-- entry in `entries`, this waits for at most `wait_ms` milliseconds, and then fails.
 CREATE FUNCTION distlock.leave_within(who bigint, dir text, tick uuid, lab text,
-    entry bigint, successor bigint, patience integer)
+    entry bigint, successor bigint, wait_ms integer)
 RETURNS TABLE (part integer, a text, b text, c text, d text, e text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -92,7 +92,7 @@ BEGIN
     THEN
         RETURN QUERY SELECT -2, o.a, o.b, o.c, NULL, NULL FROM distlock.clock() AS o;
     ELSE
-        PERFORM set_config('lock_timeout', patience::text, true);
+        PERFORM set_config('lock_timeout', wait_ms::text, true);
         RETURN QUERY SELECT * FROM distlock.leave(who, dir, tick, lab, entry, successor);
     END IF;
 END $$;

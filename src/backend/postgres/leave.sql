@@ -1,5 +1,5 @@
--- Joins several queues, if nobody is in any of them: all or none. Part n is what part 1 of
--- `distlock.enqueue` is, for the n-th queue; the last one is what its part 2 is.
+-- Joins several queues, all or none, and only if all of them are empty. For the n-th queue, part n
+-- has what part 1 of `distlock.enqueue` has. The last part has what part 2 of that function has.
 CREATE FUNCTION distlock.enqueue_all(who bigint, dirs text[], ticks uuid[], labs text[], val bytea)
 RETURNS TABLE (part integer, a text, b text, c text, d text, e text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -13,7 +13,7 @@ DECLARE
 BEGIN
     RETURN QUERY SELECT * FROM distlock.clock();
     PERFORM distlock.require(who, true);
-    -- In the order of the names, as two who ask for the same would wait for each other otherwise.
+    -- In the order of the names: two requests for the same queues would otherwise deadlock.
     FOR at IN SELECT n FROM unnest(dirs) WITH ORDINALITY AS o (dir, n) ORDER BY dir COLLATE "C" LOOP
         PERFORM distlock.lock_queue(dirs[at]);
     END LOOP;
@@ -37,11 +37,12 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- Leaves a queue. Part 1 has a row if the entry was there; part 2 is the last number in the queue,
--- which no entry has that joined after the deletion, and whether the successor's is there.
+-- Leaves a queue. Part 1 has a row if the entry was present. Part 2 has the last number in the
+-- queue, and whether the successor's entry is present. All entries that join after the deletion
+-- have higher numbers.
 --
--- A release that grants to nobody is not flushed: while the queue's row is locked nobody joins, and
--- nobody else is in the queue.
+-- A release that grants nothing is not flushed. The queue then has no other entry, and no client
+-- joins while the queue's row is locked.
 CREATE FUNCTION distlock.leave(who bigint, dir text, tick uuid, lab text, entry bigint,
     successor bigint) RETURNS TABLE (part integer, a text, b text, c text, d text, e text)
 LANGUAGE plpgsql AS $$
@@ -51,7 +52,7 @@ DECLARE
     others bigint;
 BEGIN
     RETURN QUERY SELECT * FROM distlock.clock();
-    -- After those who have checked that it is held.
+    -- Waits for transactions that have checked the lock.
     SELECT number INTO gone FROM distlock.queues WHERE queue = dir AND session = who
         AND ticket = tick AND label = lab AND number = coalesce(entry, number) FOR UPDATE;
     IF FOUND THEN
@@ -84,8 +85,8 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- Lets the next one who joins have its entry in the queue's row, if nobody is in the queue and
--- nobody joins at this moment. What this transaction does grants to nobody, then.
+-- Lets the next joiner store its entry in the queue's row, if the queue is empty and no client is
+-- joining it. This transaction then grants nothing.
 CREATE FUNCTION distlock.thin(dir text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     q distlock.queues;
@@ -103,7 +104,8 @@ BEGIN
     END IF;
 END $$;
 
--- Where an entry stands: as part 1 of `distlock.enqueue`. One in the queue's row is alone.
+-- Returns the position of an entry, like part 1 of `distlock.enqueue`. An entry in the queue's row
+-- is alone.
 CREATE FUNCTION distlock.standing(who bigint, dir text, entry bigint)
 RETURNS TABLE (part integer, a text, b text, c text, d text, e text) LANGUAGE plpgsql AS $$
 BEGIN
@@ -116,7 +118,7 @@ BEGIN
     END IF;
 END $$;
 
--- What there is of two entries: part 1.
+-- Returns those of two entries that are present, in part 1.
 CREATE FUNCTION distlock.present(who bigint, dir text, own bigint, ahead bigint)
 RETURNS TABLE (part integer, a text, b text, c text, d text, e text) LANGUAGE plpgsql AS $$
 BEGIN
@@ -126,17 +128,18 @@ BEGIN
     RETURN QUERY SELECT * FROM distlock.find(dir, ARRAY[own, ahead]);
 END $$;
 
--- How many milliseconds it takes, at least, until a session is removed that is not renewed. Or how
--- long to wait if it is not yet, because what is believed of the clock is too young.
+-- Returns the milliseconds until a session may be removed if it is not renewed. If it seems expired
+-- but is still present, this is how long to wait, because the clock has been trusted for too short
+-- a time.
 CREATE FUNCTION distlock.remaining(s distlock.sessions) RETURNS bigint
 LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN s.ended THEN 0 ELSE (extract(epoch FROM greatest(
         least(s.expires - now(), s.ttl) + 0.1 * s.ttl, 0.02 * s.ttl)) * 1000)::bigint END;
 $$;
 
--- Watches an entry, which stays as it is until the transaction's end: its deletion then finds this
--- watch. Part 1 is the entry, with how long its session has left. Part 2 is what there is of it and
--- of the entry `own`.
+-- Watches an entry, which does not change before the transaction ends. A later deletion finds this
+-- watch. Part 1 has the entry, with the time that its session has left. Part 2 has those of this
+-- entry and the entry `own` that are present.
 CREATE FUNCTION distlock.watch(who bigint, dir text, entry bigint, own bigint)
 RETURNS TABLE (part integer, a text, b text, c text, d text, e text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -148,7 +151,7 @@ BEGIN
     PERFORM distlock.unflushed();
     UPDATE distlock.entries SET watched = true WHERE queue = dir AND number = entry;
     is_there := FOUND;
-    -- Else it is in the queue's row, or gone: it does not come back.
+    -- Otherwise the entry is in the queue's row, or was deleted and never reappears.
     IF NOT is_there AND EXISTS (SELECT FROM distlock.queues WHERE queue = dir AND number = entry
         AND session IS NOT NULL)
     THEN
@@ -170,7 +173,7 @@ BEGIN
     END IF;
 END $$;
 
--- Watches a queue. Until the transaction's end nobody joins it, and nobody leaves.
+-- Watches a queue. No entry joins or leaves it before the transaction ends.
 CREATE FUNCTION distlock.watch_queue(who bigint, dir text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     lowest bigint;
@@ -179,8 +182,8 @@ BEGIN
     PERFORM distlock.still(dir);
     INSERT INTO distlock.watches (queue, number, session) VALUES (dir, 0, who)
         ON CONFLICT DO NOTHING;
-    -- An entry that is being deleted has looked for watches already, and does not find this one: it
-    -- is waited for. The update waits for the others.
+    -- A deletion of a watched entry that is in progress has already searched for watches, and does
+    -- not find this one. This statement waits for it. The update waits for all other deletions.
     lowest := (SELECT q.lowest FROM distlock.queues AS q WHERE queue = dir);
     PERFORM FROM distlock.entries WHERE queue = dir AND number >= lowest AND watched FOR KEY SHARE;
     UPDATE distlock.entries SET watched = true

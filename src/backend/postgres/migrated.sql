@@ -1,4 +1,4 @@
--- Above all numbers of version 1.
+-- Numbers continue above all those of version 1.
 PERFORM setval('distlock.numbers', floor + 1) FROM distlock.schema;
 ALTER TABLE distlock.schema DROP COLUMN floor;
 PERFORM distlock.quarantine();

@@ -1,12 +1,13 @@
--- Takes the tables of version 1 from the clients of that version: in one transaction, which waits
--- for those of theirs that are under way. Afterwards none of their requests finds its session, or
--- the functions that it begins with. Their holders give up at their deadlines, or as soon as they
--- are told that their session is gone: before the longest TTL of all of them is over, and until
--- then nothing is granted. See docs/design/adding-a-store.md, "Another version of the tables".
+-- Takes the tables over from the clients of version 1 in one transaction, which waits for their
+-- pending transactions. Afterwards none of their requests finds its session, or the functions that
+-- the request begins with. Their holders give up at their deadlines, or when they learn that their
+-- session has gone, at most the longest TTL later. Nothing is granted for 1.1 times that TTL. See
+-- docs/design/adding-a-store.md, "Another version of the tables".
 LOCK TABLE distlock.sessions, distlock.queues, distlock.entries, distlock.watches
     IN ACCESS EXCLUSIVE MODE;
--- Its first builds made this table without a key, and rows of such a table that is published cannot
--- be changed (https://www.postgresql.org/docs/17/logical-replication-publication.html).
+-- The first builds of version 1 created this table without a key. Rows of a published table without
+-- a key cannot be changed
+-- (https://www.postgresql.org/docs/17/logical-replication-publication.html).
 IF NOT EXISTS (
     SELECT FROM pg_index WHERE indrelid = 'distlock.schema'::regclass AND indisprimary)
 THEN

@@ -1,5 +1,5 @@
--- Notifies the sessions that watch an entry, or with the number 0 its queue. Without a word they
--- find out by their recheck.
+-- Notifies the sessions that watch an entry or its queue; with the number 0, only those that watch
+-- the queue. A session that misses the notification finds the change by its recheck.
 CREATE FUNCTION distlock.notify(dir text, entry bigint, what text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -8,13 +8,13 @@ BEGIN
     FOR watch IN
         DELETE FROM distlock.watches WHERE queue = dir AND number IN (0, entry) RETURNING *
     LOOP
-        -- The wake-up is a hint: into a full queue it would fail the change that it tells of.
+        -- The notification is a hint. If the server's queue is full, it would make the change fail.
         CONTINUE WHEN watch.polled OR pg_notification_queue_usage() > 0.9;
         PERFORM pg_notify('distlock_' || to_hex(watch.session), what || ' ' || entry);
     END LOOP;
 END $$;
 
--- The end of an entry that is watched, or of the key that its label makes.
+-- Runs when a watched entry is deleted, or gets another label and thereby another key.
 CREATE FUNCTION distlock.entry_ended() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM distlock.notify(OLD.queue, OLD.number, OLD.queue || '/' || to_hex(OLD.session) || '-'
@@ -22,14 +22,14 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Anything else, of which those are notified who watch the queue.
+-- Runs at any other change, and notifies the sessions that watch the queue.
 CREATE FUNCTION distlock.queue_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM distlock.notify(NEW.queue, 0, NEW.queue || '/');
     RETURN NULL;
 END $$;
 
--- One that is not watched runs no function.
+-- No function runs for an entry that is not watched.
 CREATE TRIGGER deleted AFTER DELETE ON distlock.entries
     FOR EACH ROW WHEN (OLD.watched) EXECUTE FUNCTION distlock.entry_ended();
 CREATE TRIGGER relabelled AFTER UPDATE OF label ON distlock.entries
@@ -41,8 +41,9 @@ CREATE TRIGGER rewritten AFTER UPDATE OF value ON distlock.entries
 CREATE TRIGGER joined AFTER INSERT ON distlock.entries
     FOR EACH ROW WHEN (NEW.watched) EXECUTE FUNCTION distlock.queue_changed();
 
--- While a session begins to watch a queue nobody writes data below it, which has no row of the
--- queue's to lock. Queues share 64 locks, as the server has room for some thousand.
+-- Prevents writes of data below a queue while a session begins to watch that queue. Such a write
+-- has no row of the queue to lock. Queues share 64 locks, because the server has room for only some
+-- thousand.
 CREATE FUNCTION distlock.still(dir text) RETURNS void LANGUAGE sql AS $$
     SELECT pg_advisory_xact_lock(7234316, hashtext(dir) & 63);
 $$;

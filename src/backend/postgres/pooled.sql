@@ -1,18 +1,18 @@
 -- Begins a transaction that comes through a pooler, which may run the next one on another
--- connection. It makes the settings that a connection of the session's own would have, until the
--- end of the transaction. It fails on any server except the adopted one, after a crash of that
--- server, and if the server's log ends before `shown`. The client would notice none of these.
-CREATE FUNCTION distlock.adopt(name bigint, begun_on bigint, shown bigint, patience integer,
+-- connection. It applies the settings of a session's own connection, until the transaction ends. It
+-- fails on any server except the adopted one, after a crash of that server, and if the server's log
+-- ends before `shown`. The client would notice none of these.
+CREATE FUNCTION distlock.adopt(name bigint, begun_on bigint, shown bigint, for_statement integer,
     for_locks integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_is_in_recovery() THEN
-        RAISE EXCEPTION 'the pooler has gone over to a standby' USING ERRCODE = 'DL002';
+        RAISE EXCEPTION 'the pooler has switched to a standby' USING ERRCODE = 'DL002';
     END IF;
     PERFORM set_config('distlock.connection', name::text, true),
         set_config('distlock.polls', 'on', true),
         set_config('client_min_messages', 'warning', true),
         set_config('lock_timeout', for_locks::text, true),
-        set_config('statement_timeout', patience::text, true),
+        set_config('statement_timeout', for_statement::text, true),
         set_config('plan_cache_mode', 'force_generic_plan', true),
         set_config('enable_seqscan', 'off', true),
         set_config('enable_hashjoin', 'off', true),
@@ -27,12 +27,12 @@ BEGIN
     IF pg_current_wal_flush_lsn() - '0/0' < shown OR NOT EXISTS (SELECT FROM distlock.runs
         WHERE started = pg_postmaster_start_time() AND run = begun_on)
     THEN
-        RAISE EXCEPTION 'the server has crashed, or the pooler has gone over to another one'
+        RAISE EXCEPTION 'the server has crashed, or the pooler has switched to another one'
             USING ERRCODE = 'DL002';
     END IF;
 END $$;
 
--- Which run of the server this is. `fresh`: what it is to be called, if it is not called anything.
+-- Returns the name of the server's current run. `fresh`: the name to record if the run has none.
 CREATE FUNCTION distlock.run(fresh bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM distlock.runs WHERE started <> pg_postmaster_start_time();

@@ -1,7 +1,7 @@
--- Each function that a client calls returns rows of text. Those of part 0 are what the server's
--- clock shows, where its log on the disk ends, and what the connection is called.
+-- Functions with a column `part` return the parts of a reply as rows of text. Part 0 has the time
+-- of the server's clock, the end of its log on the disk, and the connection's name.
 --
--- Its query becomes part of the one that calls it, as it is STABLE and in SQL
+-- The server inlines this function, because it is STABLE and in SQL
 -- (https://wiki.postgresql.org/wiki/Inlining_of_SQL_functions).
 CREATE FUNCTION distlock.clock() RETURNS TABLE (part integer, a text, b text, c text, d text,
     e text) LANGUAGE sql STABLE AS $$
@@ -10,8 +10,8 @@ CREATE FUNCTION distlock.clock() RETURNS TABLE (part integer, a text, b text, c 
         current_setting('distlock.connection', true), NULL::text, NULL::text;
 $$;
 
--- Fails if the session was removed, or is being removed. `writes`: it stays until the transaction's
--- end. A session that is over by the clock and still there may be renewed.
+-- Fails if the session was removed, or is being removed. `writes`: its row is not deleted before
+-- the transaction ends. A session that has expired by the clock, and still exists, may be renewed.
 CREATE FUNCTION distlock.require(who bigint, writes boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF writes THEN
@@ -24,10 +24,10 @@ BEGIN
     END IF;
 END $$;
 
--- A transaction that grants nothing need not wait for the disk: the log is one sequence, so that
--- whatever is granted later, and is on the disk, has this on the disk before it
--- (https://www.postgresql.org/docs/17/wal-async-commit.html). Not where a standby is waited for,
--- which may be promoted without it.
+-- Lets a transaction that grants nothing commit without waiting for the disk. The log is one
+-- sequence: once a later grant is on the disk, so is this transaction
+-- (https://www.postgresql.org/docs/17/wal-async-commit.html). A server with synchronous standbys
+-- still waits, because a standby may be promoted without the transaction.
 CREATE FUNCTION distlock.unflushed() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('synchronous_standby_names') = '' THEN
@@ -35,7 +35,8 @@ BEGIN
     END IF;
 END $$;
 
--- What only reads is confirmed when all that it has read is: see `CONFIRMS` in `statements.rs`.
+-- Makes a transaction that only reads wait for the confirmation of everything that it has read: see
+-- `CONFIRMS` in `statements.rs`.
 CREATE FUNCTION distlock.confirm() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('synchronous_standby_names') <> '' THEN
@@ -43,26 +44,27 @@ BEGIN
     END IF;
 END $$;
 
--- The page of a row's version. Its query becomes part of the one that calls it, as do the next two.
+-- Returns the page of a version of a row. The server inlines this function and the next two.
 CREATE FUNCTION distlock.page(version tid) RETURNS bigint LANGUAGE sql STABLE AS $$
     SELECT ((version::text::point)[0])::bigint;
 $$;
 
--- What `moves` of a queue's row will be, by the version that is changed: more by 100 if it is on
--- another page than the one before, and less by 1 if not.
+-- Returns the next `moves` of a queue's row, by the version that is changed. If that version is on
+-- another page than `page`, the value increases by 100. Otherwise it decreases by 1, down to 0.
 CREATE FUNCTION distlock.moves(version tid, page bigint, moves integer) RETURNS integer
 LANGUAGE sql STABLE AS $$
     SELECT CASE distlock.page(version) WHEN page THEN greatest(moves - 1, 0) ELSE moves + 100 END;
 $$;
 
--- Whether a new entry has to have a row of its own. After some minutes that is tried again: the
--- transaction with the old snapshot may have ended.
+-- Returns whether a new entry must be stored in `entries`. Five minutes after the last entry in the
+-- queue's row, the row is used again: the transaction with the old snapshot may have ended.
 CREATE FUNCTION distlock.wanders(moves integer, since timestamptz) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT moves >= 400 AND since > now() - interval '5 minutes';
 $$;
 
--- The queue's row, which this transaction locks. An entry in it whose session is not there is gone.
+-- Locks and returns the queue's row, which it creates if necessary. It removes an entry in the row
+-- whose session has ended.
 CREATE FUNCTION distlock.lock_queue(dir text) RETURNS distlock.queues LANGUAGE plpgsql AS $$
 DECLARE
     q distlock.queues;
@@ -81,25 +83,25 @@ BEGIN
     RETURN q;
 END $$;
 
--- Moves the entry in the queue's row to `entries`. Until the transaction's end nobody joins.
+-- Moves the entry in the queue's row to `entries`. No client joins before the transaction ends.
 CREATE FUNCTION distlock.crowd(dir text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     q distlock.queues := distlock.lock_queue(dir);
 BEGIN
-    -- From now on it goes with its session, which is not removed meanwhile.
+    -- From now on the entry is deleted with its session, which is not removed in the meantime.
     INSERT INTO distlock.entries (queue, number, session, ticket, label, value, since, moved)
         SELECT dir, q.number, id, q.ticket, q.label, q.value, q.since, true
             FROM distlock.sessions WHERE id = q.session AND NOT ended FOR KEY SHARE;
-    -- All numbers that come are higher than the last one in this row.
+    -- All later numbers are higher than the last one in this row.
     IF NOT q.crowded THEN
         UPDATE distlock.queues SET session = NULL, crowded = true,
             lowest = coalesce(number, lowest) WHERE queue = dir;
     END IF;
 END $$;
 
--- A transaction of a user's may have locked the entry while it was in the queue's row, and keeps
--- it. One whose snapshot is from before fails here, as the row counts as another one now: an update
--- after FOR UPDATE conflicts with FOR KEY SHARE
+-- Makes the deletion of a moved entry wait for users' transactions that locked it while it was in
+-- the queue's row. A later check with an older snapshot fails, because the row has changed for it:
+-- an update after FOR UPDATE conflicts with FOR KEY SHARE
 -- (https://www.postgresql.org/docs/17/explicit-locking.html#LOCKING-ROWS).
 CREATE FUNCTION distlock.wait_for_checks() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -111,9 +113,9 @@ END $$;
 CREATE TRIGGER moved BEFORE DELETE ON distlock.entries
     FOR EACH ROW WHEN (OLD.moved) EXECUTE FUNCTION distlock.wait_for_checks();
 
--- The entry with this number and the two in front of it, nearest first; in the last column, whether
--- anything else is in the queue. The order is that of the table's numbers: a plain `number` would
--- be the text that is returned, and 9 comes after 10 there.
+-- Returns the entry with this number and the two ahead of it, nearest first. The last column
+-- returns whether the queue has anything else. The order is that of the table's numbers: a plain
+-- `number` would be the returned text, in which 9 follows 10.
 CREATE FUNCTION distlock.ahead(dir text, entry bigint, others boolean) RETURNS TABLE (part integer,
     a text, b text, c text, d text, e text) LANGUAGE sql STABLE AS $$
     SELECT 1, number::text, to_hex(session), ticket::text, label, others::text
@@ -122,7 +124,7 @@ CREATE FUNCTION distlock.ahead(dir text, entry bigint, others boolean) RETURNS T
         ORDER BY o.number DESC LIMIT 3;
 $$;
 
--- The entries with these numbers, wherever they are stored.
+-- Returns the entries with these numbers, wherever they are stored.
 CREATE FUNCTION distlock.find(dir text, wanted bigint[]) RETURNS TABLE (part integer, a text,
     b text, c text, d text, e text) LANGUAGE sql STABLE AS $$
     SELECT 1, number::text, to_hex(session), ticket::text, label, NULL
@@ -131,12 +133,13 @@ CREATE FUNCTION distlock.find(dir text, wanted bigint[]) RETURNS TABLE (part int
         FROM distlock.queues WHERE queue = dir AND session IS NOT NULL AND number = ANY (wanted);
 $$;
 
--- Joins a queue; with `if_free` only if nobody is in it. Part 1 are the own entry and the two ahead
--- of it, or nothing; part 2 is whether all who are there are over by the clock, and whether nothing
--- is granted and nobody is known to be there.
+-- Joins a queue; with `if_free`, only if the queue is empty. Part 1 has the own entry and the two
+-- ahead of it, or no rows. With `if_free`, part 2 has two flags, for a queue that was not joined:
+-- there are entries, all of sessions that have expired by the clock; and nothing is granted at
+-- present, and no entry of a live session is known.
 --
--- While nothing is granted (see `distlock.recognize`), session 0 joins just before, and nobody with
--- `if_free`.
+-- While nothing is granted (see `distlock.recognize`), session 0 joins just ahead of the entry.
+-- With `if_free` the entry is not added then.
 CREATE FUNCTION distlock.enqueue(who bigint, dir text, tick uuid, lab text, val bytea,
     if_free boolean) RETURNS TABLE (part integer, a text, b text, c text, d text, e text)
 LANGUAGE plpgsql AS $$
@@ -198,7 +201,7 @@ BEGIN
                 VALUES (dir, nextval('distlock.numbers'), who, tick, lab, val, notified)
                 RETURNING number INTO mine;
             head := coalesce(head, CASE WHEN NOT quarantined THEN mine END);
-            -- Not each time, as versions of this row have to stay, too.
+            -- Not raised at every join: an old snapshot keeps all versions of this row, too.
             IF q.crowded AND head > q.lowest + 1000 THEN
                 UPDATE distlock.queues SET lowest = head WHERE queue = dir;
             END IF;
@@ -219,7 +222,7 @@ BEGIN
         PERFORM distlock.unflushed();
     END IF;
     IF if_free THEN
-        -- It ends at the first one who lives: queues may be long.
+        -- The search ends at the first live session, because queues may be long.
         alive := mine IS NULL AND EXISTS (SELECT FROM distlock.members AS m
             JOIN distlock.sessions AS s ON s.id = m.session
             WHERE m.queue = dir AND s.id <> 0 AND s.expires >= now());

@@ -1,8 +1,8 @@
 CREATE SCHEMA IF NOT EXISTS distlock;
 
--- Which tables these are, which server has written here last, and for how long a session was ever
--- to live. `tidied`: idle queues up to this one were looked for last; with none of them, all have
--- been, at that time.
+-- The version of these tables, the server that last wrote here, and the longest TTL of any session.
+-- `tidied`: the last queue that `distlock.tidy` has checked, or an empty text after it has checked
+-- all queues. `tidied_at`: when it did so.
 CREATE TABLE distlock.schema (
     version integer PRIMARY KEY,
     server text NOT NULL DEFAULT '',
@@ -12,7 +12,7 @@ CREATE TABLE distlock.schema (
 );
 INSERT INTO distlock.schema (version) VALUES (2);
 
--- What belongs to no session: guarded writes, and notes on queues.
+-- Data that belongs to no session: guarded writes, and notes on queues.
 CREATE TABLE distlock.data (
     dir text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL,

@@ -1,5 +1,5 @@
--- A session's entries and watches end with it. As everywhere, a queue's row is locked before an
--- entry that has to lock it when it goes: see `distlock.wait_for_checks`.
+-- Deletes a session's entries and watches with it. As everywhere, a queue's row is locked before an
+-- entry whose deletion locks that row: see `distlock.wait_for_checks`.
 CREATE FUNCTION distlock.session_ended() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM distlock.queues WHERE queue IN (SELECT queue FROM distlock.entries
@@ -12,9 +12,9 @@ END $$;
 CREATE TRIGGER ended BEFORE DELETE ON distlock.sessions
     FOR EACH ROW EXECUTE FUNCTION distlock.session_ended();
 
--- Ends sessions whose rows this transaction has locked, and removes them with what is theirs. So
--- many entries are deleted at most, so that it ends in time however many there are: those that are
--- watched first, and with the last of them the session. Returns whether some are left.
+-- Ends sessions, and removes them with their entries and watches. It deletes at most `most`
+-- entries, so that one request does not take long. Watched entries are deleted first, and each
+-- session with its last entry. Returns whether some are left.
 CREATE FUNCTION distlock.remove(ids bigint[], most integer) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     chosen tid[];
@@ -32,14 +32,14 @@ BEGIN
     DELETE FROM distlock.entries WHERE ctid = ANY (chosen) AND session = ANY (ids);
     DELETE FROM distlock.sessions AS s WHERE id = ANY (ids)
         AND NOT EXISTS (SELECT FROM distlock.entries WHERE session = s.id);
-    -- Others who joined meanwhile have moved entries here from their queues' rows.
+    -- In the meantime, other joiners may have moved more entries from their queues' rows.
     RETURN EXISTS (SELECT FROM distlock.sessions WHERE id = ANY (ids));
 END $$;
 
--- Returns a row if an entry is there whose session is not over by the server's clock as it is now,
--- and keeps both until the transaction's end. The session's row comes first, in the same order as
--- where sessions are removed. An entry that is not in its queue's row any more is in `entries`, or
--- gone: so it is looked for there last.
+-- Returns a row if the entry is present, and its session has not expired by the server's clock at
+-- this moment. Both rows then stay until the transaction ends. The session's row is locked first,
+-- in the same order as where sessions are removed. An entry that has left its queue's row is in
+-- `entries`, or was deleted, so `entries` is searched last.
 CREATE FUNCTION distlock.held(dir text, entry bigint) RETURNS SETOF integer LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM distlock.sessions AS s JOIN distlock.queues AS q ON q.session = s.id
@@ -55,7 +55,7 @@ BEGIN
         AND s.expires > clock_timestamp() FOR KEY SHARE;
 END $$;
 
--- Deletes what a session has released before: see `released.rs`.
+-- Deletes entries that the session has released before: see `released.rs`.
 CREATE FUNCTION distlock.release(who bigint, dirs text[], tickets uuid[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -65,13 +65,13 @@ BEGIN
         ORDER BY queue FOR UPDATE;
     UPDATE distlock.queues SET session = NULL WHERE queue = ANY (dirs) AND session = who
         AND ticket = ANY (tickets);
-    -- After the rows of queues: an entry that is moved goes from there to here.
+    -- After the queues' rows, because an entry moves from there to `entries`.
     DELETE FROM distlock.entries WHERE session = who AND ticket = ANY (tickets);
 END $$;
 
--- Removes rows of queues that were not used for 20 s: of the next 1,000 of all queues. Returns
--- whether to go on at once. Every 15 s a client begins with the first one, and one client tidies at
--- a time; nothing depends on it.
+-- Removes the rows of queues that were unused for 20 s, among the next 1,000 of all queues. Returns
+-- whether to continue at once. Every 15 s a client begins again with the first queue. One client
+-- tidies at a time, and nothing depends on it.
 CREATE FUNCTION distlock.tidy() RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     after text;
@@ -91,8 +91,8 @@ BEGIN
     PERFORM distlock.unflushed();
     SELECT max(queue), count(*) INTO last, seen FROM (SELECT queue FROM distlock.queues
         WHERE queue > after ORDER BY queue LIMIT 1000) AS next;
-    -- A row that somebody uses at this moment stays. What is decided of the others is decided after
-    -- they are locked.
+    -- A row that another transaction has locked stays. A row that was changed in the meantime is
+    -- checked again once it is locked.
     DELETE FROM distlock.queues AS q WHERE queue = ANY (ARRAY(
             SELECT queue FROM distlock.queues WHERE queue > after AND queue <= last
             AND since < now() - interval '20 seconds' AND NOT distlock.wanders(moves, since)
@@ -109,9 +109,9 @@ BEGIN
     RETURN last <> '';
 END $$;
 
--- Keeps what a client has read, and of what is older the more, the farther apart it is: some eight
--- for each doubling of the age, up to what the longest TTL needs. One client at a time removes the
--- others.
+-- Records what a client has read. Older records are kept farther apart: some eight for each
+-- doubling of the age, and none beyond 27 hours, because no TTL is longer than a day. One client at
+-- a time removes the others.
 CREATE FUNCTION distlock.observe(this text, now_at bigint, of_server text, now_shows bigint,
     now_beat bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -131,11 +131,11 @@ BEGIN
     END IF;
 END $$;
 
--- Whether it is the server that has written here last. Another one, a standby that was promoted or
--- a backup, may lack what was confirmed last: sessions that were renewed, holders, numbers that
--- were given. So all sessions live for a whole time more, numbers begin far above all that are
--- known, and for the longest time that any session was to live, session 0 stands in front of all
--- who join. It is removed as any other that is not renewed.
+-- Records the server in tables that another server has used. It may be a promoted standby or a
+-- restored backup, and lack the last confirmed writes: renewals, grants and numbers. All sessions
+-- therefore live for another TTL, and numbers continue far above all known ones. For 1.1 times the
+-- longest TTL of any session, session 0 precedes all joiners. It is removed like any session that
+-- is not renewed.
 CREATE FUNCTION distlock.recognize(this text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE distlock.schema SET server = this WHERE server = '';
@@ -148,10 +148,11 @@ BEGIN
     END IF;
 END $$;
 
--- Numbers go on far above all that are known: of a million a second, which are more than a server
--- gives, fewer were ever given than microseconds have passed. Where tables are copied without their
--- sequence (https://www.postgresql.org/docs/17/logical-replication-restrictions.html), or lack what
--- was written last, that is above all that were lost.
+-- Makes numbers continue far above all known ones, and at least at the microseconds since 1970. A
+-- server draws fewer than a million numbers a second, so every number is below the microseconds
+-- that had passed when it was drawn. The new numbers are therefore above all lost ones, also where
+-- tables are copied without their sequence
+-- (https://www.postgresql.org/docs/17/logical-replication-restrictions.html).
 CREATE FUNCTION distlock.skip_numbers() RETURNS void LANGUAGE sql AS $$
     SELECT setval('distlock.numbers', greatest(
         (SELECT last_value FROM distlock.numbers) + 100000000,
@@ -159,7 +160,7 @@ CREATE FUNCTION distlock.skip_numbers() RETURNS void LANGUAGE sql AS $$
         (extract(epoch FROM now()) * 1000000)::bigint));
 $$;
 
--- Grants nothing for the longest time that any session was to live.
+-- Grants nothing for 1.1 times the longest TTL of any session.
 CREATE FUNCTION distlock.quarantine() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     now_at bigint := pg_current_wal_insert_lsn() - '0/0';
@@ -168,7 +169,7 @@ BEGIN
         SELECT 0, longest, now() + longest, now_at FROM distlock.schema WHERE longest > '0'
         ON CONFLICT (id) DO UPDATE SET ttl = greatest(s.ttl, excluded.ttl),
         expires = now() + greatest(s.ttl, excluded.ttl), beat = now_at, ended = false;
-    -- Those that this server does not know are over by then.
+    -- Sessions that these tables lack have expired when the quarantine ends.
     UPDATE distlock.schema SET longest =
         (SELECT coalesce(max(ttl), '0') FROM distlock.sessions WHERE id <> 0);
 END $$;

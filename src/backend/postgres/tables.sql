@@ -1,12 +1,15 @@
--- The numbers of entries, of all queues. They are fencing tokens, and never fall. A number is drawn
--- while the queue's row is locked, so that in a queue they are in the order of the commits.
+-- The numbers of all queues' entries. They are fencing tokens, and never decrease. A number is
+-- drawn while the queue's row is locked, so the numbers within a queue are in the order of the
+-- commits.
 CREATE SEQUENCE distlock.numbers;
 
--- Whose entries are here until when, by this server's clock; and where the server's log went on
--- when that was written, which tells the same in the order of events. No index has a column that a
--- renewal changes, so that it leaves nothing in an index
--- (https://www.postgresql.org/docs/17/storage-hot.html). `ended`: it is being removed, and is not
--- renewed any more.
+-- The sessions. `expires`: when the session expires by this server's clock. Other clients remove it
+-- 0.1 TTL later at the earliest. `beat`: the position of the server's log when `expires` was
+-- written, which orders renewals independently of the clock. `ended`: the session is being removed,
+-- and can no longer be renewed.
+--
+-- No index has a column that a renewal changes, so a renewal adds nothing to an index
+-- (https://www.postgresql.org/docs/17/storage-hot.html).
 CREATE TABLE distlock.sessions (
     id bigint PRIMARY KEY,
     ttl interval NOT NULL,
@@ -17,15 +20,17 @@ CREATE TABLE distlock.sessions (
 CREATE INDEX sessions_ended ON distlock.sessions (id) WHERE ended;
 
 -- One row for each queue, which a join locks. **An entry that is alone in its queue is stored in
--- this row**, if `session` is not null: then a lock and an unlock update one row by its key, and no
--- index. Whatever needs more of an entry than that moves it to `entries` first: see
--- `distlock.crowd`. `crowded`: there may be entries, or watches on the queue.
+-- this row**; otherwise `session` is null. A lock and an unlock then update one row by its key, and
+-- no index. Every other change of the entry, and every watch, moves it to `entries` first: see
+-- `distlock.crowd`. `crowded`: there may be rows in `entries`, or watches on the queue.
 --
--- While a transaction with an old snapshot is open, such as a dump, nothing that was deleted or
--- changed since can be removed, and each search passes it. So no search begins below `lowest`,
--- which is at most the number of the first entry. And an entry is stored in a row of its own if
--- `page` has changed often: the newest version of this row was on that page when the last entry
--- came, and leaves it when there is no room for more versions. See `distlock.moves`.
+-- While a transaction with an old snapshot is open, such as a dump, the server keeps all versions
+-- of rows that were deleted or changed since, and each search passes them. No search therefore
+-- begins below `lowest`, which is at most the number of the first entry in `entries`.
+--
+-- The queue's row moves to another page when its page has no room for more versions. `page`: the
+-- page of its newest version when the last entry was stored in it. If the row moves often, new
+-- entries are stored in `entries`: see `distlock.moves`.
 CREATE TABLE distlock.queues (
     queue text COLLATE "C" PRIMARY KEY,
     crowded boolean NOT NULL DEFAULT false,
@@ -41,10 +46,10 @@ CREATE TABLE distlock.queues (
     CHECK (NOT (crowded AND session IS NOT NULL))
 ) WITH (fillfactor = 50);
 
--- Who stands in a queue, by number. `watched`: a session wants to be notified of its end, or of
--- anything in its queue. `moved`: it was in the queue's row before, where a transaction of a user's
--- may have locked it. An entry is written while its session's row is locked, and is deleted with
--- it.
+-- The entries of the queues, by number. `watched`: a session watches the entry or its queue.
+-- `moved`: the entry was in the queue's row before, where a user's transaction may have locked it.
+-- A client writes its entries while its session's row is locked, and they are deleted with the
+-- session.
 CREATE TABLE distlock.entries (
     queue text COLLATE "C" NOT NULL,
     number bigint NOT NULL,
@@ -60,8 +65,9 @@ CREATE TABLE distlock.entries (
     UNIQUE (session, ticket)
 ) WITH (fillfactor = 50);
 
--- Which sessions want to be notified, once, of what becomes of an entry, or with the number 0 of
--- anything in a queue. `polled`: the session cannot be notified, and looks whether the row is there.
+-- The sessions to notify once, when an entry is deleted or gets another key. With the number 0, the
+-- session is notified of any change in the queue. `polled`: the session cannot be notified, and
+-- polls for this row instead.
 CREATE TABLE distlock.watches (
     queue text COLLATE "C" NOT NULL,
     number bigint NOT NULL,
@@ -71,9 +77,10 @@ CREATE TABLE distlock.watches (
 );
 CREATE INDEX watches_session ON distlock.watches (session);
 
--- How far the log was (`beat`) when the server's clock showed `shows`, as clients of one boot of a
--- host have read it by their own clock. A crash may take back renewals that were not flushed, and
--- then empties a table that is not logged.
+-- What clients have read of the server: its clock showed `shows` when its log was at `beat`. `at`
+-- is the time of the reply by the clock of the client's host, which counts for one boot of that
+-- host. The table is unlogged, so a crash empties it: the crash may undo renewals that were not
+-- flushed.
 CREATE UNLOGGED TABLE distlock.observations (
     boot text NOT NULL,
     at bigint NOT NULL,
@@ -85,16 +92,17 @@ CREATE UNLOGGED TABLE distlock.observations (
 );
 CREATE INDEX observations_shows ON distlock.observations (shows);
 
--- What the server is called, from its start or a crash to the next one, by clients that do not see
--- the end of a connection: see `distlock.adopt`. A crash empties a table that is not logged, and a
--- standby or a copy of the server's files has it empty. A dump has it as it is, but another start.
+-- The name of the server's run, for clients that do not notice the end of a connection: see
+-- `distlock.adopt`. A run lasts from the server's start, or from a crash, to the next one. The
+-- table is unlogged: a crash empties it, and a standby or a base backup has no rows of it. A dump
+-- contains the row, with the start of the former server.
 CREATE UNLOGGED TABLE distlock.runs (
     started timestamptz PRIMARY KEY DEFAULT pg_postmaster_start_time(),
     run bigint NOT NULL
 );
 
--- All entries, wherever they are stored, of sessions that are there. Deleting one here is how an
--- operator evicts it.
+-- All entries of existing sessions, wherever they are stored. An operator evicts an entry by
+-- deleting it from this view.
 CREATE VIEW distlock.members AS
     SELECT e.queue, e.number, e.session, e.ticket, e.label, e.value, e.version, e.since
         FROM distlock.entries AS e JOIN distlock.sessions AS s ON s.id = e.session

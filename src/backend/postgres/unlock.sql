@@ -1,11 +1,11 @@
--- Deletes an entry in a transaction of the user's own, and returns a row if it was there: the lock
--- was not granted to another client since, and is not before the transaction ends. Sessions that
--- watch the entry are notified at its end. As `distlock.leave` it comes after those who have
--- checked that the lock is held, and fails by a snapshot that is older than the entry's last
--- change. It locks no session's row: a renewal would let every older snapshot fail.
+-- Deletes an entry in a user's transaction, and returns a row if the entry was present. In that
+-- case no other client has been granted the lock since, nor will be before the transaction ends.
+-- Sessions that watch the entry are notified when it ends. Like `distlock.leave`, this waits for
+-- transactions that have checked the lock. It fails if the snapshot is older than the entry's last
+-- change. It locks no session's row, because a renewal would make every older snapshot fail.
 --
--- The transaction's settings are its user's. But a release that lets the next one in is a part of
--- that grant, and is flushed.
+-- The settings of the transaction are the user's. The exception is a release that lets the next
+-- waiter in: it is part of that grant, and is flushed.
 CREATE FUNCTION distlock.unlock(dir text, entry bigint) RETURNS SETOF integer LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM distlock.queues AS q WHERE queue = dir AND number = entry AND EXISTS (
@@ -15,7 +15,7 @@ BEGIN
         RETURN NEXT 1;
         RETURN;
     END IF;
-    -- `distlock.watch_queue` locks the queue's row before its entries, too.
+    -- Like `distlock.watch_queue`, this locks the queue's row before its entries.
     PERFORM FROM distlock.queues WHERE queue = dir AND EXISTS (SELECT FROM distlock.entries AS e
         WHERE e.queue = dir AND e.number = entry AND moved) FOR UPDATE;
     DELETE FROM distlock.entries AS e WHERE queue = dir AND number = entry AND EXISTS (

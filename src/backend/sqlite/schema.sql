@@ -1,5 +1,5 @@
 -- The version of these tables, and a number that no entry's number exceeds. Numbers are fencing
--- tokens, and never decrease. This row stays.
+-- tokens, and never decrease. This row is never deleted.
 CREATE TABLE distlock_meta (
     version INTEGER NOT NULL,
     number INTEGER NOT NULL
@@ -16,7 +16,7 @@ CREATE TABLE distlock_sessions (
 );
 
 -- The entries of the queues, by number. `changed` is a number of the same counter, drawn at the
--- row's last write. `since` is a wall clock time for operators, which no decision depends on.
+-- row's last write. `since` is a wall clock time for operators. No decision depends on it.
 CREATE TABLE distlock_entries (
     queue TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -31,7 +31,7 @@ CREATE TABLE distlock_entries (
     UNIQUE (session, ticket)
 ) WITHOUT ROWID;
 
--- A session's entries are deleted with it, by whatever client or tool.
+-- Deletes a session's entries with it, whichever client or tool deletes the session.
 CREATE TRIGGER distlock_ended AFTER DELETE ON distlock_sessions BEGIN
     DELETE FROM distlock_entries WHERE session = OLD.id;
 END;
