@@ -17,15 +17,15 @@
 --                  ~{session} w {dir} {number}: its watches
 --                  ~{session} g {dir} {number} {layout} {gate}: see gates.lua
 --                  ~{session} l {ticket} {key}: see gates.lua
--- SESSIONS, sorted: {session}, by the microsecond at which it ends; 0: it has ended, and its
+-- SESSIONS, sorted: {session}, by the microsecond at which it expires; 0: it has ended, and its
 --                  entries are still to be removed; t{TTL}, by the negative TTL
 -- DATA, hash:      {key}: data that belongs to no session; ={dir} {number}: version and value
 local META, QUEUE, SESSIONS, DATA = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 
 local VERSION = '2'
--- The number that stands for a watch of the whole queue.
+-- The number of a watch on the whole queue.
 local WHOLE = '0000000000000000'
--- The quarantine's session: while it lives, each entry that joins has one of its entries in front.
+-- The session of the quarantine. While it exists, it has an entry just ahead of each new entry.
 local NOBODY = '0'
 -- Numbers start from the milliseconds since 2025.
 local EPOCH = 1735689600000
@@ -37,7 +37,7 @@ local now = at[1] * 1000000 + at[2]
 local known = call('HMGET', META, 'version', 'beat', 'last', NOBODY, session)
 local beat, last = tonumber(known[2] or 0), tonumber(known[3] or 0)
 local writes, written = 0, 0
--- Work of the same kind is left for another request.
+-- There is more work of the same kind for another request.
 local unfinished = false
 
 local function text(number) return string.format('%.0f', number) end
@@ -53,11 +53,11 @@ local function keep_life(id, life)
     call('HSET', META, id, text(life.ttl) .. ' ' .. text(life.beat) .. ' ' .. text(life.writes))
 end
 
--- The reply: the time, the beat, the session's number of writes, whether it has written now, and
--- the highest number; a word; and an outcome for each statement. An outcome begins with the number
--- of rows that the statement wrote or read.
-local function reply(word, ...)
-    return { { now, beat, writes, written, last }, word, ... }
+-- Returns the reply: the time, the beat, the session's number of writes, whether it has written
+-- now, and the highest number; the status; and an outcome for each statement. An outcome begins
+-- with the number of rows that the statement wrote or read.
+local function reply(status, ...)
+    return { { now, beat, writes, written, last }, status, ... }
 end
 
 local function answer(...) return reply(unfinished and 'more' or 'ok', ...) end

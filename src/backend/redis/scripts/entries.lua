@@ -47,23 +47,23 @@ local function forget_entry(entry)
     call('ZREM', QUEUE, entry.member, index, barrier_of(entry) or index)
 end
 
--- The value of an entry is a word: nothing for the session's owner, which the session has sent
--- before; `o` and that owner; or `v` and another value.
-local function keep_owner(word)
-    if string.sub(word, 1, 1) ~= 'o' then return end
-    call('HSET', META, '@' .. session, string.sub(word, 2))
+-- The value of an entry is one of these texts: nothing for the session's owner, which the session
+-- has sent before; `o` and that owner; or `v` and another value.
+local function keep_owner(given)
+    if string.sub(given, 1, 1) ~= 'o' then return end
+    call('HSET', META, '@' .. session, string.sub(given, 2))
 end
 
-local function keep_value(entry, word)
-    if string.sub(word, 1, 1) ~= 'v' then return false end
-    call('HSET', DATA, record_of(entry), '1 ' .. string.sub(word, 2))
+local function keep_value(entry, given)
+    if string.sub(given, 1, 1) ~= 'v' then return false end
+    call('HSET', DATA, record_of(entry), '1 ' .. string.sub(given, 2))
     return true
 end
 
-local function add_entry(dir, number, owner, ticket, label, word)
+local function add_entry(dir, number, owner, ticket, label, given)
     local entry = { dir = dir, number = padded(number), session = owner, ticket = ticket,
         since = text(math.floor(now / 1000)), label = label }
-    keep_entry(entry, keep_value(entry, word))
+    keep_entry(entry, keep_value(entry, given))
     return entry
 end
 
@@ -145,7 +145,8 @@ end
 
 local function notify_queue(dir) notify(dir, dir .. '/ 0', WHOLE) end
 
--- Notifies that an entry was removed, or has another key now.
+-- Notifies the sessions that watch an entry or its queue. The entry was removed, or has another
+-- key.
 local function notify_entry(entry)
     notify(entry.dir, key_of(entry) .. ' ' .. entry.number, entry.number, WHOLE)
 end

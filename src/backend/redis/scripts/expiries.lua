@@ -1,4 +1,4 @@
--- Ends expired sessions, and returns how long these have left. ARGV: 3 and on: sessions.
+-- Ends expired sessions, and returns how long the given ones have left. ARGV: 3 and on: sessions.
 local refused = check()
 if refused then return refused end
 local asked = {}

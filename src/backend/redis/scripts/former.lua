@@ -33,7 +33,7 @@ if known[1] == '1' then
     for _, id in ipairs(living) do
         if id ~= '0' then return { 'alive' } end
     end
-    -- These have expired by this clock and were not removed. Their holders may not know it yet.
+    -- Sessions that are left have expired by this clock. Their holders may not have noticed it yet.
     for _, life in ipairs(call('HVALS', LIVES)) do
         left = math.max(left, tonumber(string.match(life, '^%d+')))
     end

@@ -77,8 +77,8 @@ local function take(gate, entry, life)
     return true
 end
 
--- Ends an entry whose gate is gone or held by another: the lock may have been granted elsewhere.
--- The session's other entries stay.
+-- Removes an entry whose gate is gone or has another holder: the lock may have been granted
+-- elsewhere. The session's other entries stay.
 local function lose(entry, gate, life)
     if written == 0 then count(life) end
     call('ZREM', QUEUE, gate.member)
@@ -96,8 +96,8 @@ local function others_mark(dir, gate)
     local had = entry and gate_of(entry)
     if had and has(had, entry) then return nil end
     local hash = gate.layout == 'redisson'
-    local told = redis.pcall(hash and 'HRANDFIELD' or 'GET', gate.key)
-    return type(told) == 'string' and string.sub(told, 1, 1024) or ''
+    local content = redis.pcall(hash and 'HRANDFIELD' or 'GET', gate.key)
+    return type(content) == 'string' and string.sub(content, 1, 1024) or ''
 end
 
 -- Returns an entry and the two ahead of it, the nearest first. One of the two is the gate, if the

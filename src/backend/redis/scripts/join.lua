@@ -1,22 +1,22 @@
 -- Joins all of these queues or none. ARGV: 3 whether only if all are empty, 4 value (see
 -- `keep_value`), 5 the layout of their gates, or nothing; then directory, ticket, label and gate,
--- or nothing, of each. Outcomes: for each queue what `ahead` finds. With 3 also whether there are
--- entries that all seem expired, and whether the quarantine blocks grants and no session in the
--- queues seems to live.
+-- or nothing, of each. Outcomes: for each queue what `ahead` finds. With 3, another outcome has
+-- whether there are entries, all of sessions that seem expired; and whether the quarantine blocks
+-- grants, and no session in the queues seems live.
 local refused, life = enter(true)
 if refused then return refused end
 local if_free, value = ARGV[3] == '1', ARGV[4]
 local quarantined = known[4]
 keep_owner(value)
--- The number of entries that a try checks for one whose session lives.
-local LOOKS = 64
+-- The number of entries that a try checks for a live session.
+local CHECKED = 64
 
--- Returns whether a queue has an entry, and whether one of its sessions lives. It stops at the
--- first one that lives, as queues may be long.
+-- Returns whether a queue has an entry, and whether one of its sessions is live. It stops at the
+-- first live session, because queues may be long.
 local function find(dir)
     local there, resumed = false, nil
     for _, member in ipairs(call('ZRANGEBYLEX', QUEUE, '[' .. dir .. ' 0', '(' .. dir .. ' :',
-        'LIMIT', 0, LOOKS)) do
+        'LIMIT', 0, CHECKED)) do
         there, resumed = true, resumed or resumption()
         local owner = read_entry(member).session
         local other = owner ~= NOBODY and life_of(owner)

@@ -1,8 +1,8 @@
--- Joins one queue that has no gate, no entry and no watch: five calls, or six with another value
--- than the owner. The script that follows does everything else, and also joins writers, which
--- readers search for.
+-- Joins one queue that has no gate, no entry and no watch. That takes five calls, or six if the
+-- value is not the owner. The script that follows does everything else. It also joins writers,
+-- because readers search for these.
 if #ARGV == 9 and ARGV[9] == '' and ARGV[8] ~= 'w' then
-    local call, session, dir, word = redis.call, ARGV[1], ARGV[6], ARGV[4]
+    local call, session, dir, value = redis.call, ARGV[1], ARGV[6], ARGV[4]
     local at = call('TIME')
     local known = call('HMGET', KEYS[1], 'version', 'beat', 'last', '0', session)
     local is_free = known[1] == '2' and known[5] and not known[4]
@@ -10,7 +10,7 @@ if #ARGV == 9 and ARGV[9] == '' and ARGV[8] ~= 'w' then
     if is_free then
         local since = at[1] * 1000 + math.floor(at[2] / 1000)
         local last = math.max((known[3] or 0) + 1, since - 1735689600000)
-        local number, kind = string.format('%016.0f', last), string.sub(word, 1, 1)
+        local number, kind = string.format('%016.0f', last), string.sub(value, 1, 1)
         local others, writes = string.match(known[5], '^(%d+ %d+) (%d+)$')
         local life = others .. ' ' .. string.format('%.0f', writes + 1)
         local place, ticket = dir .. ' ' .. number, ARGV[7]
@@ -20,11 +20,11 @@ if #ARGV == 9 and ARGV[9] == '' and ARGV[8] ~= 'w' then
             0, '~' .. session .. ' e ' .. ticket .. ' ' .. place)
         if kind == 'o' then
             call('HSET', KEYS[1], 'last', number, session, life,
-                '@' .. session, string.sub(word, 2))
+                '@' .. session, string.sub(value, 2))
         else
             call('HSET', KEYS[1], 'last', number, session, life)
         end
-        if kind == 'v' then call('HSET', KEYS[4], '=' .. place, '1 ' .. string.sub(word, 2)) end
+        if kind == 'v' then call('HSET', KEYS[4], '=' .. place, '1 ' .. string.sub(value, 2)) end
         return { { at[1] * 1000000 + at[2], tonumber(known[2] or 0), writes + 1, 1, last }, 'ok',
             { 1, { last, session, ticket, ARGV[8], 0 } },
             ARGV[3] == '1' and { 1, { 0, 0 } } or nil }

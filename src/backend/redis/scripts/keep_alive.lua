@@ -1,9 +1,9 @@
--- Renews the session from when the request arrived; the client counts from when it was sent. A
--- session that still exists keeps its locks, whatever the clock shows. Gates are an exception: they
--- end by that clock, and an entry is lost with its gate. ARGV: 3 and on: other sessions to query. A
--- session that seems to live longer than its TTL is left out: the clock was set back, and the
--- session may be dead. Outcomes: those sessions; the entries whose gates were lost, repeated until
--- their holders have released them; and the number of sessions renewed.
+-- Renews the session. The TTL starts when the server runs this, while the client counts from the
+-- time of sending. A session that still exists keeps its locks, whatever the clock shows. Gates are
+-- an exception: they end by that clock, and an entry is lost with its gate. ARGV: 3 and on: other
+-- sessions to query. A session that seems to live longer than its TTL is left out: the clock was
+-- set back, and the session may be dead. Outcomes: those sessions; the entries whose gates were
+-- lost, repeated until their holders have released them; and the number of sessions renewed.
 local refused, life = enter(true)
 if refused then return refused end
 renew(session, life)

@@ -1,4 +1,4 @@
--- The disk has the session's start, and so the record that a session may live for its TTL.
+-- Records that the session's start is on the disk, and with it the TTL that a session may have.
 local refused, life = enter(true)
 if refused then return refused end
 local kept = tonumber(call('HGET', META, 'kept') or 0)

@@ -1,7 +1,7 @@
--- Deletes the entry of a queue without a gate whose number is known: five calls if no other session
--- waits. The script that follows does everything else, and documents the arguments. It also does
--- this if many sessions watch the entry or the queue, as it notifies them in parts.
-local MANY = 50
+-- Deletes an entry whose number is known, in a queue without a gate. That takes five calls if no
+-- other session waits. The script that follows does everything else, and documents the arguments.
+-- It also deletes an entry with many watches on it and its queue, because it notifies in parts.
+local WATCHED = 50
 if ARGV[6] ~= '' and ARGV[8] == '' then
     local call, session, dir = redis.call, ARGV[1], ARGV[3]
     local at = call('TIME')
@@ -20,10 +20,10 @@ if ARGV[6] ~= '' and ARGV[8] == '' then
         for _, which in ipairs(found[2] and { number, '0000000000000000' } or {}) do
             local prefix = dir .. ' ;' .. which .. ' '
             watches[which] = call('ZRANGEBYLEX', KEYS[2], '[' .. prefix, '(' .. prefix .. '\255',
-                'LIMIT', 0, MANY)
+                'LIMIT', 0, WATCHED)
             watched = watched + #watches[which]
         end
-        if watched < MANY then
+        if watched < WATCHED then
             local deleted, there = 0, 0
             if label == ARGV[5] then
                 local gone = { found[1], '~' .. session .. ' e ' .. ARGV[4] .. ' ' .. place }

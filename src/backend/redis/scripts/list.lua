@@ -1,7 +1,7 @@
 -- Returns some entries of a queue in order, and the notes after the last one. ARGV: 3 directory, 4
 -- whether with values, 5 whether to watch the queue, 6 and 7 its gate, or nothing, 8 the number
--- after which to continue, or nothing. The reply's word says if there may be more. Later pages lack
--- entries that were removed in between; no entry joins ahead of a page.
+-- after which to continue, or nothing. The reply's status is `more` if there may be more. Later
+-- pages lack entries that were removed in between; no entry joins ahead of a page.
 local refused = enter(ARGV[5] == '1')
 if refused then return refused end
 local LISTED = 100
@@ -31,15 +31,15 @@ local from = '[' .. dir .. ' ' .. (after == '' and '0' or padded(after + 1))
 local members = call('ZRANGEBYLEX', QUEUE, from, '(' .. dir .. ' :', 'LIMIT', 0, LISTED)
 for _, member in ipairs(members) do
     local entry = read_entry(member)
-    local line, state = row(entry), state_of(entry.session)
-    line[5], line[6], line[7], line[8], line[9] = state.left, false, false, false, false
-    line[10] = state.over
+    local cells, state = row(entry), state_of(entry.session)
+    cells[5], cells[6], cells[7], cells[8], cells[9] = state.left, false, false, false, false
+    cells[10] = state.over
     if ARGV[4] == '1' then
         local version, value = value_of(entry, state.owner)
         -- A value in an array of its own may have any bytes.
-        line[6], line[7], line[8] = { value }, version, entry.since
+        cells[6], cells[7], cells[8] = { value }, version, entry.since
     end
-    found[#found + 1] = line
+    found[#found + 1] = cells
 end
 unfinished = #members == LISTED
 if unfinished then return answer(rows(found)) end

@@ -5,7 +5,7 @@ local refused = enter(false)
 if refused then return refused end
 local dir, is_reader, found = ARGV[3], ARGV[5] == '1', {}
 local number = ARGV[4] ~= '' and padded(ARGV[4])
--- The number of entries of a whole queue: the last ones may be of sessions that seem expired.
+-- The number of entries of a whole queue. The very last ones may be of sessions that seem expired.
 local LAST = 64
 local kind = is_reader and ' :' or ' '
 local before = '(' .. dir .. (number and kind .. number or is_reader and ' ;' or ' :')
@@ -14,10 +14,10 @@ local members = call('ZREVRANGEBYLEX', QUEUE, before, from, 'LIMIT', 0, number a
 
 local function add(entry)
     if not entry then return end
-    local line, expires = row(entry), expiry_of(entry.session)
-    line[5], line[6], line[7], line[8], line[9] = left(entry.session), false, false, false, false
-    line[10] = expires < now and '1' or '0'
-    found[#found + 1] = line
+    local cells, expires = row(entry), expiry_of(entry.session)
+    cells[5], cells[6], cells[7] = left(entry.session), false, false
+    cells[8], cells[9], cells[10] = false, false, expires < now and '1' or '0'
+    found[#found + 1] = cells
 end
 
 for index = #members, 1, -1 do

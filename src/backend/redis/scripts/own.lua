@@ -6,9 +6,9 @@ for _, index in ipairs(starting(QUEUE, '~' .. session .. ' e ')) do
     local dir, number = string.match(index, '^~%x+ e %S+ (%S+) (%d+)$')
     local entry = entry_at(dir, number)
     if entry then
-        local line = row(entry)
-        line[5] = entry.dir
-        found[#found + 1] = line
+        local cells = row(entry)
+        cells[5] = entry.dir
+        found[#found + 1] = cells
     end
 end
 return answer(rows(found))

@@ -1,5 +1,5 @@
 -- Returns some queues of the namespace. ARGV: 3 the namespace, 4 the queue after which to continue,
--- or nothing. The reply's word says if there may be more.
+-- or nothing. The reply's status is `more` if there may be more.
 local refused = enter(false)
 if refused then return refused end
 local MOST = 200

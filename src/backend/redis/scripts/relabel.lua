@@ -6,7 +6,7 @@ keep_owner(ARGV[6])
 local entry = entry_at(ARGV[3], padded(ARGV[4]))
 if not entry or entry.session ~= session then return answer({ 0 }) end
 local has_value, is_new = has_record(entry), entry.label ~= ARGV[5]
--- A session that waits for the old key is notified that it is gone.
+-- A session that watches the former key is notified that this key no longer exists.
 if is_new then notify_entry(entry) else notify_queue(entry.dir) end
 forget_entry(entry)
 entry.label = ARGV[5]

@@ -1,7 +1,8 @@
--- The server: whether it is the one that wrote here last, and what it may have lost.
+-- The server: whether it wrote here last, and what it may have lost.
 
--- Returns whether it is the same process as before, and was no replica since. Its history has
--- another name after a backup, after its first replica came, and an hour after the last one went.
+-- Returns whether the server is the same process as before, and was no replica since. Its history
+-- has another name after a backup, after its first replica has connected, and an hour after the
+-- last replica has disconnected.
 local function is_same(known, server, promoted)
     if known == server then return true end
     local process = string.match(server, '^(%x+)/')
@@ -9,13 +10,13 @@ local function is_same(known, server, promoted)
 end
 
 -- A promoted replica, or this server after a crash, may lack the last confirmed writes: renewals,
--- holders, numbers. So each session gets a whole TTL more, numbers continue far above all known
--- ones, and no lock is granted for the longest TTL of any session. `keeps`: by its settings the
--- server loses nothing. This counts only if each client of the previous run found the same
--- settings, because what a crash loses depends on the settings before it. It also counts only if
--- there was never a replica: a replica that is restarted as a primary looks the same. `promoted`:
--- the server was a replica, and does not report how long it has been a primary. `runs`: its uptime,
--- in whole seconds, as microseconds. `replicated`: there are replicas.
+-- grants and numbers. Each session therefore lives for another TTL, and numbers continue far above
+-- all known ones. No lock is granted for 1.1 times the longest TTL of any session. `keeps`: by its
+-- settings the server loses nothing. This counts only if each client of the previous run found the
+-- same settings, because what a crash loses depends on the settings before it. It also counts only
+-- if there was never a replica: a replica that is restarted as a primary looks the same.
+-- `promoted`: the server was a replica, and does not report how long it has been a primary. `runs`:
+-- its uptime, in whole seconds, as microseconds. `replicated`: there are replicas.
 local function recognize(server, keeps, promoted, runs, replicated)
     local found = call('HMGET', META, 'server', 'doubted', 'replicated', 'keeps')
     local former, kept_all = found[1], found[4] == '1'
@@ -36,7 +37,7 @@ local function recognize(server, keeps, promoted, runs, replicated)
     -- There may have been sessions with a longer TTL than any on record: see `doubt`.
     call('HSET', META, 'doubted', server, 'since', promoted and text(runs) or '0', 'assured', '0')
     if not former then return end
-    -- Above the numbers of the lost writes: the last number on record may be days older than these.
+    -- Above the numbers of lost writes: the last number on record may be days older than those.
     last = math.max(last, math.floor(now / 1000) - EPOCH) + 100000000
     beat = call('HINCRBY', META, 'beat', 1)
     local before = longest()
@@ -61,8 +62,8 @@ local function meet(from)
 end
 
 -- Handles a session with a longer TTL than any on record. A server that is empty, or has lost data,
--- may have had another session with this TTL. That session is over once the TTL has passed since
--- the server started, or since clients first saw the change.
+-- may have had another session with this TTL. The holders of that session have given up once the
+-- TTL has passed since the server started, or since clients first saw the change.
 local function doubt(server, ttl, runs)
     local found = call('HMGET', META, 'doubted', 'since', 'assured')
     if found[1] ~= server or tonumber(found[3] or 0) >= ttl then return end

@@ -105,13 +105,13 @@ local function clear_ended(most, first)
     unfinished = true
 end
 
--- Each session has a whole TTL from the last resumption on: see server.lua.
+-- Returns the last resumption, from which on each session lives for another TTL: see server.lua.
 local function resumption()
     local time, drawn = string.match(call('HGET', META, 'resumed') or '0 0', '^(%d+) (%d+)$')
     return { time = tonumber(time), beat = tonumber(drawn) }
 end
 
--- Returns when a session ends by the server's clock, and the beat of its last renewal.
+-- Returns when a session expires by the server's clock, and the beat of its last renewal.
 local function ending(life, expires, resumed)
     if resumed.time > 0 and expires < resumed.time + life.ttl then
         return resumed.time + life.ttl, math.max(life.beat, resumed.beat)
@@ -138,9 +138,9 @@ local function is_believable(life, expires, drawn, trust)
 end
 
 -- Returns whether processes of this host have observed that a session was not renewed for 1.1 TTL,
--- so that no process has to live that long. The first one records the beat, the server, the host's
--- boot, and the time of the reply by the clock of that boot and by the server's. The record counts
--- for the same beat, server and boot, if both clocks agree on the time that has passed.
+-- so that no process has to run that long. The first process records the beat, the server, the
+-- host's boot, and the time of the reply by the clock of that boot and by the server's. The record
+-- counts for the same beat, server and boot, if both clocks agree on the time that has passed.
 local function was_seen_silent(id, life, drawn, trust)
     if not trust.boot then return false end
     local head = text(drawn) .. ' ' .. (call('HGET', META, 'server') or '') .. ' '
@@ -170,10 +170,10 @@ end
 
 -- Returns whether a session that seems expired has ended.
 --
--- A holder gives up 0.9 TTL after it sent its last keepalive. Its session ends 1.1 TTL after the
--- server counted that one, by a clock that was not set since then, or not for that long. The
--- difference of 0.2 TTL covers this request's time on the way, 0.15 TTL, and two clocks that differ
--- by 0.02 TTL.
+-- A holder gives up 0.9 TTL after it has sent its last keepalive. Its session ends 1.1 TTL after
+-- the server has counted that keepalive, by a clock that was not set since then, or for as long.
+-- The difference of 0.2 TTL covers 0.15 TTL for this request's way and 0.02 TTL for two clocks that
+-- differ.
 local function is_over(id, life, expires, trust)
     local drawn
     expires, drawn = ending(life, expires, trust.resumed)
@@ -185,15 +185,15 @@ local function is_over(id, life, expires, trust)
         or was_seen_silent(id, life, drawn, trust)
 end
 
--- Reads the client's trust in the server's clock; nothing if the client does not trust it.
+-- Reads the client's trust in the server's clock. Returns nothing if the client does not trust it.
 local function read_trust(given)
     if given == '' then return nil end
-    local words = string.gmatch(given, '%S+')
-    local trust = { since = tonumber(words()), shows = tonumber(words()), clips = words() == '1',
-        boot = words(), now = tonumber(words()), marks = {}, resumed = resumption() }
+    local parts = string.gmatch(given, '%S+')
+    local trust = { since = tonumber(parts()), shows = tonumber(parts()), clips = parts() == '1',
+        boot = parts(), now = tonumber(parts()), marks = {}, resumed = resumption() }
     if trust.boot == '-' then trust.boot = nil end
-    for word in words do
-        local age, shows, drawn = string.match(word, '^(%-?%d+):(%-?%d+):(%-?%d+)$')
+    for part in parts do
+        local age, shows, drawn = string.match(part, '^(%-?%d+):(%-?%d+):(%-?%d+)$')
         trust.marks[#trust.marks + 1] =
             { age = tonumber(age), shows = tonumber(shows), beat = tonumber(drawn) }
     end
@@ -217,11 +217,11 @@ local function clip(trust)
     if #late == MOST then unfinished = true end
 end
 
--- Ends expired sessions, these and some that the clock shows as expired. Removes the items of ended
--- sessions.
+-- Ends the given sessions if they have expired, and some others that the clock shows as expired.
+-- Removes the items of ended sessions.
 local function sweep(trust, asked)
     local first = {}
-    local function look(id, expires)
+    local function end_if_over(id, expires)
         if not expires then return end
         expires = tonumber(expires)
         local life = expires > 0 and life_of(id)
@@ -233,14 +233,14 @@ local function sweep(trust, asked)
     end
     if trust then
         if trust.clips then clip(trust) end
-        for _, id in ipairs(asked) do look(id, call('ZSCORE', SESSIONS, id)) end
+        for _, id in ipairs(asked) do end_if_over(id, call('ZSCORE', SESSIONS, id)) end
         local latest = '(' .. text(now)
         local seem = call('ZCOUNT', SESSIONS, '(0', latest)
-        -- Some sessions may seem expired for long without being so: each script checks others.
+        -- Some sessions may seem expired for long without being so, so each script checks others.
         local from = seem > MOST and now % (seem - MOST + 1) or 0
         local found = call('ZRANGEBYSCORE', SESSIONS, '(0', latest, 'WITHSCORES',
             'LIMIT', from, MOST)
-        for at = 1, #found, 2 do look(found[at], found[at + 1]) end
+        for at = 1, #found, 2 do end_if_over(found[at], found[at + 1]) end
     end
     clear_ended(MOST, first)
 end
@@ -259,8 +259,8 @@ local function left(id)
     return life and left_of(life, ending(life, expiry_of(id), resumption())) or '0'
 end
 
--- Returns the time left for each session from this argument on. `surely`: only by a clock that was
--- not set back.
+-- Returns the time left for each session from this argument on. `surely`: omits sessions that ended
+-- or seem to live longer than their TTL, because the clock may have been set back.
 local function left_of_all(from, surely)
     local found, resumed = {}, resumption()
     for at = from, #ARGV do
@@ -276,8 +276,8 @@ local function left_of_all(from, surely)
     return found
 end
 
--- Blocks grants for at least this time: an entry of NOBODY is ahead of all that join. NOBODY ends
--- like any other session that is not renewed.
+-- Blocks grants for 1.1 times this time or longer: NOBODY has an entry ahead of each new entry. It
+-- ends like any other session that is not renewed.
 local function grant_nothing(time)
     if expiry_of(NOBODY) >= now + time then return end
     local life = life_of(NOBODY) or { ttl = 1000000, writes = 0 }

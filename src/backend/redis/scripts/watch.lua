@@ -5,6 +5,6 @@ if refused then return refused end
 local entry = entry_at(ARGV[3], padded(ARGV[4]))
 if not entry then return answer({ 0 }) end
 watch(entry.dir, entry.number)
-local line = row(entry)
-line[5] = left(entry.session)
-return answer(rows({ line }))
+local cells = row(entry)
+cells[5] = left(entry.session)
+return answer(rows({ cells }))

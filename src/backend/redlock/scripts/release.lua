@@ -5,12 +5,12 @@ local now, longest = time[1] * 1000 + math.floor(time[2] / 1000), 0
 for _, ttl in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now, '+inf')) do
   longest = math.max(longest, tonumber(ttl))
 end
-local told = {time[1], time[2], tostring(longest)}
+local reply = {time[1], time[2], tostring(longest)}
 for i = 2, #KEYS do
   local own = redis.pcall('GET', KEYS[i]) == ARGV[i - 1]
   if own then
     redis.call('DEL', KEYS[i])
   end
-  told[#told + 1] = own and '1' or '0'
+  reply[#reply + 1] = own and '1' or '0'
 end
-return told
+return reply

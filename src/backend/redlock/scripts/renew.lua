@@ -8,7 +8,7 @@ redis.call('ZADD', KEYS[1], now + ARGV[1], ARGV[1])
 for _, ttl in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   longest = math.max(longest, tonumber(ttl))
 end
-local told = {time[1], time[2], tostring(longest)}
+local reply = {time[1], time[2], tostring(longest)}
 for i = 2, #KEYS do
   local has, state = redis.pcall('GET', KEYS[i]), '0'
   if has == ARGV[i + 1] then
@@ -18,6 +18,6 @@ for i = 2, #KEYS do
     redis.call('SET', KEYS[i], ARGV[i + 1], 'PX', ARGV[1])
     state = '2'
   end
-  told[#told + 1] = state
+  reply[#reply + 1] = state
 end
-return told
+return reply

@@ -1,7 +1,8 @@
--- Takes the lock if it is free, and raises its counter to a proposed token. KEYS: the TTLs of all
--- clients, the lock, its counter. ARGV: the value, its milliseconds to live, the token or 0, the
--- milliseconds to keep the counter. Reply: the time, the longest TTL, whether the lock was taken,
--- the counter before that, how long another client's value is kept, whether the counter was raised.
+-- Acquires the lock if it is free, and raises its counter to a proposed token. KEYS: the TTLs of
+-- all clients, the lock, its counter. ARGV: the value, its milliseconds to live, the token or 0,
+-- the milliseconds to keep the counter. Reply: the time, the longest TTL, whether the lock was
+-- taken, the counter before that, how long another client's value is kept, whether the counter was
+-- raised.
 local time = redis.call('TIME')
 local now, longest = time[1] * 1000 + math.floor(time[2] / 1000), 0
 for _, ttl in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], now, '+inf')) do
