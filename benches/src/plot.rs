@@ -58,7 +58,7 @@ fn waiting(path: &Path, rows: &[&Row]) -> Result<bool> {
 
 fn asking(path: &Path, rows: &[&Row]) -> Result<bool> {
     let figure = Figure {
-        title: "… and every polling client is load for the server",
+        title: "… and every polling client loads the server",
         axes: "requests for one handover, over contenders; each holds the lock for 100 ms",
         across: &CONTENDERS[1..],
         up: &[1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0],
@@ -134,7 +134,7 @@ fn gaps(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
         others.map_or_else(String::new, |others| format!(", {others} ms with others"))
     );
     let axes = format!(
-        "from the start of an unlock to the next one's lock, ms, over contenders (title: {few}); \
+        "ms from the start of an unlock to the next grant, over contenders (title: {few}); \
          floor: two plain writes"
     );
     let up = decades(least, most);
@@ -151,7 +151,7 @@ fn decades(least: f64, most: f64) -> Vec<f64> {
     all[from.min(to.saturating_sub(1))..=to].to_vec()
 }
 
-/// Turns a second, a group of bars for each case.
+/// Locks and unlocks a second, with a group of bars for each case.
 fn rates(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
     let plain = |row: &&Row| {
         use Workload::{W1, W2, W3, W4};
@@ -174,7 +174,7 @@ fn rates(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
         let name = match workload {
             Workload::W1 => "one task".to_owned(),
             Workload::W2 => format!("{n} tasks, a lock each"),
-            Workload::W4 => format!("{} wait, each granted once", figure(n as f64)),
+            Workload::W4 => format!("{} waiters, each granted once", figure(n as f64)),
             _ => format!("{n} tasks contend for one lock"),
         };
         Group { name, bars: bars.collect() }
@@ -188,7 +188,7 @@ fn rates(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
     let most = contended.iter().map(|row| row.key.n).max().unwrap_or_default();
     let title = match sides(&contended, most, PER_SECOND) {
         (Some(ours), others) => format!(
-            "{}: {most} tasks get {} turns a second with distlock{}",
+            "{}: {most} tasks lock {} times a second with distlock{}",
             backend.title(),
             figure(ours),
             others.map_or_else(String::new, |others| format!(", {others} with other locks"))
@@ -198,7 +198,7 @@ fn rates(path: &Path, backend: Backend, rows: &[&Row]) -> Result<bool> {
     let repeated = groups.iter().flat_map(|group| &group.bars).any(|bar| bar.spread.is_some());
     let thin = if repeated { "; thin: range of the repeats" } else { "" };
     let axes = format!(
-        "locks and unlocks a second, each group to its own scale; floor: two plain writes{thin}"
+        "locks and unlocks a second, each group on its own scale; floor: two plain writes{thin}"
     );
     bars::draw(path, &title, &axes, &groups)?;
     Ok(true)
