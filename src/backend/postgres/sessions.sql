@@ -78,6 +78,7 @@ DECLARE
     at timestamptz;
     last text;
     seen bigint;
+    idle text[];
 BEGIN
     -- Almost all calls end here, and write nothing.
     SELECT tidied, tidied_at INTO after, at FROM distlock.schema;
@@ -91,14 +92,14 @@ BEGIN
     PERFORM distlock.unflushed();
     SELECT max(queue), count(*) INTO last, seen FROM (SELECT queue FROM distlock.queues
         WHERE queue > after ORDER BY queue LIMIT 1000) AS next;
-    -- A row that another transaction has locked stays. A row that was changed in the meantime is
-    -- checked again once it is locked.
-    DELETE FROM distlock.queues AS q WHERE queue = ANY (ARRAY(
-            SELECT queue FROM distlock.queues WHERE queue > after AND queue <= last
+    -- A row that another transaction has locked stays. The entries are searched by the next
+    -- statement, which sees those that were added before this one has locked their queue's row.
+    idle := ARRAY(SELECT queue FROM distlock.queues WHERE queue > after AND queue <= last
             AND since < now() - interval '20 seconds' AND NOT distlock.wanders(moves, since)
             AND (session IS NULL OR NOT EXISTS (
                 SELECT FROM distlock.sessions WHERE id = queues.session))
-            ORDER BY queue FOR UPDATE SKIP LOCKED))
+            ORDER BY queue FOR UPDATE SKIP LOCKED);
+    DELETE FROM distlock.queues AS q WHERE queue = ANY (idle)
         AND NOT EXISTS (SELECT FROM distlock.entries AS e
             WHERE e.queue = q.queue AND e.number >= q.lowest)
         AND NOT EXISTS (SELECT FROM distlock.watches AS w WHERE w.queue = q.queue);
