@@ -68,6 +68,7 @@ macro_rules! conformance {
                 service::all_locks_of_a_namespace_are_listed,
                 service::a_client_that_shuts_down_lets_holders_finish,
                 service::durability_matches_the_guarantees_of_the_store,
+                view::a_request_reaches_every_holder_of_the_other_primitives,
                 limits::every_primitive_has_a_longest_hold,
                 limits::downgrade_does_not_extend_max_hold,
             }

@@ -56,6 +56,12 @@ impl Model {
         state.now = now + state.ahead;
     }
 
+    /// Starts again under a name that no other server has: its identifiers follow from that.
+    pub fn set_name(&mut self, name: &str) {
+        name.clone_into(&mut self.state.borrow_mut().name);
+        self.crash();
+    }
+
     /// Sets its clock so far ahead of the time that it is given, in microseconds.
     pub fn set_clock(&mut self, ahead: i64) {
         let mut state = self.state.borrow_mut();

@@ -50,7 +50,7 @@ impl Front {
         let address = listener.local_addr()?;
         let (events, come) = channel();
         let accepted = events.clone();
-        thread::Builder::new().name("model".into()).spawn(move || serve(&come))?;
+        thread::Builder::new().name("model".into()).spawn(move || serve(address, &come))?;
         thread::Builder::new().name("model-accepts".into()).spawn(move || {
             for stream in listener.incoming().flatten() {
                 let events = accepted.clone();
@@ -98,8 +98,9 @@ fn now() -> i64 {
 }
 
 /// Serves all clients, one request at a time.
-fn serve(events: &Receiver<Event>) -> Option<()> {
+fn serve(address: SocketAddr, events: &Receiver<Event>) -> Option<()> {
     let mut model = Model::new(now())?;
+    model.set_name(&address.to_string());
     let mut clients: HashMap<u64, Client> = HashMap::new();
     let mut looked = Instant::now();
     loop {

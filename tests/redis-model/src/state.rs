@@ -37,6 +37,8 @@ pub(crate) struct State {
     /// How far its clock was set ahead of the time that it is given.
     pub(crate) ahead: i64,
     pub(crate) started: i64,
+    /// Tells this server from others.
+    pub(crate) name: String,
     pub(crate) run_id: String,
     pub(crate) history: String,
     /// The history of its former primary, or zeros.
@@ -73,6 +75,7 @@ impl State {
             now,
             ahead: 0,
             started: now,
+            name: String::new(),
             run_id: String::new(),
             history: String::new(),
             former_history: "0".repeat(40),
@@ -91,7 +94,7 @@ impl State {
         let operator = Connection { user: Some("default".into()), ..Connection::default() };
         self.connections.insert(OPERATOR, operator);
         self.started = self.now;
-        self.run_id = named("process", self.starts);
+        self.run_id = named(&self.name, "process", self.starts);
         self.begin_history();
         self.calls.clear();
     }
@@ -99,7 +102,7 @@ impl State {
     /// Starts a new replication history: later writes are not part of the former one.
     pub(crate) fn begin_history(&mut self) {
         self.histories += 1;
-        self.history = named("history", self.histories);
+        self.history = named(&self.name, "history", self.histories);
     }
 
     /// Promotes a replica to the successor of the server that it copied.
@@ -164,8 +167,8 @@ impl State {
     }
 }
 
-fn named(what: &str, number: u64) -> String {
-    sha1_smol::Sha1::from(format!("{what} {number}")).digest().to_string()
+fn named(server: &str, what: &str, number: u64) -> String {
+    sha1_smol::Sha1::from(format!("{server}{what} {number}")).digest().to_string()
 }
 
 /// Returns `true` if a name matches a pattern, in which a star is any number of bytes.

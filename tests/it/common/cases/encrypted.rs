@@ -51,7 +51,7 @@ pub(crate) async fn certificate_errors_name_the_cause(url: &str) {
 pub(crate) async fn a_wrong_certificate_is_named(builder: &Builder) {
     let [ca, ..] = certificates();
     for (tls, wrong) in [
-        (Tls::new().ca_certificate(&Ca::new().pem), "another CA"),
+        (Tls::new().ca_certificate(&Ca::new().pem), "untrusted CA"),
         (Tls::new().ca_certificate(&ca).server_name("example.org"), "another name"),
     ] {
         let error = refused(builder.clone().tls(tls)).await;

@@ -202,7 +202,18 @@ pub(crate) async fn a_request_needs_a_holder(t: &Case) {
     assert!(mutex.request_release(&reason).await.expect("a reply"));
     assert_eq!(requested(&guard).await.reason(), reason);
     guard.unlock().await.expect("released");
-    // With the other primitives the request reaches each holder, and no waiter.
+    let errors = [
+        client.mutex("").queue().await.expect_err("no name"),
+        client.mutex("").watch_queue().expect_err("no name"),
+        client.mutex("").request_release("x").await.expect_err("no name"),
+    ];
+    for error in errors {
+        assert!(matches!(error, Error::InvalidArgument { argument: "name", .. }), "{error:?}");
+    }
+}
+
+pub(crate) async fn a_request_reaches_every_holder_of_the_other_primitives(t: &Case) {
+    let client = t.client().await;
     let (config, jobs) = (client.rw_lock("m"), client.semaphore("m", 2));
     let election = client.election("m");
     for asked in [
@@ -233,14 +244,7 @@ pub(crate) async fn a_request_needs_a_holder(t: &Case) {
     assert!(config.request_release("writer").await.expect("a reply"));
     assert_eq!(requested(&writer).await.reason(), "writer");
     writer.unlock().await.expect("released");
-    let errors = [
-        client.mutex("").queue().await.expect_err("no name"),
-        client.mutex("").watch_queue().expect_err("no name"),
-        client.mutex("").request_release("x").await.expect_err("no name"),
-    ];
-    for error in errors {
-        assert!(matches!(error, Error::InvalidArgument { argument: "name", .. }), "{error:?}");
-    }
+    close([client]).await;
 }
 
 pub(crate) async fn release_requests_are_deleted_with_the_hold(t: &Case<dyn Sessions>) {
