@@ -166,10 +166,11 @@ impl Url {
         if options.host.is_some() && named.is_none() {
             return Err("the URL names hosts twice: before the path and in the option host".into());
         }
-        if let Some((_, password)) = login.as_mut().filter(|_| postgres)
+        if let Some((_, password)) = login.as_mut()
+            && matches!(scheme, Scheme::Mysql | Scheme::Postgres)
             && options.password_file.is_none()
         {
-            // The server may authenticate the user by a certificate or by the socket.
+            // The server may trust the user, or authenticate it by a certificate or by the socket.
             password.get_or_insert_with(|| Secret::new(String::new()));
         }
         let credentials = credentials(login, options.password_file.clone())?;

@@ -33,7 +33,7 @@ pub(super) fn credentials(
         }
         (Some((_, None)), None) => {
             return Err("the part before the `@` must be user:password, or user with a \
-                        password_file behind the `?`"
+                        password_file after the `?`; for a user without a password, write user:@"
                 .into());
         }
         (Some((_, Some(_))), Some(_)) => {

@@ -351,15 +351,21 @@ fn mariadb_is_named_by_mysql_s_scheme() {
     assert!(error.contains("mysql://"), "{error}");
 }
 
-/// A program that has only a URL is not referred to a method of the builder.
-#[cfg(all(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
-#[tokio::test]
-async fn tls_without_a_ca_names_the_option_of_the_url() {
-    for url in
-        ["rediss://127.0.0.1:1", "mysql://127.0.0.1:1/db?sslmode=verify-full", "zks://127.0.0.1:1"]
-    {
-        let error = crate::Client::connect(url).await.unwrap_err();
-        assert!(matches!(&error, Error::InvalidArgument { argument: "tls", .. }), "{error:?}");
-        assert!(error.to_string().contains("?ca_file="), "{error}");
+#[test]
+fn a_user_may_have_no_password() {
+    for url in [
+        "postgres://app@h/db",
+        "postgres://app:@h/db",
+        "mysql://app@h/db",
+        "mysql://app:@h/db",
+        "redis://app:@h",
+        "redlock://app:@a,b,c",
+    ] {
+        let credentials = Url::parse(url).unwrap().credentials;
+        let Some(Origin::Fixed(credentials)) = credentials else { panic!("{url}") };
+        assert_eq!((&*credentials.user, &**credentials.password.expose()), ("app", ""), "{url}");
     }
+    // It may be a password, which belongs behind a colon.
+    let error = Url::parse("redis://app@h").unwrap_err().to_string();
+    assert!(error.contains("user:@"), "{error}");
 }
