@@ -75,12 +75,21 @@
 //!
 //! # Features
 //!
-//! No feature is on by default. `memory://name`, for unit tests, is always available: see
-//! [`memory`]. Every other store needs a C compiler to build. TLS uses the process's default
-//! provider of rustls. If the process has none, distlock uses aws-lc-rs and may install it as the
-//! default.
+//! Only `tls` is on by default. `memory://name`, for unit tests, is always available: see
+//! [`memory`]. `tls`, `tls-ring` and `sqlite` need a C compiler to build, and `etcd` needs
+//! [`protoc`].
 //!
-//! - `etcd`: URLs such as `etcd://h1:2379,h2:2379`. Building it also needs [`protoc`].
+//! With neither `tls` nor `tls-ring`, TLS is refused with [`Error::InvalidArgument`] before
+//! anything is sent. A store with servers then still builds rustls, but no cryptography library and
+//! no C.
+//!
+//! - `tls`: TLS by rustls with `aws-lc-rs`, on the stores that are compiled in. It is on by
+//!   default, so that the change from `redis://` to `rediss://` needs no other build. In a program
+//!   with only memory or SQLite it adds no crate. On ZooKeeper, `zookeeper-tls` turns TLS on.
+//! - `tls-ring`: TLS with `ring` in place of `aws-lc-rs`. Turn `tls` off by
+//!   `default-features = false`: with both, distlock uses `aws-lc-rs`. If the program has installed
+//!   a default provider of rustls, distlock uses that one. Otherwise it may install its own.
+//! - `etcd`: URLs such as `etcd://h1:2379,h2:2379`.
 //! - `zookeeper`: URLs such as `zk://h1:2181,h2:2181`.
 //! - `mysql`: URLs such as `mysql://user:password@h/database`, for MySQL and MariaDB: see
 //!   [MySQL][mysql].
@@ -110,6 +119,8 @@
 //!   `CancellationToken` of the crate `tokio-util`, which is cancelled when the lock is lost.
 //! - `blocking`: the same API for threads, without `async`.
 //! - `zookeeper-sasl`: SASL (DIGEST-MD5) on ZooKeeper: see [`Builder::sasl`].
+//! - `zookeeper-tls`: TLS on ZooKeeper. It is a feature of its own, because the TLS of ZooKeeper's
+//!   driver always builds `aws-lc-rs`. It includes `tls` and `zookeeper`.
 //! - `serde`: a [`FencingToken`] is serialized and deserialized as a number.
 //! - `metrics`: durations of calls and requests, and counts of held, awaited and lost locks. They
 //!   go to the recorder that the program has installed for the crate [`metrics`].

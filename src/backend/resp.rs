@@ -12,7 +12,6 @@ use super::{
     remote::Remote,
     securing::{Securing, Stream},
     tls::Material,
-    trust::Otherwise,
 };
 use crate::runtime::tcp::tcp;
 
@@ -87,7 +86,7 @@ async fn dial(endpoint: &str, material: Option<&Material>) -> Result<Box<dyn Str
 }
 
 async fn connect(endpoint: &str, material: Option<&Material>) -> io::Result<Box<dyn Stream>> {
-    let secure = |material| Securing::new(material, endpoint, Otherwise::None);
+    let secure = |material| Securing::new(material, endpoint);
     let securing = material.map(secure).transpose()?;
     let tcp = tcp(endpoint).await?;
     Ok(match securing {

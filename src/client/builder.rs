@@ -306,11 +306,16 @@ impl Builder {
             return invalid("mysql_pool", "needs a URL of MySQL: mysql://host/database");
         }
         let credentials = self.credentials.or(url.credentials);
+        let secret = credentials.as_ref().is_some_and(security::has_password);
         let credentials = credentials.map(security::open_credentials).transpose()?;
-        let tls = self.tls.or(url.tls.map(Origin::Fixed)).map(security::open_tls).transpose()?;
+        let tls = self.tls.or(url.tls.map(Origin::Fixed));
+        if tls.is_some() {
+            security::is_compiled_in(url.scheme)?;
+        }
+        let tls = tls.map(security::open_tls).transpose()?;
         let plaintext =
             self.options.allow_plaintext_credentials || url.options.allow_plaintext_credentials;
-        if credentials.is_some() && tls.is_none() && !plaintext && url.scheme.is_remote() {
+        if secret && tls.is_none() && !plaintext && url.scheme.is_remote() {
             security::stays_here(&url.endpoints)?;
         }
         let sasl = self.options.sasl || url.options.sasl;

@@ -15,6 +15,7 @@ mod reading;
 mod release_marker;
 mod renewal;
 mod store;
+mod tls;
 mod transactions;
 mod watcher;
 mod wire;
@@ -27,7 +28,8 @@ use etcd_client::{Client, LeaseGrantOptions};
 use self::{pool::Pool, store::EtcdStore};
 use super::{Backend, Facts, Store};
 use crate::{
-    backend::{Result, handshake, remote::Remote},
+    backend::{Result, handshake, remote::Remote, trust},
+    error::Error,
     runtime::random,
     store_kind::StoreKind,
 };
@@ -42,10 +44,11 @@ pub(crate) struct Etcd {
 }
 
 impl Etcd {
-    pub(crate) fn new(remote: Remote) -> Self {
+    pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
+        trust::check(&remote)?;
         let share =
             remote.opening_timeout() / u32::try_from(remote.endpoints.len()).unwrap_or(u32::MAX);
-        Self { patience: share.min(remote.request_timeout), pool: Arc::new(Pool::new(remote)) }
+        Ok(Self { patience: share.min(remote.request_timeout), pool: Arc::new(Pool::new(remote)) })
     }
 }
 

@@ -2,9 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use etcd_client::{
-    Certificate, Client, ConnectOptions, Error, GetOptions, GetResponse, ResponseHeader, TlsOptions,
-};
+use etcd_client::{Client, ConnectOptions, Error, GetOptions, GetResponse, ResponseHeader};
 use tokio::sync::watch;
 use tonic::{Code, transport};
 
@@ -145,19 +143,7 @@ impl Pool {
             // etcd does not permit pings on a connection without streams.
             .keep_alive_while_idle(false);
         if let Some(tls) = &identity.tls {
-            let mut config = TlsOptions::new();
-            config = match &tls.ca {
-                Some(ca) => config.ca_certificate(Certificate::from_pem(ca.expose())),
-                None => config.with_enabled_roots(),
-            };
-            if let Some((certificate, key)) = &tls.identity {
-                config = config
-                    .identity(etcd_client::Identity::from_pem(certificate.expose(), key.expose()));
-            }
-            if let Some(name) = &tls.server_name {
-                config = config.domain_name(name);
-            }
-            target = target.tls_config(config)?;
+            target = target.tls_config(super::tls::options(tls))?;
         }
         Ok(target)
     }

@@ -5,17 +5,12 @@ use std::{io, panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
 use mysql_async::{
-    ClientIdentity, Column, Conn, DriverError, IoError, OptsBuilder, QueryResult, Row as Cells,
-    SslOpts, TextProtocol, Value, prelude::Queryable,
-};
-use rustls::{
-    RootCertStore,
-    pki_types::{CertificateDer, pem::PemObject},
+    Column, Conn, DriverError, IoError, OptsBuilder, QueryResult, Row as Cells, TextProtocol,
+    Value, prelude::Queryable,
 };
 
 use super::sent::ServerError;
 use crate::backend::{
-    certificates,
     credentials::Credentials,
     sql::outcome::{Outcome, Row},
     tls::Material,
@@ -117,7 +112,7 @@ fn options(endpoint: &str, login: &Login<'_>) -> io::Result<OptsBuilder> {
         .user(Some(credentials.map_or("", |credentials| &credentials.user)))
         .pass(Some(credentials.map_or("", |credentials| credentials.password.expose())))
         .db_name(login.database)
-        .ssl_opts(login.tls.map(securing).transpose()?)
+        .ssl_opts(login.tls.map(super::tls::options).transpose()?)
         // The count of an UPDATE includes rows that already have the new values.
         .client_found_rows(true)
         .tcp_nodelay(true)
@@ -127,31 +122,6 @@ fn options(endpoint: &str, login: &Login<'_>) -> io::Result<OptsBuilder> {
         // The crate queries the server for each of these that is not set.
         .max_allowed_packet(Some(LARGEST))
         .wait_timeout(Some(IDLE)))
-}
-
-fn securing(material: &Material) -> io::Result<SslOpts> {
-    // The crate uses the process's provider, and panics if there are several and none was chosen.
-    // This chooses one unless the program has.
-    let _ = certificates::provider();
-    let no_ca = || io::Error::other("no CA to verify the server with: see Tls::ca_certificate");
-    let ca = material.ca.as_ref().ok_or_else(no_ca)?.expose();
-    let unreadable = |_| io::Error::other("the CA cannot be read");
-    // The crate fails on one unusable certificate, even among others.
-    let usable = |one: &CertificateDer<'_>| RootCertStore::empty().add(one.clone().into_owned());
-    let mut roots = Vec::new();
-    for one in CertificateDer::pem_slice_iter(ca.as_bytes()) {
-        let one = one.map_err(unreadable)?;
-        if usable(&one).is_ok() {
-            roots.push(one.to_vec().into());
-        }
-    }
-    let options = SslOpts::default().with_disable_built_in_roots(true).with_root_certs(roots);
-    let identity = material.identity.as_ref().map(|(certificate, key)| {
-        let [certificate, key] = [certificate, key].map(|pem| pem.expose().as_bytes().to_vec());
-        ClientIdentity::new(certificate.into(), key.into())
-    });
-    let name = material.server_name.clone();
-    Ok(options.with_client_identity(identity).with_danger_tls_hostname_override(name))
 }
 
 /// Reads the whole reply. An error belongs to the statement after those with outcomes, or to the
@@ -232,24 +202,15 @@ const UNKNOWN_WAY: &str = "the server requires an unsupported authentication met
 mod tests {
     use super::*;
 
-    fn login(tls: Option<&Material>) -> Login<'_> {
-        Login { credentials: None, database: None, tls }
-    }
+    const LOGIN: Login<'_> = Login { credentials: None, database: None, tls: None };
 
     #[test]
     fn endpoints_are_split_into_host_and_port() {
         for (endpoint, host) in [("h:3307", "h"), ("[::1]:3307", "::1")] {
-            let options = mysql_async::Opts::from(options(endpoint, &login(None)).unwrap());
+            let options = mysql_async::Opts::from(options(endpoint, &LOGIN).unwrap());
             assert_eq!((options.ip_or_hostname(), options.tcp_port()), (host, 3307));
         }
-        assert!(options("h", &login(None)).is_err());
-    }
-
-    #[test]
-    fn without_a_ca_there_is_no_tls_and_no_connection() {
-        let material = Material { ca: None, identity: None, server_name: None };
-        let error = options("h:3307", &login(Some(&material))).unwrap_err();
-        assert!(error.to_string().contains("no CA"), "{error}");
+        assert!(options("h", &LOGIN).is_err());
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod session;
 mod statements;
 mod tables;
 mod time;
+mod tls;
 mod waiting;
 mod watches;
 
@@ -54,7 +55,7 @@ use crate::{
             key::{self, Place, session_of},
             store::SqlStore,
         },
-        trust::{self, Otherwise},
+        trust,
     },
     error::Error,
     runtime::{clock, random},
@@ -75,7 +76,7 @@ impl Mysql {
                 reason: "name the database that stores the locks: mysql://host/database".into(),
             });
         }
-        trust::check(&remote, "MySQL", Otherwise::None)?;
+        trust::check(&remote)?;
         Ok(Self { connector: Arc::new(Connector::new(remote)) })
     }
 }

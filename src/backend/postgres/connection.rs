@@ -40,7 +40,6 @@ use crate::{
             released::Released,
             server_clock::ServerClock,
         },
-        trust::Otherwise,
     },
     runtime::{clock::Instant, mutex::Mutex, random},
 };
@@ -172,7 +171,7 @@ impl Connector {
         }
         let unavailable =
             |error: io::Error| StoreError::Unavailable(format!("{endpoint}: {error}").into());
-        let secure = |material| Securing::new(material, endpoint, Otherwise::System);
+        let secure = |material| Securing::new(material, endpoint);
         let securing = self.remote.material().as_deref().map(secure).transpose();
         let securing = securing.map_err(unavailable)?;
         let mut config = Config::new();

@@ -54,7 +54,7 @@ use crate::{
         opening::{SHORTEST, within},
         remote::Remote,
         sql::{key, outcome::Outcome, store::SqlStore},
-        trust::{self, Otherwise},
+        trust,
     },
     error::Error,
     runtime::{clock, random},
@@ -69,7 +69,7 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
-        trust::check(&remote, "PostgreSQL", Otherwise::System)?;
+        trust::check(&remote)?;
         Ok(Self { connector: Arc::new(Connector::new(remote)) })
     }
 }

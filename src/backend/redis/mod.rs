@@ -59,7 +59,7 @@ use crate::{
             key::{self, Place},
             store::SqlStore,
         },
-        trust::{self, Otherwise},
+        trust,
     },
     error::Error,
     runtime::random,
@@ -77,7 +77,7 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
-        trust::check(&remote, "Redis", Otherwise::None)?;
+        trust::check(&remote)?;
         Ok(Self { connector: Arc::new(Connector::new(remote)), told: AtomicBool::new(false) })
     }
 }

@@ -35,12 +35,7 @@ use self::{
 };
 use super::{Backend, Facts, LockStore, Store};
 use crate::{
-    backend::{
-        Result, StoreError,
-        opening::SHORTEST,
-        remote::Remote,
-        trust::{self, Otherwise},
-    },
+    backend::{Result, StoreError, opening::SHORTEST, remote::Remote, trust},
     error::Error,
     runtime::clock::timeout,
     store_kind::StoreKind,
@@ -56,7 +51,7 @@ pub(crate) struct Redlock {
 impl Redlock {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
         let invalid = |option, reason: &str| Err(Error::invalid(option, reason));
-        trust::check(&remote, "Redlock", Otherwise::None)?;
+        trust::check(&remote)?;
         let distinct: HashSet<_> = remote.endpoints.iter().collect();
         if distinct.len() < remote.endpoints.len() {
             return invalid("url", "a node is listed twice: each node has one vote");

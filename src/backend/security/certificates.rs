@@ -4,22 +4,39 @@ use std::{error::Error as StdError, io, sync::Arc};
 
 use rustls::{
     AlertDescription, CertificateError, Error, RootCertStore,
-    crypto::{CryptoProvider, aws_lc_rs},
+    crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
     sign::CertifiedKey,
 };
 
-/// Returns the cryptographic provider of all stores, which the program may have chosen.
+/// Returns the cryptographic provider of all stores, which the program may have chosen. `None`: the
+/// features `tls` and `tls-ring` are off, and the builder refuses TLS.
 ///
 /// `zookeeper-client` and `mysql_async` leave the choice to rustls, which panics if the program has
 /// compiled in several (<https://docs.rs/rustls/0.23/rustls/crypto/struct.CryptoProvider.html>).
-pub(crate) fn provider() -> Arc<CryptoProvider> {
-    CryptoProvider::get_default().cloned().unwrap_or_else(|| {
-        let provider = aws_lc_rs::default_provider();
-        // An error means that another thread has installed one first, which is as good.
-        let _ = provider.clone().install_default();
-        provider.into()
-    })
+pub(crate) fn provider() -> Option<Arc<CryptoProvider>> {
+    if let Some(installed) = CryptoProvider::get_default() {
+        return Some(Arc::clone(installed));
+    }
+    let provider = compiled_in()?;
+    // An error means that another thread has installed one first, which is as good.
+    let _ = provider.clone().install_default();
+    Some(provider.into())
+}
+
+#[cfg(feature = "tls")]
+fn compiled_in() -> Option<CryptoProvider> {
+    Some(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+#[cfg(all(feature = "tls-ring", not(feature = "tls")))]
+fn compiled_in() -> Option<CryptoProvider> {
+    Some(rustls::crypto::ring::default_provider())
+}
+
+#[cfg(not(any(feature = "tls", feature = "tls-ring")))]
+fn compiled_in() -> Option<CryptoProvider> {
+    None
 }
 
 /// Checks that all of the material can be used. The crates' own errors on unreadable PEM repeat
@@ -43,7 +60,8 @@ pub(crate) fn check(
             certificates(certificate).ok_or_else(|| unreadable("the client's certificate"))?;
         let der = PrivateKeyDer::from_pem_slice(key.as_bytes())
             .map_err(|_| unreadable("the client's key"))?;
-        CertifiedKey::from_der(chain, der, &provider())
+        let provider = provider().ok_or("neither the feature `tls` nor `tls-ring` is on")?;
+        CertifiedKey::from_der(chain, der, &provider)
             .map_err(|error| format!("the client's certificate and key do not match: {error}"))?;
     }
     server_name.map_or(Ok(()), is_name)

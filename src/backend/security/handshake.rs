@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ClientConnection, Stream, pki_types::ServerName};
 use crate::backend::{
     StoreError, certificates,
     remote::Remote,
-    trust::{Otherwise, config, host},
+    trust::{config, host},
 };
 
 /// How long a server may take for one step.
@@ -24,7 +24,7 @@ pub(crate) async fn fault(remote: &Remote) -> Option<StoreError> {
     let (material, servers) = (remote.material()?, remote.endpoints.clone());
     // The program's runtime may have no I/O.
     let faults = tokio::task::spawn_blocking(move || {
-        let config = Arc::new(config(&material, Otherwise::None)?);
+        let config = Arc::new(config(&material)?);
         let faults = servers.iter().map(|server| {
             let name = material.server_name.as_deref().unwrap_or_else(|| host(server));
             let fault = shake_hands(server, name, Arc::clone(&config)).err()?;

@@ -6,10 +6,7 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-use crate::backend::{
-    tls::Material,
-    trust::{self, Otherwise},
-};
+use crate::backend::{tls::Material, trust};
 
 /// A connection, with or without TLS.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -24,13 +21,9 @@ pub(crate) struct Securing {
 
 impl Securing {
     /// Creates the settings for a server at this `host:port`.
-    pub(crate) fn new(
-        material: &Material,
-        endpoint: &str,
-        otherwise: Otherwise,
-    ) -> io::Result<Self> {
-        let no_ca = || io::Error::other("no CA to verify the server with: see Tls::ca_certificate");
-        let config = trust::config(material, otherwise).ok_or_else(no_ca)?;
+    pub(crate) fn new(material: &Material, endpoint: &str) -> io::Result<Self> {
+        let unusable = || io::Error::other("the certificates of Tls cannot be used");
+        let config = trust::config(material).ok_or_else(unusable)?;
         let name = material.server_name.as_deref().unwrap_or_else(|| trust::host(endpoint));
         let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
         Ok(Self { connector: TlsConnector::from(Arc::new(config)), name })

@@ -11,8 +11,9 @@ use crate::backend::{credentials::read, secret::Secret};
 
 /// Configures the CA and the client certificate of TLS, as PEM texts or files.
 ///
-/// Without a CA, servers of etcd and PostgreSQL are verified against the operating system's roots.
-/// All other stores need a CA.
+/// Without a CA, servers are verified against the root certificates of the operating system. The
+/// environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` replace them. A process reads them
+/// once.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -23,6 +23,7 @@ mod order;
 mod renewal;
 mod store;
 mod tags;
+#[cfg(feature = "zookeeper-tls")]
 mod tls;
 mod wire;
 
@@ -37,15 +38,16 @@ use std::{
 use async_trait::async_trait;
 use zookeeper_client as zk;
 
+#[cfg(feature = "zookeeper-tls")]
+use self::tls::Tls;
 use self::{
     store::{KEY_BUDGET, WATCH_BUDGET, ZooKeeperStore},
     tags::Tags,
-    tls::Tls,
     wire::inline,
 };
 use super::{Backend, Facts, Store};
 use crate::{
-    backend::{Result, StoreError, handshake, remote::Remote},
+    backend::{Result, StoreError, handshake, remote::Remote, trust},
     error::Error,
     runtime::{
         clock::{self, timeout},
@@ -68,6 +70,7 @@ type Connected = Result<zk::Client, zk::Error>;
 #[derive(Debug)]
 pub(crate) struct ZooKeeper {
     remote: Remote,
+    #[cfg(feature = "zookeeper-tls")]
     tls: Option<Arc<Tls>>,
     /// The ACLs of new nodes.
     acls: Arc<[zk::Acl]>,
@@ -81,8 +84,11 @@ pub(crate) struct ZooKeeper {
 
 impl ZooKeeper {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
+        // zookeeper-client panics on a host that no certificate can name.
+        trust::check(&remote)?;
         Ok(Self {
             acls: acls(&remote),
+            #[cfg(feature = "zookeeper-tls")]
             tls: Tls::new(&remote)?.map(Arc::new),
             remote,
             granted: AtomicU64::new(0),
@@ -120,6 +126,7 @@ impl ZooKeeper {
         };
         match connected {
             Ok(client) => {
+                #[cfg(feature = "zookeeper-tls")]
                 self.tls.iter().for_each(|tls| tls.follow(client.state_watcher()));
                 Ok(client)
             }
@@ -175,10 +182,11 @@ impl ZooKeeper {
 
     async fn reach(&self, connector: zk::Connector) -> Connected {
         let servers = self.remote.endpoints.join(",");
-        match &self.tls {
-            Some(tls) => inline(connector.with_tls(tls.options()).secure_connect(&servers)).await,
-            None => inline(connector.connect(&servers)).await,
+        #[cfg(feature = "zookeeper-tls")]
+        if let Some(tls) = &self.tls {
+            return inline(connector.with_tls(tls.options()).secure_connect(&servers)).await;
         }
+        inline(connector.connect(&servers)).await
     }
 
     /// Returns how long a server may be silent before the crate tries another one.
@@ -233,7 +241,7 @@ impl ZooKeeper {
     }
 
     fn no_session(&self, reason: &str) -> StoreError {
-        let tls = if self.tls.is_some() { ", or the TLS handshake failed" } else { "" };
+        let tls = if self.remote.tls.is_some() { ", or the TLS handshake failed" } else { "" };
         let servers = self.remote.endpoints.join(", ");
         StoreError::Unavailable(format!("no session from {servers}: {reason}{tls}").into())
     }

@@ -2,17 +2,11 @@
 
 use std::sync::Arc;
 
+use rustls::pki_types::CertificateDer;
 use zookeeper_client::{StateWatcher, TlsCa, TlsCerts, TlsDynamicCerts, TlsIdentity, TlsOptions};
 
 use crate::{
-    backend::{
-        certificates,
-        remote::Remote,
-        secret::Secret,
-        source::Source,
-        tls::Material,
-        trust::{self, Otherwise},
-    },
+    backend::{certificates, remote::Remote, secret::Secret, source::Source, tls::Material, trust},
     error::Error,
     runtime::{executor::spawn_beside, mutex::Mutex},
 };
@@ -34,8 +28,6 @@ impl Tls {
         let Some(source) = remote.tls.clone() else { return Ok(None) };
         // The crate relies on rustls's default provider.
         certificates::provider();
-        // zookeeper-client panics on a host that no certificate can name.
-        trust::check(remote, "ZooKeeper", Otherwise::None)?;
         let material = source.newest();
         if material.server_name.is_some() {
             return Err(invalid(
@@ -87,11 +79,64 @@ impl Tls {
 }
 
 fn certs(material: &Material) -> Option<TlsCerts> {
-    let ca = TlsCa::from_pem(material.ca.as_ref()?.expose()).ok()?;
-    let mut certificates = TlsCerts::builder().with_ca(ca);
+    let ca = match &material.ca {
+        Some(ca) => TlsCa::from_pem(ca.expose()),
+        None => TlsCa::from_pem(&pem(&trust::system().certificates)),
+    };
+    let mut certificates = TlsCerts::builder().with_ca(ca.ok()?);
     if let Some((certificate, key)) = &material.identity {
         let identity = TlsIdentity::from_pem(certificate.expose(), key.expose()).ok()?;
         certificates = certificates.with_identity(identity);
     }
     certificates.build().ok()
+}
+
+/// Encodes certificates as PEM, because the crate takes no others.
+fn pem(certificates: &[CertificateDer<'_>]) -> String {
+    let mut pem = String::new();
+    for certificate in certificates {
+        pem += "-----BEGIN CERTIFICATE-----\n";
+        // 48 bytes are a line of 64 characters.
+        for line in certificate.chunks(48) {
+            line.chunks(3).for_each(|three| pem.extend(base64(three)));
+            pem.push('\n');
+        }
+        pem += "-----END CERTIFICATE-----\n";
+    }
+    pem
+}
+
+/// Encodes one to three bytes as four characters.
+fn base64(bytes: &[u8]) -> [char; 4] {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let byte = |index: usize| u32::from(bytes.get(index).copied().unwrap_or_default());
+    let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+    std::array::from_fn(|index| match index > bytes.len() {
+        true => '=',
+        false => char::from(DIGITS[(bits >> (18 - 6 * index)) as usize & 63]),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_ca_the_roots_of_the_system_are_trusted() {
+        let material = Material { ca: None, identity: None, server_name: None };
+        let count = trust::system().certificates.len();
+        match certs(&material) {
+            None => assert_eq!(count, 0),
+            Some(certs) => assert!(format!("{certs:?}").contains(&format!("({count} roots)"))),
+        }
+    }
+
+    #[test]
+    fn certificates_are_encoded_as_pem() {
+        for length in [1, 2, 3, 47, 48, 49, 1000] {
+            let bytes: Vec<u8> = (0..length).map(|index| (index * 37 % 251) as u8).collect();
+            let pem = pem(&[CertificateDer::from(bytes.clone())]);
+            assert_eq!(certificates::certificates(&pem).unwrap(), [CertificateDer::from(bytes)]);
+        }
+    }
 }

@@ -18,7 +18,7 @@ pub(super) fn of(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
     let backend: Arc<dyn Backend> = match scheme {
         Scheme::Memory => Arc::new(memory::Memory::new(&remote)),
         #[cfg(feature = "etcd")]
-        Scheme::Etcd => Arc::new(crate::backend::etcd::Etcd::new(remote)),
+        Scheme::Etcd => Arc::new(crate::backend::etcd::Etcd::new(remote)?),
         #[cfg(feature = "mysql")]
         Scheme::Mysql => Arc::new(crate::backend::mysql::Mysql::new(remote)?),
         #[cfg(feature = "postgres")]

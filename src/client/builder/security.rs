@@ -1,5 +1,8 @@
 //! The credentials and the TLS of a client.
 
+#[cfg(test)]
+mod tests;
+
 use std::{io, path::Path};
 
 use crate::{
@@ -9,7 +12,7 @@ use crate::{
         source::{Origin, Source},
         tls::{Material, Tls},
     },
-    client::builder::Builder,
+    client::{builder::Builder, url::Scheme},
     error::{Error, Result},
 };
 
@@ -22,7 +25,8 @@ impl Builder {
     /// Without TLS, the client sends them only within this machine: to loopback addresses and Unix
     /// sockets. With any other host, [`connect`](Self::connect) fails with
     /// [`Error::InvalidArgument`] before any request is sent. See
-    /// [`allow_plaintext_credentials`](Self::allow_plaintext_credentials).
+    /// [`allow_plaintext_credentials`](Self::allow_plaintext_credentials). An empty password is
+    /// none: the server must accept the user without it, and nothing is refused.
     ///
     /// On ZooKeeper, only this user has access to the nodes that the client creates, unless
     /// [`acl`](Self::acl) sets another ACL. The `digest` scheme accepts any user with any password,
@@ -130,6 +134,11 @@ impl Builder {
     }
 
     /// Connects with TLS.
+    ///
+    /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] if the program is built
+    /// without the cargo feature for TLS. On ZooKeeper that is `zookeeper-tls`, on the other stores
+    /// `tls` or `tls-ring`. It also fails if no CA is given and the system has no root
+    /// certificates.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(Origin::Fixed(tls));
         self
@@ -145,6 +154,26 @@ impl Builder {
     ) -> Self {
         self.tls = Some(Origin::changing(newest));
         self
+    }
+}
+
+/// Checks that the cargo features for TLS on this store are on.
+pub(super) fn is_compiled_in(scheme: Scheme) -> Result<()> {
+    let needed = match scheme {
+        Scheme::Memory | Scheme::Sqlite => return Ok(()),
+        Scheme::ZooKeeper if cfg!(feature = "zookeeper-tls") => return Ok(()),
+        Scheme::ZooKeeper => "the feature `zookeeper-tls`: add it",
+        _ if cfg!(any(feature = "tls", feature = "tls-ring")) => return Ok(()),
+        _ => "the feature `tls` or `tls-ring`: add one of them",
+    };
+    Err(Error::invalid("tls", format!("needs {needed} to distlock in Cargo.toml")))
+}
+
+/// Returns `true` unless it is certain that there is no password to protect.
+pub(super) fn has_password(credentials: &Origin<Credentials>) -> bool {
+    match credentials {
+        Origin::Fixed(credentials) => !credentials.password.expose().is_empty(),
+        Origin::Changing(_) => true,
     }
 }
 
