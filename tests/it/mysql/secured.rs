@@ -15,6 +15,7 @@ use crate::{
 cases_of! { Mysql, &mysql_url(),
     encrypted::a_lock_is_held_by_tls,
     encrypted::certificate_errors_name_the_cause,
+    encrypted::certificates_are_checked_by_the_roots_of_the_system,
     encrypted::unverifiable_settings_are_refused_before_io,
     encrypted::denied_logins_are_reported_without_credentials,
 }

@@ -14,11 +14,12 @@ use crate::common::{
 cases_of! { Redis, &redis_tls_url(),
     encrypted::a_lock_is_held_by_tls,
     encrypted::certificate_errors_name_the_cause,
+    encrypted::certificates_are_checked_by_the_roots_of_the_system,
 }
 
 #[tokio::test]
 async fn unverifiable_settings_are_refused_before_io() {
-    is_misconfigured(Client::builder("rediss://192.0.2.1/0"), "tls").await;
+    is_misconfigured(Client::builder("rediss://192.0.2.1/0?ca_file=/nowhere/ca.pem"), "tls").await;
     for plain in ["redis://app:s3cret@192.0.2.1", "redis://:s3cret@192.0.2.1/1"] {
         is_misconfigured(Client::builder(plain), "credentials").await;
     }
