@@ -6,6 +6,7 @@ use super::Client;
 use crate::{
     error::{Error, Result},
     primitives::{
+        closure,
         max_hold::checked,
         multi_lock::{MultiLockGuard, Several},
     },
@@ -256,6 +257,65 @@ impl MultiLock {
     /// ```
     pub async fn lock_timeout(&self, timeout: Duration) -> Result<Option<MultiLockGuard>> {
         self.several()?.take(Wait::at_most(timeout)).await
+    }
+
+    /// Acquires all of the locks, runs `work` while they are held, and releases them.
+    ///
+    /// An unconfirmed release is not an error here. It continues in the background, as after
+    /// [`MultiLockGuard::unlock`]. For work that returns a `Result`, see
+    /// [`try_run`](Self::try_run).
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock). [`Error::Lost`] if one of the locks was lost before it was
+    /// released. If `work` had not finished by then, it has been dropped, as by
+    /// [`MultiLockGuard::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and releases the locks in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-multi-lock-run").await?;
+    /// let accounts = client.multi_lock(["alice", "bob"]);
+    /// let held = accounts.run(async |all| all.guards().len()).await?;
+    /// assert_eq!(held, 2);
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T>(&self, work: impl AsyncFnOnce(&MultiLockGuard) -> T) -> Result<T> {
+        closure::run(self.lock().await?, work).await
+    }
+
+    /// Acquires all of the locks, runs fallible `work` while they are held, and releases them.
+    ///
+    /// It works like [`run`](Self::run), and returns a single `Result`. It also releases the locks
+    /// if `work` fails.
+    ///
+    /// # Errors
+    ///
+    /// The error of `work`, or an error as in [`run`](Self::run), converted to `E`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
+    /// let client = distlock::Client::connect("memory://docs-multi-lock-try-run").await?;
+    /// let accounts = client.multi_lock(["alice", "bob"]);
+    /// accounts.try_run(async |all| all.put("/bank/last-transfer", "alice to bob").await).await
+    /// # }
+    /// ```
+    pub async fn try_run<T, E: From<Error>>(
+        &self,
+        work: impl AsyncFnOnce(&MultiLockGuard) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run(work).await?
     }
 
     fn several(&self) -> Result<Several> {

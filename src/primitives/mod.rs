@@ -1,5 +1,6 @@
 //! The primitives: mutexes, read-write locks, semaphores, elections and their guards.
 
+pub(crate) mod closure;
 pub(crate) mod election;
 pub(crate) mod guard;
 pub(crate) mod guarded_write;

@@ -1,6 +1,7 @@
 //! Several locks, acquired together: all or none.
 
 mod guarded;
+mod run;
 
 use std::{future::pending, pin::pin, time::Duration};
 
@@ -11,7 +12,7 @@ use crate::{
     error::{Error, Result},
     lost::LostReason,
     primitives::{
-        guard::{Held, LockGuard, run::run},
+        guard::{Held, LockGuard},
         named::Named,
         viewer::LockKind,
     },
@@ -293,62 +294,6 @@ impl MultiLockGuard {
         select_all(each).await.0
     }
 
-    /// Runs `future` while all of the locks are held, and drops it when one is lost.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] with the name of the lock that was lost first. The future has been dropped,
-    /// but requests that it had sent may still take effect.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the returned future drops `future`. The locks stay held.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// # let client = distlock::Client::connect("memory://docs-all-run").await?;
-    /// let all = client.multi_lock(["alice", "bob"]).lock().await?;
-    /// let answer = all.run(async { 6 * 7 }).await?;
-    /// assert_eq!(answer, 42);
-    /// all.unlock().await
-    /// # }
-    /// ```
-    pub async fn run<T>(&self, future: impl Future<Output = T>) -> Result<T> {
-        let running = run(self.first_lost(), || self.loss(), future).await;
-        running.map_err(|(guard, reason)| guard.lost_error(reason))
-    }
-
-    /// Runs a fallible `future` while all locks are held.
-    ///
-    /// It works like [`run`](Self::run), and returns a single `Result`.
-    ///
-    /// # Errors
-    ///
-    /// The future's own error, or [`Error::Lost`] as in [`run`](Self::run), converted to `E`.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`run`](Self::run).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
-    /// # let client = distlock::Client::connect("memory://docs-all-try-run").await?;
-    /// let all = client.multi_lock(["alice", "bob"]).lock().await?;
-    /// all.try_run(all.put("/bank/last-transfer", "alice to bob")).await?;
-    /// all.unlock().await
-    /// # }
-    /// ```
-    pub async fn try_run<T, E: From<Error>>(
-        &self,
-        future: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
-        self.run(future).await?
-    }
-
     /// Returns the first lock that is lost, and the reason.
     pub(crate) fn loss(&self) -> Option<(&LockGuard, LostReason)> {
         self.guards.iter().find_map(|guard| Some((guard, guard.lost_reason()?)))
@@ -360,8 +305,8 @@ impl MultiLockGuard {
     ///
     /// # Errors
     ///
-    /// As [`LockGuard::unlock`]. The call tries to release every lock, and then returns the first
-    /// error.
+    /// As [`LockGuard::unlock`]. The call tries to release every lock. It then returns the first
+    /// [`Error::Lost`], or the first other error if no lock was lost.
     ///
     /// # Cancel safety
     ///
@@ -377,7 +322,10 @@ impl MultiLockGuard {
     /// # Ok(()) }
     /// ```
     pub async fn unlock(self) -> Result<()> {
-        join_all(self.guards.into_iter().map(LockGuard::unlock)).await.into_iter().collect()
+        let released = join_all(self.guards.into_iter().map(LockGuard::unlock)).await;
+        let is_lost = |one: &Result<()>| matches!(one, Err(Error::Lost { .. }));
+        let (lost, others): (Vec<_>, Vec<_>) = released.into_iter().partition(is_lost);
+        lost.into_iter().chain(others).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use crate::{
     error::{Error, Result},
     primitives::{
-        guard::LockGuard, holders::Holders, named::Named, queue_entry::QueueEntry,
+        closure, guard::LockGuard, holders::Holders, named::Named, queue_entry::QueueEntry,
         queue_watch::QueueWatch,
     },
     queue::{Wait, acquire::take},
@@ -346,9 +346,7 @@ impl Mutex {
     /// # Ok(()) }
     /// ```
     pub async fn run<T>(&self, work: impl AsyncFnOnce(&LockGuard) -> T) -> Result<T> {
-        let guard = self.lock().await?;
-        let done = guard.run(work(&guard)).await;
-        guard.end_with(done).await
+        closure::run(self.lock().await?, work).await
     }
 
     /// Acquires the lock, runs fallible `work` while it is held, and unlocks.

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::{
     backend::{Write, name::Queue},
     error::{Error, Result},
-    primitives::{guard::LockGuard, mutex::Mutex},
+    primitives::{closure, guard::LockGuard, mutex::Mutex},
     runtime::clock,
 };
 
@@ -230,10 +230,9 @@ impl Mutex {
         let fired = clock::wall();
         let guard = self.lock().await?;
         if !guard.claim_period_at(period, fired).await? {
-            return guard.end_with(Ok(None)).await;
+            return closure::end(guard, None).await;
         }
-        let done = guard.run(work(&guard)).await;
-        guard.end_with(done.map(Some)).await
+        closure::run(guard, work).await.map(Some)
     }
 
     /// Acquires the lock, claims the period, runs fallible `work`, and unlocks.

@@ -4,7 +4,12 @@ use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use crate::{
     error::{Error, Result},
-    primitives::{guard::LockGuard, holders::Slot, mutex::Mutex},
+    primitives::{
+        closure::{self, Guard},
+        guard::LockGuard,
+        holders::Slot,
+        mutex::Mutex,
+    },
     queue::Wait,
 };
 
@@ -226,11 +231,8 @@ impl ReentrantGuard {
     /// # Ok(()) }
     /// ```
     pub async fn run_owned<T>(self, future: impl Future<Output = T>) -> Result<T> {
-        let done = self.run(future).await?;
-        match self.unlock().await {
-            Err(error @ Error::Lost { .. }) => Err(error),
-            _ => Ok(done),
-        }
+        let done = self.run_held(future).await?;
+        closure::end(self, done).await
     }
 
     /// Runs a fallible `future` while the lock is held, and unlocks.
@@ -260,6 +262,16 @@ impl ReentrantGuard {
         future: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         self.run_owned(future).await?
+    }
+}
+
+impl Guard for ReentrantGuard {
+    async fn run_held<T>(&self, future: impl Future<Output = T>) -> Result<T> {
+        self.guard.run_held(future).await
+    }
+
+    async fn release_held(self) -> Result<()> {
+        self.unlock().await
     }
 }
 

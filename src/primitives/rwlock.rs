@@ -2,6 +2,7 @@
 
 mod guards;
 pub(super) mod rule;
+mod run;
 
 use std::{pin::pin, time::Duration};
 

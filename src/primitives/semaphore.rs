@@ -8,6 +8,7 @@
 pub(super) mod limit;
 mod number;
 mod permit;
+mod run;
 
 use std::{pin::pin, time::Duration};
 

@@ -131,6 +131,10 @@ async fn losses_are_reported_at_the_end() {
         |told: Result<(), Error>| assert!(matches!(told, Err(Error::Lost { .. })), "{told:?}");
     lost(client.mutex("a").lock().await.unwrap().unlock().await);
     lost(client.mutex("a").run(async |_| ()).await);
+    lost(client.rw_lock("a").run_read(async |_| ()).await);
+    lost(client.rw_lock("a").run_write(async |_| ()).await);
+    lost(client.semaphore("a", 1).run(async |_| ()).await);
+    lost(client.multi_lock(["a"]).run(async |_| ()).await);
     lost(client.election("a").campaign("me").await.unwrap().resign().await);
     lost(client.rw_lock("a").write().await.unwrap().unlock().await);
     lost(client.semaphore("a", 1).acquire().await.unwrap().release().await);
@@ -144,8 +148,12 @@ async fn work_is_returned_though_its_lock_cannot_be_released() {
     let store = FakeStore::new();
     joins(&store, first);
     store.leave.then(0, || Err(StoreError::Denied("no".into())));
-    let done = client(&store).await.mutex("a").run(async |_| 7).await;
-    assert_eq!(done.unwrap(), 7);
+    let client = client(&store).await;
+    assert_eq!(client.mutex("a").run(async |_| 7).await.unwrap(), 7);
+    assert_eq!(client.rw_lock("a").run_read(async |_| 7).await.unwrap(), 7);
+    assert_eq!(client.rw_lock("a").run_write(async |_| 7).await.unwrap(), 7);
+    assert_eq!(client.semaphore("a", 1).run(async |_| 7).await.unwrap(), 7);
+    assert_eq!(client.multi_lock(["a"]).run(async |_| 7).await.unwrap(), 7);
 }
 
 /// A queue of two parts is told when both have been seen.

@@ -6,22 +6,13 @@ use super::LockGuard;
 use crate::{
     backend::{error::StoreError, signature},
     error::{Error, Result, source},
-    lost::{Lost, LostReason},
+    lost::LostReason,
     queue::{self, Hold, release::Release},
     runtime::carried::Carried,
     telemetry::Primitive,
 };
 
 impl LockGuard {
-    /// Unlocks after the work. An unconfirmed release is not an error.
-    pub(crate) async fn end_with<T>(self, done: Result<T, Lost>) -> Result<T> {
-        let done = done?;
-        match self.unlock().await {
-            Err(error @ Error::Lost { .. }) => Err(error),
-            _ => Ok(done),
-        }
-    }
-
     /// Replaces this guard's key with a key that has another label.
     pub(crate) async fn relabel(self, label: &'static str, to: Primitive) -> Result<Self> {
         if let Some(reason) = self.lost_reason() {

@@ -11,6 +11,7 @@ use super::LockGuard;
 use crate::{
     error::{Error, Result},
     lost::{Lost, LostReason},
+    primitives::closure::{self, Guard},
     runtime::clock,
 };
 
@@ -106,8 +107,8 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub async fn run_owned<T>(self, future: impl Future<Output = T>) -> Result<T> {
-        let done = self.run(future).await;
-        self.end_with(done).await
+        let done = self.run(future).await?;
+        closure::end(self, done).await
     }
 
     /// Runs a fallible `future` while the lock is held, and unlocks.
@@ -187,6 +188,16 @@ impl LockGuard {
     /// Returns the error of [`run`](Self::run) after a loss.
     pub(crate) fn loss_error(&self, reason: LostReason) -> Lost {
         Lost { name: self.name().to_owned(), reason }
+    }
+}
+
+impl Guard for LockGuard {
+    async fn run_held<T>(&self, future: impl Future<Output = T>) -> Result<T> {
+        Ok(self.run(future).await?)
+    }
+
+    async fn release_held(self) -> Result<()> {
+        self.unlock().await
     }
 }
 

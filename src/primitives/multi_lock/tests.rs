@@ -161,3 +161,15 @@ async fn multi_grant_after_wait_rechecks_earlier_keys() {
         }
     }
 }
+
+/// A lock that was lost matters more than a release that the store refuses.
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_reported_before_a_refused_release() {
+    let (store, at) = (FakeStore::new(), SequencePoint(u64::MAX));
+    store.enqueue_all.then(0, || Ok(Some(vec![first(), first()])));
+    store.leave.then(0, || Err(StoreError::Denied("no".into())));
+    store.leave.then(0, move || Ok(LeaveOutcome { existed: false, successor: false, at }));
+    let all = several(&store, 2).await.take(Wait::Forever).await.unwrap().unwrap();
+    let error = all.unlock().await.unwrap_err();
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+}

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use super::rule::READER;
 use crate::{
     error::{Error, Result},
-    primitives::guard::LockGuard,
+    primitives::{closure::Guard, guard::LockGuard},
     telemetry::Primitive,
 };
 
@@ -220,6 +220,26 @@ impl WriteGuard {
     /// ```
     pub async fn downgrade(self) -> Result<ReadGuard> {
         self.0.relabel(READER, Primitive::Reader).await.map(ReadGuard)
+    }
+}
+
+impl Guard for ReadGuard {
+    async fn run_held<T>(&self, future: impl Future<Output = T>) -> Result<T> {
+        self.0.run_held(future).await
+    }
+
+    async fn release_held(self) -> Result<()> {
+        self.0.release_held().await
+    }
+}
+
+impl Guard for WriteGuard {
+    async fn run_held<T>(&self, future: impl Future<Output = T>) -> Result<T> {
+        self.0.run_held(future).await
+    }
+
+    async fn release_held(self) -> Result<()> {
+        self.0.release_held().await
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use crate::{
     error::{Error, Result},
-    primitives::guard::LockGuard,
+    primitives::{closure::Guard, guard::LockGuard},
 };
 
 /// Holds one or more permits of a [`Semaphore`](crate::Semaphore).
@@ -106,6 +106,16 @@ impl Permit {
         future: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         self.guard.try_run_owned(future).await
+    }
+}
+
+impl Guard for Permit {
+    async fn run_held<T>(&self, future: impl Future<Output = T>) -> Result<T> {
+        self.guard.run_held(future).await
+    }
+
+    async fn release_held(self) -> Result<()> {
+        self.guard.release_held().await
     }
 }
 

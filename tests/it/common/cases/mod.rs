@@ -10,6 +10,7 @@ pub(crate) mod checked;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 pub(crate) mod clocked;
 pub(crate) mod closing;
+pub(crate) mod closures;
 pub(crate) mod costs;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod crowded_sessions;
