@@ -249,6 +249,11 @@ impl Election {
     /// After a failover, the entry may belong to no client: see [`QueueEntry`].
     /// [`leader`](Self::leader) then returns `None`.
     ///
+    /// The leader's entry is the first one of the [`queue`](Self::queue), and its
+    /// [`is_holder`](QueueEntry::is_holder) is `true`, as with
+    /// [`Mutex::holder`](crate::Mutex::holder). For the published value, see
+    /// [`leader`](Self::leader).
+    ///
     /// # Errors
     ///
     /// As [`queue`](Self::queue).
@@ -267,7 +272,7 @@ impl Election {
     /// # Ok(()) }
     /// ```
     pub async fn holder(&self) -> Result<Option<QueueEntry>> {
-        Ok(self.queue().await?.into_iter().next().filter(QueueEntry::is_holder))
+        self.named.holder().await
     }
 
     /// Returns a stream of the queue: its current state, then each new one.

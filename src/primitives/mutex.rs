@@ -222,8 +222,8 @@ impl Mutex {
 
     /// Returns the holder; `None` if the lock is free.
     ///
-    /// The holder is the first entry of the [`queue`](Self::queue). After a failover, that entry
-    /// may belong to no client: see [`QueueEntry`].
+    /// The holder is the first entry of the [`queue`](Self::queue), and its
+    /// [`is_holder`](QueueEntry::is_holder) is `true`.
     ///
     /// # Errors
     ///
@@ -246,7 +246,7 @@ impl Mutex {
     /// # guard.unlock().await }
     /// ```
     pub async fn holder(&self) -> Result<Option<QueueEntry>> {
-        Ok(self.queue().await?.into_iter().next())
+        self.named.holder().await
     }
 
     /// Returns a stream of the queue: its current state, then each new one.

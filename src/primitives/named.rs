@@ -73,6 +73,11 @@ impl Named {
         self.viewer()?.look().await
     }
 
+    /// Returns the holder of a mutex or an election.
+    pub(super) async fn holder(&self) -> Result<Option<QueueEntry>> {
+        Ok(self.entries().await?.into_iter().next().filter(QueueEntry::is_holder))
+    }
+
     /// Asks all holders to release. `false` if there are no holders.
     pub(super) async fn request_release(&self, reason: &str) -> Result<bool> {
         self.must_queue("release requests")?;
