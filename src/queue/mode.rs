@@ -99,18 +99,12 @@ impl Mode<'_> {
     /// If there is no room, nothing is written to the store.
     pub(crate) async fn has_room(self, session: &Session, queue: &Queue) -> Result<bool, Failure> {
         let Self::Shared(rule) = self else { return Ok(true) };
-        let mut part = rule.part(None);
-        loop {
+        let list = |part| async move {
             let ask = Ask { fresh: true, part, ..Ask::default() };
-            let look = session.ask_briefly(|| session.store.list(queue, ask)).await;
-            let listing = look.map_err(|error| Failure::before_joining(session, error))?;
-            let let_in = would_let_in(rule, &listing, session.shared.backend.kind())?;
-            if let_in || !listing.labels_only {
-                return Ok(let_in);
-            }
-            // The sessions of the entries in the way may have expired.
-            part = None;
-        }
+            let listing = session.ask_briefly(|| session.store.list(queue, ask)).await;
+            listing.map_err(|error| Failure::before_joining(session, error))
+        };
+        has_room(rule, session.shared.backend.kind(), list).await
     }
 
     /// Returns what the reply to a join shows. `alone`: the queue was empty before.
@@ -143,15 +137,30 @@ impl Mode<'_> {
     }
 }
 
-/// Returns `true` if the rule would admit a client that joined behind all of these.
+/// Returns `true` if the rule would admit a client that joined now.
 ///
-/// An error means that the rule never would, or ([`Error::NotYet`]) that it would only without the
-/// entries whose sessions seem expired.
-pub(crate) fn would_let_in(
+/// `list` reads the given part of the queue, or all of it. An error means that the rule never would
+/// admit the client, or ([`Error::NotYet`]) that it would only without the entries whose sessions
+/// seem expired.
+pub(crate) async fn has_room<E: From<Error>, L: Future<Output = Result<Listing, E>>>(
     rule: &dyn Rule,
-    listing: &Listing,
     backend: StoreKind,
-) -> Result<bool, Error> {
+    list: impl Fn(Option<Part>) -> L,
+) -> Result<bool, E> {
+    let mut part = rule.part(None);
+    loop {
+        let listing = list(part).await?;
+        let admits = would_admit(rule, &listing, backend)?;
+        if admits || !listing.labels_only {
+            return Ok(admits);
+        }
+        // The sessions of the entries in the way may have expired.
+        part = None;
+    }
+}
+
+/// Returns `true` if the rule would admit a client that joined behind all of these.
+fn would_admit(rule: &dyn Rule, listing: &Listing, backend: StoreKind) -> Result<bool, Error> {
     match rule.judge(&listing.members, &listing.notes) {
         Admission::In => return Ok(true),
         Admission::Refused(error) => return Err(error),

@@ -34,20 +34,10 @@ pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Re
     list(sessions, queue, Ask { values, ..Ask::default() }).await
 }
 
-/// Returns `true` if the rule would admit a client that joined now.
-///
-/// See [`mode::would_let_in`].
+/// Returns `true` if the rule would admit a client that joined now: see [`mode::has_room`].
 pub(crate) async fn has_room(sessions: &Sessions, queue: &Queue, rule: &dyn Rule) -> Result<bool> {
-    let mut part = rule.part(None);
-    loop {
-        let listing = list(sessions, queue, Ask { part, ..Ask::default() }).await?;
-        let let_in = mode::would_let_in(rule, &listing, sessions.shared().backend.kind())?;
-        if let_in || !listing.labels_only {
-            return Ok(let_in);
-        }
-        // The sessions of the entries in the way may have expired.
-        part = None;
-    }
+    let read = |part| list(sessions, queue, Ask { part, ..Ask::default() });
+    mode::has_room(rule, sessions.shared().backend.kind(), read).await
 }
 
 async fn list(sessions: &Sessions, queue: &Queue, ask: Ask) -> Result<Listing> {
