@@ -64,8 +64,9 @@ impl Answer {
     /// writes since an earlier reply reported `known`.
     pub(super) fn writes(&self, known: u64) -> Option<u64> {
         // Not all scripts report it.
-        let told = self.writes == 0 || self.writes >= known.saturating_add(u64::from(self.written));
-        told.then_some(self.writes)
+        let least = known.saturating_add(u64::from(self.written));
+        let complete = self.writes == 0 || self.writes >= least;
+        complete.then_some(self.writes)
     }
 
     /// Returns `true` if the server has more of the same work to do.
@@ -91,11 +92,11 @@ impl Answer {
     fn gate(&self, operation: &'static str) -> StoreError {
         let row = self.outcomes.first().and_then(Outcome::first);
         let [key, wrong] = [0, 1].map(|at| row.and_then(|row| row.text(at)).unwrap_or_default());
-        let told = format!("the key {key}, which other libraries use as this lock: {wrong}");
+        let reason = format!("the key {key}, which other libraries use as this lock: {wrong}");
         // Within a script, the server's error is not a `NOPERM`.
         match wrong.contains("ACL failure") {
-            true => StoreError::Denied(told.into()),
-            false => StoreError::Fatal { operation, source: told.into() },
+            true => StoreError::Denied(reason.into()),
+            false => StoreError::Fatal { operation, source: reason.into() },
         }
     }
 }
@@ -174,11 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_reported() {
-        let told = |word| Answer::read(answer(word, Vec::new())).unwrap().outcomes("test");
-        assert!(matches!(told("gone"), Err(StoreError::SessionGone(_))));
-        assert!(told("version 3").unwrap_err().reason().contains("of version 3"));
-        assert!(told("more").unwrap().is_empty());
+    fn refusals_are_errors() {
+        let outcomes = |word| Answer::read(answer(word, Vec::new())).unwrap().outcomes("test");
+        assert!(matches!(outcomes("gone"), Err(StoreError::SessionGone(_))));
+        assert!(outcomes("version 3").unwrap_err().reason().contains("of version 3"));
+        assert!(outcomes("more").unwrap().is_empty());
         let gate = |wrong| {
             let row = Value::Array(vec![bulk("a"), bulk(wrong)]);
             let outcome = Value::Array(vec![Value::Int(1), row]);

@@ -17,10 +17,10 @@ impl Channels {
 
     /// Notifies the listeners of a channel.
     pub(super) fn tell(&self, name: &str) {
-        let told = self.0.lock().get(name).cloned();
+        let sender = self.0.lock().get(name).cloned();
         // Notify without the lock: a listener may run at once.
-        if let Some(told) = told {
-            told.send_modify(|heard| *heard += 1);
+        if let Some(sender) = sender {
+            sender.send_modify(|heard| *heard += 1);
         }
     }
 
@@ -36,9 +36,9 @@ impl Channels {
     /// Removes a listener. Returns `true` if it was the last one.
     pub(super) fn leave(&self, name: &str, heard: &watch::Receiver<u64>) -> bool {
         let mut channels = self.0.lock();
-        let Some(told) = channels.get(name) else { return false };
+        let Some(sender) = channels.get(name) else { return false };
         // The leaving listener still counts.
-        let last = told.subscribe().same_channel(heard) && told.receiver_count() == 1;
+        let last = sender.subscribe().same_channel(heard) && sender.receiver_count() == 1;
         if last {
             channels.remove(name);
         }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn listeners_are_notified() {
+    async fn subscribers_are_notified() {
         let channels = Channels::default();
         let [a, b] = ["a", "b"].map(Arc::<str>::from);
         let [mut one, mut again, other] = [&a, &a, &b].map(|name| channels.listen(name));

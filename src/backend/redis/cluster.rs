@@ -21,15 +21,15 @@ pub(super) async fn keeper(
 
 /// Returns the address in a redirection, `slot host:port`, from this endpoint.
 pub(super) fn address(from: &str, moved: &RedisError) -> Result<String> {
-    let told = moved.detail().unwrap_or_default();
-    read(from, told).ok_or_else(|| {
-        let told = format!("{from} does not report which server has the slot: {told}");
-        StoreError::Unavailable(told.into())
+    let detail = moved.detail().unwrap_or_default();
+    read(from, detail).ok_or_else(|| {
+        let reason = format!("{from} does not report which server has the slot: {detail}");
+        StoreError::Unavailable(reason.into())
     })
 }
 
-fn read(from: &str, told: &str) -> Option<String> {
-    let (host, port) = told.split_whitespace().last()?.rsplit_once(':')?;
+fn read(from: &str, detail: &str) -> Option<String> {
+    let (host, port) = detail.split_whitespace().last()?.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
     match host {
         // A server that does not know its own host leaves it empty, and means the host of this
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn cluster_redirections_are_parsed() {
-        for (told, there) in [
+        for (detail, there) in [
             ("3443 10.0.0.1:6379", Some("10.0.0.1:6379")),
             ("3443 db.example.org:7000", Some("db.example.org:7000")),
             ("3443 ::1:7000", Some("[::1]:7000")),
@@ -60,7 +60,7 @@ mod tests {
             ("3443 h:0", None),
             ("", None),
         ] {
-            assert_eq!(read("h:6379", told).as_deref(), there, "{told}");
+            assert_eq!(read("h:6379", detail).as_deref(), there, "{detail}");
         }
     }
 }

@@ -148,9 +148,9 @@ impl Connector {
         match (&self.remote.service, error) {
             (Some(service), StoreError::Unavailable(source)) => {
                 let sentinels = self.remote.endpoints.join(", ");
-                let told =
+                let reason =
                     format!("the sentinels {sentinels} name no primary of {service}: {source}");
-                StoreError::Unavailable(told.into())
+                StoreError::Unavailable(reason.into())
             }
             (_, error) => error,
         }
@@ -169,8 +169,8 @@ impl Connector {
     pub(super) async fn known_replicas(&self) -> Result<Option<u32>> {
         let Some(service) = &self.remote.service else { return Ok(None) };
         let ask = |sentinel| self.replicas_of(service, sentinel);
-        let told = self.endpoints.connect(self.remote.request_timeout, ask).await;
-        told.map(Some).map_err(|error| self.named(error))
+        let connected = self.endpoints.connect(self.remote.request_timeout, ask).await;
+        connected.map(Some).map_err(|error| self.named(error))
     }
 
     /// Connects to the primary that this endpoint is or redirects to.

@@ -156,9 +156,9 @@ impl Served for Task {
 /// Returns the channel of a published message and its text.
 fn payload(push: &PushInfo) -> Option<(&str, &str)> {
     match (&push.kind, push.data.as_slice()) {
-        (PushKind::Message, [Value::BulkString(channel), Value::BulkString(told)]) => {
+        (PushKind::Message, [Value::BulkString(channel), Value::BulkString(payload)]) => {
             // Other programs may publish any bytes.
-            Some((str::from_utf8(channel).ok()?, str::from_utf8(told).unwrap_or_default()))
+            Some((str::from_utf8(channel).ok()?, str::from_utf8(payload).unwrap_or_default()))
         }
         _ => None,
     }

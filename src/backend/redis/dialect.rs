@@ -85,11 +85,11 @@ impl Dialect for Connections {
 
     async fn durability(&self) -> Result<Durability> {
         self.ask(READ, Message::Settings).await?;
-        let mut told = self.shared.durability.lock().clone().ok_or_else(nonsense)?;
+        let mut durability = self.shared.durability.lock().clone().ok_or_else(nonsense)?;
         if let Some(bridge) = &self.calls.bridge {
-            gate::limit(&mut told, bridge);
+            gate::limit(&mut durability, bridge);
         }
-        Ok(told)
+        Ok(durability)
     }
 
     async fn watch(&self, entry: &Entry) -> Result<Option<Watch>> {

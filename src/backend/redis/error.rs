@@ -13,54 +13,54 @@ pub(super) fn words(endpoint: &str, error: &RedisError) -> String {
 }
 
 /// Maps the code at the beginning of a server's error.
-fn sorted(code: &str, told: &str) -> Option<StoreError> {
+fn sorted(code: &str, text: &str) -> Option<StoreError> {
     Some(match code {
         // Authentication and permissions.
-        "NOPERM" | "WRONGPASS" | "NOAUTH" => StoreError::Denied(told.into()),
+        "NOPERM" | "WRONGPASS" | "NOAUTH" => StoreError::Denied(text.into()),
         // Another server, or not now: the server has run nothing.
         "READONLY" | "LOADING" | "MASTERDOWN" | "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN"
-        | "MISCONF" | "NOREPLICAS" | "BUSY" | "UNBLOCKED" => StoreError::Unavailable(told.into()),
+        | "MISCONF" | "NOREPLICAS" | "BUSY" | "UNBLOCKED" => StoreError::Unavailable(text.into()),
         _ => return None,
     })
 }
 
 /// Maps the error of a request that was sent.
 pub(super) fn triage(operation: &'static str, endpoint: &str, error: &RedisError) -> StoreError {
-    let told = words(endpoint, error);
+    let text = words(endpoint, error);
     // The error is not the server's: the connection has ended, or the reply is malformed.
-    let Some(code) = error.code() else { return StoreError::Unknown(told.into()) };
-    match sorted(code, &told) {
+    let Some(code) = error.code() else { return StoreError::Unknown(text.into()) };
+    match sorted(code, &text) {
         Some(error) => error,
         // An operator can kill only scripts that have not written.
-        None if told.contains("Script killed by user") => StoreError::Unavailable(told.into()),
+        None if text.contains("Script killed by user") => StoreError::Unavailable(text.into()),
         // Redis does not undo what a script wrote before it failed.
-        None if told.contains("user_script") => StoreError::Unknown(told.into()),
+        None if text.contains("user_script") => StoreError::Unknown(text.into()),
         // This includes `OOM` of a full server: requests that free memory are let through.
-        None => StoreError::Fatal { operation, source: told.into() },
+        None => StoreError::Fatal { operation, source: text.into() },
     }
 }
 
 /// Maps an error that occurs while a connection is made, before any request.
 pub(super) fn refused(endpoint: &str, error: &RedisError) -> StoreError {
-    let told = words(endpoint, error);
-    let unknown = |what: &str| told.contains("unknown command") && told.contains(what);
+    let text = words(endpoint, error);
+    let unknown = |what: &str| text.contains("unknown command") && text.contains(what);
     match error.code() {
-        _ if error.kind() == ErrorKind::AuthenticationFailed => StoreError::Denied(told.into()),
+        _ if error.kind() == ErrorKind::AuthenticationFailed => StoreError::Denied(text.into()),
         _ if unknown("HELLO") => StoreError::Fatal {
             operation: super::server::CONNECTING,
             source: format!("{endpoint} is older than Redis 7").into(),
         },
-        _ if told.contains("max number of clients") => StoreError::Unavailable(told.into()),
+        _ if text.contains("max number of clients") => StoreError::Unavailable(text.into()),
         // This is the client crate's text.
-        _ if told.contains("switch database") => StoreError::Denied(told.into()),
+        _ if text.contains("switch database") => StoreError::Denied(text.into()),
         // This includes a full server, as a session needs memory, and a server that cannot run the
         // scripts.
-        Some(code) => sorted(code, &told).unwrap_or_else(|| StoreError::Fatal {
+        Some(code) => sorted(code, &text).unwrap_or_else(|| StoreError::Fatal {
             operation: super::server::CONNECTING,
-            source: told.into(),
+            source: text.into(),
         }),
-        None if certificates::explain(error).is_some() => StoreError::Denied(told.into()),
-        None => StoreError::Unavailable(told.into()),
+        None if certificates::explain(error).is_some() => StoreError::Denied(text.into()),
+        None => StoreError::Unavailable(text.into()),
     }
 }
 

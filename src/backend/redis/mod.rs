@@ -72,13 +72,13 @@ use crate::{
 pub(crate) struct Redis {
     connector: Arc<Connector>,
     /// The warning that locks are not exclusive here was logged.
-    told: AtomicBool,
+    reported: AtomicBool,
 }
 
 impl Redis {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
-        trust::check(&remote)?;
-        Ok(Self { connector: Arc::new(Connector::new(remote)), told: AtomicBool::new(false) })
+        trust::check(&remote, "Redis", Otherwise::None)?;
+        Ok(Self { connector: Arc::new(Connector::new(remote)), reported: AtomicBool::new(false) })
     }
 }
 
@@ -109,7 +109,7 @@ impl Backend for Redis {
         };
         within(patience, connector.open(&mut beats, session, ttl)).await??;
         if let Some(Durability { exclusive: false, reasons, .. }) = &link.durability
-            && !self.told.swap(true, Ordering::Relaxed)
+            && !self.reported.swap(true, Ordering::Relaxed)
         {
             telemetry::not_exclusive(self.kind().name(), reasons);
         }

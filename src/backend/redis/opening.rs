@@ -34,18 +34,18 @@ impl Connector {
         // The namespace is of version 2, and has adopted everything that it continues from.
         self.took_over.store(true, Ordering::Release);
         self.newest.fetch_max(former.newest, Ordering::AcqRel);
-        let unavailable = |told: String| StoreError::Unavailable(told.into());
+        let unavailable = |reason: String| StoreError::Unavailable(reason.into());
         let endpoint = link.endpoint.clone();
         if let Some(acks) = self.acks() {
             let have = link.query(&wait(acks, left())).await;
             let have: u32 = have.map_err(|error| unavailable(words(&endpoint, &error)))?;
             if have < acks {
-                let told = format!("{endpoint}: {have} of {acks} replicas have the session");
-                return Err(unavailable(told));
+                let reason = format!("{endpoint}: {have} of {acks} replicas have the session");
+                return Err(unavailable(reason));
             }
         }
         // If the server later loses everything except this record, it grants no lock for the TTL.
-        if link.writes_soon && outcomes.last().is_some_and(|told| told.count > 0) {
+        if link.writes_soon && outcomes.last().is_some_and(|outcome| outcome.count > 0) {
             // Asks whether the disk has this connection's writes, before most of the time has
             // passed.
             let mut asking = cmd("WAITAOF");
@@ -53,8 +53,8 @@ impl Connector {
             let kept: RedisResult<(u64, u64)> = link.query(&asking).await;
             let (local, _) = kept.map_err(|error| unavailable(words(&endpoint, &error)))?;
             if local == 0 {
-                let told = format!("{endpoint} did not flush a session to its disk");
-                return Err(unavailable(told));
+                let reason = format!("{endpoint} did not flush a session to its disk");
+                return Err(unavailable(reason));
             }
             self.call(link, session, &message::kept()).await?.outcomes(OPENING)?;
         }

@@ -296,8 +296,8 @@ impl Requester {
         match self.server.ends_with(&format!("/{}", Info::read(&history).field("master_replid"))) {
             true => Ok(()),
             false => {
-                let told = "the server's history has changed: confirmed writes may be missing";
-                Err(Silence::refused(StoreError::Unknown(told.into()), true))
+                let reason = "the server's history has changed: confirmed writes may be missing";
+                Err(Silence::refused(StoreError::Unknown(reason.into()), true))
             }
         }
     }
@@ -307,13 +307,13 @@ impl Requester {
     fn read(
         &self,
         operation: &'static str,
-        told: RedisResult<Value>,
+        reply: RedisResult<Value>,
         sent: Duration,
         known: u64,
     ) -> Result<Reply, Silence> {
         let Shared { connector, writes, .. } = &*self.shared;
-        let told = told.map_err(|error| self.silence(operation, &error));
-        let answer = Answer::read(told?).map_err(|error| Silence::refused(error, false))?;
+        let reply = reply.map_err(|error| self.silence(operation, &error));
+        let answer = Answer::read(reply?).map_err(|error| Silence::refused(error, false))?;
         connector.clock.read(&self.server, &answer.clock, sent);
         connector.newest.fetch_max(answer.newest, Ordering::AcqRel);
         let (counted, is_unfinished) = (answer.writes(known), answer.is_unfinished());
@@ -334,16 +334,16 @@ impl Requester {
     fn acknowledged(
         &self,
         operation: &'static str,
-        told: RedisResult<Value>,
+        reply: RedisResult<Value>,
         acks: u32,
     ) -> Result<(), Silence> {
-        let unknown = |told: String| StoreError::Unknown(format!("{operation}: {told}").into());
-        let have = told.and_then(|told| Ok(from_redis_value(told)?));
+        let unknown = |text: String| StoreError::Unknown(format!("{operation}: {text}").into());
+        let have = reply.and_then(|reply| Ok(from_redis_value(reply)?));
         match have {
             Ok(have) if have >= acks => Ok(()),
             Ok::<u32, _>(have) => {
-                let told = format!("{have} of {acks} replicas of {} have the write", self.endpoint);
-                Err(Silence::refused(unknown(told), false))
+                let text = format!("{have} of {acks} replicas of {} have the write", self.endpoint);
+                Err(Silence::refused(unknown(text), false))
             }
             // This includes a server that has become a replica.
             Err(error) => Err(Silence::Over(unknown(words(&self.endpoint, &error)).into())),
@@ -366,8 +366,8 @@ impl Requester {
         asked: impl Future<Output = redis::RedisResult<T>>,
     ) -> Result<T, Silence> {
         let late = |_| {
-            let told = format!("{} did not reply in time", self.endpoint);
-            Silence::Over(StoreError::Unknown(told.into()).into())
+            let reason = format!("{} did not reply in time", self.endpoint);
+            Silence::Over(StoreError::Unknown(reason.into()).into())
         };
         let answer =
             timeout(self.shared.connector.remote.request_timeout, asked).await.map_err(late)?;
@@ -375,10 +375,10 @@ impl Requester {
     }
 
     fn silence(&self, operation: &'static str, error: &RedisError) -> Silence {
-        let told = triage(operation, &self.endpoint, error);
+        let failure = triage(operation, &self.endpoint, error);
         match error.code() {
-            Some(_) => Silence::refused(told, is_useless(error)),
-            None => Silence::Over(told.into()),
+            Some(_) => Silence::refused(failure, is_useless(error)),
+            None => Silence::Over(failure.into()),
         }
     }
 }

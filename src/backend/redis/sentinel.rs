@@ -18,8 +18,8 @@ impl Connector {
     pub(super) async fn primary_of(&self, service: &str, sentinel: &str) -> Result<String> {
         let mut asking = cmd("SENTINEL");
         asking.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
-        let told: Option<(String, u16)> = self.ask_sentinel(sentinel, &asking).await?;
-        let (host, port) = told.ok_or_else(|| StoreError::Fatal {
+        let address: Option<(String, u16)> = self.ask_sentinel(sentinel, &asking).await?;
+        let (host, port) = address.ok_or_else(|| StoreError::Fatal {
             operation: CONNECTING,
             source: format!("the sentinel {sentinel} does not know the service {service}").into(),
         })?;
@@ -30,8 +30,8 @@ impl Connector {
     pub(super) async fn replicas_of(&self, service: &str, sentinel: &str) -> Result<u32> {
         let mut asking = cmd("SENTINEL");
         asking.arg("MASTER").arg(service);
-        let told: HashMap<String, String> = self.ask_sentinel(sentinel, &asking).await?;
-        let replicas = told.get("num-slaves").and_then(|number| number.parse().ok());
+        let fields: HashMap<String, String> = self.ask_sentinel(sentinel, &asking).await?;
+        let replicas = fields.get("num-slaves").and_then(|number| number.parse().ok());
         let silent = || format!("the sentinel {sentinel} does not report its number of replicas");
         replicas.ok_or_else(|| StoreError::Unavailable(silent().into()))
     }

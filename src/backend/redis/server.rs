@@ -115,8 +115,8 @@ impl Server {
         // While it loads, the server reports no `appendonly`, as if it might have lost writes:
         // https://github.com/redis/redis/blob/8.0/src/aof.c (loadSingleAppendOnlyFile).
         if self.field("loading") == "1" {
-            let told = format!("{endpoint} is loading its data from disk");
-            return Err(StoreError::Unavailable(told.into()));
+            let reason = format!("{endpoint} is loading its data from disk");
+            return Err(StoreError::Unavailable(reason.into()));
         }
         if let Some(version) = self.info.unsupported() {
             return fatal(format!(
@@ -266,12 +266,12 @@ mod tests {
             (&[("maxmemory_policy", "allkeys-lfu")], "maxmemory-policy = allkeys-lfu"),
             (&[("aof_enabled", "0"), ("loading", "1")], "is loading its data from disk"),
         ] {
-            let told = check(changes).unwrap_err().reason();
-            assert!(told.starts_with("h:1 ") && told.contains(words), "{told}");
+            let reason = check(changes).unwrap_err().reason();
+            assert!(reason.starts_with("h:1 ") && reason.contains(words), "{reason}");
         }
         server(&[("maxmemory_policy", "allkeys-lfu")], None).check("h:1", true).unwrap();
-        let told = server(&[("role", "slave")], None).is_primary("h:1").unwrap_err().reason();
-        assert!(told.starts_with("h:1 is a replica"), "{told}");
+        let reason = server(&[("role", "slave")], None).is_primary("h:1").unwrap_err().reason();
+        assert!(reason.starts_with("h:1 is a replica"), "{reason}");
     }
 
     #[test]
@@ -282,8 +282,8 @@ mod tests {
             (&[("cluster_enabled", "1")][..], "of a cluster"),
             (&[("maxmemory_policy", "volatile-ttl")], "maxmemory-policy = volatile-ttl"),
         ] {
-            let told = check(changes).unwrap_err().reason();
-            assert!(told.starts_with("h:1 ") && told.contains(words), "{told}");
+            let reason = check(changes).unwrap_err().reason();
+            assert!(reason.starts_with("h:1 ") && reason.contains(words), "{reason}");
         }
         let evicts = server(&[("maxmemory_policy", "volatile-ttl")], None);
         evicts.check_for_bridge("h:1", true).unwrap();
@@ -314,9 +314,13 @@ mod tests {
             (&[("connected_slaves", "")], Some("always"), None, None, false, forgets, 1),
             (&[("aof_enabled", "")], Some("always"), None, None, false, forgets, 1),
         ] {
-            let told = server(changes, fsync).durability(acks, known);
-            assert_eq!((told.exclusive, told.failover), (exclusive, failover), "{changes:?}");
-            assert_eq!(told.reasons.len(), reasons, "{:?}", told.reasons);
+            let durability = server(changes, fsync).durability(acks, known);
+            assert_eq!(
+                (durability.exclusive, durability.failover),
+                (exclusive, failover),
+                "{changes:?}"
+            );
+            assert_eq!(durability.reasons.len(), reasons, "{:?}", durability.reasons);
         }
     }
 
@@ -324,21 +328,24 @@ mod tests {
     fn always_with_unsynced_rewrites_is_not_always() {
         for unsynced in [Some("yes"), None] {
             let mut server = server(&[], Some("always"));
-            let pauses = unsynced.map(|told| (SETTINGS[1].to_owned(), told.to_owned()));
+            let pauses = unsynced.map(|setting| (SETTINGS[1].to_owned(), setting.to_owned()));
             server.settings.remove(SETTINGS[1]);
             server.settings.extend(pauses);
-            let told = server.durability(None, None);
+            let durability = server.durability(None, None);
             assert!(
-                !told.exclusive && told.failover == FailoverBehavior::MayLoseGrants,
-                "{told:?}"
+                !durability.exclusive && durability.failover == FailoverBehavior::MayLoseGrants,
+                "{durability:?}"
             );
-            assert!(told.reasons[0].contains("no-appendfsync-on-rewrite = yes"), "{told:?}");
+            assert!(
+                durability.reasons[0].contains("no-appendfsync-on-rewrite = yes"),
+                "{durability:?}"
+            );
             assert!(!server.identity().keeps);
         }
     }
 
     #[test]
-    fn restart_is_distinguished_from_promotion() {
+    fn a_restart_differs_from_a_promotion() {
         let keeps = |changes: &[_], fsync| server(changes, fsync).identity().keeps;
         assert!(keeps(&[], Some("always")));
         assert!(!keeps(&[], Some("everysec")) && !keeps(&[], None));

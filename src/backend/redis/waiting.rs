@@ -37,8 +37,8 @@ enum Shut {
     Endlessly,
 }
 
-fn shut(told: &Outcome) -> Option<Shut> {
-    let left = told.first()?.number(0)?;
+fn shut(outcome: &Outcome) -> Option<Shut> {
+    let left = outcome.first()?.number(0)?;
     Some(u64::try_from(left).map_or(Shut::Endlessly, |left| Shut::For(Duration::from_millis(left))))
 }
 
@@ -52,10 +52,10 @@ async fn look(
 }
 
 /// Returns the pause before the next poll, or `None` to wait for a notification.
-fn pause(shut: Shut, waited: Duration, is_told: bool) -> Option<Duration> {
+fn pause(shut: Shut, waited: Duration, is_notified: bool) -> Option<Duration> {
     let longest = match shut {
-        Shut::Endlessly if is_told => return None,
-        Shut::For(left) if is_told => return Some(left + jittered(AFTER)),
+        Shut::Endlessly if is_notified => return None,
+        Shut::For(left) if is_notified => return Some(left + jittered(AFTER)),
         Shut::Endlessly => ENDLESS,
         Shut::For(_) => LONGEST,
     };
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn gate_poll_interval_follows_remaining_wait() {
         let ms = Duration::from_millis;
-        for (shut, waited, is_told, least, most) in [
+        for (shut, waited, is_notified, least, most) in [
             (Shut::For(ms(9_000)), ms(0), false, 2, 8),
             (Shut::For(ms(9_000)), ms(400), false, 25, 75),
             (Shut::For(ms(9_000)), ms(90_000), false, 50, 150),
@@ -160,14 +160,14 @@ mod tests {
             (Shut::Endlessly, ms(90_000), false, 200, 600),
             (Shut::For(ms(9_000)), ms(0), true, 9_005, 9_015),
         ] {
-            let pause = pause(shut, waited, is_told).unwrap();
+            let pause = pause(shut, waited, is_notified).unwrap();
             assert!((ms(least)..=ms(most)).contains(&pause), "{shut:?} {waited:?}: {pause:?}");
         }
         assert_eq!(pause(Shut::Endlessly, ms(0), true), None);
     }
 
     #[test]
-    fn gate_without_expiry_is_reported() {
+    fn a_gate_without_an_end_is_read() {
         assert_eq!(shut(&Outcome::of_one(&["1500"])), Some(Shut::For(Duration::from_millis(1500))));
         assert_eq!(shut(&Outcome::of_one(&["-1"])), Some(Shut::Endlessly));
         assert_eq!(shut(&Outcome::default()), None);

@@ -101,11 +101,11 @@ impl Server {
 
 /// Returns the error for a node that cannot be used.
 fn refused(endpoint: &str, error: &RedisError) -> StoreError {
-    let told = format!("{endpoint}: {error}");
+    let reason = format!("{endpoint}: {error}");
     match error.code() {
-        _ if error.kind() == ErrorKind::AuthenticationFailed => StoreError::Denied(told.into()),
-        Some("NOPERM" | "WRONGPASS" | "NOAUTH") => StoreError::Denied(told.into()),
-        _ => StoreError::Unavailable(told.into()),
+        _ if error.kind() == ErrorKind::AuthenticationFailed => StoreError::Denied(reason.into()),
+        Some("NOPERM" | "WRONGPASS" | "NOAUTH") => StoreError::Denied(reason.into()),
+        _ => StoreError::Unavailable(reason.into()),
     }
 }
 
@@ -143,8 +143,8 @@ mod tests {
             ("maxmemory_policy:volatile-ttl", "maxmemory-policy = volatile-ttl"),
             ("uptime_in_seconds:", "does not report its uptime"),
         ] {
-            let told = read(changed).unwrap_err().reason();
-            assert!(told.contains(words), "{told}");
+            let reason = read(changed).unwrap_err().reason();
+            assert!(reason.contains(words), "{reason}");
         }
     }
 }

@@ -74,9 +74,9 @@ impl Redlock {
         let patience = self.remote.opening_timeout().min(Duration::from_secs(2));
         let connecting = self.nodes.iter().map(|node| async {
             timeout(patience, node.connect()).await.unwrap_or_else(|late| {
-                let told = format!("{}: {late}", node.endpoint);
-                node.state.lock().trouble = Some(told.clone());
-                Err(StoreError::Unavailable(told.into()))
+                let reason = format!("{}: {late}", node.endpoint);
+                node.state.lock().trouble = Some(reason.clone());
+                Err(StoreError::Unavailable(reason.into()))
             })
         });
         let (mut links, mut troubles) = (Vec::new(), Vec::new());
@@ -96,8 +96,8 @@ impl Redlock {
             }
         }
         if links.iter().flatten().count() <= self.nodes.len() / 2 {
-            let told = format!("no majority of the nodes replies: {}", troubles.join("; "));
-            return Err(StoreError::Unavailable(told.into()));
+            let reason = format!("no majority of the nodes replies: {}", troubles.join("; "));
+            return Err(StoreError::Unavailable(reason.into()));
         }
         Ok(links)
     }

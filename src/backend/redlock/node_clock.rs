@@ -236,8 +236,9 @@ mod tests {
             (&[0, 1, hour, hour], &[false, false, false, false]),
             (&[0, 1, 2, hour, hour], &[true, true, true, false, false]),
         ] {
-            let told: Vec<_> = known.iter().map(|ahead| is_common(*ahead, known, 5, TTL)).collect();
-            assert_eq!(told, common, "{known:?}");
+            let judged: Vec<_> =
+                known.iter().map(|ahead| is_common(*ahead, known, 5, TTL)).collect();
+            assert_eq!(judged, common, "{known:?}");
         }
         assert!(is_common(5, &[5], 1, TTL));
     }

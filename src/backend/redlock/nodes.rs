@@ -136,8 +136,8 @@ impl Nodes {
 
     /// Returns the longest TTL of any client, as far as the nodes have reported.
     pub(super) fn longest(&self) -> Duration {
-        let told = self.all.iter().map(|asking| asking.node.state.lock().longest).max();
-        told.unwrap_or_default().max(self.ttl)
+        let longest = self.all.iter().map(|asking| asking.node.state.lock().longest).max();
+        longest.unwrap_or_default().max(self.ttl)
     }
 
     /// Returns why the replies of a node do not count now.
@@ -198,7 +198,7 @@ impl Nodes {
 
     /// Returns the problems of all nodes as text.
     pub(super) fn troubles(&self) -> Vec<String> {
-        let told = self.all.iter().enumerate().filter_map(|(number, asking)| {
+        let troubles = self.all.iter().enumerate().filter_map(|(number, asking)| {
             let endpoint = &asking.node.endpoint;
             let spoiled = self.spoiled(number);
             let state = asking.node.state.lock();
@@ -214,6 +214,6 @@ impl Nodes {
                 (None, None) => None,
             }
         });
-        told.collect()
+        troubles.collect()
     }
 }

@@ -112,8 +112,8 @@ impl Call {
             }
             answer => answer?,
         };
-        let told = Vec::<String>::from_redis_value(value)?;
-        Reply::read(told)
+        let fields = Vec::<String>::from_redis_value(value)?;
+        Reply::read(fields)
             .ok_or_else(|| (redis::ErrorKind::UnexpectedReturnType, "malformed reply").into())
     }
 }
@@ -125,19 +125,19 @@ pub(super) struct Reply {
     pub(super) time: Duration,
     /// The longest TTL of any client.
     pub(super) longest: Duration,
-    told: Vec<String>,
+    fields: Vec<String>,
 }
 
 impl Reply {
-    fn read(mut told: Vec<String>) -> Option<Self> {
-        let number = |index: usize| told.get(index)?.parse::<u64>().ok();
+    fn read(mut fields: Vec<String>) -> Option<Self> {
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
         let time = Duration::from_secs(number(0)?) + Duration::from_micros(number(1)?);
         let longest = Duration::from_millis(number(2)?);
-        Some(Self { time, longest, told: told.split_off(3) })
+        Some(Self { time, longest, fields: fields.split_off(3) })
     }
 
     fn word(&self, index: usize) -> &str {
-        self.told.get(index).map(String::as_str).unwrap_or_default()
+        self.fields.get(index).map(String::as_str).unwrap_or_default()
     }
 
     fn number(&self, index: usize) -> u64 {
@@ -180,8 +180,8 @@ mod tests {
     use super::*;
     use crate::backend::redlock::token::Answer;
 
-    fn read(told: &str) -> Option<Reply> {
-        Reply::read(told.split(' ').map(str::to_owned).collect())
+    fn read(text: &str) -> Option<Reply> {
+        Reply::read(text.split(' ').map(str::to_owned).collect())
     }
 
     #[test]
@@ -194,10 +194,10 @@ mod tests {
         assert_eq!(reply.left(), None);
         assert_eq!(read("1 2 3 0 0 250 0").unwrap().left(), Some(Duration::from_millis(250)));
         let raised = ["1 77 0 1", "1 77 0 0", "0 77 9 0"];
-        let raised = raised.map(|told| read(&format!("1 2 3 {told}")).unwrap().raised());
+        let raised = raised.map(|text| read(&format!("1 2 3 {text}")).unwrap().raised());
         assert_eq!(raised, [true, false, false]);
         let answers = ["1 1 5", "1 0 5", "0 0 5"]
-            .map(|told| read(&format!("1 2 3 {told}")).unwrap().answer());
+            .map(|text| read(&format!("1 2 3 {text}")).unwrap().answer());
         assert_eq!(answers, [Answer::Raised, Answer::Ahead(5), Answer::NotOurs]);
         for nonsense in ["1 2", "a 2 3 1", "1 2 -1"] {
             assert_eq!(read(nonsense), None, "{nonsense}");

@@ -67,11 +67,11 @@ impl RedlockStore {
 
     /// Returns an error with the problems of the nodes.
     fn unavailable(&self, what: &str) -> StoreError {
-        let mut told = what.to_owned();
+        let mut reason = what.to_owned();
         for trouble in self.nodes.troubles() {
-            told = format!("{told}; {trouble}");
+            reason = format!("{reason}; {trouble}");
         }
-        StoreError::Unavailable(told.into())
+        StoreError::Unavailable(reason.into())
     }
 
     /// Gives up an attempt, without waiting for the nodes' replies.

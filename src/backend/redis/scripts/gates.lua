@@ -96,8 +96,8 @@ local function others_mark(dir, gate)
     local had = entry and gate_of(entry)
     if had and has(had, entry) then return nil end
     local hash = gate.layout == 'redisson'
-    local content = redis.pcall(hash and 'HRANDFIELD' or 'GET', gate.key)
-    return type(content) == 'string' and string.sub(content, 1, 1024) or ''
+    local value = redis.pcall(hash and 'HRANDFIELD' or 'GET', gate.key)
+    return type(value) == 'string' and string.sub(value, 1, 1024) or ''
 end
 
 -- Returns an entry and the two ahead of it, the nearest first. One of the two is the gate, if the
