@@ -98,14 +98,15 @@ pub(crate) enum Command {
     ///
     /// The evicted holder may still be working when the next one starts. It is notified when the
     /// store's event arrives, or after its recheck_interval at the latest. `queue` prints the keys.
-    Break {
+    #[command(alias = "break")]
+    Evict {
         /// The key, as `queue` prints it.
         key: String,
         /// The fencing token, as `queue` prints it. If the key has another token by then, nothing
-        /// is deleted.
+        /// is evicted.
         #[arg(long)]
         token: Option<u64>,
-        /// Confirms the eviction. Without it, nothing is deleted.
+        /// Confirms the eviction. Without it, nothing is evicted.
         #[arg(long)]
         yes: bool,
     },
@@ -317,5 +318,19 @@ mod tests {
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn evict_has_a_hidden_alias() {
+        for name in ["evict", "break"] {
+            let args = Args::try_parse_from(["distlock", name, "/ns/a/key", "--token", "7"]);
+            let evict = args.expect("it is a command").command;
+            assert!(
+                matches!(evict, Command::Evict { token: Some(7), yes: false, .. }),
+                "{evict:?}"
+            );
+        }
+        let help = Args::command().render_long_help().to_string();
+        assert!(help.contains("  evict ") && !help.contains("break"), "{help}");
     }
 }

@@ -48,8 +48,8 @@ pub(crate) async fn ask(
     timeout_at(end.into(), released).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// `break`.
-pub(crate) async fn break_key(
+/// `evict`.
+pub(crate) async fn evict(
     client: &Client,
     key: &str,
     token: Option<u64>,
@@ -58,33 +58,33 @@ pub(crate) async fn break_key(
 ) -> Result<u8, Failure> {
     if !yes {
         return Err(Failure::usage(
-            "break evicts a holder or waiter: the next waiter is granted the lock at once, while \
-             the old holder may still be working. To request a release instead, use ask. To evict, \
-             add --yes",
+            "evict deletes the key of a holder or waiter: the next waiter is granted the lock at \
+             once, while the old holder may still be working. To request a release instead, use \
+             ask. To evict, add --yes",
         ));
     }
-    let deleted = match token {
-        Some(token) => break_hold(client, key, token).await?,
+    let evicted = match token {
+        Some(token) => evict_hold(client, key, token).await?,
         None => client.evict(key).await?,
     };
-    if deleted {
-        output.line(&format!("deleted {key}"), &json!({ "key": key, "deleted": true }))?;
+    if evicted {
+        output.line(&format!("evicted {key}"), &json!({ "key": key, "evicted": true }))?;
         return Ok(0);
     }
     Err(Failure::new(ABSENT, format!("no such key: {key}")))
 }
 
-/// Deletes a key if it still has this token.
-async fn break_hold(client: &Client, key: &str, token: u64) -> Result<bool, Failure> {
-    for lock in client.locks().await? {
-        let mut entries = lock.holders().iter().chain(lock.waiters());
-        let meant =
-            entries.find(|entry| entry.key() == key && u64::from(entry.fencing_token()) == token);
-        if let Some(entry) = meant {
-            return Ok(client.evict_entry(entry).await?);
-        }
+/// Evicts the entry with this key if it still has this token.
+async fn evict_hold(client: &Client, key: &str, token: u64) -> Result<bool, Failure> {
+    let locks = client.locks().await?;
+    let mut entries = locks.iter().flat_map(|lock| lock.holders().iter().chain(lock.waiters()));
+    let Some(entry) = entries.find(|entry| entry.key() == key) else { return Ok(false) };
+    let current = u64::from(entry.fencing_token());
+    if current != token {
+        let text = format!("{key} has the token {current}, not {token}; nothing was evicted");
+        return Err(Failure::new(ABSENT, text));
     }
-    Ok(false)
+    Ok(client.evict_entry(entry).await?)
 }
 
 /// `clear`.

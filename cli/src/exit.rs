@@ -29,7 +29,7 @@ Exit codes:
   The exit code of the command, or 128 + n if signal n ended the command, or ended distlock before
   the command started.
     0  success; also if --once-per skipped the command
-    1  leader, ask, break, clear: not found; doctor: a check failed
+    1  leader, ask, evict, clear: not found; doctor: a check failed
    64  wrong usage: command line, name, URL or option; nothing was sent
    69  no server of the store replies
    70  the lock was lost; the command was killed before another client could acquire the lock

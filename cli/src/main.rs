@@ -122,9 +122,7 @@ async fn look(command: Command, client: &Client, output: Output) -> Result<u8, F
         Command::Ask { name, reason, wait } => {
             change::ask(client, &name, &reason, wait, output).await
         }
-        Command::Break { key, token, yes } => {
-            change::break_key(client, &key, token, yes, output).await
-        }
+        Command::Evict { key, token, yes } => change::evict(client, &key, token, yes, output).await,
         Command::Clear { name, wait } => change::clear(client, &name, wait, output).await,
         Command::Permits { name, set } => change::permits(client, &name, set, output).await,
         Command::Top { interval } => top::show(client, interval, output).await,

@@ -1,5 +1,5 @@
-//! Commands that show or change locks: `ls`, `queue`, `leader`, `observe`, `elect`, `ask`, `break`,
-//! `permits`, `doctor`, `top`, and texts that need no store.
+//! What shows locks and what an operator does to them: `ls`, `queue`, `leader`, `observe`, `elect`,
+//! `ask`, `evict`, `permits`, `doctor`, `top`, and what is printed without a store.
 
 use std::{fs, process::Stdio};
 
@@ -168,25 +168,31 @@ async fn ask_command_requests_release(store: Store) {
     client.close().await.expect("the store replies");
 }
 
-async fn break_command_deletes_a_key(store: Store) {
+async fn a_holder_is_evicted_by_its_key(store: Store) {
     let client = store.client().await;
     let guard = client.mutex("stuck").lock().await.expect("free");
-    let unsure = store.run(&["break", guard.key()]).await;
+    let unsure = store.run(&["evict", guard.key()]).await;
     assert_eq!(unsure.code(), 64, "{unsure:?}");
     assert!(unsure.err.contains("--yes"), "{unsure:?}");
     for outside in ["/elsewhere/a/b", "a", "/zookeeper/config"] {
-        let refused = store.run(&["break", outside, "--yes"]).await;
+        let refused = store.run(&["evict", outside, "--yes"]).await;
         assert_eq!(refused.code(), 64, "{refused:?}");
     }
     let token = u64::from(guard.fencing_token());
     let earlier = (token - 1).to_string();
-    let spared = store.run(&["break", guard.key(), "--token", &earlier, "--yes"]).await;
+    let spared = store.run(&["evict", guard.key(), "--token", &earlier, "--yes"]).await;
     assert_eq!(spared.code(), 1, "{spared:?}");
+    let says = format!("{} has the token {token}, not {earlier}", guard.key());
+    assert!(spared.err.contains(&says), "{spared:?}");
     assert!(guard.is_valid());
     let token = token.to_string();
-    let broken = store.run(&["break", guard.key(), "--token", &token, "--yes", "--json"]).await;
-    assert_eq!(broken.code(), 0, "{broken:?}");
+    let evicted = store.run(&["evict", guard.key(), "--token", &token, "--yes", "--json"]).await;
+    assert_eq!(evicted.code(), 0, "{evicted:?}");
+    assert_eq!(Output::objects(&evicted.out)[0]["evicted"], true);
     assert_eq!(guard.lost().await, distlock::LostReason::Evicted);
+    let absent = store.run(&["evict", guard.key(), "--token", &token, "--yes"]).await;
+    assert!(absent.code() == 1 && absent.err.contains("no such key"), "{absent:?}");
+    // The former name of the command.
     assert_eq!(store.run(&["break", guard.key(), "--yes"]).await.code(), 1);
     assert_eq!(store.queue(&client, "stuck").await, 0);
     client.close().await.expect("the store replies");
@@ -275,7 +281,7 @@ on_each_store!(
     queue_command_follows_changes,
     leaders_are_elected_and_observed,
     ask_command_requests_release,
-    break_command_deletes_a_key,
+    a_holder_is_evicted_by_its_key,
     permits_are_shown_and_changed,
     doctor_checks_everything,
     top_shows_changes,

@@ -273,10 +273,10 @@ async fn a_lost_lock_ends_the_command_and_is_reported(store: Store) {
     let on_lost = format!("sh -c 'echo \"$DISTLOCK_NAME: $DISTLOCK_LOST\" >{}'", record.display());
     let holder = store.holding_in(&place, &["lost", "--on-lost", &on_lost]).await;
     let client = store.client().await;
-    let key = client.mutex("lost").holder().await.expect("a reply").expect("the lock is held");
-    client.close().await.expect("the store replies");
-    let broken = store.run(&["break", key.key(), "--yes"]).await;
-    assert_eq!(broken.code(), 0, "{broken:?}");
+    let key = client.mutex("lost").holder().await.expect("an answer").expect("it is held");
+    client.close().await.expect("the store answers");
+    let evicted = store.run(&["evict", key.key(), "--yes"]).await;
+    assert_eq!(evicted.code(), 0, "{evicted:?}");
     let ended = output_of(holder).await;
     assert_eq!(ended.code(), 70, "{ended:?}");
     assert!(ended.err.contains("lost was lost: an operator evicted it"), "{ended:?}");
