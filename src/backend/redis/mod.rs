@@ -77,7 +77,7 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
-        trust::check(&remote, "Redis", Otherwise::None)?;
+        trust::check(&remote)?;
         Ok(Self { connector: Arc::new(Connector::new(remote)), reported: AtomicBool::new(false) })
     }
 }

@@ -244,7 +244,7 @@ pub(crate) async fn a_request_reaches_every_holder_of_the_other_primitives(t: &C
     assert!(config.request_release("writer").await.expect("a reply"));
     assert_eq!(requested(&writer).await.reason(), "writer");
     writer.unlock().await.expect("released");
-    close([client]).await;
+    client.close().await.expect("closed");
 }
 
 pub(crate) async fn release_requests_are_deleted_with_the_hold(t: &Case<dyn Sessions>) {
