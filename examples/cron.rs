@@ -1,4 +1,4 @@
-//! A job that every host starts, and that runs once a day.
+//! A job that every host starts, but that runs only once a day.
 //!
 //! `cargo run --example cron`
 

@@ -1,4 +1,4 @@
-//! A follower sends its requests to the leader, and learns of each new one.
+//! A follower sends its requests to the leader, and is notified of each new leader.
 //!
 //! `cargo run --example follow`
 

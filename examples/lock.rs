@@ -1,4 +1,4 @@
-//! Acquires a lock, works while it is held, and unlocks.
+//! Acquires a lock, does work while the lock is held, and unlocks.
 //!
 //! `cargo run --example lock`
 

@@ -1,4 +1,4 @@
-//! Two workers take turns with one lock. Then a lock is lost while it is held.
+//! Two workers take turns with one lock. After that, a lock is lost while it is held.
 //!
 //! `cargo run -p distlock --example quickstart` needs only Rust. With a server:
 //! `cargo run -p distlock --features etcd --example quickstart -- etcd://127.0.0.1:2379`

@@ -1,4 +1,4 @@
-//! At most five calls per second to an external API, from all processes together.
+//! All processes together make at most five calls per second to an external API.
 //!
 //! `cargo run --example rate_limit`
 

@@ -1,4 +1,4 @@
-//! Many readers share a lock, and a writer has it alone.
+//! Many readers share a lock, and a writer holds the lock alone.
 //!
 //! `cargo run --example read_write`
 

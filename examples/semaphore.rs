@@ -1,4 +1,4 @@
-//! At most five calls to an external API at once, from all processes together.
+//! All processes together make at most five calls to an external API at the same time.
 //!
 //! `cargo run --example semaphore`
 

@@ -1,6 +1,7 @@
-//! A service that works under a lock, with a health check by HTTP and a graceful shutdown.
+//! A service that works under a lock, with an HTTP health check and a graceful shutdown.
 //!
-//! `cargo run --example service`, then `curl -i` with the printed address, and `kill` to stop it.
+//! Run `cargo run --example service`, use `curl -i` with the printed address, and stop the service
+//! with `kill`.
 
 use std::{io, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Does the work only if no other process is doing it.
+//! Does some work only if no other process is already doing it.
 //!
 //! `cargo run --example skip_if_busy`
 

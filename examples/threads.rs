@@ -1,4 +1,4 @@
-//! Plain threads, without `async`, increase one counter together.
+//! Several plain threads, without `async`, increment one counter under a lock.
 //!
 //! `cargo run --features blocking --example threads`
 

@@ -1,4 +1,5 @@
-//! Money moves from one account to another. Both are locked, and either both are written or none.
+//! Transfers money from one account to another. Both accounts are locked, and either both accounts
+//! are written or neither is.
 //!
 //! `cargo run --example transfer`
 

@@ -1,4 +1,4 @@
-//! Waits at most five seconds for a lock.
+//! Waits for a lock for at most five seconds.
 //!
 //! `cargo run --example wait`
 

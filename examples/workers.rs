@@ -1,5 +1,5 @@
-//! Workers that take rows from one table. No row is processed twice, and no worker waits for
-//! another.
+//! Several workers take rows from one table. No row is processed twice, and no worker waits for
+//! another worker.
 //!
 //! `cargo run --example workers`
 

@@ -1,15 +1,15 @@
 //! Several processes move money between two accounts of a database. A lock in the same database
-//! lets only one of them work at a time. Some are stopped (SIGSTOP) for longer than the TTL of
-//! their session, between reading the balances and writing the new ones.
+//! lets only one process work at a time. Some processes are stopped (SIGSTOP) for longer than the
+//! TTL of their session, after they read the balances and before they write the new balances.
 //!
 //! `cargo run --features rusqlite-0_42 --example accounts` needs no server. With the features
-//! `tokio-postgres-0_7` and `mysql_async-0_37`, it also runs on a server:
+//! `tokio-postgres-0_7` and `mysql_async-0_37`, the example also runs on a server:
 //! `… --example accounts -- postgres://user:password@host/database`
 //!
 //! **Fenced**, each transaction first checks that the lock is held (`postgres::check` and its
 //! counterparts), and no transfer is lost. **Unfenced**, a process that was stopped overwrites the
-//! transfers that others have made since. Those transfers are lost: the sum is right, and bob has
-//! less than was paid to him.
+//! transfers that other processes have made since. Those transfers are lost: the sum of the
+//! balances is right, but bob has less than was paid to him.
 
 mod bank;
 

@@ -1,5 +1,6 @@
-//! A table in PostgreSQL or MySQL, on the server that stores the lock. A second table of one row
-//! stores the newest token seen. One statement checks that token and writes both tables.
+//! A table in PostgreSQL or MySQL, on the server that stores the lock. A second table has one row,
+//! which stores the highest token seen so far. One statement checks that token and writes both
+//! tables.
 
 use std::error::Error;
 

@@ -1,5 +1,5 @@
 //! A table in a file. The file lock of the standard library makes each statement atomic, as a
-//! database would. It does not span two statements.
+//! database would. The file lock does not span two statements.
 
 use std::{
     fs::OpenOptions,

@@ -2,17 +2,17 @@
 //! processes them.
 //!
 //! `cargo run --features sqlite --example scheduled_task -- [--instances 4] [--rows 200]
-//! [--unlocked]` stores the lock in a file below /tmp, for the processes of this host. For several
+//! [--unlocked]` stores the lock in a file below /tmp, for the processes on this host. For several
 //! machines, run `cargo run --features STORE --example scheduled_task -- --url URL`, where STORE is
 //! `etcd`, `zookeeper`, `redis` or `redlock`.
 //!
 //! With `--features postgres,mysql` and the URL of a PostgreSQL or MySQL server, the rows are in
-//! the database that stores the lock. The example connects without TLS. In all other cases the rows
-//! are in a file.
+//! the database that stores the lock. The example connects to this database without TLS. In all
+//! other cases, the rows are in a file.
 //!
-//! Each instance is a separate process. With the lock, no row is processed twice; with
-//! `--unlocked`, some are. The table checks fencing tokens: an instance that was paused until
-//! another one was granted its lock cannot write.
+//! Each instance is a separate process. With the lock, no row is processed twice. With
+//! `--unlocked`, some rows are. The table checks fencing tokens: if an instance was paused until
+//! another instance was granted its lock, the first instance can no longer write.
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod database;

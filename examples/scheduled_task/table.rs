@@ -1,5 +1,5 @@
-//! The table from which the instances take their rows. It is in the database of the lock, if that
-//! is on a server, and otherwise in a file.
+//! The table from which the instances take their rows. If the lock is in a database on a
+//! server, the table is in that database. Otherwise, the table is in a file.
 
 use std::{error::Error, fmt, path::Path};
 

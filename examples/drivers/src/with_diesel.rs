@@ -1,5 +1,5 @@
-//! Transfers with diesel on SQLite. PostgreSQL and MySQL work the same way with their own types of
-//! connections, and need their C libraries.
+//! Transfers with diesel on SQLite. PostgreSQL and MySQL work the same way, but use their own
+//! connection types and need their C libraries.
 
 use diesel::{
     Connection, QueryableByName, RunQueryDsl, SqliteConnection, connection::SimpleConnection,

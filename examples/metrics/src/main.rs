@@ -2,8 +2,8 @@
 //!
 //! `cargo run --package distlock-metrics-example [-- ADDRESS [URL]]`
 //!
-//! Some workers contend for a few locks. From time to time, if the store is in memory, an operator
-//! deletes the key of one, so that the metrics show a loss. Read them with
+//! Some workers contend for a few locks. If the store is in memory, the example deletes the key of
+//! a held lock from time to time, so that the metrics show a loss. Read the metrics with
 //! `curl http://127.0.0.1:9187/metrics`. Let Prometheus scrape that address, and import
 //! `docs/ops/grafana-dashboard.json` into Grafana.
 

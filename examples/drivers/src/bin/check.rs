@@ -1,6 +1,7 @@
-//! A transaction of sqlx that commits only while the lock is held.
+//! An sqlx transaction that commits only while the lock is held.
 //!
-//! `cargo run --bin check` in this folder needs no server: locks and data are in one SQLite file.
+//! `cargo run --bin check` in this folder needs no server: the locks and the data are in one SQLite
+//! file.
 
 use std::error::Error;
 
