@@ -1,4 +1,4 @@
-//! Locks in plain threads, without `async` and without a runtime.
+//! Acquires locks in plain threads, without `async` and without a runtime.
 //!
 //! `cargo run --features blocking --example blocking` needs only Rust. With a server:
 //! `cargo run --features blocking,etcd,zookeeper --example blocking -- etcd://127.0.0.1:2379`

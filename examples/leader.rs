@@ -1,4 +1,4 @@
-//! One process leads. On SIGTERM it resigns, and the next candidate leads.
+//! One process leads. On SIGTERM, the leader resigns, and the next candidate leads.
 //!
 //! `cargo run --example leader`
 

@@ -1,5 +1,5 @@
-//! Transfers between two accounts with sqlx and with diesel. Each transaction checks a lock in the
-//! same database and releases it.
+//! Transfers between two accounts with sqlx and with diesel. Each transaction checks and releases
+//! a lock in the same database.
 //!
 //! `cargo run` in this folder needs no server. With an argument such as
 //! `postgres://user:password@host/database` or `mysql://…`, the example makes the same transfers
