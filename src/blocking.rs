@@ -1,9 +1,10 @@
-//! Blocking calls for threads that do not use `async`. Feature `blocking`.
+//! Provides blocking calls for threads that do not use `async`.
 //!
-//! Threads and tasks share one API. Where a task awaits a future, a thread waits for it: with
-//! [`Wait`] in scope, every future has the methods [`wait`](Wait::wait) and
-//! [`wait_timeout`](Wait::wait_timeout). The thread needs no runtime, because the library keeps
-//! sessions alive on a runtime of its own. Guards may be dropped on any thread.
+//! This module needs the feature `blocking`. Threads and tasks share one API. Where a task awaits a
+//! future, a thread waits for it: with [`Wait`] in scope, every future has the methods
+//! [`wait`](Wait::wait) and [`wait_timeout`](Wait::wait_timeout). The thread needs no runtime,
+//! because the library keeps sessions alive on a runtime of its own. Guards may be dropped on any
+//! thread.
 //!
 //! ```
 //! use std::{thread, time::Duration};
@@ -33,20 +34,20 @@
 //!
 //! A future can be dropped at any time, but a waiting thread cannot be interrupted. If a wait may
 //! have to end early, use a timeout, or call [`Client::close`](crate::Client::close) from another
-//! thread: it ends all waits with [`Error::Closed`].
+//! thread, which ends all waits with [`Error::Closed`].
 //!
-//! [`LockGuard::run`] stops a future when its lock is lost. A closure cannot be stopped: under
-//! [`LockGuard::run_blocking`] it has to check [`Held::is_valid`] between its steps. The result
-//! shows whether the lock was held to the end.
+//! [`LockGuard::run`] stops a future when its lock is lost. A closure cannot be stopped: a closure
+//! for [`LockGuard::run_blocking`] has to check [`Held::is_valid`] between its steps. The result of
+//! `run_blocking` shows whether the lock was held until the end.
 //!
 //! # Inside an async runtime
 //!
-//! Waiting also works inside every kind of async runtime, but it blocks the thread and all other
-//! tasks that would run there. Await the future instead, or wait inside
+//! Waiting also works inside any async runtime, but it blocks the thread and all other tasks that
+//! would run on that thread. Await the future instead, or wait inside
 //! `tokio::task::spawn_blocking`. Sessions stay alive in either case, because the library has its
 //! own runtime.
 //!
-//! A wait never returns if it depends on work that its own thread would have to do. That happens if
+//! A wait never returns if it depends on work that its own thread would have to do. This happens if
 //! a task on the same thread holds the lock, or if the future needs a timer of a current-thread
 //! runtime.
 
@@ -86,10 +87,10 @@ pub trait Wait: Future + Sized {
 
     /// Blocks the thread until the future is done or `timeout` has passed.
     ///
-    /// Returns `None` if the time is up. The future is polled at least once, and is dropped when
-    /// the time is up; the section "Cancel safety" of its docs describes the consequences. To wait
-    /// for a lock, prefer [`Mutex::lock_timeout`]: it also waits briefly until the store has
-    /// confirmed that nothing is left behind.
+    /// Returns `None` when the timeout expires. The future is polled at least once, and is dropped
+    /// when the timeout expires: the section "Cancel safety" of its documentation describes the
+    /// consequences. To wait for a lock, prefer [`Mutex::lock_timeout`], which also waits briefly
+    /// until the store has confirmed that nothing is left behind.
     ///
     /// [`Mutex::lock_timeout`]: crate::Mutex::lock_timeout
     fn wait_timeout(self, timeout: Duration) -> Option<Self::Output> {
@@ -176,7 +177,7 @@ impl Held<'_> {
 
     /// Returns how long the lock is certain to stay held without another renewal.
     ///
-    /// With several locks, this is the shortest of their times. See [`LockGuard::remaining`].
+    /// With several locks, the result is the shortest of their times. See [`LockGuard::remaining`].
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guards.iter().map(LockGuard::remaining).min().unwrap_or_default()
@@ -197,7 +198,7 @@ impl Held<'_> {
 impl LockGuard {
     /// Runs `work` on this thread, and fails if the lock was not held until its end.
     ///
-    /// If the lock is already lost, `work` does not run. Feature `blocking`.
+    /// If the lock is already lost, `work` does not run. This method needs the feature `blocking`.
     ///
     /// Unlike the future in [`run`](Self::run), a closure is not stopped when the lock is lost. It
     /// runs to its end, and only then does this method return the error. Long work should check
@@ -262,7 +263,7 @@ impl LockGuard {
 impl MultiLockGuard {
     /// Runs `work` on this thread, and fails if not all locks were held until its end.
     ///
-    /// See [`LockGuard::run_blocking`]. Feature `blocking`.
+    /// See [`LockGuard::run_blocking`]. This method needs the feature `blocking`.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
-//! Checks and releases locks in transactions of [diesel] 2. Feature `diesel-2`.
+//! Checks and releases locks in transactions of [diesel] 2.
 //!
-//! The functions run [`LockGuard::sql`] and [`LockGuard::unlock_sql`] on PostgreSQL, MySQL and
-//! SQLite.
+//! This module needs the feature `diesel-2`. Its functions run [`LockGuard::sql`] and
+//! [`LockGuard::unlock_sql`] on PostgreSQL, MySQL and SQLite.
 //!
-//! This crate does not build any of diesel's backends: your program chooses them. With diesel's
-//! `sqlite` and the feature `sqlite`, cargo selects a version of `rusqlite` that uses the same
-//! SQLite.
+//! This crate does not enable any of diesel's backends: your program chooses them. If diesel's
+//! feature `sqlite` and this crate's feature `sqlite` are both enabled, cargo selects a version of
+//! `rusqlite` that uses the same SQLite library.
 //!
 //! [diesel]: https://docs.rs/diesel
 
@@ -30,18 +30,18 @@ use crate::primitives::{
 
 /// Checks in the connection's transaction that the lock is held.
 ///
-/// No other client is granted the lock until the transaction ends. This is [`LockGuard::sql`] with
-/// diesel. Call it before any other statement, and in the database that stores the lock. On SQLite,
-/// begin the transaction with `immediate_transaction`.
+/// No other client is granted the lock until the transaction ends. This function runs
+/// [`LockGuard::sql`] with diesel. Call it before any other statement of the transaction, in the
+/// database that stores the lock. On SQLite, begin the transaction with `immediate_transaction`.
 ///
 /// On PostgreSQL, do not call it inside a savepoint, such as a nested transaction. Rolling back the
 /// savepoint releases the row locks that keep the lock held.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if its store
-/// is not an SQL database. [`CheckError::Database`] if the query failed, or if the lock is in a
-/// database of another kind. Roll back in any case: after an error the transaction may write
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if the lock's
+/// store is not an SQL database. [`CheckError::Database`] if the query failed, or if the lock is in
+/// another kind of database. Roll back after every error: otherwise, the transaction may write
 /// without the lock.
 ///
 /// # Examples
@@ -71,12 +71,13 @@ where
 
 /// Releases the lock as the last statement of the connection's transaction.
 ///
-/// This is [`LockGuard::unlock_sql`] with diesel. Keep `release` until the transaction has ended.
+/// This function runs [`LockGuard::unlock_sql`] with diesel. Keep `release` until the transaction
+/// has ended.
 ///
 /// # Errors
 ///
 /// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::Database`] if the statement
-/// failed, or if the lock is in a database of another kind. Roll back in any case.
+/// failed, or if the lock is in another kind of database. Roll back after every error.
 ///
 /// # Examples
 ///

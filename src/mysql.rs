@@ -16,16 +16,16 @@ use crate::primitives::{
 
 /// Checks in a transaction that the lock is held.
 ///
-/// No other client is granted the lock until the transaction ends. This is [`LockGuard::sql`] with
-/// this crate's own driver, `mysql_async` (feature `mysql_async-0_37`). Call it before any other
-/// statement, and in the database that stores the lock. On a Galera cluster the check is not
-/// enough: see [`LockGuard::sql`].
+/// No other client is granted the lock until the transaction ends. This function runs
+/// [`LockGuard::sql`] with this crate's own driver, `mysql_async` (feature `mysql_async-0_37`).
+/// Call it before any other statement of the transaction, in the database that stores the lock. On
+/// a Galera cluster, this check is not sufficient: see [`LockGuard::sql`].
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
-/// store of another kind. [`CheckError::Database`] if the query failed. Roll back in any case:
-/// after an error the transaction may write without the lock.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if the lock is
+/// in another kind of store. [`CheckError::Database`] if the query failed. Roll back after every
+/// error: otherwise, the transaction may write without the lock.
 ///
 /// # Cancel safety
 ///
@@ -61,13 +61,14 @@ pub async fn check(
 
 /// Releases the lock as the last statement of a transaction.
 ///
-/// This is [`LockGuard::unlock_sql`] with this crate's own driver, `mysql_async` (feature
-/// `mysql_async-0_37`). Keep `release` until the transaction has ended.
+/// This function runs [`LockGuard::unlock_sql`] with this crate's own driver, `mysql_async`
+/// (feature `mysql_async-0_37`). Keep `release` until the transaction has ended.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
-/// store of another kind. [`CheckError::Database`] if the statement failed. Roll back in any case.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if the lock is
+/// in another kind of store. [`CheckError::Database`] if the statement failed. Roll back after
+/// every error.
 ///
 /// # Cancel safety
 ///
@@ -104,11 +105,11 @@ pub async fn unlock(
 
 /// Returns the SQL that creates distlock's tables.
 ///
-/// It consists of several statements, which create the tables in the current database. The names of
-/// the tables begin with `distlock_`.
+/// The SQL consists of several statements, which create the tables in the current database. The
+/// tables' names begin with `distlock_`.
 ///
-/// A client creates the tables at its first use if its user has the right to. Otherwise, run this
-/// SQL as a user with that right, and then grant access to the client's user:
+/// A client creates the tables when it is first used, if its user has the right to do so.
+/// Otherwise, run this SQL as a user with that right, and then grant access to the client's user:
 ///
 /// ```sql
 /// GRANT SELECT, INSERT, UPDATE, DELETE ON app.distlock_sessions TO app;
@@ -123,8 +124,8 @@ pub async fn unlock(
 /// `SELECT` and `UPDATE` on `distlock_alone`, and `SELECT` and `DELETE` on `distlock_entries`.
 ///
 /// Tables of version 1 are upgraded by the first client of this version whose user may `ALTER`
-/// them. From then on, clients of version 1 are refused, and no lock is granted for the longest TTL
-/// of their sessions.
+/// them. After the upgrade, clients of version 1 are refused, and no lock is granted for 1.1 times
+/// the longest TTL of their sessions.
 ///
 /// # Examples
 ///

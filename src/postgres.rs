@@ -16,18 +16,19 @@ use crate::primitives::{
 
 /// Checks in a transaction that the lock is held.
 ///
-/// No other client is granted the lock until the transaction ends. This is [`LockGuard::sql`] with
-/// this crate's own driver, `tokio_postgres` (feature `tokio-postgres-0_7`). Call it before any
-/// other statement, and in the database that stores the lock.
+/// No other client is granted the lock until the transaction ends. This function runs
+/// [`LockGuard::sql`] with this crate's own driver, `tokio_postgres` (feature
+/// `tokio-postgres-0_7`). Call it before any other statement of the transaction, in the database
+/// that stores the lock.
 ///
 /// Call it outside of savepoints. `ROLLBACK TO SAVEPOINT` releases the row locks that were taken
 /// after the savepoint, and the transaction then no longer keeps the lock held.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
-/// store of another kind. [`CheckError::Database`] if the query failed. Roll back in any case:
-/// after an error the transaction may write without the lock.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if the lock is
+/// in another kind of store. [`CheckError::Database`] if the query failed. Roll back after every
+/// error: otherwise, the transaction may write without the lock.
 ///
 /// # Cancel safety
 ///
@@ -60,13 +61,14 @@ pub async fn check(
 
 /// Releases the lock as the last statement of a transaction.
 ///
-/// This is [`LockGuard::unlock_sql`] with this crate's own driver, `tokio_postgres` (feature
-/// `tokio-postgres-0_7`). Keep `release` until the transaction has ended.
+/// This function runs [`LockGuard::unlock_sql`] with this crate's own driver, `tokio_postgres`
+/// (feature `tokio-postgres-0_7`). Keep `release` until the transaction has ended.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
-/// store of another kind. [`CheckError::Database`] if the statement failed. Roll back in any case.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if the lock is
+/// in another kind of store. [`CheckError::Database`] if the statement failed. Roll back after
+/// every error.
 ///
 /// # Cancel safety
 ///
@@ -109,10 +111,10 @@ fn parameters(parameters: &[SqlParameter]) -> Vec<&(dyn ToSql + Sync)> {
 
 /// Returns the SQL that creates distlock's tables in the schema `distlock`.
 ///
-/// It does nothing if the tables exist.
+/// The SQL has no effect if the tables exist.
 ///
-/// A client creates the tables at its first use if its user has the right to. Otherwise, run this
-/// SQL as a user with that right, and then grant access to the client's user:
+/// A client creates the tables when it is first used, if its user has the right to do so.
+/// Otherwise, run this SQL as a user with that right, and then grant access to the client's user:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA distlock TO app;
@@ -121,8 +123,8 @@ fn parameters(parameters: &[SqlParameter]) -> Vec<&(dyn ToSql + Sync)> {
 /// GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA distlock TO app;
 /// ```
 ///
-/// A role that only runs [`check`] locks rows. For that, PostgreSQL requires the right to update at
-/// least one column of each table:
+/// A role that only runs [`check`] has to lock rows. PostgreSQL permits this only with the right to
+/// update at least one column of each table:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA distlock TO checker;
@@ -144,9 +146,9 @@ fn parameters(parameters: &[SqlParameter]) -> Vec<&(dyn ToSql + Sync)> {
 /// ```
 ///
 /// **Tables of version 1**, created by builds before 2026-11-27, are upgraded by this SQL or by the
-/// first client whose user owns them. From then on, all requests of clients of version 1 fail, and
-/// no lock is granted for 1.1 times the longest TTL of their sessions. Grant the rights again
-/// afterwards.
+/// first client whose user owns them. After the upgrade, all requests of clients of version 1 fail,
+/// and no lock is granted for 1.1 times the longest TTL of their sessions. Then grant the rights
+/// again.
 ///
 /// # Examples
 ///

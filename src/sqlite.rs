@@ -17,19 +17,19 @@ use crate::primitives::{
 
 /// Checks in a transaction that the lock is held.
 ///
-/// No other client is granted the lock until the transaction ends. This is [`LockGuard::sql`] with
-/// this crate's own driver, `rusqlite` (feature `rusqlite-0_42`). Call it before any other
-/// statement, on the file that stores the lock, in a transaction that was begun with `BEGIN
-/// IMMEDIATE`.
+/// No other client is granted the lock until the transaction ends. This function runs
+/// [`LockGuard::sql`] with this crate's own driver, `rusqlite` (feature `rusqlite-0_42`). Call it
+/// before any other statement of a transaction that began with `BEGIN IMMEDIATE`, on the file that
+/// stores the lock.
 ///
-/// All connections to a file must use the same SQLite library: two copies in one process release
-/// each other's file locks.
+/// All connections that a process opens to a file must use the same copy of the SQLite library: two
+/// copies release each other's file locks.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
-/// store of another kind. [`CheckError::Database`] if the query failed. Roll back in any case:
-/// after an error the transaction may write without the lock.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if the lock is
+/// in another kind of store. [`CheckError::Database`] if the query failed. Roll back after every
+/// error: otherwise, the transaction may write without the lock.
 ///
 /// # Examples
 ///
@@ -67,13 +67,14 @@ pub fn check(guard: &LockGuard, transaction: &Transaction<'_>) -> Result<(), Che
 
 /// Releases the lock as the last statement of a transaction.
 ///
-/// This is [`LockGuard::unlock_sql`] with this crate's own driver, `rusqlite` (feature
+/// This function runs [`LockGuard::unlock_sql`] with this crate's own driver, `rusqlite` (feature
 /// `rusqlite-0_42`). Keep `release` until the transaction has ended.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
-/// store of another kind. [`CheckError::Database`] if the statement failed. Roll back in any case.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if the lock is
+/// in another kind of store. [`CheckError::Database`] if the statement failed. Roll back after
+/// every error.
 ///
 /// # Examples
 ///
@@ -123,8 +124,8 @@ fn parameters(parameters: &[SqlParameter]) -> impl rusqlite::Params {
 
 /// Returns the SQL that creates distlock's tables, which are named `distlock_…`.
 ///
-/// A client creates the tables when it first uses a file. Apart from that, it changes only the
-/// journal mode of the file, to [WAL](https://sqlite.org/wal.html).
+/// A client creates the tables when it first uses a file. The only other change that it makes is to
+/// set the file's journal mode to [WAL](https://sqlite.org/wal.html).
 ///
 /// # Examples
 ///
@@ -138,8 +139,8 @@ pub fn schema() -> &'static str {
 
 /// Returns the requests that all clients of this process have sent to a file.
 ///
-/// They are counted since the file was opened, because SQLite has no server that could report them.
-/// Returns `None` if no client has the file open.
+/// The requests are counted from when the file was opened. SQLite has no server that could report
+/// them. Returns `None` if no client has the file open.
 ///
 /// # Examples
 ///

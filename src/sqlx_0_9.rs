@@ -1,14 +1,15 @@
 //! Checks and releases locks in transactions of [sqlx] 0.9.
 //!
-//! Feature `sqlx-0_9`, which needs Rust 1.94. The functions run [`LockGuard::sql`] and
+//! This module needs the feature `sqlx-0_9` and Rust 1.94. Its functions run [`LockGuard::sql`] and
 //! [`LockGuard::unlock_sql`] on PostgreSQL, MySQL and SQLite.
 //!
-//! With the feature `postgres` or `mysql`, a client can use a pool of sqlx: see
+//! With the feature `postgres` or `mysql`, a client can use a sqlx pool: see
 //! `Builder::postgres_pool` and `Builder::mysql_pool`.
 //!
 //! This crate builds two of sqlx's drivers: the one for PostgreSQL with the feature `postgres`, and
-//! the one for MySQL with `mysql`. Your program chooses the others. With sqlx's `sqlite` and the
-//! feature `sqlite`, cargo selects a version of `rusqlite` that uses the same SQLite.
+//! the one for MySQL with `mysql`. Your program chooses the others. If sqlx's feature `sqlite` and
+//! this crate's feature `sqlite` are both enabled, cargo selects a version of `rusqlite` that uses
+//! the same SQLite library.
 //!
 //! [sqlx]: https://docs.rs/sqlx
 
@@ -30,18 +31,19 @@ use crate::primitives::{
 
 /// Checks in a transaction that the lock is held.
 ///
-/// No other client is granted the lock until the transaction ends. This is [`LockGuard::sql`] with
-/// sqlx. Call it before any other statement, and in the database that stores the lock. On SQLite,
-/// begin the transaction with `pool.begin_with("BEGIN IMMEDIATE")`.
+/// No other client is granted the lock until the transaction ends. This function runs
+/// [`LockGuard::sql`] with sqlx. Call it before any other statement of the transaction, in the
+/// database that stores the lock. On SQLite, begin the transaction with
+/// `pool.begin_with("BEGIN IMMEDIATE")`.
 ///
 /// On PostgreSQL, do not call it inside a savepoint, such as a nested transaction. Rolling back the
 /// savepoint releases the row locks that keep the lock held.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
-/// store of another kind. [`CheckError::Database`] if the query failed. Roll back in any case:
-/// after an error the transaction may write without the lock.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if the lock is
+/// in another kind of store. [`CheckError::Database`] if the query failed. Roll back after every
+/// error: otherwise, the transaction may write without the lock.
 ///
 /// # Cancel safety
 ///
@@ -77,16 +79,18 @@ where
 
 /// Releases the lock as the last statement of a transaction.
 ///
-/// This is [`LockGuard::unlock_sql`] with sqlx. Keep `release` until the transaction has ended.
+/// This function runs [`LockGuard::unlock_sql`] with sqlx. Keep `release` until the transaction has
+/// ended.
 ///
 /// On MySQL this takes two requests, because each driver of sqlx reports the number of affected
-/// rows in its own way. To save one, execute [`SqlRelease::text`] yourself and check
+/// rows in its own way. To save a request, execute [`SqlRelease::text`] yourself and check
 /// `rows_affected`.
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if it is in a
-/// store of another kind. [`CheckError::Database`] if the statement failed. Roll back in any case.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if the lock is
+/// in another kind of store. [`CheckError::Database`] if the statement failed. Roll back after
+/// every error.
 ///
 /// # Cancel safety
 ///

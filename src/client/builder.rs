@@ -84,8 +84,8 @@ impl Builder {
 
     /// Sets the path of the locks in the store.
     ///
-    /// The path is absolute and has at most 255 bytes of printable ASCII. Default `/distlock`.
-    /// Clients exclude each other only within one namespace.
+    /// The path is absolute and has at most 255 bytes of printable ASCII. The default is
+    /// `/distlock`. Clients exclude each other only within one namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.options.namespace = Some(namespace.into());
         self
@@ -94,7 +94,7 @@ impl Builder {
     /// Sets the TTL of the client's session.
     ///
     /// The store frees the client's locks when it has received no keepalive for this long. The TTL
-    /// is between 100 ms and 24 h. Default 10 s. The server may grant another one: see
+    /// is between 100 ms and 24 h, by default 10 s. The server may grant a different TTL: see
     /// [`Client::session_ttl`]. A short TTL frees a crashed holder's lock sooner; a long one
     /// survives slow networks and server restarts.
     ///
@@ -109,7 +109,7 @@ impl Builder {
 
     /// Sets the text that is stored in each key, for operators.
     ///
-    /// It has at most 1,024 bytes. Default: host name and process id.
+    /// The text has at most 1,024 bytes. The default is the host name and the process id.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.options.owner = Some(owner.into());
         self
@@ -117,7 +117,7 @@ impl Builder {
 
     /// Sets how long the client tries to open a session. Default 5 s.
     ///
-    /// It applies when the client connects, and when it replaces a lost session.
+    /// The timeout applies when the client connects, and when it replaces a lost session.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.options.connect_timeout = Some(timeout);
         self
@@ -125,7 +125,7 @@ impl Builder {
 
     /// Sets how long the client waits for a reply before it tries another server.
     ///
-    /// Default: half of the session's TTL, at least 1 s and at most 3 s.
+    /// The default is half of the session's TTL, but at least 1 s and at most 3 s.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.options.request_timeout = Some(timeout);
         self
@@ -134,8 +134,9 @@ impl Builder {
     /// Sets how often the client rechecks the locks that it holds or waits for.
     ///
     /// A server may lose a watch event. Every waiter therefore reads the queue again at this
-    /// interval, and the session reads the keys of all locks that it holds. Default: 20 s or the
-    /// session's TTL, whichever is longer. Up to a quarter is added at random.
+    /// interval, and the session reads the keys of all locks that it holds. The default is 20 s or
+    /// the session's TTL, whichever is longer. Each interval is randomly extended by up to a
+    /// quarter.
     pub fn recheck_interval(mut self, interval: Duration) -> Self {
         self.options.recheck_interval = Some(interval);
         self
@@ -143,22 +144,23 @@ impl Builder {
 
     /// Runs the client's background work on this runtime.
     ///
-    /// The work is keepalives, watches, and the cleanup after a future or a guard is dropped. By
-    /// default it runs on the library's own runtimes, which have two threads for the whole process.
+    /// The work consists of keepalives, watches, and the cleanup after a future or guard is
+    /// dropped. By default, it runs on the library's own runtimes, which have two threads per
+    /// process.
     ///
-    /// The client then depends on that runtime. If the runtime's threads are blocked for longer
-    /// than the TTL, the locks are lost, and the guards are notified. When the runtime is shut
-    /// down, all guards are lost at once ([`KeeperStopped`](crate::LostReason::KeeperStopped)),
-    /// calls fail with [`Error::Runtime`], and the servers free the locks one TTL later. A
-    /// current-thread runtime works only while `block_on` runs on it. Pass a runtime if the library
-    /// must not start threads, or if one runtime should do only this work.
+    /// The client depends on this runtime. If the runtime's threads are blocked for longer than the
+    /// TTL, the locks are lost, and the guards are notified. When the runtime is shut down, all
+    /// guards are lost at once ([`KeeperStopped`](crate::LostReason::KeeperStopped)), calls fail
+    /// with [`Error::Runtime`], and the servers free the locks one TTL later. A current-thread
+    /// runtime works only while `block_on` runs on it. Pass a runtime if the library must not start
+    /// threads, or if one runtime should do only this work.
     ///
     /// A client of `memory://` always uses the runtime in which it connects if that runtime's clock
     /// is paused (`tokio::time::pause`, `#[tokio::test(start_paused = true)]`). A paused clock does
     /// not wait for other threads.
     ///
     /// The runtime's timers must be enabled. If they are not, [`connect`](Self::connect) fails with
-    /// [`Error::InvalidArgument`]. Stores that are reached over a network also need its I/O driver.
+    /// [`Error::InvalidArgument`]. Stores on a network also need the runtime's I/O driver.
     /// `enable_all` enables both.
     ///
     /// ```
@@ -179,10 +181,10 @@ impl Builder {
 
     /// Sets the function that turns a lock's name into the metrics' label `lock`.
     ///
-    /// By default the metrics do not have this label. A recorder keeps one series per value
-    /// forever, so a name that contains an order's or a customer's number must not become a label
+    /// By default, the metrics do not have this label. A recorder keeps one series for each label
+    /// value forever, so a name that contains an order or customer number must not become a label
     /// unchanged. The function is called once for every call that acquires a lock. A closure must
-    /// capture nothing. The method has an effect only with the feature `metrics`.
+    /// capture nothing. This method has an effect only with the feature `metrics`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
@@ -203,12 +205,12 @@ impl Builder {
     ///
     /// [`Error::InvalidUrl`], [`Error::InvalidArgument`] and [`Error::FeatureDisabled`] before any
     /// request is sent. [`Error::Unavailable`] if no server opens a session within the
-    /// [`connect_timeout`](Self::connect_timeout). Each server is tried once. [`Error::Denied`] if
-    /// the servers reject the credentials or the certificate.
+    /// [`connect_timeout`](Self::connect_timeout), in which each server is tried once.
+    /// [`Error::Denied`] if the servers reject the credentials or the certificate.
     ///
     /// # Cancel safety
     ///
-    /// Safe. A session that was being opened ends after its TTL.
+    /// Safe. If the future is dropped, a session that was being opened ends after its TTL.
     ///
     /// # Examples
     ///
@@ -225,18 +227,18 @@ impl Builder {
 
     /// Creates a client without connecting, for services that start before their store.
     ///
-    /// The options are checked as by [`connect`](Self::connect). [`health`](Client::health) returns
-    /// [`NotOpened`](crate::Health::NotOpened) until the first call that needs a session opens one.
-    /// That call fails with [`Error::Unavailable`] if no server opens a session within the
-    /// [`connect_timeout`](Self::connect_timeout), and the next call tries again.
-    /// [`ping`](Client::ping) opens a session and acquires no lock.
+    /// The options are checked in the same way as in [`connect`](Self::connect).
+    /// [`health`](Client::health) returns [`NotOpened`](crate::Health::NotOpened) until the first
+    /// call that needs a session opens one. That call fails with [`Error::Unavailable`] if no
+    /// server opens a session within the [`connect_timeout`](Self::connect_timeout), and the next
+    /// call tries again. [`ping`](Client::ping) opens a session and acquires no lock.
     ///
-    /// Until then, [`session_ttl`](Client::session_ttl) returns the requested TTL.
+    /// Until a session is open, [`session_ttl`](Client::session_ttl) returns the requested TTL.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidUrl`], [`Error::InvalidArgument`] and [`Error::FeatureDisabled`]. The files
-    /// of certificates and passwords must exist already.
+    /// [`Error::InvalidUrl`], [`Error::InvalidArgument`] and [`Error::FeatureDisabled`].
+    /// Certificate and password files must already exist.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {

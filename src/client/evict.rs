@@ -13,9 +13,9 @@ use crate::{
 impl Client {
     /// Evicts the holder or waiter that has this key.
     ///
-    /// Use it if an operator has verified that a holder or waiter is stuck. The call deletes the
-    /// key, and returns `false` if the key does not exist.
-    /// [`Mutex::request_release`](crate::Mutex::request_release) requests a release instead.
+    /// Use this method only after an operator has verified that the holder or waiter is stuck. The
+    /// call deletes the key, and returns `false` if the key does not exist. To ask a holder to
+    /// release the lock instead, use [`Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// **The next waiter is granted the lock at once, while the old holder may still be working.**
     /// The old holder is notified of the loss ([`Evicted`](crate::LostReason::Evicted)) when the
@@ -24,21 +24,20 @@ impl Client {
     /// [`Error::Evicted`].
     ///
     /// [`LockGuard::key`](crate::LockGuard::key) and [`QueueEntry::key`](crate::QueueEntry::key)
-    /// return the key of a holder or waiter. It must be in the queue of a lock, in this client's
-    /// namespace. The call deletes no other keys.
+    /// return the key of a holder or waiter. The key must be in the queue of a lock in this
+    /// client's namespace. The call deletes no other keys.
     ///
     /// On etcd, a client that acquires a lock again uses the same key. If the holder may have
-    /// released the lock since you read the key, use [`evict_entry`](Self::evict_entry), which
-    /// spares a later hold.
+    /// released the lock since you read the key, use [`evict_entry`](Self::evict_entry), which does
+    /// not evict a later hold.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] before any request is sent, if the key is not in the queue of a
     /// lock in the client's namespace. [`Error::Unsupported`] on Redlock. [`Error::Unavailable`] if
     /// no server replies within about twice the
-    /// [`request_timeout`](crate::Builder::request_timeout); the key may have been deleted
-    /// nevertheless. [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and
-    /// [`Error::Closed`].
+    /// [`request_timeout`](crate::Builder::request_timeout); the key may still have been deleted.
+    /// [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and [`Error::Closed`].
     ///
     /// # Cancel safety
     ///
@@ -62,7 +61,7 @@ impl Client {
 
     /// Evicts the holder or waiter that this queue entry describes.
     ///
-    /// Returns `false` if that entry has left the queue, even if the same client has acquired the
+    /// Returns `false` if this entry has left the queue, even if the same client has acquired the
     /// lock again under the same key. Otherwise the call does what [`evict`](Self::evict) does: the
     /// next waiter is granted the lock at once.
     ///

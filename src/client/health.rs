@@ -17,7 +17,7 @@ pub enum Health {
     },
     /// No lock is held, and the last keepalive is too old.
     ///
-    /// The next lock sends another one.
+    /// The next call that acquires a lock sends another keepalive.
     Stale,
     /// No session has been opened yet.
     ///
@@ -26,7 +26,7 @@ pub enum Health {
     NotOpened,
     /// The session has ended, and its locks are lost.
     ///
-    /// The next lock opens a new session.
+    /// The next call that acquires a lock opens a new session.
     Lost,
     /// The client was closed.
     Closed,
@@ -35,9 +35,10 @@ pub enum Health {
 impl Client {
     /// Returns the session's state without I/O.
     ///
-    /// A readiness probe can use it: a process whose session is [`Lost`](Health::Lost) should take
-    /// no work that needs a lock. A liveness probe should fail only on [`Closed`](Health::Closed).
-    /// A restart does not repair the connection to the store, and it gives up the locks.
+    /// A readiness probe can use this method: a process whose session is [`Lost`](Health::Lost)
+    /// should accept no work that needs a lock. A liveness probe should fail only on
+    /// [`Closed`](Health::Closed). A restart does not repair the connection to the store, and it
+    /// gives up the locks.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
@@ -93,12 +94,12 @@ impl Client {
 
     /// Queries what the store promises with its current settings.
     ///
-    /// The result reports whether locks stay exclusive when servers fail, and what the loss of a
-    /// server means. A service can query it when it starts, and log it.
+    /// The result reports whether locks stay exclusive when servers fail, and what happens when a
+    /// server is lost. A service can call this method at startup and log the result.
     ///
-    /// It is based on the store's own information: etcd's list of members, ZooKeeper's
+    /// The result is based on the store's own information: etcd's list of members, ZooKeeper's
     /// `/zookeeper/config`, and the settings and replicas that PostgreSQL, MySQL and Redis report.
-    /// It does not cover the hardware, such as a disk that confirms a write too early.
+    /// It does not cover faulty hardware, such as a disk that confirms a write too early.
     ///
     /// # Errors
     ///

@@ -33,17 +33,17 @@ pub use multi_lock::MultiLock;
 /// The variable that [`Client::from_env`] reads.
 const URL_VARIABLE: &str = "DISTLOCK_URL";
 
-/// A connection to a store, with the session that its locks belong to.
+/// Connects to a store, and keeps the session that its locks belong to alive.
 ///
 /// A client is cheap to clone, and all clones are the same client.
 ///
-/// It keeps one session alive for all locks that it holds or waits for. On ZooKeeper it opens
-/// another session for every 120 KiB of watched keys, because no more can be restored after a
-/// reconnect, and for every 512 KiB of its own keys.
+/// A client uses one session for all locks that it holds or waits for. On ZooKeeper, it opens
+/// another session for every 512 KiB of its own keys. It also opens another session for every 120
+/// KiB of watched keys, because a reconnect can restore no more watches than that.
 ///
-/// A client works on a small runtime of the library's own. Keepalives therefore continue while the
-/// program's runtime is blocked or has ended. When the session is lost, every guard is notified,
-/// and the next lock opens a new session.
+/// A client runs on a small runtime that belongs to the library. Keepalives therefore continue
+/// while the program's runtime is blocked, and after it has ended. When the session is lost, every
+/// guard is notified. The next call that acquires a lock opens a new session.
 ///
 /// When the last clone, guard and waiter are dropped, the session ends in the background.
 /// [`close`](Self::close) ends it at once and returns the outcome.
@@ -62,7 +62,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Safe. A session that was being opened ends after its TTL.
+    /// Safe. If the future is dropped, a session that was being opened ends after its TTL.
     ///
     /// # Examples
     ///
@@ -87,20 +87,20 @@ impl Client {
     /// | `mysql://host:3306/database` | MySQL or MariaDB |
     /// | `redis://host:6379/0` | Redis or Valkey: a server with its replicas, or a cluster |
     /// | `redis+sentinel://s1,s2,s3/service` | Redis or Valkey: the primary of that service |
-    /// | `redlock://h1,h2,h3` | an odd number of independent servers of Redis or Valkey |
-    /// | `sqlite:///path/of/a/file` | a file, for the processes of one host |
+    /// | `redlock://h1,h2,h3` | an odd number of independent Redis or Valkey servers |
+    /// | `sqlite:///path/of/a/file` | a file, for the processes on one host |
     /// | `memory://name` | a store within this process |
     ///
     /// Commas separate the hosts of one store. For a Redis cluster, a few of its servers are
-    /// enough. The schemes `etcds`, `zks`, `rediss`, `rediss+sentinel` and `redlocks` connect with
-    /// TLS. `sqlite://relative/path` is relative to the working directory. Redlock has only
+    /// enough. The schemes `etcds`, `zks`, `rediss`, `rediss+sentinel` and `redlocks` connect over
+    /// TLS. `sqlite://relative/path` is relative to the working directory. Redlock provides only
     /// mutexes.
     ///
-    /// A URL can also contain user, password, namespace and options:
-    /// `etcd://user:password@h1,h2/namespace?session_ttl=15s&request_timeout=2s`. User and password
-    /// are percent-escaped. On PostgreSQL, MySQL and Redis, the namespace follows the database in
-    /// the path; with sentinels, it follows the service. The builder's methods take precedence over
-    /// the URL.
+    /// A URL can also contain a user, a password, a namespace and options:
+    /// `etcd://user:password@h1,h2/namespace?session_ttl=15s&request_timeout=2s`. The user and the
+    /// password are percent-escaped. On PostgreSQL, MySQL and Redis, the namespace follows the
+    /// database in the path; with sentinels, it follows the service. The builder's methods take
+    /// precedence over the URL.
     ///
     /// # Options of a URL
     ///
@@ -108,21 +108,20 @@ impl Client {
     ///
     /// - **Every store**: `session_ttl`, `owner`, `connect_timeout`, `request_timeout` and
     ///   `recheck_interval`.
-    /// - **Passwords**: `password_file`, for a URL with `user@`, and `allow_plaintext_credentials`.
-    ///   A user without a password is written `user:@`, on PostgreSQL and MySQL also `user@`.
-    /// - **TLS**: `ca_file`, `cert_file`, `key_file` and `server_name`. Without `ca_file`, the
-    ///   client uses the operating system's CAs. On PostgreSQL and MySQL, `sslmode=verify-full`
-    ///   turns TLS on, and `sslmode=require` means the same.
-    /// - **PostgreSQL**: URLs for libpq work unless they have an unknown option. A Unix socket is
-    ///   given by its directory, in the option `host` or percent-escaped in place of the host.
+    /// - **Passwords**: `password_file`, for a URL that contains `user@`, and
+    ///   `allow_plaintext_credentials`.
+    /// - **TLS**: `ca_file`, `cert_file`, `key_file` and `server_name`. On PostgreSQL and MySQL,
+    ///   `sslmode=verify-full` turns TLS on, and `sslmode=require` has the same effect.
+    /// - **PostgreSQL**: URLs for libpq work unless they contain an unknown option. For a Unix
+    ///   socket, give its directory: in the option `host`, or percent-escaped in place of the host.
     ///   `pooler=transaction` connects through a pooler in transaction mode.
     /// - **ZooKeeper**: `sasl` and `acl`.
-    /// - **Redis**: `replicas`, the number of replicas (1 to 32) that must have a write before it
-    ///   counts, and `allow_eviction`. With sentinels, `db` is the database's number.
+    /// - **Redis**: `replicas`, the number of replicas (1 to 32) that must confirm each write, and
+    ///   `allow_eviction`. With sentinels, `db` is the number of the database.
     /// - **Redis with a bridge**: `bridge=plain` or `bridge=redisson`, and `bridge_prefix`. The
-    ///   client has only mutexes, which also exclude other libraries' locks on the same keys.
+    ///   client provides only mutexes, which also exclude other libraries' locks on the same keys.
     /// - **Redlock**: `longest_ttl`, the longest TTL of any client of these nodes. Default 60 s.
-    /// - **SQLite**: `namespace`, because the path is that of the file.
+    /// - **SQLite**: `namespace`, because the URL's path names the file.
     pub fn builder(url: impl AsRef<str>) -> Builder {
         Builder::new(url.as_ref())
     }
@@ -131,8 +130,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the variable is not set or not
-    /// UTF-8. Otherwise as [`Builder::connect`].
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the variable is not set or is
+    /// not valid UTF-8. Otherwise as [`Builder::connect`].
     ///
     /// # Cancel safety
     ///
@@ -169,9 +168,8 @@ impl Client {
 
     /// Returns the mutex of this name, without I/O.
     ///
-    /// The name is any non-empty string of at most 255 bytes once percent-escaped. A `/` is escaped
-    /// too, so that no name lies inside another. The name is checked when the mutex is first
-    /// locked.
+    /// The name can be any non-empty string of at most 255 bytes after percent-escaping. A `/` is
+    /// escaped, too, so names are not nested. The name is checked when the mutex is first locked.
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex {
@@ -191,9 +189,10 @@ impl Client {
 
     /// Returns the semaphore of this name, without I/O.
     ///
-    /// `permits` is the number of permits for all clients together. Clients should pass the same
-    /// number. While they pass different numbers, the smallest one counts. See [`Semaphore`] for
-    /// how to change the number. Name and number are checked at the first acquisition.
+    /// `permits` is the number of permits for all clients together. All clients should pass the
+    /// same number. While they pass different numbers, the smallest applies. See [`Semaphore`] for
+    /// how to change the number. The name and the number are checked when a permit is first
+    /// acquired.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore { named: Named::new(&self.sessions, LockKind::Semaphore, name), permits }
@@ -212,7 +211,8 @@ impl Client {
     ///
     /// The list contains the mutexes, read-write locks, semaphores and elections of all clients.
     /// One request returns the names; on etcd it returns all keys below the namespace. The client
-    /// then reads each queue as [`Mutex::queue`] does. The reads are not one consistent snapshot.
+    /// then reads each queue as [`Mutex::queue`] does. Together, the reads are not a consistent
+    /// snapshot.
     ///
     /// # Errors
     ///
@@ -240,14 +240,14 @@ impl Client {
 
     /// Returns the TTL that the server has granted to the session.
     ///
-    /// It decides how long a crashed holder keeps its lock. It may differ from the TTL that the
-    /// builder requested:
+    /// This TTL determines how long a crashed holder keeps its lock. It may differ from the TTL
+    /// that the builder requested:
     ///
     /// - etcd grants whole seconds, and at least one and a half election timeouts.
-    /// - ZooKeeper grants between 2 and 20 of its ticks.
+    /// - ZooKeeper grants between 2 and 20 ticks, unless it is configured differently.
     /// - PostgreSQL, MySQL, Redis, Redlock and SQLite grant at least one second.
     ///
-    /// Before the first session is open, it is the requested TTL.
+    /// Before the first session is open, the method returns the requested TTL.
     #[must_use]
     pub fn session_ttl(&self) -> Duration {
         self.sessions.timing().ttl
@@ -263,7 +263,7 @@ impl Client {
         self.sessions.timing().reserve()
     }
 
-    /// Returns the kind of store that keeps the locks.
+    /// Returns the kind of store that contains the locks.
     #[must_use]
     pub fn backend(&self) -> StoreKind {
         self.sessions.shared().backend.kind()
@@ -292,8 +292,8 @@ impl Client {
     /// Call it when a service receives SIGTERM. From then on the client acquires no more locks:
     /// waiters and later calls fail with [`Error::Closed`](crate::Error::Closed). Holders are
     /// notified by [`release_requested`](crate::LockGuard::release_requested), and keep their locks
-    /// until they release them or `grace` has passed. Then the client is [closed](Self::close), and
-    /// the remaining guards are lost.
+    /// until they release them or `grace` has passed. After that, the client is
+    /// [closed](Self::close), and the remaining guards are lost.
     ///
     /// # Errors
     ///
@@ -334,10 +334,12 @@ impl Client {
     /// All clones are closed too. Guards are lost
     /// ([`ClientClosed`](crate::LostReason::ClientClosed)) before the store frees their keys.
     /// Waiters and later calls fail with [`Error::Closed`](crate::Error::Closed). A second call of
-    /// `close` returns the same result, or `Ok` if the store has confirmed the end by then.
+    /// `close` returns the same result, or `Ok` if the store has confirmed the end of the session
+    /// by then.
     ///
     /// `close` also waits until earlier, lost sessions have ended on the server. The client stops
-    /// trying to end a lost session after two TTLs. Its keys then expire by the server's clock.
+    /// trying to end a lost session after two TTLs. The keys of that session then expire by the
+    /// server's clock.
     ///
     /// # Errors
     ///

@@ -17,24 +17,25 @@ use crate::{
 impl Client {
     /// Acquires all of these mutexes, or none of them.
     ///
-    /// The locks are those that [`mutex`](Self::mutex) returns for these names. A duplicate name
-    /// counts once.
+    /// The locks are the mutexes that [`mutex`](Self::mutex) returns for these names. Duplicate
+    /// names count once.
     ///
     /// All callers of `lock_all` acquire locks in the same order, whatever the order of the names,
-    /// so they never deadlock with each other. A caller that already holds a lock when it acquires
-    /// others must follow one order itself.
+    /// so they never deadlock with each other. A caller that already holds a lock when it calls
+    /// `lock_all` must itself follow one order.
     ///
     /// If all locks are free, one request acquires up to 32 of them on stores that support it.
-    /// Otherwise the locks are acquired one by one, each as if by
-    /// [`Mutex::lock`](crate::Mutex::lock). The call holds the locks that it has while it waits for
-    /// the next one.
+    /// Otherwise, the locks are acquired one by one, each as with
+    /// [`Mutex::lock`](crate::Mutex::lock). While the call waits for a lock, it holds the locks
+    /// that it has already acquired.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] at once, also if there are no names. [`Error::Unsupported`] on
-    /// Redlock. Otherwise as [`Mutex::lock`](crate::Mutex::lock). If a lock is lost while the call
-    /// waits for another one, the error is the one for a lost place in the queue. No lock is held
-    /// after an error.
+    /// [`Error::InvalidArgument`] if an argument is invalid or there are no names, before anything
+    /// is sent. [`Error::Unsupported`] on Redlock. Otherwise as
+    /// [`Mutex::lock`](crate::Mutex::lock). If an acquired lock is lost while the call waits for
+    /// the next one, the call fails as if it had lost its place in the queue. After an error, no
+    /// lock is held.
     ///
     /// # Cancel safety
     ///
@@ -61,17 +62,17 @@ impl Client {
 
     /// Acquires all of these mutexes if none of them has a holder or a waiter.
     ///
-    /// Returns `None` if one of them has.
+    /// Returns `None` if any of them has a holder or a waiter.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] as [`lock_all`](Self::lock_all). Otherwise as
+    /// [`Error::InvalidArgument`] as in [`lock_all`](Self::lock_all). Otherwise as
     /// [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Cancel safety
     ///
     /// As [`lock_all`](Self::lock_all). If a lock is not free, the locks that were acquired before
-    /// it are released. The call waits at most 100 ms for that.
+    /// it are released. The call waits at most 100 ms for their release.
     ///
     /// # Examples
     ///
@@ -92,7 +93,7 @@ impl Client {
     /// Waits up to the given duration to acquire all of these mutexes.
     ///
     /// The timeout covers all locks together. When it expires, the call returns `None`. A timeout
-    /// of zero is a [`try_lock_all`](Self::try_lock_all).
+    /// of zero is equivalent to [`try_lock_all`](Self::try_lock_all).
     ///
     /// # Errors
     ///
@@ -101,7 +102,7 @@ impl Client {
     /// # Cancel safety
     ///
     /// As [`lock_all`](Self::lock_all). When the timeout expires, the acquired locks are released
-    /// as if the future had been dropped. The call waits at most 100 ms for that.
+    /// as if the future had been dropped. The call waits at most 100 ms for their release.
     ///
     /// # Examples
     ///
@@ -125,7 +126,7 @@ impl Client {
         self.multi_lock(names).lock_timeout(timeout).await
     }
 
-    /// Returns a [`MultiLock`] of these names, without I/O.
+    /// Returns a [`MultiLock`] for these names, without I/O.
     ///
     /// Its locks are acquired together: see [`lock_all`](Self::lock_all).
     ///
@@ -146,9 +147,9 @@ impl Client {
     }
 }
 
-/// Several locks that are acquired together: all of them, or none.
+/// Acquires several locks together: all of them, or none.
 ///
-/// Created by [`Client::multi_lock`]. Cheap to create, clone and drop.
+/// Created by [`Client::multi_lock`]. It is cheap to create, clone and drop.
 #[derive(Clone, Debug)]
 pub struct MultiLock {
     sessions: Sessions,
@@ -157,7 +158,7 @@ pub struct MultiLock {
 }
 
 impl MultiLock {
-    /// Limits how long the locks are held, counted from the grant of the last one.
+    /// Limits how long the locks are held, counting from the last grant.
     ///
     /// See [`Mutex::max_hold`](crate::Mutex::max_hold).
     ///

@@ -2,48 +2,50 @@
 
 /// Reports what a store promises with its current settings.
 ///
-/// [`Client::durability`](crate::Client::durability) returns this report, and bases it on what the
-/// servers report. The section "What each setup promises" of [Guarantees] lists all cases.
+/// [`Client::durability`](crate::Client::durability) builds this report from the servers' own
+/// information. The section "What each setup promises" in [Guarantees] lists all cases.
 ///
-/// The report covers the failure of servers. [Operations] documents the other conditions. Clocks
-/// must run at about the same speed, no old backup may be restored while clients are working, and
-/// an old primary must not continue after a failover.
+/// The report covers only server failures. Exclusive locks also require that clocks run at about
+/// the same speed, that no old backup is restored while clients are running, and that an old
+/// primary stops after a failover. [Operations] documents these conditions.
 ///
 /// etcd and ZooKeeper do not report whether their members sync confirmed writes to disk. The report
-/// assumes that they do, without `--unsafe-no-fsync` and `forceSync=no`.
+/// assumes that they do: neither `--unsafe-no-fsync` nor `forceSync=no` may be set.
 ///
 /// [Guarantees]: https://github.com/distlock/distlock/blob/main/docs/design/guarantees.md
 /// [Operations]: https://github.com/distlock/distlock/blob/main/docs/ops/README.md
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Durability {
-    /// `true` if no failure of a server makes two guards of one lock valid at once.
+    /// `true` if no server failure can make two guards of one lock valid at once.
     ///
-    /// If it is `false`, [`reasons`](Self::reasons) states why. The value depends on the store:
+    /// If the value is `false`, [`reasons`](Self::reasons) explains why. The value depends on the
+    /// store:
     ///
     /// - etcd, ZooKeeper, SQLite and memory: always `true`.
-    /// - PostgreSQL: `true` if `fsync` and `full_page_writes` are on, and every commit waits for a
-    ///   synchronous standby if there are standbys. The last of the reasons then states how to fail
-    ///   over to a standby.
+    /// - PostgreSQL: `true` if `fsync` and `full_page_writes` are on. If there are standbys, every
+    ///   commit must also wait for a synchronous one, and the last reason describes how to fail
+    ///   over.
     /// - MySQL and MariaDB: `true` if every commit is flushed, `innodb_doublewrite` is on, and no
-    ///   other server can take over: no replica, no Galera cluster and no replication group. MySQL
-    ///   with a binary log does not report its replicas, and counts as having some.
-    /// - Redis and Valkey: `true` if the server evicts no locks, the client waits for all replicas,
-    ///   and `appendonly` is on with `appendfsync always`, or with `everysec` from version 7.2 on.
-    ///   With `everysec`, a server that has crashed grants no lock for the longest TTL. A setting
-    ///   that the server does not report counts as unsafe.
+    ///   other server can take over: there is no replica, Galera cluster or replication group. A
+    ///   MySQL server with a binary log does not report its replicas, so the report assumes that
+    ///   there are some.
+    /// - Redis and Valkey: `true` if the server cannot evict locks, every write waits for all
+    ///   replicas, and `appendonly` is on. In addition, `appendfsync` must be `always` with
+    ///   `no-appendfsync-on-rewrite no`, or `everysec` on version 7.2 or later. With `everysec`,
+    ///   the server grants no lock after a crash for 1.1 times the longest TTL. A setting that the
+    ///   server does not report counts as unsafe.
     /// - Redis with a bridge: always `false`.
-    /// - Redlock: always `true`, but only under the condition that the first of the reasons states.
-    ///   No node that has the lock may be emptied, nor have its clock changed unnoticed, within one
-    ///   TTL.
+    /// - Redlock: always `true`, under the condition that the first reason states. No node that
+    ///   stores the lock may be flushed, or have its clock changed unnoticed, within one TTL.
     pub exclusive: bool,
-    /// What happens to locks when the deciding server is lost.
+    /// What happens to locks when the primary, leader or only server is lost.
     pub failover: FailoverBehavior,
-    /// Explanations for operators, and the settings that would change the result.
+    /// Explanations of the result for operators, with the settings that would change it.
     pub reasons: Vec<String>,
 }
 
-/// Reports what happens to locks when the deciding server is lost.
+/// Reports what happens to locks when the primary, leader or only server is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailoverBehavior {
@@ -51,7 +53,7 @@ pub enum FailoverBehavior {
     Continues,
     /// No lock is granted until the server is back with all confirmed grants.
     Blocks,
-    /// The last confirmed grants, or all of them, may be missing.
+    /// The last confirmed grants, or even all grants, may be lost.
     MayLoseGrants,
 }
 

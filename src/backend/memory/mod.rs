@@ -46,7 +46,7 @@ use crate::{
 
 pub(crate) use store::Memory;
 
-/// Gives tests the operator's view of the store behind `memory://name`.
+/// Lets tests inspect and change the store behind `memory://name`.
 ///
 /// ```
 /// # use distlock::{Client, LostReason, memory::Space};
@@ -123,7 +123,7 @@ static REVISION: AtomicU64 = AtomicU64::new(1);
 impl Space {
     /// Returns the space of this name.
     ///
-    /// It is created at its first use, and lasts as long as the process.
+    /// The space is created when it is first used, and exists until the process ends.
     #[must_use]
     pub fn named(name: &str) -> Self {
         static SPACES: OnceLock<Mutex<HashMap<String, Space>>> = OnceLock::new();
@@ -144,7 +144,7 @@ impl Space {
         self.state().sessions.len()
     }
 
-    /// Deletes a key of a lock or of data, as an operator might.
+    /// Deletes the key of a lock or of data, as an operator might.
     ///
     /// Returns `true` if the key existed.
     pub fn delete(&self, key: &str) -> bool {
@@ -173,8 +173,8 @@ impl Space {
 
     /// Cuts off the session that a key belongs to.
     ///
-    /// The store neither replies to the session nor notifies it, until its TTL has passed and it
-    /// expires. Returns `true` if the key existed.
+    /// The store sends the session neither replies nor notifications until the session's TTL has
+    /// passed and the session expires. Returns `true` if the key existed.
     pub fn disconnect_session(&self, key: &str) -> bool {
         let mut state = self.state();
         let session = state.session_of(key).and_then(|session| state.sessions.get_mut(&session));
@@ -183,7 +183,7 @@ impl Space {
 
     /// Sets whether the store replies to requests.
     ///
-    /// With `false`, requests get no reply until a call with `true`.
+    /// After a call with `false`, requests get no reply until the next call with `true`.
     pub fn set_reachable(&self, reachable: bool) {
         self.reachable.send_replace(reachable);
     }

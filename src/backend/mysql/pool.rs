@@ -21,9 +21,10 @@ pub type PoolFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, PoolError>> +
 /// A pool of connections to MySQL or MariaDB, for [`Builder::mysql_pool`].
 ///
 /// The pools of sqlx and mysql_async implement this trait with the features `sqlx-0_9` and
-/// `mysql_async-0_37`. For another pool, implement it for a type of your own. The futures are
-/// polled by the threads that keep sessions alive, so they must not block. Connections that the
-/// pool opens on these threads belong to the client's runtime: see [`Builder::runtime`].
+/// `mysql_async-0_37`. To use another pool, implement the trait for a type of your own. The futures
+/// are polled on the threads that keep sessions alive, and must not block these threads.
+/// Connections that the pool opens on these threads are bound to the client's runtime: see
+/// [`Builder::runtime`].
 ///
 /// [`Builder::mysql_pool`]: crate::Builder::mysql_pool
 /// [`Builder::runtime`]: crate::Builder::runtime
@@ -47,8 +48,8 @@ pub trait Pool: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Every error means that nothing was sent. An error from the server carries its number
-    /// ([`PoolError::with_code`]).
+    /// Every error means that nothing was sent. If the server reported the error, attach its number
+    /// with [`PoolError::with_code`].
     ///
     /// # Cancel safety
     ///
@@ -79,32 +80,33 @@ impl fmt::Debug for UserPool {
 
 /// A connection that a [`Pool`] has lent for one request.
 ///
-/// It returns to the pool only through [`release`](Self::release). A value that is dropped **must
-/// close its connection**: replies from the server may still arrive, or a transaction may be open.
+/// The connection returns to the pool only through [`release`](Self::release). Dropping the value
+/// **must close the connection**: replies from the server may still arrive, or a transaction may be
+/// open.
 pub trait PoolConnection: Send {
     /// Runs several statements, and returns the result of each in order.
     ///
-    /// The statements are **one text** (`COM_QUERY`, with `CLIENT_MULTI_STATEMENTS`). Add nothing
-    /// to it, such as a transaction around the statements, which contain their own. If the server
-    /// refuses a statement, that result is the last one: the server does not run the later
-    /// statements.
+    /// The statements are **one text** (`COM_QUERY`, with `CLIENT_MULTI_STATEMENTS`). Send the text
+    /// unchanged. In particular, do not wrap the statements in a transaction: they contain their
+    /// own. If the server refuses a statement, its result is the last one, because the server does
+    /// not run the later statements.
     ///
     /// # Errors
     ///
-    /// An error means that the connection has failed, and that the client does not know the outcome
-    /// of the statements. A statement that the server refuses is not an error; it is a
-    /// [result](StatementResult::refused).
+    /// An error means that the connection has failed and that the outcome of the statements is
+    /// unknown. For a statement that the server refuses, return a
+    /// [result](StatementResult::refused), not an error.
     ///
     /// # Cancel safety
     ///
-    /// The client drops the future when it stops waiting, while replies from the server may still
-    /// arrive. It drops the connection afterwards.
+    /// The client drops the future when it stops waiting, although replies from the server may
+    /// still arrive. The client then also drops the connection.
     fn run<'a>(&'a mut self, statements: &'a str) -> PoolFuture<'a, Vec<StatementResult>>;
 
     /// Returns the connection to the pool.
     ///
-    /// All replies have been read, no transaction is open, and the settings of the connection are
-    /// the same as when it was lent.
+    /// At this point, all replies have been read and no transaction is open. The connection's
+    /// settings are the same as when it was lent.
     fn release(self: Box<Self>);
 }
 
@@ -115,9 +117,9 @@ pub struct StatementResult(Result<Outcome, ServerError>);
 impl StatementResult {
     /// Creates a result from the rows and the row count of a statement.
     ///
-    /// Each column is the server's text, or `None` for NULL. The count is the number of rows that
-    /// the server reports as affected, or 0. Columns that are not UTF-8 may be converted as by
-    /// [`String::from_utf8_lossy`].
+    /// Each column is the text that the server sent, or `None` for NULL. `affected` is the number
+    /// of affected rows that the server reports, or 0. Columns that are not UTF-8 may be converted
+    /// with [`String::from_utf8_lossy`].
     #[must_use]
     pub fn new(rows: Vec<Vec<Option<String>>>, affected: u64) -> Self {
         let count = if rows.is_empty() { affected } else { rows.len().try_into().unwrap_or(0) };
@@ -126,7 +128,7 @@ impl StatementResult {
 
     /// Creates the result of a statement that the server has refused.
     ///
-    /// It takes the number of the error, such as 1213, its SQLSTATE and its text.
+    /// `code` is the number of the error, such as 1213, and `message` is its text.
     #[must_use]
     pub fn refused(code: u16, sqlstate: impl Into<String>, message: impl Into<String>) -> Self {
         Self(Err(ServerError { code, state: sqlstate.into(), message: message.into() }))
@@ -147,7 +149,7 @@ impl StatementResult {
     }
 }
 
-/// The error of a [`Pool`] without a connection, or of a failed [`PoolConnection`].
+/// Reports that a [`Pool`] lent no connection, or that a [`PoolConnection`] failed.
 #[derive(Debug)]
 pub struct PoolError {
     code: Option<u16>,
@@ -156,9 +158,10 @@ pub struct PoolError {
 }
 
 impl PoolError {
-    /// Creates an error from the error of the pool or of its driver.
+    /// Creates an error from an error of the pool or its driver.
     ///
-    /// Its text becomes part of [`Error`]s and log lines, so it must not contain a password.
+    /// The text of `source` becomes part of [`Error`]s and log lines, so it must not contain a
+    /// password.
     ///
     /// [`Error`]: crate::Error
     #[must_use]
@@ -166,22 +169,22 @@ impl PoolError {
         Self { code: None, exhausted: false, source: source.into() }
     }
 
-    /// Creates the error of a pool whose connections are all in use.
+    /// Creates an error for a pool whose connections are all in use.
     ///
-    /// Return it if they have been in use for as long as the pool waits. The call that acquires a
-    /// lock then fails, because its caller may hold one of the connections.
+    /// Return this error when the pool has stopped waiting for a free connection. The call that
+    /// acquires a lock then fails, because its caller may hold one of the connections.
     #[must_use]
     pub fn exhausted(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { exhausted: true, ..Self::new(source) }
     }
 
-    /// Adds the error number that the server has reported, such as 1045.
+    /// Adds the error number that the server reported, such as 1045.
     #[must_use]
     pub fn with_code(self, code: u16) -> Self {
         Self { code: Some(code), ..self }
     }
 
-    /// Returns the error number if the server has reported the error.
+    /// Returns the error number if the server reported the error.
     #[must_use]
     pub fn code(&self) -> Option<u16> {
         self.code

@@ -20,10 +20,10 @@ pub type PoolFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, PoolError>> +
 /// A pool of connections to PostgreSQL, for [`Builder::postgres_pool`].
 ///
 /// The pools of sqlx, deadpool-postgres and bb8-postgres implement this trait with the features
-/// `sqlx-0_9`, `deadpool-postgres-0_14` and `bb8-postgres-0_9`. For another pool, implement it for
-/// a type of your own. The futures are polled by the threads that keep sessions alive, so they must
-/// not block. Connections that the pool opens on these threads belong to the client's runtime: see
-/// [`Builder::runtime`].
+/// `sqlx-0_9`, `deadpool-postgres-0_14` and `bb8-postgres-0_9`. To use another pool, implement the
+/// trait for a type of your own. The futures are polled on the threads that keep sessions alive,
+/// and must not block these threads. Connections that the pool opens on these threads are bound to
+/// the client's runtime: see [`Builder::runtime`].
 ///
 /// [`Builder::postgres_pool`]: crate::Builder::postgres_pool
 /// [`Builder::runtime`]: crate::Builder::runtime
@@ -80,21 +80,21 @@ impl fmt::Debug for UserPool {
 pub trait PoolConnection: Send {
     /// Runs several statements, and returns the result of each in order.
     ///
-    /// The statements are **one message of the simple query protocol**. Do not send them one by
-    /// one, nor in a transaction block: the server runs one message as one transaction. The client
+    /// Send the statements as **one message of the simple query protocol**, which the server runs
+    /// as one transaction. Do not send them one by one or in a transaction block. The client
     /// verifies this from the results. The connection returns to the pool afterwards.
     ///
     /// # Errors
     ///
-    /// An error from the server carries its SQLSTATE ([`PoolError::with_sqlstate`]), which shows
-    /// that the transaction was rolled back. After any other error, the client does not know the
-    /// outcome of the transaction.
+    /// If the server reported the error, attach its SQLSTATE with [`PoolError::with_sqlstate`]: the
+    /// SQLSTATE shows that the transaction was rolled back. After an error without a SQLSTATE, the
+    /// outcome of the transaction is unknown.
     ///
     /// # Cancel safety
     ///
-    /// The client drops the future when it stops waiting, while replies from the server may still
-    /// arrive. The connection must not return to the pool in that state: close it, or return it
-    /// once all replies have been read.
+    /// The client drops the future when it stops waiting, although replies from the server may
+    /// still arrive. The connection must not return to the pool in that state: close it, or return
+    /// it once all replies have been read.
     fn run<'a>(self: Box<Self>, statements: &'a str) -> PoolFuture<'a, Vec<StatementResult>>;
 }
 
@@ -105,8 +105,8 @@ pub struct StatementResult(Outcome);
 impl StatementResult {
     /// Creates a result from the rows and the row count of a statement.
     ///
-    /// Each column is the server's text, or `None` for NULL. The count is the number of rows that
-    /// the server reports at the end of the statement (`CommandComplete`), or 0.
+    /// Each column is the text that the server sent, or `None` for NULL. `count` is the number of
+    /// rows that the server reports at the end of the statement (`CommandComplete`), or 0.
     #[must_use]
     pub fn new(rows: Vec<Vec<Option<String>>>, count: u64) -> Self {
         Self(Outcome::new(rows.into_iter().map(Row::new).collect(), count))
@@ -122,7 +122,7 @@ impl StatementResult {
     }
 }
 
-/// The error of a [`Pool`] without a connection, or of a failed [`PoolConnection`].
+/// Reports that a [`Pool`] lent no connection, or that a [`PoolConnection`] failed.
 #[derive(Debug)]
 pub struct PoolError {
     sqlstate: Option<String>,
@@ -131,9 +131,10 @@ pub struct PoolError {
 }
 
 impl PoolError {
-    /// Creates an error from the error of the pool or of its driver.
+    /// Creates an error from an error of the pool or its driver.
     ///
-    /// Its text becomes part of [`Error`]s and log lines, so it must not contain a password.
+    /// The text of `source` becomes part of [`Error`]s and log lines, so it must not contain a
+    /// password.
     ///
     /// [`Error`]: crate::Error
     #[must_use]
@@ -141,22 +142,22 @@ impl PoolError {
         Self { sqlstate: None, exhausted: false, source: source.into() }
     }
 
-    /// Creates the error of a pool whose connections are all in use.
+    /// Creates an error for a pool whose connections are all in use.
     ///
-    /// Return it if they have been in use for as long as the pool waits. The call that acquires a
-    /// lock then fails, because its caller may hold one of the connections.
+    /// Return this error when the pool has stopped waiting for a free connection. The call that
+    /// acquires a lock then fails, because its caller may hold one of the connections.
     #[must_use]
     pub fn exhausted(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { exhausted: true, ..Self::new(source) }
     }
 
-    /// Adds the SQLSTATE that the server has reported, such as `55P03`.
+    /// Adds the SQLSTATE that the server reported, such as `55P03`.
     #[must_use]
     pub fn with_sqlstate(self, sqlstate: impl Into<String>) -> Self {
         Self { sqlstate: Some(sqlstate.into()), ..self }
     }
 
-    /// Returns the SQLSTATE if the server has reported the error.
+    /// Returns the SQLSTATE if the server reported the error.
     #[must_use]
     pub fn sqlstate(&self) -> Option<&str> {
         self.sqlstate.as_deref()

@@ -4,10 +4,10 @@ use std::{fmt, fs, io, net::IpAddr, path::Path};
 
 use crate::backend::secret::Secret;
 
-/// A user and a password.
+/// Holds a user and a password.
 ///
-/// [`Builder::credentials_from`](crate::Builder::credentials_from) takes them. The password is
-/// never printed.
+/// The function that is passed to [`Builder::credentials_from`](crate::Builder::credentials_from)
+/// returns this type. Its `Debug` output never contains the password.
 ///
 /// ```
 /// let credentials = distlock::Credentials::new("app", "s3cret");
@@ -22,7 +22,7 @@ pub struct Credentials {
 impl Credentials {
     /// Creates credentials from a user and a password.
     ///
-    /// The user must not be empty, and must not contain `:`. Otherwise connecting fails.
+    /// The user must not be empty or contain `:`; otherwise, connecting fails.
     #[must_use]
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { user: user.into(), password: Secret::new(password.into()) }

@@ -9,11 +9,10 @@ use std::{
 use crate::backend::certificates;
 use crate::backend::{credentials::read, secret::Secret};
 
-/// Configures the CA and the client certificate of TLS, as PEM texts or files.
+/// Configures the CA and the client certificate for TLS, as PEM texts or files.
 ///
-/// Without a CA, servers are verified against the root certificates of the operating system. The
-/// environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` replace them. A process reads them
-/// once.
+/// Without a CA, etcd and PostgreSQL servers are verified against the operating system's root
+/// certificates. All other stores need a CA.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -29,16 +28,17 @@ use crate::backend::{credentials::read, secret::Secret};
 ///
 /// # Replacing certificates
 ///
-/// The client reads the files of [`ca_certificate_file`](Self::ca_certificate_file) and
-/// [`client_identity_files`](Self::client_identity_files) again while it lives. cert-manager and
-/// Vault may replace each file separately, or a whole folder through a link. If the new files
-/// cannot be used, for example because a certificate's key is not there yet, the client keeps the
-/// last certificates.
+/// While a client is open, it rereads the files that
+/// [`ca_certificate_file`](Self::ca_certificate_file) and
+/// [`client_identity_files`](Self::client_identity_files) name. cert-manager and Vault may replace
+/// each file separately, or a whole folder through a link. If the new files cannot be used, for
+/// example because the key of a certificate has not been written yet, the client keeps the previous
+/// certificates.
 ///
 /// Open connections are not affected: no store requests a certificate again, and no lock is lost.
 /// On etcd, a request that is sent a second or more after the change uses a new connection, while a
-/// watch stays on the old connection until that ends. On the other stores, the client reads the
-/// files when the session's connection ends, for the connections that replace it.
+/// watch stays on its old connection until that connection ends. On the other stores, the client
+/// rereads the files when the session's connection ends, and uses them for the new connections.
 #[derive(Clone, Default)]
 pub struct Tls {
     ca: Option<Pem>,
@@ -71,7 +71,7 @@ impl Tls {
 
     /// Trusts only servers whose certificates are signed by this CA.
     ///
-    /// The text is PEM, with one CA certificate or several.
+    /// The text is in PEM format, and contains one or more CA certificates.
     #[must_use]
     pub fn ca_certificate(mut self, pem: impl Into<String>) -> Self {
         self.ca = Some(Pem::Text(Secret::new(pem.into())));
@@ -80,7 +80,8 @@ impl Tls {
 
     /// Trusts only servers whose certificates are signed by the CA in this file.
     ///
-    /// The file is PEM, with one CA certificate or several. It is read again when it changes.
+    /// The file is in PEM format, and contains one or more CA certificates. The client rereads the
+    /// file when it changes.
     #[must_use]
     pub fn ca_certificate_file(mut self, path: impl AsRef<Path>) -> Self {
         self.ca = Some(Pem::File(path.as_ref().into()));
@@ -89,7 +90,7 @@ impl Tls {
 
     /// Presents this certificate to servers that request one.
     ///
-    /// Certificate and key are PEM texts.
+    /// The certificate and the key are texts in PEM format.
     #[must_use]
     pub fn client_identity(
         mut self,
@@ -104,7 +105,7 @@ impl Tls {
 
     /// Presents the certificate in these files to servers that request one.
     ///
-    /// Both files are PEM. They are read again when they change.
+    /// Both files are in PEM format. The client rereads the files when they change.
     #[must_use]
     pub fn client_identity_files(
         mut self,
@@ -119,13 +120,13 @@ impl Tls {
 
     /// Sets the name that the servers' certificates must have.
     ///
-    /// Without it, that is the host in the URL. Set it if the certificates have another name, for
-    /// example behind a proxy or a forwarded port. It is a host name or an address, and the same
-    /// for all servers.
+    /// The default is the host in the URL. Set the name if the certificates contain a different
+    /// one, for example behind a proxy or a forwarded port. The name is a host name or an address,
+    /// and applies to all servers.
     ///
-    /// On ZooKeeper, [`connect`](crate::Builder::connect) then fails with
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument). The client crate there can only
-    /// verify the host in the URL, or nothing at all.
+    /// On ZooKeeper, this option makes [`connect`](crate::Builder::connect) fail with
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument), because the ZooKeeper client
+    /// crate can verify only the host in the URL, or nothing at all.
     #[must_use]
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());

@@ -2,7 +2,7 @@
 
 use crate::runtime::mutex::Mutex;
 
-/// Counts of this process's requests to a file: see [`requests`](crate::sqlite::requests).
+/// Counts this process's requests to a file: see [`requests`](crate::sqlite::requests).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[doc(hidden)]
@@ -15,8 +15,8 @@ pub struct Requests {
     pub keepalives: u64,
     /// Committed transactions. Requests that arrive at the same time share one.
     pub commits: u64,
-    /// Commits that were flushed to the disk. They are guarded writes, and sometimes a block of
-    /// fencing tokens. SQLite also flushes when it moves its WAL into the file.
+    /// Commits that were flushed to the disk: guarded writes, and reservations of blocks of fencing
+    /// tokens. SQLite also flushes when it moves its WAL into the file.
     pub flushes: u64,
     /// Notified waiters.
     pub events: u64,

@@ -12,13 +12,13 @@ impl Builder {
     /// `mysql_async-0_37`), or an implementation of [`Pool`]. It must connect to the database that
     /// the URL names.
     ///
-    /// The client also opens one connection of its own, as the URL says. It uses that one for
-    /// keepalives and for the polling of waiters, which never wait for the pool. For every other
-    /// request it borrows a connection from the pool: to acquire, release or query a lock, and for
-    /// guarded writes. Each request is one transaction. Settings of the pool's connections, such as
-    /// the isolation level, `autocommit`, `completion_type`, `sql_mode` or a time limit, do not
-    /// apply to these requests. The requests leave the settings unchanged. User variables whose
-    /// names begin with `distlock_` stay on the connections.
+    /// The client also opens one connection of its own, to the server in the URL. It uses this
+    /// connection for keepalives and for polling, which therefore never wait for the pool. Every
+    /// other request uses a connection from the pool: requests to acquire, release or query a lock,
+    /// and guarded writes. Each request is one transaction. Settings of the pool's connections,
+    /// such as the isolation level, `autocommit`, `completion_type`, `sql_mode` or a time limit, do
+    /// not affect these requests, and the requests leave the settings unchanged. User variables
+    /// whose names begin with `distlock_` remain set on the connections.
     ///
     /// A request waits for a connection for up to three quarters of the
     /// [`request_timeout`](Self::request_timeout). While the pool has no free connection, held
@@ -27,14 +27,14 @@ impl Builder {
     /// lock in the background as soon as the pool has a connection.
     ///
     /// **Do not call the client within a transaction that holds the pool's last connection**: the
-    /// call fails as described. Reserve one connection for each task that does this, or lock before
-    /// the transaction begins. A pooled connection with an open transaction is refused with
-    /// [`Error::Backend`]. With `autocommit` off, a query begins a transaction: end it before you
-    /// return the connection.
+    /// call fails with [`Error::Unavailable`]. Reserve one connection for each task that calls the
+    /// client in a transaction, or lock before the transaction begins. A pooled connection with an
+    /// open transaction is refused with [`Error::Backend`]. With `autocommit` off, a query begins a
+    /// transaction: end it before you return the connection.
     ///
     /// [`connect`](Self::connect) verifies with one request that the pool connects to the URL's
-    /// database. It fails with [`Error::Denied`] if the pool does not, and with
-    /// [`Error::InvalidArgument`] if the URL is not one of MySQL.
+    /// database. If the pool connects to another database, `connect` fails with [`Error::Denied`].
+    /// If the URL does not name a MySQL server, it fails with [`Error::InvalidArgument`].
     ///
     /// [`Error::Backend`]: crate::Error::Backend
     /// [`Error::Denied`]: crate::Error::Denied

@@ -12,12 +12,12 @@ impl Builder {
     /// `deadpool-postgres-0_14`), a pool of `bb8-postgres` (feature `bb8-postgres-0_9`), or an
     /// implementation of [`Pool`]. It must connect to the database that the URL names.
     ///
-    /// The client also opens one connection of its own, as the URL says. It uses that one for
-    /// keepalives and watches, which never wait for the pool. For every other request it borrows a
-    /// connection from the pool: to acquire, release or query a lock, and for guarded writes. Each
-    /// request is one transaction. Settings of the pool's connections, such as the isolation level,
-    /// `synchronous_commit` or a time limit, do not apply to these requests. The requests leave the
-    /// settings unchanged.
+    /// The client also opens one connection of its own, to the server in the URL. It uses this
+    /// connection for keepalives and watches, which therefore never wait for the pool. Every other
+    /// request uses a connection from the pool: requests to acquire, release or query a lock, and
+    /// guarded writes. Each request is one transaction. Settings of the pool's connections, such as
+    /// the isolation level, `synchronous_commit` or a time limit, do not affect these requests, and
+    /// the requests leave the settings unchanged.
     ///
     /// A request waits for a connection for up to three quarters of the
     /// [`request_timeout`](Self::request_timeout). While the pool has no free connection, held
@@ -26,12 +26,12 @@ impl Builder {
     /// lock in the background as soon as the pool has a connection.
     ///
     /// **Do not call the client within a transaction that holds the pool's last connection**: the
-    /// call fails as described. Reserve one connection for each task that does this, or lock before
-    /// the transaction begins.
+    /// call fails with [`Error::Unavailable`]. Reserve one connection for each task that calls the
+    /// client in a transaction, or lock before the transaction begins.
     ///
     /// [`connect`](Self::connect) verifies with one request that the pool connects to the URL's
-    /// database. It fails with [`Error::Denied`] if the pool does not, and with
-    /// [`Error::InvalidArgument`] if the URL is not one of PostgreSQL.
+    /// database. If the pool connects to another database, `connect` fails with [`Error::Denied`].
+    /// If the URL does not name a PostgreSQL server, it fails with [`Error::InvalidArgument`].
     ///
     /// [`Error::Denied`]: crate::Error::Denied
     /// [`Error::InvalidArgument`]: crate::Error::InvalidArgument

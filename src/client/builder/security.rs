@@ -19,8 +19,8 @@ use crate::{
 impl Builder {
     /// Sets the user and the password.
     ///
-    /// The client logs in with them on etcd, ZooKeeper, PostgreSQL, MySQL, Redis and Redlock. On
-    /// ZooKeeper it uses the `digest` scheme or, after [`sasl`](Self::sasl), SASL.
+    /// The client uses them to log in to etcd, ZooKeeper, PostgreSQL, MySQL, Redis and Redlock
+    /// servers. On ZooKeeper it uses the `digest` scheme or, after [`sasl`](Self::sasl), SASL.
     ///
     /// Without TLS, the client sends them only within this machine: to loopback addresses and Unix
     /// sockets. With any other host, [`connect`](Self::connect) fails with
@@ -39,8 +39,8 @@ impl Builder {
 
     /// Sets the user, and reads the password from a file.
     ///
-    /// A line break at the end of the file is not part of the password. The client reads the file
-    /// again while it lives: see [`credentials_from`](Self::credentials_from).
+    /// A line break at the end of the file is not part of the password. The client rereads the file
+    /// while it is open: see [`credentials_from`](Self::credentials_from).
     pub fn password_file(mut self, user: impl Into<String>, path: impl AsRef<Path>) -> Self {
         let (user, path) = (user.into(), path.as_ref().to_owned());
         self.credentials = Some(Origin::changing(move || Credentials::read(&user, &path)));
@@ -49,23 +49,25 @@ impl Builder {
 
     /// Sets a function that returns the current user and password.
     ///
-    /// A password can then be replaced while the client is running. The function is called when the
-    /// client is created. Later it is called before a request to the store, at most once a second.
-    /// It runs on threads that also keep sessions alive, so it must return at once, with what the
-    /// program already knows. If a later call fails or panics, the client keeps the last
-    /// credentials.
+    /// With this function, a password can be replaced while the client is running. The function is
+    /// called when the client is created, and later before requests to the store, at most once a
+    /// second. It runs on threads that also keep sessions alive, so it must return at once, with
+    /// credentials that the program already has. If a later call fails or panics, the client keeps
+    /// the previous credentials.
     ///
     /// # What a new password does
     ///
     /// **etcd**: The next request uses a new connection with the new password. If the server
-    /// rejects the password, requests continue on the old connection while that works. The order in
-    /// which the store and the program get the password therefore does not matter. When a password
-    /// changes, etcd revokes the user's tokens; the client repeats the affected requests with the
-    /// newest password. A held lock stays held if the new password arrives before its deadline.
+    /// rejects the password, requests continue on the old connection as long as it works. It
+    /// therefore does not matter whether the store or the program receives the new password first.
+    /// When a password changes, etcd revokes the user's tokens; the client repeats the affected
+    /// requests with the newest password. A held lock stays held if the client receives the new
+    /// password before the lock's deadline.
     ///
     /// **ZooKeeper**: An open session keeps its identity, and the next session uses the new
     /// password. With SASL, a session that has to reconnect after its password was revoked is lost.
-    /// With `digest`, a new password is a new user: let [`acl`](Self::acl) name both.
+    /// With `digest`, a new password makes a new identity, so name both identities in
+    /// [`acl`](Self::acl).
     ///
     /// **PostgreSQL, MySQL, Redis, Redlock**: An open connection keeps its identity, and the next
     /// connection uses the new password.
@@ -87,7 +89,7 @@ impl Builder {
         self
     }
 
-    /// Allows the client to send user and password to other hosts without TLS.
+    /// Allows the client to send the user and password to other hosts without TLS.
     ///
     /// Every device on the network path can read them. In a URL:
     /// `?allow_plaintext_credentials=true`.
@@ -98,9 +100,9 @@ impl Builder {
 
     /// Uses SASL on ZooKeeper instead of its `digest` scheme.
     ///
-    /// The mechanism is DIGEST-MD5. It needs servers whose JAAS configuration has a
-    /// `DigestLoginModule`. The server checks the password, and ACLs name the user `sasl:user`. In
-    /// a URL: `?sasl=true`.
+    /// The mechanism is DIGEST-MD5. The JAAS configuration of the servers must contain a
+    /// `DigestLoginModule`. The server checks the password, and ACLs name the user as `sasl:user`.
+    /// In a URL: `?sasl=true`.
     ///
     /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] on another store, without
     /// [`credentials`](Self::credentials), or without the cargo feature `zookeeper-sasl`.
@@ -113,12 +115,13 @@ impl Builder {
     ///
     /// The syntax is that of ZooKeeper's shell: `scheme:id:rights`, separated by commas, with
     /// rights from `cdrwa`. With [`credentials`](Self::credentials), the default is `auth::cdrwa`,
-    /// which grants all rights to every identity of this client, by user or certificate. Without
-    /// credentials, it is `world:anyone:cdrwa`. In a URL: `?acl=…`.
+    /// which grants all rights to every identity of this client: its user and its certificate.
+    /// Without credentials, it is `world:anyone:cdrwa`. In a URL: `?acl=…`.
     ///
-    /// Locking needs `cdrw`: [Operations][operations] lists what each right is for. ACLs are set
-    /// when a node is created, and existing directories keep theirs. [`connect`](Self::connect)
-    /// fails with [`Error::InvalidArgument`] on another store, and if the ACL has another syntax.
+    /// Locking needs `cdrw`: [Operations][operations] lists the purpose of each right. A node
+    /// receives its ACL when it is created, so existing directories keep their ACLs.
+    /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] on another store, and if
+    /// the syntax of the ACL is invalid.
     ///
     /// ```
     /// // This user has all rights, and everyone else can read.
@@ -133,21 +136,17 @@ impl Builder {
         self
     }
 
-    /// Connects with TLS.
-    ///
-    /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] if the program is built
-    /// without the cargo feature for TLS. On ZooKeeper that is `zookeeper-tls`, on the other stores
-    /// `tls` or `tls-ring`. It also fails if no CA is given and the system has no root
-    /// certificates.
+    /// Connects over TLS.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(Origin::Fixed(tls));
         self
     }
 
-    /// Connects with TLS, and sets a function that returns the current certificates.
+    /// Connects over TLS, and sets a function that returns the current certificates.
     ///
-    /// Certificates can then be replaced while the client is running: see [`Tls`]. The function is
-    /// called in the same way as in [`credentials_from`](Self::credentials_from).
+    /// With this function, certificates can be replaced while the client is running: see [`Tls`].
+    /// It is called in the same way as the function of
+    /// [`credentials_from`](Self::credentials_from).
     pub fn tls_from(
         mut self,
         newest: impl Fn() -> io::Result<Tls> + Send + Sync + 'static,
