@@ -21,10 +21,10 @@ pub(crate) fn source(of: impl Into<BoxError>) -> Source {
 
 /// Reports why an operation failed.
 ///
-/// A lock that another client holds and a timeout that expires are not errors:
+/// If another client holds the lock, or a timeout expires, this is not an error:
 /// [`try_lock`](crate::Mutex::try_lock) and [`lock_timeout`](crate::Mutex::lock_timeout) return
-/// `Ok(None)`. The message never repeats the [`source`](std::error::Error::source): print the whole
-/// chain.
+/// `Ok(None)`. The message of an error never repeats its [`source`](std::error::Error::source):
+/// print the whole chain.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -37,7 +37,7 @@ pub enum Error {
         /// What is wrong and what to write instead.
         reason: String,
     },
-    /// The store that the URL names is not compiled in.
+    /// Support for the store that the URL names is not compiled in.
     #[error("{scheme}:// needs the feature `{feature}`: add it to distlock in Cargo.toml")]
     #[non_exhaustive]
     FeatureDisabled {
@@ -78,8 +78,8 @@ pub enum Error {
     },
     /// No server replied in time. No lock was acquired; try again later.
     ///
-    /// A request that was sent may still have arrived. If it created a key in a queue, the client
-    /// deletes that key in the background.
+    /// A request may nevertheless have reached the server. If it created a key in a queue, the
+    /// client deletes that key in the background.
     #[error("{backend} does not respond; no lock was acquired")]
     #[non_exhaustive]
     Unavailable {
@@ -91,13 +91,13 @@ pub enum Error {
     },
     /// It is not yet known whether the lock is free. No lock was acquired.
     ///
-    /// Either the session ahead has expired by the server's clock, which this client has not
-    /// watched for long enough, or the server may lack earlier grants. Try again later. Only a call
-    /// that does not wait for a holder returns this error, after at most 1.15 TTL: see
+    /// Either the session ahead has expired by the server's clock, but this client has not watched
+    /// that clock for long enough, or the server may lack earlier grants. Try again later. Only a
+    /// call that does not wait for a holder returns this error, after at most 1.15 TTL: see
     /// [`try_lock`](crate::Mutex::try_lock).
     ///
-    /// On Redis, a client cannot open a session while a client of an earlier distlock, which uses
-    /// other keys, is connected. It then fails with this error, too.
+    /// On Redis, a client also fails to open a session with this error while a client of an earlier
+    /// version of distlock, which uses other keys, is connected.
     #[error("it is not yet known whether the {backend} lock is free; no lock was acquired")]
     #[non_exhaustive]
     NotYet {
@@ -109,7 +109,7 @@ pub enum Error {
     },
     /// The session ended during the wait, and the place in the queue was lost.
     ///
-    /// Lock again; that opens a new session.
+    /// Locking again opens a new session.
     #[error("the {backend} session ended while waiting ({reason})")]
     #[non_exhaustive]
     SessionLost {
@@ -118,7 +118,7 @@ pub enum Error {
         /// Why the session ended.
         reason: LostReason,
     },
-    /// An operator deleted this waiter's key. Lock again to join the end of the queue.
+    /// An operator evicted this waiter. Lock again to rejoin the queue at its end.
     #[error("an operator evicted the waiter from the queue of {name:?}")]
     #[non_exhaustive]
     Evicted {
@@ -213,7 +213,7 @@ impl Error {
 
     /// Returns `true` if the same call may succeed later.
     ///
-    /// Neither the program nor its configuration has to change for that.
+    /// Neither the program nor its configuration has to change first.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(

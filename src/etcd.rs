@@ -1,12 +1,12 @@
-//! The condition for your own transactions on etcd.
+//! Provides the condition for your own transactions on etcd.
 //!
 //! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write)
 //! cover most uses. For leases, other conditions, or reads in the same transaction, add the
-//! condition to a transaction of [`etcd_client`] 0.21. Until 1.0, only a new minor version of
-//! distlock moves to another version of that crate.
+//! condition to a transaction of [`etcd_client`] 0.21. Before 1.0, distlock changes its version of
+//! that crate only in a new minor version.
 //!
-//! With another version or another client, write the condition yourself. The create revision of
-//! [`LockGuard::key`](crate::LockGuard::key) equals
+//! With another version of the crate, or with another client, write the condition yourself: the
+//! create revision of [`LockGuard::key`](crate::LockGuard::key) equals
 //! [`LockGuard::fencing_token`](crate::LockGuard::fencing_token).
 
 use etcd_client::{Compare, CompareOp};

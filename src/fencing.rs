@@ -7,12 +7,12 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// A number that is higher for every later holder of a lock.
+/// Numbers a grant of a lock: every later grant has a higher token.
 ///
 /// The protected resource stores the highest token it has seen and refuses lower ones. A holder
 /// that was paused until after its session expired can then do no harm.
 ///
-/// This works for exclusive holders only. Readers share a lock, and so do permit holders: their
+/// This works only for exclusive holders. Readers share a lock, and so do permit holders: their
 /// tokens differ, but a lower token is just as valid. A [`FencingGate`] would refuse their valid
 /// writes.
 ///
@@ -52,7 +52,7 @@ impl FencingToken {
         Self(token)
     }
 
-    /// Returns the token as a number, to be stored with the data that it protects.
+    /// Returns the token as a number, to store with the data that it protects.
     #[must_use]
     pub fn as_u64(self) -> u64 {
         self.0
@@ -144,11 +144,12 @@ impl fmt::Display for FencingToken {
 ///     WHERE gates.token <= excluded.token;
 /// ```
 ///
-/// The gates are for exclusive holders: readers and permit holders have tokens that are valid in
+/// Gates are only for exclusive holders: the tokens of readers and of permit holders are valid in
 /// any order.
 ///
 /// Both statements work on PostgreSQL (9.5 and later) and SQLite (3.24 and later). If the data is
-/// in etcd or ZooKeeper itself, [`LockGuard::put`](crate::LockGuard::put) needs no token.
+/// in the lock's own store, such as etcd or ZooKeeper, use
+/// [`LockGuard::put`](crate::LockGuard::put), which needs no token.
 ///
 /// # Examples
 ///
@@ -171,7 +172,7 @@ pub struct FencingGate {
     highest: AtomicU64,
 }
 
-/// The error of [`FencingGate::admit`]: the gate has seen a higher token.
+/// Reports that a [`FencingGate`] has seen a higher token.
 ///
 /// The caller must not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -193,7 +194,8 @@ impl FencingGate {
 
     /// Creates a gate that continues from a stored token.
     ///
-    /// Pass the [`highest`](Self::highest) token of the former gate, stored with the data.
+    /// Pass the [`highest`](Self::highest) token of the previous gate, which you stored with the
+    /// data.
     ///
     /// ```
     /// let gate = distlock::FencingGate::starting_at(41);
@@ -205,13 +207,13 @@ impl FencingGate {
         Self { highest: AtomicU64::new(token) }
     }
 
-    /// Admits a token that is not lower than the highest one so far.
+    /// Admits a token unless the gate has admitted a higher one.
     ///
     /// The check is one atomic operation, without a lock.
     ///
     /// # Errors
     ///
-    /// [`StaleToken`] if the gate has seen a higher token.
+    /// [`StaleToken`] if the gate has admitted a higher token.
     ///
     /// ```
     /// let gate = distlock::FencingGate::new();

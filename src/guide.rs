@@ -1,4 +1,4 @@
-//! The guide to distlock, in this version.
+//! Contains the guide to this version of distlock.
 //!
 //! - [Quick start](quick_start)
 //! - [Primitives](primitives)
@@ -13,7 +13,7 @@
 //! - [Kubernetes](kubernetes)
 //! - [The command `distlock`](command)
 //!
-//! The repository has the pages about [stores, operations, migration and design].
+//! The repository also contains pages on [stores, operations, migration and design].
 //!
 //! [stores, operations, migration and design]:
 //! https://github.com/distlock/distlock/blob/main/docs/README.md

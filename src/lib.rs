@@ -42,8 +42,8 @@
 //! - **Listing holders and waiters, and asking a holder to release**: [`Mutex::queue`],
 //!   [`Mutex::watch_queue`] and [`Mutex::request_release`].
 //!
-//! A [`Client`] creates the locks. A program therefore seldom imports [`Mutex`], [`RwLock`] or
-//! [`Semaphore`], whose names tokio and the standard library use, too.
+//! A [`Client`] creates the locks, so a program seldom has to import [`Mutex`], [`RwLock`] or
+//! [`Semaphore`]. tokio and the standard library use some of these names, too.
 //!
 //! Waiters queue in the store, first come, first served. Redlock is the exception: it has no queue
 //! and grants in no particular order. Every method that acquires a lock has three forms: the plain
@@ -52,9 +52,9 @@
 //! # What is guaranteed
 //!
 //! - From the return of `lock()` until the guard's deadline, no other guard of that lock is valid
-//!   anywhere. The deadline passes before the store can grant the lock to another client. It counts
-//!   from when the last confirmed keepalive was sent.
-//! - That guarantee has two exceptions. If an operator evicts the holder, the next waiter is
+//!   anywhere. The deadline is counted from the time at which the last confirmed keepalive was
+//!   sent. It passes before the store can grant the lock to another client.
+//! - This guarantee has two exceptions. If an operator evicts the holder, the next waiter is
 //!   granted the lock at once, and the holder is notified within a bounded time. If a store loses
 //!   confirmed writes, it may grant a lock that is held: see [`Client::durability`].
 //! - Every guard reports its loss. [`LockGuard::is_valid`] reads the clock, [`LockGuard::lost`]
@@ -62,22 +62,23 @@
 //! - Every grant of a lock has a higher [`FencingToken`] than all earlier grants of that lock.
 //! - A forked child holds no locks, and its parent keeps them. In the child, the parent's guards
 //!   are lost ([`LostReason::Forked`]), and calls on the parent's clients fail. The child can
-//!   connect a new client. On SQLite and ZooKeeper it cannot if the parent connected before the
-//!   fork.
+//!   connect a new client. On SQLite and ZooKeeper, this works only if the parent had not connected
+//!   before the fork.
 //! - distlock fails safe: a lock that it cannot confirm is reported lost, never held. An
 //!   unconfirmed release is an error.
 //! - Every future can be dropped at any await point, and every guard on any thread. The client then
-//!   removes what they wrote to the store.
+//!   deletes their keys from the queue.
 //!
 //! A process can pause at any instruction and resume after its lock's TTL has passed. No lock
-//! service can stop it from writing once more. If a late write does harm, let the resource check
-//! the fencing token. [Guarantees][guarantees] documents all conditions.
+//! service can prevent one more write. If a late write does harm, let the resource check the
+//! fencing token. [Guarantees][guarantees] documents all conditions.
 //!
 //! # Features
 //!
-//! Only `tls` is on by default. `memory://name`, for unit tests, is always available: see
-//! [`memory`]. `tls`, `tls-ring` and `sqlite` need a C compiler to build, and `etcd` needs
-//! [`protoc`].
+//! No feature is on by default. `memory://name`, for unit tests, is always available: see
+//! [`memory`]. Every other store needs a C compiler to build. TLS uses the process's default crypto
+//! provider for rustls. If there is none, distlock uses aws-lc-rs, and may install it as the
+//! default.
 //!
 //! With neither `tls` nor `tls-ring`, TLS is refused with [`Error::InvalidArgument`] before
 //! anything is sent. A store with servers then still builds rustls, but no cryptography library and
@@ -98,44 +99,45 @@
 //!   and later. With `?bridge=plain` or `?bridge=redisson`, mutexes also exclude other libraries'
 //!   locks: see [Redis][redis].
 //! - `redlock`: URLs such as `redlock://user:password@h1,h2,h3,h4,h5`, or `redlocks://` for TLS,
-//!   for independent servers of Redis or Valkey. It has only mutexes, and grants them in no
-//!   particular order: see [Redlock][redlock]. It is not part of `redis`, because a program should
-//!   choose its weaker guarantees by name.
-//! - `sqlite`: URLs such as `sqlite:///path/of/a/file`, for the processes of one host: see
+//!   for independent Redis or Valkey servers. Redlock provides only mutexes, and grants them in no
+//!   particular order: see [Redlock][redlock]. Its guarantees are weaker, so it is not part of the
+//!   feature `redis`: a program has to choose it by name.
+//! - `sqlite`: URLs such as `sqlite:///path/of/a/file`, for the processes on one host: see
 //!   [SQLite][sqlite].
 //! - `tokio-postgres-0_7`, `mysql_async-0_37` and `rusqlite-0_42`: `check` and `unlock` in the
-//!   modules `postgres`, `mysql` and `sqlite`, which take these drivers' own types. Each name
-//!   includes the driver's version, so a new version of the driver breaks no program. In a program
-//!   that also uses the SQLite driver of sqlx or diesel, cargo chooses an older `rusqlite`.
+//!   modules `postgres`, `mysql` and `sqlite`, which take these drivers' own types. Each feature
+//!   name includes the driver's version, so a new version of the driver breaks no program. In a
+//!   program that also uses the SQLite driver of sqlx or diesel, cargo chooses an older `rusqlite`.
 //! - `sqlx-0_9` and `diesel-2`: the modules of these names, which check and release a lock in
 //!   transactions of these libraries. `sqlx-0_9` needs Rust 1.94. In a program that also uses their
 //!   SQLite drivers, cargo chooses an older SQLite for the feature `sqlite`: with sqlx 0.9, SQLite
-//!   3.51. With `postgres` or `mysql`, `sqlx-0_9` builds sqlx's driver of that store, and a client
-//!   can use its pool: see `Builder::postgres_pool` and `Builder::mysql_pool`.
+//!   3.51. With `postgres` or `mysql`, `sqlx-0_9` builds sqlx's driver for that store, and a client
+//!   can use a sqlx pool: see `Builder::postgres_pool` and `Builder::mysql_pool`.
 //! - `deadpool-postgres-0_14` and `bb8-postgres-0_9`: `Builder::postgres_pool` accepts the pools of
 //!   these libraries. With `mysql_async-0_37`, `Builder::mysql_pool` accepts a pool of
 //!   `mysql_async`.
 //! - `tokio-util-0_7`: the method `cancellation_token` of [`LockGuard`]. It returns a
-//!   `CancellationToken` of the crate `tokio-util`, which is cancelled when the lock is lost.
+//!   `CancellationToken` of the crate `tokio-util`, which is cancelled when the lock is lost or
+//!   released.
 //! - `blocking`: the same API for threads, without `async`.
 //! - `zookeeper-sasl`: SASL (DIGEST-MD5) on ZooKeeper: see [`Builder::sasl`].
 //! - `zookeeper-tls`: TLS on ZooKeeper. It is a feature of its own, because the TLS of ZooKeeper's
 //!   driver always builds `aws-lc-rs`. It includes `tls` and `zookeeper`.
 //! - `serde`: a [`FencingToken`] is serialized and deserialized as a number.
-//! - `metrics`: durations of calls and requests, and counts of held, awaited and lost locks. They
-//!   go to the recorder that the program has installed for the crate [`metrics`].
-//! - `tracing`: the spans `distlock.acquire` and `distlock.hold`, and warnings about losses, by the
-//!   crate [`tracing`]. [Metrics][metrics] lists all metrics, spans and warnings.
+//! - `metrics`: durations of calls and requests, and counts of held, awaited and lost locks, for
+//!   the recorder that the program has installed for the crate [`metrics`].
+//! - `tracing`: the spans `distlock.acquire` and `distlock.hold`, and warnings about losses,
+//!   through the crate [`tracing`]. [Metrics][metrics] lists all metrics, spans and warnings.
 //!
 //! # Minimum Rust version
 //!
-//! Rust 1.89, and 1.94 with `sqlx-0_9`. Only a minor version raises this, to a Rust release that is
-//! at least six months old.
+//! Rust 1.89, and 1.94 with `sqlx-0_9`. Only a new minor version raises this minimum, and only to a
+//! Rust release that is at least six months old.
 //!
 //! # Further reading
 //!
 //! - [Guide](guide): from a first lock to Kubernetes. [Choosing][choosing] compares the stores and
-//!   the primitives, and says when no lock is needed.
+//!   the primitives, and describes when no lock is needed.
 //! - [Guarantees][guarantees]: what each primitive promises, and how it is tested.
 //! - [Operations][operations]: settings of each store, the TTL, other clients in the queue, and the
 //!   requests that are sent.

@@ -14,7 +14,7 @@ pub enum LostReason {
     SessionExpired,
     /// An operator deleted the holder's key.
     ///
-    /// On etcd, also: an operator overwrote the key without its lease.
+    /// On etcd, overwriting the key without its lease is an eviction, too.
     Evicted,
     /// [`Client::close`](crate::Client::close) was called.
     ClientClosed,
@@ -52,9 +52,9 @@ impl fmt::Display for LostReason {
 
 /// Reports that a lock was lost.
 ///
-/// [`LockGuard::run`](crate::LockGuard::run) returns it after dropping a future that had not
-/// finished. `?` converts it into [`Error::Lost`](crate::Error::Lost), which keeps the name and the
-/// reason.
+/// [`LockGuard::run`](crate::LockGuard::run) returns this error after dropping a future that had
+/// not finished. `?` converts it into [`Error::Lost`](crate::Error::Lost), which keeps the name and
+/// the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lock {name:?} was lost ({reason})")]
 #[non_exhaustive]

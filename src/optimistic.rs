@@ -1,9 +1,9 @@
 //! Optimistic concurrency: updates of a row without a lock, checked by its version.
 //!
 //! A column `version` increases with every change. Read the row with its version, compute, and
-//! write with the version in the condition. The first writer changes the row, and the statements of
-//! the others find no row. [`updated`] distinguishes the two cases by the number of rows that the
-//! driver reports. No lock service is involved, and any database and driver will do.
+//! write with the version in the condition. The first writer changes the row, and the other
+//! writers' statements find no row. [`updated`] distinguishes the two cases by the number of rows
+//! that the driver reports. This needs no lock service, and works with any database and driver.
 //!
 //! ```
 //! # #[cfg(feature = "sqlite")]
@@ -47,15 +47,16 @@
 //! - The pattern is for one row, and for work that can be repeated. To change several rows, use one
 //!   transaction, and roll back if any row was overtaken. Update the rows in the same order
 //!   everywhere, or transactions can deadlock until the database aborts one of them.
-//! - Of several writers that have read the same version, one succeeds. There is no queue, and no
-//!   writer is sure of a turn: with many writers of one row, most of the work is wasted. In that
-//!   case use a lock: `SELECT … FOR UPDATE` or [`Mutex`](crate::Mutex).
-//! - Side effects outside of the database, such as a mail or a payment, also happen in attempts
+//! - Of several writers that have read the same version, one succeeds. There is no queue, so a
+//!   writer may never succeed. If many writers update one row, most of their work is wasted. In
+//!   that case, use a lock: `SELECT … FOR UPDATE` or [`Mutex`](crate::Mutex).
+//! - Side effects outside of the database, such as an email or a payment, also happen in attempts
 //!   that are then overtaken.
 //! - Use `READ COMMITTED`. At a stricter isolation level, PostgreSQL and MariaDB may report an
-//!   error (40001 and 1020) instead of zero rows. Both mean the same.
+//!   error (40001 and 1020, respectively) instead of zero rows. The error means that the row was
+//!   overtaken.
 
-/// The reason why a row was not updated.
+/// Reports why a versioned update did not change exactly one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotUpdated {
@@ -86,9 +87,9 @@ pub enum NotUpdated {
 /// requests the latter (`CLIENT_FOUND_ROWS`, as sqlx does). Both numbers are equal if the statement
 /// increases the version, because it then changes every row that it finds.
 ///
-/// After a lost connection there is no number, and the outcome is unknown. The version of the row
-/// does not settle it, because another writer may have increased it. If that matters, write a
-/// random id into the row with each change, or keep a table of changes.
+/// If the connection is lost, there is no number of rows, and the outcome is unknown. The row's
+/// version does not show the outcome, because another writer may have increased it. If you need to
+/// know the outcome, write a random id into the row with each change, or keep a table of changes.
 ///
 /// # Errors
 ///

@@ -1,21 +1,21 @@
-//! The condition for your own scripts on Redis and Valkey.
+//! Provides the condition for your own scripts on Redis and Valkey.
 //!
 //! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write)
 //! cover most uses: each value that they write is a field of the hash `{distlock:/namespace}:data`.
-//! For other writes, add the condition to your own script, on the same server and database. In a
-//! cluster, the keys of the script must be in the same slot as the lock, so they must begin
-//! with `{distlock:/namespace}`, too.
+//! For other writes, add the condition to your own script, and run it on the same server and
+//! database. In a cluster, the keys of the script must be in the same slot as the lock, so they
+//! must begin with `{distlock:/namespace}`, too.
 
 use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 
 /// Returns a key and a member for `ZSCORE`, which identify the grant.
 ///
-/// The key is that of the sorted set of all queue entries. `ZSCORE key member` returns a score only
+/// The key names the sorted set of all queue entries. `ZSCORE key member` returns a score only
 /// while the lock is held, even if this process does not know yet that the lock is lost. Returns
 /// `None` for a guard of another store.
 ///
-/// With a bridge to other libraries, the check covers distlock's own lock only. It does not show
-/// whether another library has taken the key that it uses as its lock.
+/// With a bridge to other libraries, the check covers only distlock's own lock. It does not show
+/// whether another library has acquired the key that serves as its lock.
 ///
 /// No other grant ever has the same key and member.
 ///

@@ -1,4 +1,4 @@
-//! The condition for your own transactions on ZooKeeper.
+//! Provides the condition for your own transactions on ZooKeeper.
 //!
 //! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write)
 //! cover most uses. For ephemeral or sequential nodes, or other conditions, add the condition to a
@@ -11,16 +11,17 @@
 //!
 //! - **Curator**: `InterProcessMutex` with that path.
 //! - **kazoo** (2.7.1 or later): `Lock` with that path and `extra_lock_patterns=["-lock-"]`.
-//!   Without the pattern, kazoo does not see distlock's nodes, and both hold the lock at once. The
-//!   node of kazoo must be ephemeral, which is the default. distlock's directories are containers,
+//!   Without the pattern, kazoo does not see distlock's nodes, and both may hold the lock at once.
+//!   kazoo's node must be ephemeral, which is the default. distlock's directories are containers,
 //!   which the server removes when they are empty. kazoo creates the directory only once for each
-//!   `Lock` object, so a `Lock` that is reused then fails with `NoNodeError`. Create a new `Lock`
-//!   each time, or create the directory beforehand as a persistent node, which is not removed.
+//!   `Lock` object, so reusing a `Lock` after the removal fails with `NoNodeError`. Create a new
+//!   `Lock` each time, or create the directory beforehand as a persistent node, which is not
+//!   removed.
 //!
-//! They must spell the name as distlock does, which percent-escapes all characters except ASCII
-//! letters, digits, `-`, `_`, `.`, `~` and `:`. The `/` is escaped, too: the lock `a/b` is
-//! `/distlock/a%2Fb`. Do not create nodes without a session in a queue, whatever their name:
-//! nothing would ever remove them.
+//! These clients must spell the name as distlock does: it percent-escapes all characters except
+//! ASCII letters, digits, `-`, `_`, `.`, `~` and `:`. The `/` is escaped, too: the lock `a/b` is
+//! `/distlock/a%2Fb`. Do not create persistent nodes in a queue, whatever their name: nothing would
+//! ever remove them.
 
 use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 
@@ -31,8 +32,8 @@ use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 /// `multi` then takes effect only while the lock is held, even if this process does not know yet
 /// that the lock is lost. Returns `None` for a guard of another store.
 ///
-/// The path identifies one grant: no other grant ever has it. Your client must not have a chroot,
-/// or the path would name another node.
+/// The path identifies one grant: no other grant ever has it. Your client must not use a chroot,
+/// because the path would then name another node.
 ///
 /// # Examples
 ///
