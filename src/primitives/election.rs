@@ -22,15 +22,15 @@ use crate::{
 ///
 /// Created by [`Client::election`](crate::Client::election). It is cheap to create, clone and drop.
 ///
-/// Candidates lead in the order in which they joined. The leader's value is for observers: its
-/// address, for example. A leader holds a lock. A partitioned leader learns from its [`Leadership`]
-/// that it no longer leads before a successor is elected. Observers may see the old leader a moment
-/// longer. Work that must never overlap carries the [fencing
+/// Candidates lead in the order in which they joined. The leader publishes a value for observers,
+/// for example its address. A leader holds a lock: before a successor is elected, a partitioned
+/// leader's [`Leadership`] reports that the lead is lost. Observers may see the old leader a moment
+/// longer. Work that must never overlap should pass on the [fencing
 /// token](crate::LockGuard::fencing_token).
 ///
 /// On etcd the keys are below `{namespace}/{name}!election/`, and each contains its candidate's
 /// value unchanged. Go's `concurrency.Election` and `etcdctl elect` can therefore join the election
-/// of that prefix. An election is independent of a [`Mutex`](crate::Mutex) of the same name.
+/// under that prefix. An election is independent of a [`Mutex`](crate::Mutex) of the same name.
 ///
 /// # Examples
 ///
@@ -176,10 +176,11 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] before anything is sent. [`Error::Unavailable`] if the store does
-    /// not reply within about twice the [`request_timeout`](crate::Builder::request_timeout), or if
-    /// a new session was needed and could not be opened. [`Error::Denied`], [`Error::Backend`],
-    /// [`Error::SessionLost`] and [`Error::Closed`].
+    /// [`Error::InvalidArgument`] if an argument is invalid, before anything is sent.
+    /// [`Error::Unavailable`] if the store does not reply within about twice the
+    /// [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
+    /// could not be opened. [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and
+    /// [`Error::Closed`].
     ///
     /// # Cancel safety
     ///
@@ -204,7 +205,7 @@ impl Election {
 
     /// Returns a stream of the leaders: the current one first, then each later one.
     ///
-    /// Each new value of a leader is an item, too. The stream never goes back to an earlier leader
+    /// Each new value of a leader is an item, too. The stream never returns to an earlier leader,
     /// and yields no item twice. It skips leaders and values that were replaced before it was
     /// polled. See [`Observe`].
     ///
@@ -216,7 +217,7 @@ impl Election {
         Ok(Observe::new(&self.named.sessions, &self.candidates()?))
     }
 
-    /// Returns the leader and the other candidates, in the order of the queue.
+    /// Returns the leader and the other candidates, in queue order.
     ///
     /// For the cost, see [`Mutex::queue`](crate::Mutex::queue). The [`owner`](QueueEntry::owner) of
     /// an entry is its candidate's value.
@@ -291,7 +292,7 @@ impl Election {
     ///
     /// The reason has at most 1,000 bytes. A request never takes the lead by force: a leader that
     /// awaits [`release_requested`](crate::LockGuard::release_requested) receives the request and
-    /// decides itself. See [`Mutex::request_release`](crate::Mutex::request_release).
+    /// decides whether to resign. See [`Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// # Errors
     ///

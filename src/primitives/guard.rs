@@ -30,13 +30,14 @@ use crate::{
 /// deadline forward, counted from the time at which the keepalive was sent. The deadline passes
 /// before the store can grant the lock to another client.
 ///
-/// The lock can be lost right after a check. Work that must never overlap therefore passes the
+/// The lock can be lost right after a check. Work that must never overlap should therefore pass the
 /// [`fencing_token`](Self::fencing_token) to the resource that it changes.
 ///
 /// Dropping the guard releases the lock in the background. This works on any thread, with or
 /// without a runtime. A process that exits right after the drop may leave its key in the store. The
-/// lock is then free after the session's TTL, and on PostgreSQL, MySQL and Redis up to one TTL
-/// later. To be sure, await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
+/// lock is then free after the session's TTL. On PostgreSQL, MySQL and Redis, this takes 1.1 TTL.
+/// If the next client connects later, the 1.1 TTL count from its connection. To be sure, await
+/// [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
 ///
 /// The guard borrows nothing. It can be stored in a struct or moved into a spawned task, so
 /// `lock_owned` does not exist. For other tasks, [`handle`](Self::handle) returns a handle that can
@@ -143,9 +144,9 @@ impl LockGuard {
     /// On etcd, a transaction that compares this key's create revision with the token writes only
     /// while the lock is held.
     ///
-    /// A [`downgrade`](crate::WriteGuard::downgrade) replaces the key with another key in the same
-    /// place of the queue. The new key has its own create revision, and the token stays the same.
-    /// `etcd::compare` handles this difference.
+    /// A [`downgrade`](crate::WriteGuard::downgrade) replaces the key with another key at the same
+    /// position in the queue. The new key has its own create revision, and the token stays the
+    /// same. `etcd::compare` handles this difference.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.held.own.entry.key
@@ -153,8 +154,9 @@ impl LockGuard {
 
     /// Returns `true` if the lock is held now, as far as this process knows.
     ///
-    /// It reads the clock itself (`CLOCK_BOOTTIME` on Linux, which counts suspend), not a flag that
-    /// a timer sets. Once it has returned `false`, it never returns `true` again.
+    /// It reads the clock itself, not a flag that a timer sets. On Linux, the clock is
+    /// `CLOCK_BOOTTIME`, which includes the time while the machine is suspended. Once it has
+    /// returned `false`, it never returns `true` again.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
@@ -210,17 +212,18 @@ impl LockGuard {
     /// it resolves before the store can grant the lock to another client.
     ///
     /// If an operator evicts the holder, the next waiter may be granted first. `lost` then resolves
-    /// within 0.4 s of the grant, or as soon as the store's event arrives, whichever is later.
-    /// MySQL has no events, so it takes up to a second there. If the event is lost, `lost` resolves
+    /// within 0.4 s of the grant, or as soon as the store's event arrives, whichever is later. On
+    /// MySQL, which has no events, this takes up to a second. If the event is lost, `lost` resolves
     /// after the [`recheck_interval`](crate::Builder::recheck_interval). On etcd, overwriting the
     /// key without its lease is an eviction, too.
     ///
-    /// It does not depend on the caller's runtime. After a suspend of the machine it may take up to
-    /// one second of running time to resolve. [`is_valid`](Self::is_valid) returns `false` at once.
+    /// It does not depend on the caller's runtime. After the machine was suspended, `lost` may take
+    /// up to one second of running time to resolve, while [`is_valid`](Self::is_valid) returns
+    /// `false` at once.
     ///
     /// # Cancel safety
     ///
-    /// Safe. Call it as often as you like, also from several tasks.
+    /// Safe. The method can be called any number of times, also from several tasks.
     ///
     /// # Examples
     ///

@@ -39,7 +39,7 @@ pub struct Write(backend::Write);
 impl Write {
     /// Creates a key, or overwrites it.
     ///
-    /// The key belongs to no session, so it stays when the lock is released.
+    /// The key belongs to no session, so it remains when the lock is released.
     #[must_use]
     pub fn put(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         Self(backend::Write::Put { key: key.into(), value: value.into() })
@@ -47,13 +47,13 @@ impl Write {
 
     /// Deletes a key.
     ///
-    /// A key that does not exist is no error.
+    /// It is not an error if the key does not exist.
     #[must_use]
     pub fn delete(key: impl Into<String>) -> Self {
         Self(backend::Write::Delete { key: key.into() })
     }
 
-    /// Returns the key that is written to.
+    /// Returns the key that the write changes.
     #[must_use]
     pub fn key(&self) -> &str {
         match &self.0 {
@@ -107,9 +107,9 @@ impl LockGuard {
     ///
     /// Any client may have written the value.
     ///
-    /// The value is the newest one at some moment during the call. The call says nothing about the
-    /// lock, which may be lost right after it. The store then refuses a [`write`](Self::write) that
-    /// is based on the value. Keys are as in [`write`](Self::write).
+    /// The value was the newest one at some moment during the call. The lock may be lost right
+    /// after the call. In that case, the store refuses a [`write`](Self::write) that is based on
+    /// the value. The same keys are valid as in [`write`](Self::write).
     ///
     /// # Errors
     ///
@@ -158,8 +158,8 @@ impl LockGuard {
 
     /// Deletes a key from the store if the lock is held at that moment.
     ///
-    /// This is [`write`](Self::write) with one [`Write::delete`]. A key that does not exist is no
-    /// error.
+    /// This is [`write`](Self::write) with one [`Write::delete`]. It is not an error if the key
+    /// does not exist.
     ///
     /// # Errors
     ///
@@ -187,17 +187,18 @@ impl LockGuard {
     /// The store applies all of the writes or none. It applies them only if this guard's key exists
     /// at that moment.
     ///
-    /// The store checks the key, by a comparison in etcd's transaction or a check in ZooKeeper's.
-    /// The clock of this process does not matter. So a holder that was paused and writes before it
-    /// checks its guard does no harm. Its key is deleted before the next holder is granted, and the
-    /// store refuses every write without that key. No fencing token is needed for data in the same
-    /// store. For other data, see [`FencingGate`](crate::FencingGate).
+    /// The store itself checks the key, for example with a comparison in an etcd transaction or a
+    /// `check` in a ZooKeeper `multi`. The clock of this process does not matter. A holder that was
+    /// paused, and writes before it checks its guard, therefore does no harm. Its key is deleted
+    /// before the next holder is granted the lock, and the store refuses every write without that
+    /// key. No fencing token is needed for data in the same store. For other data, see
+    /// [`FencingGate`](crate::FencingGate).
     ///
     /// Keys are plain keys of the store, which any client of the store can read. A key is an
     /// absolute path such as `/app/state`, of up to 1,024 bytes. It has no empty part, no `.` or
-    /// `..`, no control or private-use characters, and none beyond U+FFEF. It must be outside of
-    /// the client's namespace and of `/zookeeper`. One call makes 1 to 64 writes to different keys,
-    /// of at most 1,000,000 bytes in total, keys included.
+    /// `..`, no control or private-use characters, and no characters beyond U+FFEF. The key must be
+    /// outside of the client's namespace and of `/zookeeper`. One call makes 1 to 64 writes to
+    /// different keys, of at most 1,000,000 bytes in total, keys included.
     ///
     /// On ZooKeeper, a put creates missing parent nodes, and a node with children cannot be
     /// deleted. On Redis, the keys are fields of one hash per namespace, so clients of another
@@ -207,9 +208,9 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] before anything is sent. [`Error::Lost`] if the lock was lost, as
-    /// this process knows or the store reports: nothing was written. [`Error::Unavailable`] if no
-    /// server accepted the request within about twice the
+    /// [`Error::InvalidArgument`] if an argument is invalid, before anything is sent.
+    /// [`Error::Lost`] if this process knows, or the store reports, that the lock was lost: nothing
+    /// was written. [`Error::Unavailable`] if no server accepted the request within about twice the
     /// [`request_timeout`](crate::Builder::request_timeout): nothing was written, and the lock may
     /// still be held. [`Error::Denied`] and [`Error::Backend`]: nothing was written.
     ///

@@ -54,7 +54,7 @@ impl Leader {
         std::str::from_utf8(&self.value).ok()
     }
 
-    /// Returns the leader's fencing token, which rises from one leader to the next.
+    /// Returns the leader's fencing token, which increases with each leader.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.token
@@ -69,11 +69,11 @@ impl Leader {
 
 /// Streams the leaders of an election, as a `Stream` of the `futures` crates.
 ///
-/// Created by [`Election::observe`](crate::Election::observe). While the leader does not change, it
-/// sends one request per [`recheck_interval`](crate::Builder::recheck_interval). It survives lost
-/// connections and sessions: [`cut_off_for`](Self::cut_off_for) returns how long the store has not
-/// replied. It waits while there is no leader. It keeps the client open, and ends when the client
-/// is closed.
+/// Created by [`Election::observe`](crate::Election::observe). While the leader does not change,
+/// the stream sends one request per [`recheck_interval`](crate::Builder::recheck_interval). The
+/// stream survives lost connections and sessions: [`cut_off_for`](Self::cut_off_for) returns how
+/// long the store has not replied. While there is no leader, the stream waits. It keeps the client
+/// open, and ends when the client is closed.
 #[derive(Debug)]
 #[must_use = "it does nothing unless it is polled"]
 pub struct Observe {
@@ -89,7 +89,7 @@ impl Observe {
 
     /// Returns the next leader or its next value; `None` once the client is closed.
     ///
-    /// It yields the items of the stream, and needs no `StreamExt`.
+    /// The method yields the items of the stream, and needs no `StreamExt`.
     ///
     /// # Cancel safety
     ///

@@ -59,8 +59,8 @@ impl Leadership {
     ///
     /// # Cancel safety
     ///
-    /// A call whose turn has come continues in the background. A call that is dropped before that
-    /// has sent nothing.
+    /// A call that is dropped while it waits for an earlier call sends nothing. Otherwise, the call
+    /// continues in the background.
     ///
     /// # Examples
     ///
@@ -98,8 +98,8 @@ impl Leadership {
 
     /// Returns a handle of this lead for other tasks.
     ///
-    /// The handle does not keep the lead. Like a [`LockGuard::handle`] it can be cloned, and it can
-    /// also [`proclaim`](Self::proclaim).
+    /// The handle does not keep the lead. It can be cloned, like the result of
+    /// [`LockGuard::handle`], and it can also [`proclaim`](Self::proclaim).
     #[must_use]
     pub fn handle(&self) -> LeadershipHandle {
         LeadershipHandle(self.view())

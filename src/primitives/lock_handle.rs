@@ -35,7 +35,7 @@ pub struct LockHandle(LockGuard);
 impl LockGuard {
     /// Returns a handle of this lock for other tasks.
     ///
-    /// The handle can be cloned, and does not keep the lock.
+    /// The handle can be cloned, and does not keep the lock held.
     ///
     /// Every function that takes a guard by reference also takes a handle. Once the guard is
     /// unlocked or dropped, its handles are invalid:

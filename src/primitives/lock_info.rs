@@ -40,13 +40,13 @@ impl LockInfo {
         self.kind
     }
 
-    /// Returns the holders, in the order of the queue.
+    /// Returns the holders, in queue order.
     #[must_use]
     pub fn holders(&self) -> &[QueueEntry] {
         &self.entries[..self.entries.iter().take_while(|entry| entry.is_holder()).count()]
     }
 
-    /// Returns the waiters, in the order of the queue.
+    /// Returns the waiters, in queue order.
     #[must_use]
     pub fn waiters(&self) -> &[QueueEntry] {
         &self.entries[self.holders().len()..]

@@ -33,7 +33,8 @@ const AT_ONCE: usize = 32;
 ///
 /// Created by [`Client::lock_all`](crate::Client::lock_all).
 ///
-/// Dropping it releases all of the locks in the background, as dropping a [`LockGuard`] does.
+/// Dropping the guard releases all of the locks in the background, as dropping a [`LockGuard`]
+/// does.
 ///
 /// # Examples
 ///
@@ -230,8 +231,8 @@ impl MultiLockGuard {
     /// Returns the guards, in the order in which the locks were acquired.
     ///
     /// Each guard has its own fencing token. A [`write`](LockGuard::write) through one guard is
-    /// applied if that lock is held. [`MultiLockGuard::write`](Self::write) is applied only if all
-    /// locks are held.
+    /// applied only if that guard's lock is held. [`MultiLockGuard::write`](Self::write) is applied
+    /// only if all locks are held.
     pub fn guards(&self) -> &[LockGuard] {
         &self.guards
     }
@@ -264,7 +265,7 @@ impl MultiLockGuard {
     ///
     /// # Cancel safety
     ///
-    /// Safe. Call it as often as you like, also from several tasks.
+    /// Safe. The method can be called any number of times, also from several tasks.
     ///
     /// # Examples
     ///

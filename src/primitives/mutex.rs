@@ -16,9 +16,9 @@ use crate::{
 ///
 /// Created by [`Client::mutex`](crate::Client::mutex). It is cheap to create, clone and drop.
 ///
-/// A `Mutex` holds nothing by itself. Two of the same name exclude each other, whether they are in
-/// one task, in one process or on two machines. A task that locks the same name twice waits for
-/// itself, unless it uses [`reentrant`](Self::reentrant).
+/// A `Mutex` holds nothing by itself. Two mutexes with the same name exclude each other, whether
+/// they are in one task, in one process or on two machines. A task that locks the same name twice
+/// waits for itself, unless it uses [`reentrant`](Self::reentrant).
 #[derive(Clone, Debug)]
 pub struct Mutex {
     pub(crate) named: Named,
@@ -34,9 +34,9 @@ impl Mutex {
     ///
     /// After that time the guard is invalid ([`LostReason::HeldTooLong`](crate::LostReason)), even
     /// if the program's runtime hangs. The client's own task then deletes the key, and the next
-    /// waiter is granted. With [`Builder::runtime`](crate::Builder::runtime) the key is deleted
-    /// once that runtime runs the task. Work that hangs may still resume, so let its writes carry
-    /// the fencing token, or write through the guard.
+    /// waiter is granted the lock. With [`Builder::runtime`](crate::Builder::runtime) the key is
+    /// deleted once that runtime runs the task. Work that hangs may still resume, so let its writes
+    /// carry the fencing token, or write through the guard.
     ///
     /// A time of zero or of more than 365 days is invalid. The calls that acquire the lock then
     /// return [`Error::InvalidArgument`](crate::Error::InvalidArgument) before they send anything.
@@ -67,26 +67,27 @@ impl Mutex {
         &self.named.name
     }
 
-    /// Acquires the lock, and waits for its turn however long that takes.
+    /// Acquires the lock, and waits for its turn without a time limit.
     ///
     /// Waiters are granted the lock in the order in which they joined the queue. Redlock has no
-    /// queue, so it grants the lock in any order.
+    /// queue, so it grants the lock in no particular order.
     ///
     /// An uncontended lock costs one round trip. A waiter watches the one key ahead of its own, or
-    /// no key if that key belongs to this client. While it waits, it sends one request every
-    /// [`recheck_interval`](crate::Builder::recheck_interval).
+    /// no key if the entry ahead belongs to the same client. While it waits, it sends one request
+    /// every [`recheck_interval`](crate::Builder::recheck_interval).
     ///
     /// MySQL and SQLite cannot notify waiters, so one poll serves all waiters of a client. The same
     /// is true of PostgreSQL behind a transaction pooler. On Redlock, each waiter polls.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] before anything is sent. [`Error::SessionLost`] if the session
-    /// ends during the wait, because the server ended it or because no server has replied for one
-    /// TTL. The place in the queue is then lost; lock again. [`Error::Evicted`] if an operator
-    /// evicts the waiter. [`Error::Unavailable`] if a new session was needed and could not be
-    /// opened within the [`connect_timeout`](crate::Builder::connect_timeout). [`Error::Denied`],
-    /// [`Error::Backend`] and [`Error::Closed`].
+    /// [`Error::InvalidArgument`] if an argument is invalid, before anything is sent.
+    /// [`Error::SessionLost`] if the session ends during the wait, because the server ended it or
+    /// because no server has replied for one TTL. The place in the queue is then lost; lock again.
+    /// [`Error::Evicted`] if an operator evicts the waiter. [`Error::Unavailable`] if a new session
+    /// was needed and could not be opened within the
+    /// [`connect_timeout`](crate::Builder::connect_timeout). [`Error::Denied`], [`Error::Backend`]
+    /// and [`Error::Closed`].
     ///
     /// # Cancel safety
     ///
@@ -97,7 +98,7 @@ impl Mutex {
     /// A future that is kept but not polled blocks the lock for every client. Once it has joined
     /// the queue, it keeps its place but cannot be granted, and every client behind it waits. Its
     /// session is renewed, so no TTL ends the wait. This happens in a `select!` on `&mut future`
-    /// whose other arm takes long. Drop the future there, or spawn it as a task.
+    /// whose other arm takes long. Drop the future before that arm runs, or spawn it as a task.
     ///
     /// # Examples
     ///
@@ -118,7 +119,7 @@ impl Mutex {
     ///
     /// The call does not wait while the lock is held, with one exception. After a holder crashed or
     /// a server failed over, PostgreSQL, MySQL, MariaDB and Redis do not show at once whether the
-    /// lock is free. The call then waits up to 1.15 TTL until it knows.
+    /// lock is free. In this case, the call waits up to 1.15 TTL to find out.
     ///
     /// A call that returns `None` leaves nothing in the store. A busy lock costs one request on
     /// etcd. On ZooKeeper it costs three: the call reads the queue, and then reads its newest
@@ -153,10 +154,10 @@ impl Mutex {
     /// Acquires the lock if its turn comes within `timeout`; `None` otherwise.
     ///
     /// The timeout covers the whole call, including the opening of a new session. A timeout of zero
-    /// makes the call a [`try_lock`](Self::try_lock).
+    /// is equivalent to [`try_lock`](Self::try_lock).
     ///
     /// On PostgreSQL, MySQL, MariaDB and Redis a process that has just started acquires the lock of
-    /// a dead holder after 1.1 TTL. With a shorter timeout it never acquires that lock.
+    /// a dead holder after 1.1 TTL. A call with a shorter timeout returns `None` before that.
     ///
     /// # Errors
     ///
@@ -165,7 +166,7 @@ impl Mutex {
     /// # Cancel safety
     ///
     /// As [`lock`](Self::lock). When the time is up, the key is deleted as if the future had been
-    /// dropped. The call waits at most 100 ms for that.
+    /// dropped. The call waits at most 100 ms for this deletion.
     ///
     /// # Examples
     ///
@@ -182,7 +183,7 @@ impl Mutex {
         self.acquire(Wait::at_most(timeout)).await
     }
 
-    /// Returns the holder and the waiters, in the order of the queue.
+    /// Returns the holder and the waiters, in queue order.
     ///
     /// The list includes clients of other libraries that use the same queue.
     ///
@@ -191,10 +192,11 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] before anything is sent. [`Error::Unavailable`] if the store does
-    /// not reply within about twice the [`request_timeout`](crate::Builder::request_timeout), or if
-    /// a new session was needed and could not be opened. [`Error::Denied`], [`Error::Backend`],
-    /// [`Error::SessionLost`] and [`Error::Closed`].
+    /// [`Error::InvalidArgument`] if an argument is invalid, before anything is sent.
+    /// [`Error::Unavailable`] if the store does not reply within about twice the
+    /// [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
+    /// could not be opened. [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and
+    /// [`Error::Closed`].
     ///
     /// # Cancel safety
     ///
@@ -288,11 +290,12 @@ impl Mutex {
     /// Asks the holder to release the lock; `false` if the lock is free.
     ///
     /// The reason has at most 1,000 bytes. A request never takes the lock by force: a holder that
-    /// awaits [`LockGuard::release_requested`] receives the request and decides itself.
+    /// awaits [`LockGuard::release_requested`] receives the request and decides whether to release
+    /// the lock.
     ///
-    /// The request is a key of this client. It is deleted when the holder's key is gone, when the
-    /// session ends, or after ten minutes. Until then it keeps the client's session open, even if
-    /// the client is dropped. The next holder does not receive it.
+    /// The request is a key of this client. It is deleted when the holder's key is deleted, when
+    /// the session ends, or after ten minutes. Until then, the request keeps the client's session
+    /// open, even if the client is dropped. The next holder does not receive the request.
     ///
     /// # Errors
     ///
@@ -323,13 +326,14 @@ impl Mutex {
 
     /// Acquires the lock, runs `work` while it is held, and unlocks.
     ///
-    /// An unconfirmed release is not an error here. It continues in the background, as after
-    /// [`LockGuard::unlock`]. For work that returns a `Result`, see [`try_run`](Self::try_run).
+    /// An unconfirmed release is not an error here: the release continues in the background, as
+    /// after [`LockGuard::unlock`]. For work that returns a `Result`, see
+    /// [`try_run`](Self::try_run).
     ///
     /// # Errors
     ///
     /// As [`lock`](Self::lock). [`Error::Lost`] if the lock was lost before it was unlocked. If
-    /// `work` had not finished by then, it has been dropped, as by [`LockGuard::run`].
+    /// `work` had not finished by then, it has been dropped, as in [`LockGuard::run`].
     ///
     /// # Cancel safety
     ///

@@ -28,26 +28,26 @@ impl LockGuard {
     /// period and does the work. The other hosts get `false`. The work is due again after nine
     /// tenths of the period.
     ///
-    /// The store keeps the time of the claim in a note at `{namespace}/!began/{name}`, by the clock
-    /// of the host that made the claim. The note is written only while the lock is held. A time
-    /// that is nine tenths of the period or more ahead of this host's clock is ignored. A note is
-    /// obsolete after two periods. From time to time, a client that writes a note also deletes
-    /// obsolete ones, each under its lock.
+    /// The store keeps the time of the claim in a note at `{namespace}/!began/{name}`. The time is
+    /// taken from the clock of the host that made the claim. The note is written only while the
+    /// lock is held. A time that is nine tenths of the period or more ahead of this host's clock is
+    /// ignored. A note is obsolete after two periods. From time to time, a client that writes a
+    /// note also deletes obsolete notes, each under the lock that it belongs to.
     ///
     /// A failed run keeps the period claimed until [`clear_period`](Self::clear_period) is called.
     ///
     /// Claim periods with a mutex, a write lock or a leadership. Several readers or permit holders
-    /// may claim the same period.
+    /// could all claim the same period.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] if the period is shorter than 100 ms, before anything is sent.
-    /// Otherwise as [`write`](Self::write). After [`Error::WriteUnconfirmed`] the period may be
-    /// claimed.
+    /// Otherwise as [`write`](Self::write). After [`Error::WriteUnconfirmed`], the period may have
+    /// been claimed.
     ///
     /// # Cancel safety
     ///
-    /// As [`write`](Self::write). The period may be claimed.
+    /// As [`write`](Self::write). The period may have been claimed.
     ///
     /// # Examples
     ///
@@ -68,10 +68,10 @@ impl LockGuard {
 
     /// Claims the period that contains a scheduled time.
     ///
-    /// It works like [`claim_period`](Self::claim_period), for a job that waited for its lock. The
-    /// time for which the job was scheduled counts, not the time of the grant. A host that waited
-    /// while another host did the job does not claim the next period with its late grant. The time
-    /// that a busy host needs to acquire the lock does not accumulate.
+    /// It works like [`claim_period`](Self::claim_period), but uses the time for which the job was
+    /// scheduled, not the time of the grant. A host that waited for the lock while another host did
+    /// the job therefore does not claim the next period. Delays in acquiring the lock do not
+    /// accumulate.
     ///
     /// # Errors
     ///
@@ -116,12 +116,12 @@ impl LockGuard {
 
     /// Makes this lock's work due at once, for example after a failure.
     ///
-    /// It deletes the note of the last run and returns when that run began, or `None` if there was
-    /// no note.
+    /// The call deletes the note of the last run, and returns when that run began, or `None` if
+    /// there was no note.
     ///
     /// Without this call, work never runs twice in a period. The note is read and deleted under the
-    /// lock, so no other run can replace it in between. It belongs to this guard's own run or to an
-    /// earlier one.
+    /// lock, so no other run can replace it in between. The note belongs to this guard's own run or
+    /// to an earlier one.
     ///
     /// # Errors
     ///
@@ -199,8 +199,8 @@ impl Mutex {
     /// again after nine tenths of the period. [`LockGuard::clear_period`] makes it due at once.
     ///
     /// While another host runs the work, the call waits for the lock. To skip the work instead,
-    /// call [`try_lock`](Self::try_lock) and then [`LockGuard::claim_period`]. For times by the
-    /// calendar, pass the scheduled time to [`LockGuard::claim_period_at`].
+    /// call [`try_lock`](Self::try_lock) and then [`LockGuard::claim_period`]. For calendar times,
+    /// pass the scheduled time to [`LockGuard::claim_period_at`].
     ///
     /// # Errors
     ///

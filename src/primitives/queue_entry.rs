@@ -12,8 +12,8 @@ use crate::fencing::FencingToken;
 ///
 /// After a failover or a restore of PostgreSQL, MySQL, MariaDB or Redis, a queue may contain
 /// entries that belong to no client. Their [`owner`](Self::owner) begins with
-/// `distlock: the database has failed over`. The entries behind them are granted once these have
-/// expired: see [Operations][operations].
+/// `distlock: the database has failed over`. Waiters behind them are granted the lock once these
+/// entries have expired: see [Operations][operations].
 ///
 /// [operations]: https://github.com/distlock/distlock/blob/main/docs/ops/failover.md
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,8 +41,8 @@ impl QueueEntry {
 
     /// Returns `true` if the entry holds the lock, or is about to.
     ///
-    /// No other entry blocks it. This is the first entry of a mutex or an election, each reader
-    /// ahead of the first writer, and each entry that has permits.
+    /// No other entry blocks a holder. The holders are the first entry of a mutex or an election,
+    /// each reader ahead of the first writer, and each entry that has permits.
     #[must_use]
     pub fn is_holder(&self) -> bool {
         self.holds
@@ -50,7 +50,7 @@ impl QueueEntry {
 
     /// Returns the [`owner`](crate::Builder::owner) of the entry's client.
     ///
-    /// For a client of another library, it is the text that is written into the key, if any.
+    /// For a client of another library, the result is the text that its key contains, if any.
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.owner
@@ -64,8 +64,8 @@ impl QueueEntry {
 
     /// Returns when the entry joined the queue, if that is known.
     ///
-    /// The time is by the server's clock on ZooKeeper, and by the owner's clock on other stores.
-    /// Use it for display only, because clocks differ.
+    /// The time is read from the server's clock on ZooKeeper, and from the owner's clock on other
+    /// stores. Use the time only for display, because clocks differ.
     #[must_use]
     pub fn since(&self) -> Option<SystemTime> {
         self.since

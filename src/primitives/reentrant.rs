@@ -19,8 +19,8 @@ impl Mutex {
     /// All calls with the same id share one hold, in this client and its clones. Different ids
     /// exclude each other, and so do two clients.
     ///
-    /// The id is any text that names one unit of work, such as a request's id. It is never the
-    /// thread or the task, because async code changes these. The call does no I/O.
+    /// The id is any text that names one unit of work, such as a request's id. Threads and tasks
+    /// are not used as ids, because async code moves between them. The call does no I/O.
     ///
     /// # Examples
     ///
@@ -163,7 +163,7 @@ impl ReentrantMutex {
     }
 }
 
-/// Holds a lock once or more often: the guard of [`ReentrantMutex::lock`].
+/// Holds a lock one or more times: the guard of [`ReentrantMutex::lock`].
 ///
 /// All guards of one hold have the same key, deadline and fencing token. When the last one is
 /// dropped, the lock is released in the background, as with a [`LockGuard`].

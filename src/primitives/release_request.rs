@@ -39,7 +39,7 @@ pub struct ReleaseRequest {
 }
 
 impl ReleaseRequest {
-    /// Returns the reason, in the words of the requesting client.
+    /// Returns the reason that the requesting client gave.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
@@ -143,13 +143,14 @@ async fn gone(session: &Session, entry: &Entry) {
 impl LockGuard {
     /// Resolves when another client requests the release of this lock.
     ///
-    /// It also resolves for a [`Mutex::request_release`](crate::Mutex::request_release) that came
-    /// before this call, and when this client [shuts down](crate::Client::shutdown). The holder
-    /// decides whether to release the lock: no request takes it by force.
+    /// It also resolves for a [`Mutex::request_release`](crate::Mutex::request_release) that was
+    /// sent before this call, and when this client [shuts down](crate::Client::shutdown). The
+    /// holder decides whether to release the lock: no request takes it by force.
     ///
-    /// It does not return requests to an earlier holder. If the lock is lost, it never resolves:
-    /// race it with the work, or with [`lost`](Self::lost). While it is polled, the session watches
-    /// one directory. A guard on which it is not called costs nothing.
+    /// Requests to an earlier holder are ignored. If the lock is lost, the future never resolves:
+    /// await it in a `select!` with the work, or with [`lost`](Self::lost). While the future is
+    /// polled, the session watches one directory. A guard on which this method is never called
+    /// costs nothing.
     ///
     /// # Cancel safety
     ///

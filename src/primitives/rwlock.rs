@@ -244,7 +244,7 @@ impl RwLock {
         Ok(self.acquire(WRITER, Wait::at_most(timeout)).await?.map(WriteGuard))
     }
 
-    /// Returns the holders and the waiters, in the order of the queue.
+    /// Returns the holders and the waiters, in queue order.
     ///
     /// For the cost, see [`Mutex::queue`](crate::Mutex::queue). All readers ahead of the first
     /// writer hold the lock together.
@@ -289,7 +289,7 @@ impl RwLock {
     /// The reason has at most 1,000 bytes. The call writes one request for each holder. A request
     /// never takes the lock by force: a holder that awaits
     /// [`release_requested`](crate::LockGuard::release_requested) receives the request and decides
-    /// itself. See [`Mutex::request_release`](crate::Mutex::request_release).
+    /// whether to release the lock. See [`Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// # Errors
     ///

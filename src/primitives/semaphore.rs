@@ -32,15 +32,16 @@ const MAX: u32 = 1_000_000;
 /// Created by [`Client::semaphore`](crate::Client::semaphore). It is cheap to create, clone and
 /// drop.
 ///
-/// Waiters are granted permits in the order in which they came, including those that want several
-/// at once. No later waiter overtakes them. A released permit wakes at most one waiter. A permit is
-/// a [`LockGuard`](crate::LockGuard): it has a deadline and a fencing token, and it reports its
-/// loss. The permits of a crashed holder are free once its session has expired.
+/// Waiters are granted permits in the order in which they joined the queue, including waiters that
+/// request several permits at once. No later waiter overtakes them. A released permit wakes at most
+/// one waiter. A permit is a [`LockGuard`](crate::LockGuard): it has a deadline and a fencing
+/// token, and it reports its loss. The permits of a crashed holder are free once its session has
+/// expired.
 ///
 /// All clients should name the same number of permits. During a rollout that changes the number,
 /// the smallest number that any holder or waiter names applies to all of them.
-/// [`set_permits`](Self::set_permits) ends that: the store keeps the number that was set, and it
-/// also applies to clients that name a number that it has replaced.
+/// [`set_permits`](Self::set_permits) overrides this: the store keeps the new number, which also
+/// applies to clients that still name a number that it replaced.
 ///
 /// # Examples
 ///
@@ -121,7 +122,7 @@ impl Semaphore {
 
     /// Acquires several permits at once, and waits until they are free.
     ///
-    /// Until then, no later waiter acquires a permit.
+    /// While the call waits, no later waiter acquires a permit.
     ///
     /// # Errors
     ///
@@ -254,7 +255,7 @@ impl Semaphore {
         self.get(permits, Wait::at_most(timeout)).await
     }
 
-    /// Returns the holders and the waiters, in the order of the queue.
+    /// Returns the holders and the waiters, in queue order.
     ///
     /// For the cost, see [`Mutex::queue`](crate::Mutex::queue). The call reads two queues, one
     /// after the other, so a client that has just acquired its permits may be listed twice.
@@ -299,7 +300,8 @@ impl Semaphore {
     /// The reason has at most 1,000 bytes. The call writes one request for each holder. A request
     /// never takes a permit by force: a holder that awaits
     /// [`release_requested`](crate::LockGuard::release_requested) receives the request and decides
-    /// itself. See [`Mutex::request_release`](crate::Mutex::request_release).
+    /// whether to release its permits. See
+    /// [`Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// # Errors
     ///

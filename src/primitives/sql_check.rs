@@ -27,7 +27,7 @@ impl fmt::Display for SqlDialect {
     }
 }
 
-/// Holds a parameter of a [`SqlCheck`].
+/// Holds a parameter for a [`SqlCheck`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SqlParameter {
@@ -64,7 +64,7 @@ impl SqlCheck {
         &self.text
     }
 
-    /// Returns the parameters, in the order of their places in the text.
+    /// Returns the parameters, in the order in which the text contains them.
     ///
     /// For each lock, PostgreSQL has a text and a number, SQLite has three numbers, and MySQL has
     /// none.
@@ -149,39 +149,40 @@ pub(super) enum Purpose {
 impl LockGuard {
     /// Returns the query with which a transaction checks that this lock is held.
     ///
-    /// The transaction is your own, in the same database and with any driver. It then writes only
-    /// while the lock is held. The result is `None` if the store is not an SQL database.
+    /// Run the query in your own transaction, in the same database and with any driver. The
+    /// transaction then writes only while the lock is held. The result is `None` if the store is
+    /// not an SQL database.
     ///
-    /// Run the query at the beginning of the transaction. **If it returns a row**, the lock is
-    /// held, whatever this process knows of it. No other client is granted the lock before the
-    /// transaction ends, so all that it writes is written under the lock. **If it returns no row**,
-    /// or an error, roll back: the session has expired, or an operator has evicted the holder. A
-    /// holder that was stopped for longer than its TTL gets no row, even if no other client has
-    /// acquired the lock since.
+    /// Run the query at the beginning of the transaction. **If the query returns a row**, the lock
+    /// is held, even if this process considers it lost. No other client is granted the lock before
+    /// the transaction ends, so everything that the transaction writes is written under the lock.
+    /// **If the query returns no row**, or fails, roll back: the session has expired, or an
+    /// operator has evicted the holder. A holder that was stopped for longer than its TTL gets no
+    /// row, even if no other client has acquired the lock since.
     ///
     /// - On PostgreSQL and MySQL, run the query in the transaction that writes, as its first
     ///   statement. It locks the row of the entry (`FOR KEY SHARE`, `LOCK IN SHARE MODE`).
-    /// - In an isolation level above `READ COMMITTED`, the query may be refused (40001, MariaDB's
-    ///   1020). Roll back and begin again, as after any other error. On MySQL, the query then uses
-    ///   the session's expiry time as of the transaction's first read. Later in the transaction it
-    ///   may return no row although the lock is held.
+    /// - At an isolation level above `READ COMMITTED`, the query may be refused (40001, MariaDB's
+    ///   1020). Roll back and begin again, as after any other error. On MySQL at these levels, the
+    ///   query uses the session's expiry time as of the transaction's first read. Later in the
+    ///   transaction, it may therefore return no row although the lock is held.
     /// - On MySQL and MariaDB, the query keeps the first new waiter out of the lock's queue until
     ///   the transaction ends. That client retries up to 20 times a second, and later clients may
     ///   join before it.
-    /// - On a **Galera** cluster the query is not enough. A commit on another server is noticed
-    ///   only if both transactions write to the same row.
+    /// - On a **Galera** cluster, the query is not sufficient. A conflicting commit on another
+    ///   server is detected only if both transactions write to the same row.
     /// - On SQLite, begin with `BEGIN IMMEDIATE`, so that no other connection writes before the
-    ///   end. A transaction that begins as a reader may be refused its first write
-    ///   (`SQLITE_BUSY_SNAPSHOT`). It has then written nothing.
-    /// - On SQLite, the last parameter is the time of the call of `sql`, so call it in the
+    ///   transaction ends. If a transaction begins as a reader, SQLite may refuse its first write
+    ///   (`SQLITE_BUSY_SNAPSHOT`). In that case, the transaction has written nothing.
+    /// - On SQLite, the last parameter is the time at which `sql` was called, so call `sql` in the
     ///   transaction. A query from an earlier call may accept a holder whose session has expired,
-    ///   but never one whose lock was granted to another client.
-    /// - On SQLite, `synchronous` of your connection decides whether your commit survives a power
-    ///   loss. With `FULL`, SQLite's default, the commit is flushed together with all earlier ones.
-    ///   With `NORMAL`, a power loss may undo it, together with all later ones. No connection to
-    ///   the file may use `OFF`.
-    /// - On PostgreSQL, run the query outside of savepoints, which are the nested transactions of
-    ///   sqlx and Django. `ROLLBACK TO SAVEPOINT` releases the row locks that were taken after the
+    ///   but never a holder whose lock was granted to another client.
+    /// - On SQLite, the `synchronous` setting of your connection determines whether your commit
+    ///   survives a power failure. With `FULL`, SQLite's default, the commit is flushed together
+    ///   with all earlier commits. With `NORMAL`, a power failure may undo the commit, together
+    ///   with all later commits. No connection to the file may use `OFF`.
+    /// - On PostgreSQL, run the query outside of savepoints, which sqlx and Django use for nested
+    ///   transactions. `ROLLBACK TO SAVEPOINT` releases the row locks that were taken after the
     ///   savepoint. From then on, the transaction no longer keeps the lock held.
     /// - A transaction that outlasts the session keeps the next holder waiting. Commit before you
     ///   unlock, because the release waits for the transaction.
@@ -193,7 +194,8 @@ impl LockGuard {
     ///
     /// # Examples
     ///
-    /// With the features `sqlx-0_9` and `diesel-2`, it takes one call. With sqlx 0.8:
+    /// The modules of the features `sqlx-0_9` and `diesel-2` run the query with one call. With sqlx
+    /// 0.8:
     ///
     /// ```text
     /// let check = guard.sql().expect("the lock is in PostgreSQL");
@@ -285,7 +287,7 @@ pub enum CheckError<E> {
         /// The lock's name.
         name: String,
     },
-    /// The lock is in another kind of store than the transaction. Nothing was sent.
+    /// The lock is in a different kind of store from the transaction. Nothing was sent.
     #[error("the lock {name:?} is stored on {store}: a transaction on {asked} cannot check it")]
     #[non_exhaustive]
     OtherStore {

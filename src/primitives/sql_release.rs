@@ -46,7 +46,7 @@ impl SqlRelease {
         self.statement.text()
     }
 
-    /// Returns the parameters, in the order of their places in the text.
+    /// Returns the parameters, in the order in which the text contains them.
     ///
     /// PostgreSQL has a text and a number, SQLite has two numbers, and MySQL has none.
     #[must_use]
@@ -58,9 +58,8 @@ impl SqlRelease {
     ///
     /// Call it only if the statement has affected a row and the database has confirmed the commit.
     ///
-    /// It saves the client one request, and nothing depends on it. If you do not know both, drop
-    /// the value instead. **After a wrong call, the lock stays held until the client's session
-    /// ends.**
+    /// The call saves one request, and has no other purpose. If you do not know both, drop the
+    /// value instead. **After a wrong call, the lock stays held until the client's session ends.**
     ///
     /// # Examples
     ///
@@ -102,24 +101,24 @@ impl SqlRelease {
 impl LockGuard {
     /// Returns the statement with which your own transaction releases the lock.
     ///
-    /// Run it as the **last statement** of the transaction, in the same database and with any
-    /// driver. The release then costs no request and no flush of its own, and no other client is
-    /// granted the lock before your writes are committed.
+    /// Run the statement as the **last statement** of the transaction, in the same database and
+    /// with any driver. The release then costs no request and no flush of its own, and no other
+    /// client is granted the lock before your writes are committed.
     ///
-    /// **If the statement affects a row**, the lock was held until then, whatever this process
-    /// knows of it: commit. **If it affects no row**, or fails, roll back. An operator has evicted
-    /// the holder, or the session has ended and its key was removed, so another client may hold the
-    /// lock.
+    /// **If the statement affects a row**, the lock was held until then, even if this process
+    /// considers it lost: commit. **If it affects no row**, or fails, roll back. An operator has
+    /// evicted the holder, or the session has ended and its key was removed, so another client may
+    /// hold the lock.
     ///
-    /// The row is the proof, and it needs no clock. A client is granted the lock only once the key
-    /// of its predecessor is deleted. The statement keeps every other client from deleting the key
-    /// until your transaction ends.
+    /// The affected row is the proof, and does not depend on a clock. A client is granted the lock
+    /// only once the key of its predecessor is deleted. The statement keeps every other client from
+    /// deleting the key until your transaction ends.
     ///
     /// The call consumes the guard: the guard and its handles are invalid before the call returns.
     /// The key stays in the store until your transaction or the client deletes it. The client does
-    /// so in the background **once the value is dropped, and not before**. An earlier release would
-    /// leave your statement nothing to delete. So keep the value until the transaction has ended,
-    /// and drop it then, whatever the outcome:
+    /// so in the background **once the value is dropped, and not before**. After an earlier
+    /// release, your statement would find nothing to delete. Keep the value until the transaction
+    /// has ended, and then drop it, whatever the outcome:
     ///
     /// - After a commit, nothing is left to release. [`committed`](SqlRelease::committed) saves the
     ///   client the request that would show this.
@@ -127,36 +126,37 @@ impl LockGuard {
     /// - If the reply to the commit was lost, the client's release waits until the server has ended
     ///   the transaction.
     ///
-    /// If the value is dropped during the transaction, this does no harm as long as you check the
-    /// number of rows. The value also ends when the [`max_hold`](crate::Mutex::max_hold) of the
-    /// lock has passed: the client then releases the lock.
+    /// Dropping the value during the transaction does no harm as long as you check the number of
+    /// rows. The client also releases the lock when the lock's [`max_hold`](crate::Mutex::max_hold)
+    /// has passed.
     ///
-    /// - Waiters are notified at the commit. On MySQL and SQLite they poll. A waiter of this same
-    ///   client waits until the value is dropped.
+    /// - Waiters are notified at the commit. On MySQL and SQLite, waiters poll. A waiter of the
+    ///   same client waits until the value is dropped.
     /// - On PostgreSQL and MySQL, the statement keeps other clients from joining or leaving the
     ///   queue until the commit, so run it last.
-    /// - In an isolation level above `READ COMMITTED`, it may be refused (40001, MariaDB's 1020):
-    ///   roll back and begin again.
+    /// - At an isolation level above `READ COMMITTED`, the statement may be refused (40001,
+    ///   MariaDB's 1020): roll back and begin again.
     /// - The number of rows is enough to write only under the lock. With a [check](Self::sql) as
     ///   the first statement, a transaction without the lock ends before it does any work.
     /// - On PostgreSQL, run the statement outside of savepoints, because `ROLLBACK TO SAVEPOINT`
-    ///   undoes it. It turns `synchronous_commit = off` into `on` for the transaction if other
-    ///   clients may be waiting.
-    /// - On SQLite, begin with `BEGIN IMMEDIATE`. As for the [check](Self::sql), `synchronous` of
-    ///   your connection decides what survives a power loss.
+    ///   undoes it. If other clients may be waiting, the statement turns `synchronous_commit = off`
+    ///   into `on` for the transaction.
+    /// - On SQLite, begin with `BEGIN IMMEDIATE`. As for the [check](Self::sql), the `synchronous`
+    ///   setting of your connection determines what survives a power failure.
     ///
     /// With the drivers that distlock uses itself, `postgres::unlock`, `mysql::unlock` and
     /// `sqlite::unlock` run the statement and check the number of rows.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lock was lost before. Another client may hold it.
+    /// [`Error::Lost`] if the lock had already been lost. Another client may hold it.
     /// [`Error::Unsupported`] if the store is not an SQL database. In both cases the guard is
     /// dropped.
     ///
     /// # Examples
     ///
-    /// With the features `sqlx-0_9` and `diesel-2`, it takes one call. With sqlx 0.8:
+    /// The modules of the features `sqlx-0_9` and `diesel-2` run the statement with one call. With
+    /// sqlx 0.8:
     ///
     /// ```text
     /// let mut transaction = pool.begin().await?;

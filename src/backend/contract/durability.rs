@@ -41,7 +41,7 @@ pub struct Durability {
     pub exclusive: bool,
     /// What happens to locks when the primary, leader or only server is lost.
     pub failover: FailoverBehavior,
-    /// Explanations of the result for operators, with the settings that would change it.
+    /// Explanations for operators, with the settings that would change the result.
     pub reasons: Vec<String>,
 }
 

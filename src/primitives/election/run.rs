@@ -17,19 +17,19 @@ impl Election {
     /// that returns a `Result`, see [`try_run`](Self::try_run).
     ///
     /// `work` receives a handle of the lead, which can be cloned and passed to other tasks. The
-    /// work is dropped at the moment of loss, as by [`LockGuard::run`](crate::LockGuard::run), and
-    /// starts again with the next lead. Each start clones `work` with all values that it captures
-    /// by move. References, `Arc`s and channels are cheap to clone.
+    /// work is dropped at the moment of loss, as in [`LockGuard::run`](crate::LockGuard::run), and
+    /// starts again when the candidate leads again. Each start clones `work` with all values that
+    /// it captures by move. References, `Arc`s and channels are cheap to clone.
     ///
     /// When `cancel` completes, `work` is dropped. A leader has resigned by the time the call
-    /// returns. If the store does not confirm the resignation within twice the
-    /// [`request_timeout`](crate::Builder::request_timeout), it continues in the background. A
-    /// candidate that does not lead yet withdraws in the background.
+    /// returns. If the store does not confirm this within twice the
+    /// [`request_timeout`](crate::Builder::request_timeout), the resignation continues in the
+    /// background. A candidate that does not lead yet withdraws in the background.
     ///
     /// # Errors
     ///
-    /// As [`campaign`](Self::campaign). After a [retryable](Error::is_retryable) error it campaigns
-    /// again, after a pause of up to about a second.
+    /// As [`campaign`](Self::campaign). After a [retryable](Error::is_retryable) error, it pauses
+    /// for up to about a second and campaigns again.
     ///
     /// # Cancel safety
     ///

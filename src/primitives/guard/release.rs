@@ -55,7 +55,7 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lock was lost before. Another client may have held it since.
+    /// [`Error::Lost`] if the lock had already been lost. Another client may have held it since.
     /// [`Error::ReleaseUnconfirmed`] if the store has not confirmed the release within twice the
     /// [`request_timeout`](crate::Builder::request_timeout). [`Error::Denied`] as soon as the store
     /// refuses to delete the key. After the last two errors, the release continues in the

@@ -85,12 +85,12 @@ impl LockGuard {
     /// Runs `future` while the lock is held, and unlocks.
     ///
     /// The returned future owns the guard, so it can be spawned. An unconfirmed release is not an
-    /// error here. It continues in the background, as after [`unlock`](Self::unlock).
+    /// error here: the release continues in the background, as after [`unlock`](Self::unlock).
     ///
     /// # Errors
     ///
     /// [`Error::Lost`] if the lock was lost before it was unlocked. If `future` had not finished by
-    /// then, it has been dropped, as by [`run`](Self::run).
+    /// then, it has been dropped, as in [`run`](Self::run).
     ///
     /// # Cancel safety
     ///
@@ -146,9 +146,9 @@ impl LockGuard {
 
     /// Waits until the lock has been held for at least the given duration.
     ///
-    /// Call it before you release the lock of a job that may finish too early. A job that takes a
-    /// second then still excludes hosts whose clocks are some seconds late. The duration counts
-    /// from the grant.
+    /// Call it before you release the lock of a job that may finish too quickly. Even a job that
+    /// takes a second then excludes hosts whose clocks are a few seconds behind. The duration
+    /// counts from the grant.
     ///
     /// # Errors
     ///

@@ -34,8 +34,8 @@ impl MultiLockGuard {
 
     /// Deletes a key from the store if all of the locks are held at that moment.
     ///
-    /// This is [`write`](Self::write) with one [`Write::delete`]. A key that does not exist is no
-    /// error.
+    /// This is [`write`](Self::write) with one [`Write::delete`]. It is not an error if the key
+    /// does not exist.
     ///
     /// # Errors
     ///
@@ -72,8 +72,8 @@ impl MultiLockGuard {
     /// As [`LockGuard::write`](crate::LockGuard::write). [`Error::Lost`](crate::Error::Lost) names
     /// the lock that was lost, or all of the locks if the store does not show which one.
     ///
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for more than 64 locks, and if the
-    /// writes and the keys of the locks have more than 1,000,000 bytes together.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for more than 64 locks, or if the
+    /// writes and the keys of the locks have more than 1,000,000 bytes in total.
     /// [`Error::Unsupported`](crate::Error::Unsupported) if several sessions of the client hold the
     /// locks. This happens on ZooKeeper, where a session has room for a limited number of watches.
     /// These errors are returned before anything is sent.

@@ -184,22 +184,22 @@ impl WriteGuard {
 
     /// Turns the write lock into a read lock, without a gap.
     ///
-    /// No writer is granted the lock in between. The readers behind it, up to the next writer, are
-    /// granted the lock, too.
+    /// No writer is granted the lock in between. The readers in the queue, up to the next writer,
+    /// are granted the lock, too.
     ///
-    /// One transaction of the store replaces the writer's key with a reader's key in the same
-    /// place. [`key`](LockGuard::key) is then another key, and the fencing token stays the same.
-    /// The call waits for the store's reply however long that takes. If the lock is lost during the
-    /// call, it returns an error.
+    /// One transaction of the store replaces the writer's key with a reader's key at the same
+    /// position. Afterwards, [`key`](LockGuard::key) returns the new key, and the fencing token
+    /// stays the same. The call waits for the store's reply without a time limit. If the lock is
+    /// lost during the call, it returns an error.
     ///
     /// # Errors
     ///
-    /// **Any error releases the write lock**, as if the guard had been dropped. After an error no
-    /// writer holds the lock, and another client may be granted next.
+    /// **Any error releases the write lock**, as if the guard had been dropped. After an error,
+    /// this client no longer holds the lock, and another client may be granted it.
     /// [`Error::Lost`](crate::Error::Lost) if the lock was lost.
     /// [`Error::Denied`](crate::Error::Denied) or [`Error::Backend`](crate::Error::Backend) if the
-    /// store refused the reader's key, for lack of a permission or of space. The call repeats an
-    /// unanswered request as long as the session lives.
+    /// store refused the reader's key, for example because a permission is missing or the store is
+    /// full. The call repeats an unanswered request for as long as the session lives.
     ///
     /// # Cancel safety
     ///

@@ -10,13 +10,13 @@ impl Semaphore {
     /// Changes the number of permits for all clients.
     ///
     /// The store keeps the number in a key that belongs to no session:
-    /// `{namespace}/{name}!permits/limit=…`. The new number replaces an earlier one. It also
-    /// replaces the numbers that this client and the clients in the queue name at this moment. It
-    /// then applies to every client that names one of these. If a client names any other number,
+    /// `{namespace}/{name}!permits/limit=…`. The new number replaces an earlier number that was
+    /// set, and the numbers that this client and the clients in the queue name at this moment. It
+    /// applies to every client that names a replaced number. If a client names any other number,
     /// the smaller of the two applies.
     ///
-    /// With a larger number, waiters are granted at once. With a smaller number, no holder loses a
-    /// permit, and no waiter is granted until enough permits have been released.
+    /// If the number increases, waiters are granted the new permits at once. If it decreases, no
+    /// holder loses a permit, and no waiter is granted one until enough permits have been released.
     ///
     /// # Errors
     ///
@@ -61,9 +61,10 @@ impl Semaphore {
 
     /// Returns the number of permits that applies now.
     ///
-    /// This is the number that was set last, or a smaller one if a holder or waiter names it and it
-    /// was not replaced. If none was set, it is the smallest number that any holder or waiter
-    /// names. Without holders and waiters, it is the number that this client names.
+    /// This is the number that [`set_permits`](Self::set_permits) last set. If a holder or waiter
+    /// names a smaller number that `set_permits` has not replaced, the smaller number applies. If
+    /// no number was set, the smallest number that any holder or waiter names applies. Without
+    /// holders and waiters, the number that this client names applies.
     ///
     /// # Errors
     ///

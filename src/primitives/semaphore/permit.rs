@@ -22,7 +22,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Returns the number of permits that it holds.
+    /// Returns the number of permits that this guard holds.
     #[must_use]
     pub fn permits(&self) -> u32 {
         self.permits
