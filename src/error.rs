@@ -43,7 +43,7 @@ pub enum Error {
     FeatureDisabled {
         /// The URL's scheme.
         scheme: &'static str,
-        /// The cargo feature to turn on.
+        /// The cargo feature to enable.
         feature: &'static str,
     },
     /// An argument or an option of the builder is invalid. No request was sent.
@@ -85,7 +85,7 @@ pub enum Error {
     Unavailable {
         /// The store.
         backend: StoreKind,
-        /// The cause of the last failure. It names the endpoint if there is one.
+        /// The cause of the last failure, which names the endpoint if there is one.
         #[source]
         source: Source,
     },

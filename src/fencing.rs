@@ -111,8 +111,8 @@ impl fmt::Display for FencingToken {
 /// Use one gate for each lock, at the resource that the lock protects.
 ///
 /// A holder that was paused until after its session expired still acts as the holder until it
-/// checks its guard. Only the resource can refuse its writes, and tokens show which ones: a later
-/// holder has a higher token.
+/// checks its guard. Only the resource can refuse this holder's writes. Tokens show which writes to
+/// refuse, because a later holder has a higher token.
 ///
 /// The gate lives in the memory of one process, such as a server that receives the writes of all
 /// holders. Its state is lost when that process ends. To continue in another process, store the

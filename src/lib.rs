@@ -57,20 +57,20 @@
 //! - This guarantee has two exceptions. If an operator evicts the holder, the next waiter is
 //!   granted the lock at once, and the holder is notified within a bounded time. If a store loses
 //!   confirmed writes, it may grant a lock that is held: see [`Client::durability`].
-//! - Every guard reports its loss. [`LockGuard::is_valid`] reads the clock, [`LockGuard::lost`]
-//!   resolves, and [`LockGuard::run`] stops the work.
+//! - Every guard reports its loss. After a loss, [`LockGuard::is_valid`] returns `false`,
+//!   [`LockGuard::lost`] resolves, and [`LockGuard::run`] stops the work.
 //! - Every grant of a lock has a higher [`FencingToken`] than all earlier grants of that lock.
-//! - A forked child holds no locks, and its parent keeps them. In the child, the parent's guards
-//!   are lost ([`LostReason::Forked`]), and calls on the parent's clients fail. The child can
-//!   connect a new client. On SQLite and ZooKeeper, this works only if the parent had not connected
-//!   before the fork.
+//! - A forked child process holds no locks. Its parent keeps all of its locks. In the child, the
+//!   parent's guards are lost ([`LostReason::Forked`]), and calls on the parent's clients fail. The
+//!   child can connect a new client. On SQLite and ZooKeeper, this works only if the parent had not
+//!   connected before the fork.
 //! - distlock fails safe: a lock that it cannot confirm is reported lost, never held. An
 //!   unconfirmed release is an error.
-//! - Every future can be dropped at any await point, and every guard on any thread. The client then
-//!   deletes their keys from the queue.
+//! - Every future can be dropped at any await point, and every guard on any thread. In both cases,
+//!   the client deletes the key from the queue.
 //!
 //! A process can pause at any instruction and resume after its lock's TTL has passed. No lock
-//! service can prevent one more write. If a late write does harm, let the resource check the
+//! service can prevent one more write. If a late write would do harm, let the resource check the
 //! fencing token. [Guarantees][guarantees] documents all conditions.
 //!
 //! # Features

@@ -43,10 +43,10 @@
 //! # Limits
 //!
 //! - **Every** statement that changes the row must increase the version. A change that does not
-//!   goes unnoticed.
+//!   increase the version goes unnoticed.
 //! - The pattern is for one row, and for work that can be repeated. To change several rows, use one
 //!   transaction, and roll back if any row was overtaken. Update the rows in the same order
-//!   everywhere, or transactions can deadlock until the database aborts one of them.
+//!   everywhere; otherwise, transactions can deadlock until the database aborts one of them.
 //! - Of several writers that have read the same version, one succeeds. There is no queue, so a
 //!   writer may never succeed. If many writers update one row, most of their work is wasted. In
 //!   that case, use a lock: `SELECT … FOR UPDATE` or [`Mutex`](crate::Mutex).
@@ -62,8 +62,8 @@
 pub enum NotUpdated {
     /// No row has that key and version any longer.
     ///
-    /// Another writer was first, or the row was deleted. Read the row again by its key alone. If it
-    /// still exists, start again from its new values.
+    /// Another writer was first, or the row was deleted. Read the row again by its key alone. If
+    /// the row still exists, start again from its new values.
     #[error("another writer has changed the row, or it was deleted: read it again")]
     Overtaken,
     /// Several rows have that key, and all of them were changed.
@@ -83,9 +83,9 @@ pub enum NotUpdated {
 /// driver reports: the result of `execute` in `rusqlite` and `tokio_postgres`, `affected_rows` in
 /// `mysql_async`, or `rows_affected` in sqlx.
 ///
-/// MySQL reports the rows that were changed, not the rows that were found, unless the driver
-/// requests the latter (`CLIENT_FOUND_ROWS`, as sqlx does). Both numbers are equal if the statement
-/// increases the version, because it then changes every row that it finds.
+/// MySQL reports the rows that were changed, not the rows that were found, unless the driver sets
+/// `CLIENT_FOUND_ROWS`, as sqlx does. Both numbers are equal if the statement increases the
+/// version, because it then changes every row that it finds.
 ///
 /// If the connection is lost, there is no number of rows, and the outcome is unknown. The row's
 /// version does not show the outcome, because another writer may have increased it. If you need to
@@ -93,8 +93,8 @@ pub enum NotUpdated {
 ///
 /// # Errors
 ///
-/// [`NotUpdated::Overtaken`] if no row was changed, and [`NotUpdated::NotUnique`] if more than one
-/// was.
+/// [`NotUpdated::Overtaken`] if no row was changed, and [`NotUpdated::NotUnique`] if several rows
+/// were changed.
 ///
 /// # Examples
 ///

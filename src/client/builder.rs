@@ -115,7 +115,7 @@ impl Builder {
         self
     }
 
-    /// Sets how long the client tries to open a session. Default 5 s.
+    /// Sets how long the client tries to open a session, by default 5 s.
     ///
     /// The timeout applies when the client connects, and when it replaces a lost session.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
@@ -159,9 +159,9 @@ impl Builder {
     /// is paused (`tokio::time::pause`, `#[tokio::test(start_paused = true)]`). A paused clock does
     /// not wait for other threads.
     ///
-    /// The runtime's timers must be enabled. If they are not, [`connect`](Self::connect) fails with
+    /// The runtime's timers must be enabled; otherwise, [`connect`](Self::connect) fails with
     /// [`Error::InvalidArgument`]. Stores on a network also need the runtime's I/O driver.
-    /// `enable_all` enables both.
+    /// `enable_all` enables timers and I/O.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -37,8 +37,8 @@ impl Client {
     ///
     /// A readiness probe can use this method: a process whose session is [`Lost`](Health::Lost)
     /// should accept no work that needs a lock. A liveness probe should fail only on
-    /// [`Closed`](Health::Closed). A restart does not repair the connection to the store, and it
-    /// gives up the locks.
+    /// [`Closed`](Health::Closed). A restart does not repair the connection to the store, but gives
+    /// up the locks.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {

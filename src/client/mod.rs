@@ -33,7 +33,7 @@ pub use multi_lock::MultiLock;
 /// The variable that [`Client::from_env`] reads.
 const URL_VARIABLE: &str = "DISTLOCK_URL";
 
-/// Connects to a store, and keeps the session that its locks belong to alive.
+/// Connects to a store, and keeps alive the session that its locks belong to.
 ///
 /// A client is cheap to clone, and all clones are the same client.
 ///
@@ -46,7 +46,7 @@ const URL_VARIABLE: &str = "DISTLOCK_URL";
 /// guard is notified. The next call that acquires a lock opens a new session.
 ///
 /// When the last clone, guard and waiter are dropped, the session ends in the background.
-/// [`close`](Self::close) ends it at once and returns the outcome.
+/// [`close`](Self::close) ends the session at once and returns the outcome.
 #[derive(Clone, Debug)]
 pub struct Client {
     sessions: Sessions,
@@ -91,16 +91,16 @@ impl Client {
     /// | `sqlite:///path/of/a/file` | a file, for the processes on one host |
     /// | `memory://name` | a store within this process |
     ///
-    /// Commas separate the hosts of one store. For a Redis cluster, a few of its servers are
-    /// enough. The schemes `etcds`, `zks`, `rediss`, `rediss+sentinel` and `redlocks` connect over
+    /// Commas separate the hosts of one store. For a Redis cluster, it is enough to name a few
+    /// servers. The schemes `etcds`, `zks`, `rediss`, `rediss+sentinel` and `redlocks` connect over
     /// TLS. `sqlite://relative/path` is relative to the working directory. Redlock provides only
     /// mutexes.
     ///
     /// A URL can also contain a user, a password, a namespace and options:
     /// `etcd://user:password@h1,h2/namespace?session_ttl=15s&request_timeout=2s`. The user and the
     /// password are percent-escaped. On PostgreSQL, MySQL and Redis, the namespace follows the
-    /// database in the path; with sentinels, it follows the service. The builder's methods take
-    /// precedence over the URL.
+    /// database in the path. With sentinels, it follows the service name. The builder's methods
+    /// take precedence over the URL.
     ///
     /// # Options of a URL
     ///
@@ -180,8 +180,8 @@ impl Client {
 
     /// Returns the read-write lock of this name, without I/O.
     ///
-    /// It is independent of a mutex of the same name. The name is checked when the lock is first
-    /// acquired.
+    /// The lock is independent of a mutex of the same name. The name is checked when the lock is
+    /// first acquired.
     #[must_use]
     pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
         RwLock { named: Named::new(&self.sessions, LockKind::RwLock, name) }
@@ -200,8 +200,8 @@ impl Client {
 
     /// Returns the election of this name, without I/O.
     ///
-    /// It is independent of a mutex of the same name. The name is checked when the election is
-    /// first used.
+    /// The election is independent of a mutex of the same name. The name is checked when the
+    /// election is first used.
     #[must_use]
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election { named: Named::new(&self.sessions, LockKind::Election, name) }
@@ -289,10 +289,10 @@ impl Client {
 
     /// Waits for holders to release their locks, and closes the client.
     ///
-    /// Call it when a service receives SIGTERM. From then on the client acquires no more locks:
-    /// waiters and later calls fail with [`Error::Closed`](crate::Error::Closed). Holders are
-    /// notified by [`release_requested`](crate::LockGuard::release_requested), and keep their locks
-    /// until they release them or `grace` has passed. After that, the client is
+    /// Call this method when a service receives SIGTERM. From then on, the client acquires no more
+    /// locks: waiters and later calls fail with [`Error::Closed`](crate::Error::Closed). Holders
+    /// are notified by [`release_requested`](crate::LockGuard::release_requested), and keep their
+    /// locks until they release them or `grace` has passed. After that, the client is
     /// [closed](Self::close), and the remaining guards are lost.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ impl Client {
     /// so they never deadlock with each other. A caller that already holds a lock when it calls
     /// `lock_all` must itself follow one order.
     ///
-    /// If all locks are free, one request acquires up to 32 of them on stores that support it.
+    /// If all locks are free, one request acquires up to 32 of them on stores that support this.
     /// Otherwise, the locks are acquired one by one, each as with
     /// [`Mutex::lock`](crate::Mutex::lock). While the call waits for a lock, it holds the locks
     /// that it has already acquired.
@@ -92,8 +92,8 @@ impl Client {
 
     /// Waits up to the given duration to acquire all of these mutexes.
     ///
-    /// The timeout covers all locks together. When it expires, the call returns `None`. A timeout
-    /// of zero is equivalent to [`try_lock_all`](Self::try_lock_all).
+    /// The timeout covers all locks together. When the timeout expires, the call returns `None`. A
+    /// timeout of zero is equivalent to [`try_lock_all`](Self::try_lock_all).
     ///
     /// # Errors
     ///

@@ -25,7 +25,7 @@ use crate::{
 /// Candidates lead in the order in which they joined. The leader publishes a value for observers,
 /// for example its address. A leader holds a lock: before a successor is elected, a partitioned
 /// leader's [`Leadership`] reports that the lead is lost. Observers may see the old leader a moment
-/// longer. Work that must never overlap should pass on the [fencing
+/// longer. If work must never overlap, let the resource check the [fencing
 /// token](crate::LockGuard::fencing_token).
 ///
 /// On etcd the keys are below `{namespace}/{name}!election/`, and each contains its candidate's

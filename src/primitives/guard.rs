@@ -35,8 +35,8 @@ use crate::{
 ///
 /// Dropping the guard releases the lock in the background. This works on any thread, with or
 /// without a runtime. A process that exits right after the drop may leave its key in the store. The
-/// lock is then free after the session's TTL. On PostgreSQL, MySQL and Redis, this takes 1.1 TTL.
-/// If the next client connects later, the 1.1 TTL count from its connection. To be sure, await
+/// lock is then free after the session's TTL. On PostgreSQL, MySQL and Redis, this takes 1.1 TTL. A
+/// client that connects later needs 1.1 TTL from when it connects. To be sure, await
 /// [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
 ///
 /// The guard borrows nothing. It can be stored in a struct or moved into a spawned task, so
@@ -211,11 +211,12 @@ impl LockGuard {
     /// It resolves at the first cause, and no later than the local deadline. If the session ends,
     /// it resolves before the store can grant the lock to another client.
     ///
-    /// If an operator evicts the holder, the next waiter may be granted first. `lost` then resolves
-    /// within 0.4 s of the grant, or as soon as the store's event arrives, whichever is later. On
-    /// MySQL, which has no events, this takes up to a second. If the event is lost, `lost` resolves
-    /// after the [`recheck_interval`](crate::Builder::recheck_interval). On etcd, overwriting the
-    /// key without its lease is an eviction, too.
+    /// If an operator evicts the holder, the next waiter may be granted the lock before `lost`
+    /// resolves. In this case, `lost` resolves within 0.4 s of the grant, or as soon as the store's
+    /// event arrives, whichever is later. On MySQL, which has no events, this takes up to a second.
+    /// If the event is lost, `lost` resolves after the
+    /// [`recheck_interval`](crate::Builder::recheck_interval). On etcd, overwriting the key without
+    /// its lease is an eviction, too.
     ///
     /// It does not depend on the caller's runtime. After the machine was suspended, `lost` may take
     /// up to one second of running time to resolve, while [`is_valid`](Self::is_valid) returns

@@ -117,8 +117,8 @@ impl Observe {
     /// Returns how long the stream has been cut off; `None` if it is not.
     ///
     /// The time counts from the first failed request, or from the loss of the session. The session
-    /// is lost at most one TTL after the connection. While the stream is cut off, it does not see
-    /// changes. The time is updated only while the stream is polled.
+    /// is lost at most one TTL after the connection is lost. While the stream is cut off, it does
+    /// not see changes. The time is updated only while the stream is polled.
     ///
     /// # Examples
     ///

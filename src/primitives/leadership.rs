@@ -203,9 +203,9 @@ impl Deref for Leadership {
 /// Created by [`Leadership::handle`], and passed to the work of
 /// [`Election::run`](crate::Election::run). It is owned and can be cloned.
 ///
-/// It has the methods of a leadership that take `&self`. Methods that take the leadership itself,
-/// such as [`resign`](Leadership::resign), do not compile. Dropping the handle has no effect. Once
-/// the leader has resigned, the handle is invalid.
+/// The handle has all methods of a leadership that take `&self`. Methods that take the leadership
+/// itself, such as [`resign`](Leadership::resign), do not compile. Dropping the handle has no
+/// effect. Once the leader has resigned, the handle is invalid.
 #[derive(Debug)]
 pub struct LeadershipHandle(Leadership);
 

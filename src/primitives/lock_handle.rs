@@ -11,10 +11,10 @@ use crate::primitives::guard::LockGuard;
 /// while the guard stays with the task that unlocks it. A handle is `'static`, so it can be moved
 /// into a spawned task.
 ///
-/// It has the methods of a guard that take `&self`. Methods that take the guard itself, such as
-/// [`unlock`](LockGuard::unlock), do not compile. Dropping the handle does not release the lock.
-/// Once the guard has released the lock, the handle is invalid and its writes are refused. A handle
-/// keeps the client's session open.
+/// The handle has all methods of a guard that take `&self`. Methods that take the guard itself,
+/// such as [`unlock`](LockGuard::unlock), do not compile. Dropping the handle does not release the
+/// lock. Once the guard has released the lock, the handle is invalid and its writes are refused. A
+/// handle keeps the client's session open.
 ///
 /// # Examples
 ///

@@ -83,9 +83,9 @@ impl Mutex {
     ///
     /// [`Error::InvalidArgument`] if an argument is invalid, before anything is sent.
     /// [`Error::SessionLost`] if the session ends during the wait, because the server ended it or
-    /// because no server has replied for one TTL. The place in the queue is then lost; lock again.
-    /// [`Error::Evicted`] if an operator evicts the waiter. [`Error::Unavailable`] if a new session
-    /// was needed and could not be opened within the
+    /// because no server has replied for one TTL. The place in the queue is lost with the session;
+    /// lock again. [`Error::Evicted`] if an operator evicts the waiter. [`Error::Unavailable`] if a
+    /// new session was needed and could not be opened within the
     /// [`connect_timeout`](crate::Builder::connect_timeout). [`Error::Denied`], [`Error::Backend`]
     /// and [`Error::Closed`].
     ///
@@ -253,7 +253,7 @@ impl Mutex {
 
     /// Returns a stream of the queue: its current state, then each new one.
     ///
-    /// A waiter can use it to show its progress.
+    /// A waiter can use this stream to show its progress.
     ///
     /// The stream survives lost connections and sessions. Each change costs a read of the queue, so
     /// many watchers of a long queue are expensive.
@@ -293,9 +293,10 @@ impl Mutex {
     /// awaits [`LockGuard::release_requested`] receives the request and decides whether to release
     /// the lock.
     ///
-    /// The request is a key of this client. It is deleted when the holder's key is deleted, when
-    /// the session ends, or after ten minutes. Until then, the request keeps the client's session
-    /// open, even if the client is dropped. The next holder does not receive the request.
+    /// The request is stored as a key that belongs to this client. It is deleted when the holder's
+    /// key is deleted, when the session ends, or after ten minutes. Until then, the request keeps
+    /// the client's session open, even if the client is dropped. The next holder does not receive
+    /// the request.
     ///
     /// # Errors
     ///

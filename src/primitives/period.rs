@@ -196,7 +196,8 @@ impl Mutex {
     ///
     /// Use it for jobs that a timer starts on several hosts: see [`LockGuard::claim_period`]. The
     /// period counts from this call, even if the work fails or the lock is lost. The work is due
-    /// again after nine tenths of the period. [`LockGuard::clear_period`] makes it due at once.
+    /// again after nine tenths of the period. [`LockGuard::clear_period`] makes the work due at
+    /// once.
     ///
     /// While another host runs the work, the call waits for the lock. To skip the work instead,
     /// call [`try_lock`](Self::try_lock) and then [`LockGuard::claim_period`]. For calendar times,

@@ -98,8 +98,8 @@ impl QueueWatch {
     /// Returns how long the watch has been cut off; `None` if it is not.
     ///
     /// The time counts from the first failed request, or from the loss of the session. The session
-    /// is lost at most one TTL after the connection. While the watch is cut off, it does not see
-    /// changes. The time is updated only while the watch is polled.
+    /// is lost at most one TTL after the connection is lost. While the watch is cut off, it does
+    /// not see changes. The time is updated only while the watch is polled.
     ///
     /// # Examples
     ///

@@ -59,7 +59,7 @@ impl ReentrantMutex {
         self.mutex.name()
     }
 
-    /// Returns the id whose holders share one hold.
+    /// Returns the reentrancy id, whose guards share one hold.
     #[must_use]
     pub fn reentrancy_id(&self) -> &str {
         &self.reentrancy_id
@@ -175,7 +175,7 @@ pub struct ReentrantGuard {
 }
 
 impl ReentrantGuard {
-    /// Releases one guard of the hold, and the lock with the last guard.
+    /// Releases this guard, and the lock if this is the last guard of the hold.
     ///
     /// The last guard releases the lock as [`LockGuard::unlock`] does. For the other guards, `Ok`
     /// means that the lock has been held until now.

@@ -154,8 +154,8 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// Safe. The next call returns the same request as long as it is stored: until this lock is
-    /// released, for at most ten minutes.
+    /// Safe. The next call returns the same request as long as it is stored: until the lock is
+    /// released, but for at most ten minutes.
     ///
     /// # Examples
     ///

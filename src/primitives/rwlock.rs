@@ -119,7 +119,8 @@ impl RwLock {
 
     /// Acquires a read lock if no writer holds it or waits; `None` otherwise.
     ///
-    /// A call that returns `None` has only read, unless a writer joined in the same instant.
+    /// A call that returns `None` has only read from the store, unless a writer joined in the same
+    /// instant.
     ///
     /// # Errors
     ///
@@ -195,7 +196,8 @@ impl RwLock {
 
     /// Acquires the write lock if it is free and has no waiters; `None` otherwise.
     ///
-    /// A call that returns `None` has only read, unless another client joined in the same instant.
+    /// A call that returns `None` has only read from the store, unless another client joined in the
+    /// same instant.
     ///
     /// # Errors
     ///
@@ -297,7 +299,8 @@ impl RwLock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws the request. Holders that have already received it keep it.
+    /// Dropping the future withdraws the request. Holders that have already received the request
+    /// keep it.
     ///
     /// # Examples
     ///

@@ -150,7 +150,8 @@ impl Semaphore {
 
     /// Acquires a permit if one is free and has no waiters; `None` otherwise.
     ///
-    /// A call that returns `None` has only read, unless another client joined in the same instant.
+    /// A call that returns `None` has only read from the store, unless another client joined in the
+    /// same instant.
     ///
     /// # Errors
     ///
@@ -309,7 +310,8 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws the request. Holders that have already received it keep it.
+    /// Dropping the future withdraws the request. Holders that have already received the request
+    /// keep it.
     ///
     /// # Examples
     ///

@@ -39,7 +39,7 @@ pub enum SqlParameter {
 
 /// Holds a query that returns a row only while a lock is held.
 ///
-/// Created by [`LockGuard::sql`], for a transaction of your own.
+/// Created by [`LockGuard::sql`], for your own transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlCheck {
     dialect: SqlDialect,
@@ -161,7 +161,8 @@ impl LockGuard {
     /// row, even if no other client has acquired the lock since.
     ///
     /// - On PostgreSQL and MySQL, run the query in the transaction that writes, as its first
-    ///   statement. It locks the row of the entry (`FOR KEY SHARE`, `LOCK IN SHARE MODE`).
+    ///   statement. The query locks the row of the holder's entry (`FOR KEY SHARE`,
+    ///   `LOCK IN SHARE MODE`).
     /// - At an isolation level above `READ COMMITTED`, the query may be refused (40001, MariaDB's
     ///   1020). Roll back and begin again, as after any other error. On MySQL at these levels, the
     ///   query uses the session's expiry time as of the transaction's first read. Later in the

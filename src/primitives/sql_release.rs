@@ -11,7 +11,7 @@ use crate::{
     store_kind::StoreKind,
 };
 
-/// Holds a statement that releases a lock in a transaction of your own.
+/// Holds a statement that releases a lock in your own transaction.
 ///
 /// Created by [`LockGuard::unlock_sql`].
 ///
@@ -58,8 +58,9 @@ impl SqlRelease {
     ///
     /// Call it only if the statement has affected a row and the database has confirmed the commit.
     ///
-    /// The call saves one request, and has no other purpose. If you do not know both, drop the
-    /// value instead. **After a wrong call, the lock stays held until the client's session ends.**
+    /// The call saves one request, and has no other purpose. If you are not certain of both, drop
+    /// the value instead. **After a wrong call, the lock stays held until the client's session
+    /// ends.**
     ///
     /// # Examples
     ///
@@ -110,18 +111,18 @@ impl LockGuard {
     /// evicted the holder, or the session has ended and its key was removed, so another client may
     /// hold the lock.
     ///
-    /// The affected row is the proof, and does not depend on a clock. A client is granted the lock
-    /// only once the key of its predecessor is deleted. The statement keeps every other client from
-    /// deleting the key until your transaction ends.
+    /// The affected row is sufficient proof, and does not depend on a clock. A client is granted
+    /// the lock only once the key of its predecessor is deleted. The statement keeps every other
+    /// client from deleting the key until your transaction ends.
     ///
     /// The call consumes the guard: the guard and its handles are invalid before the call returns.
     /// The key stays in the store until your transaction or the client deletes it. The client does
-    /// so in the background **once the value is dropped, and not before**. After an earlier
-    /// release, your statement would find nothing to delete. Keep the value until the transaction
-    /// has ended, and then drop it, whatever the outcome:
+    /// so in the background **once the value is dropped, and not before**. If the client deleted
+    /// the key earlier, your statement would find nothing to delete. Keep the value until the
+    /// transaction has ended, and then drop it, whatever the outcome:
     ///
     /// - After a commit, nothing is left to release. [`committed`](SqlRelease::committed) saves the
-    ///   client the request that would show this.
+    ///   client the request that would confirm this.
     /// - After a rollback, or if the statement never ran, the client releases the lock.
     /// - If the reply to the commit was lost, the client's release waits until the server has ended
     ///   the transaction.
@@ -136,8 +137,9 @@ impl LockGuard {
     ///   queue until the commit, so run it last.
     /// - At an isolation level above `READ COMMITTED`, the statement may be refused (40001,
     ///   MariaDB's 1020): roll back and begin again.
-    /// - The number of rows is enough to write only under the lock. With a [check](Self::sql) as
-    ///   the first statement, a transaction without the lock ends before it does any work.
+    /// - Checking the number of rows is enough to ensure that the transaction writes only under the
+    ///   lock. With a [check](Self::sql) as the first statement, a transaction without the lock
+    ///   ends before it does any work.
     /// - On PostgreSQL, run the statement outside of savepoints, because `ROLLBACK TO SAVEPOINT`
     ///   undoes it. If other clients may be waiting, the statement turns `synchronous_commit = off`
     ///   into `on` for the transaction.

@@ -131,7 +131,7 @@ pub struct PoolError {
 }
 
 impl PoolError {
-    /// Creates an error from an error of the pool or its driver.
+    /// Creates an error from the pool's or the driver's own error.
     ///
     /// The text of `source` becomes part of [`Error`]s and log lines, so it must not contain a
     /// password.

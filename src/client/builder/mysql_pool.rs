@@ -9,8 +9,8 @@ impl Builder {
     /// Sends requests to MySQL or MariaDB through the program's own pool.
     ///
     /// The pool is a `sqlx::MySqlPool` (feature `sqlx-0_9`), a `mysql_async::Pool` (feature
-    /// `mysql_async-0_37`), or an implementation of [`Pool`]. It must connect to the database that
-    /// the URL names.
+    /// `mysql_async-0_37`), or an implementation of [`Pool`]. The pool must connect to the database
+    /// that the URL names.
     ///
     /// The client also opens one connection of its own, to the server in the URL. It uses this
     /// connection for keepalives and for polling, which therefore never wait for the pool. Every

@@ -10,7 +10,7 @@ impl Builder {
     ///
     /// The pool is a `sqlx::PgPool` (feature `sqlx-0_9`), a `deadpool_postgres::Pool` (feature
     /// `deadpool-postgres-0_14`), a pool of `bb8-postgres` (feature `bb8-postgres-0_9`), or an
-    /// implementation of [`Pool`]. It must connect to the database that the URL names.
+    /// implementation of [`Pool`]. The pool must connect to the database that the URL names.
     ///
     /// The client also opens one connection of its own, to the server in the URL. It uses this
     /// connection for keepalives and watches, which therefore never wait for the pool. Every other

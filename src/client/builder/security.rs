@@ -19,11 +19,12 @@ use crate::{
 impl Builder {
     /// Sets the user and the password.
     ///
-    /// The client uses them to log in to etcd, ZooKeeper, PostgreSQL, MySQL, Redis and Redlock
-    /// servers. On ZooKeeper it uses the `digest` scheme or, after [`sasl`](Self::sasl), SASL.
+    /// The client uses these credentials to log in to etcd, ZooKeeper, PostgreSQL, MySQL, Redis and
+    /// Redlock servers. On ZooKeeper, the client uses the `digest` scheme or, after
+    /// [`sasl`](Self::sasl), SASL.
     ///
-    /// Without TLS, the client sends them only within this machine: to loopback addresses and Unix
-    /// sockets. With any other host, [`connect`](Self::connect) fails with
+    /// Without TLS, the client sends the credentials only within this machine: to loopback
+    /// addresses and Unix sockets. With any other host, [`connect`](Self::connect) fails with
     /// [`Error::InvalidArgument`] before any request is sent. See
     /// [`allow_plaintext_credentials`](Self::allow_plaintext_credentials). An empty password is
     /// none: the server must accept the user without it, and nothing is refused.
@@ -91,7 +92,7 @@ impl Builder {
 
     /// Allows the client to send the user and password to other hosts without TLS.
     ///
-    /// Every device on the network path can read them. In a URL:
+    /// Every device on the network path can then read them. In a URL:
     /// `?allow_plaintext_credentials=true`.
     pub fn allow_plaintext_credentials(mut self) -> Self {
         self.options.allow_plaintext_credentials = true;
@@ -113,10 +114,10 @@ impl Builder {
 
     /// Sets the ACL of the nodes that this client creates on ZooKeeper.
     ///
-    /// The syntax is that of ZooKeeper's shell: `scheme:id:rights`, separated by commas, with
-    /// rights from `cdrwa`. With [`credentials`](Self::credentials), the default is `auth::cdrwa`,
-    /// which grants all rights to every identity of this client: its user and its certificate.
-    /// Without credentials, it is `world:anyone:cdrwa`. In a URL: `?acl=…`.
+    /// The syntax is the same as in ZooKeeper's shell: `scheme:id:rights`, separated by commas,
+    /// with rights from `cdrwa`. With [`credentials`](Self::credentials), the default is
+    /// `auth::cdrwa`, which grants all rights to every identity of this client: its user and its
+    /// certificate. Without credentials, it is `world:anyone:cdrwa`. In a URL: `?acl=…`.
     ///
     /// Locking needs `cdrw`: [Operations][operations] lists the purpose of each right. A node
     /// receives its ACL when it is created, so existing directories keep their ACLs.
@@ -145,8 +146,7 @@ impl Builder {
     /// Connects over TLS, and sets a function that returns the current certificates.
     ///
     /// With this function, certificates can be replaced while the client is running: see [`Tls`].
-    /// It is called in the same way as the function of
-    /// [`credentials_from`](Self::credentials_from).
+    /// [`credentials_from`](Self::credentials_from) describes when such functions are called.
     pub fn tls_from(
         mut self,
         newest: impl Fn() -> io::Result<Tls> + Send + Sync + 'static,
