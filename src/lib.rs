@@ -70,8 +70,8 @@
 //!   the client deletes the key from the queue.
 //!
 //! A process can pause at any instruction and resume after its lock's TTL has passed. No lock
-//! service can prevent one more write. If a late write would do harm, let the resource check the
-//! fencing token. [Guarantees][guarantees] documents all conditions.
+//! service can prevent that process from writing once more. If a late write would do harm, let the
+//! resource check the fencing token. [Guarantees][guarantees] documents all conditions.
 //!
 //! # Features
 //!
@@ -80,17 +80,7 @@
 //! provider for rustls. If there is none, distlock uses aws-lc-rs, and may install it as the
 //! default.
 //!
-//! With neither `tls` nor `tls-ring`, TLS is refused with [`Error::InvalidArgument`] before
-//! anything is sent. A store with servers then still builds rustls, but no cryptography library and
-//! no C.
-//!
-//! - `tls`: TLS by rustls with `aws-lc-rs`, on the stores that are compiled in. It is on by
-//!   default, so that the change from `redis://` to `rediss://` needs no other build. In a program
-//!   with only memory or SQLite it adds no crate. On ZooKeeper, `zookeeper-tls` turns TLS on.
-//! - `tls-ring`: TLS with `ring` in place of `aws-lc-rs`. Turn `tls` off by
-//!   `default-features = false`: with both, distlock uses `aws-lc-rs`. If the program has installed
-//!   a default provider of rustls, distlock uses that one. Otherwise it may install its own.
-//! - `etcd`: URLs such as `etcd://h1:2379,h2:2379`.
+//! - `etcd`: URLs such as `etcd://h1:2379,h2:2379`. This feature also needs [`protoc`] to build.
 //! - `zookeeper`: URLs such as `zk://h1:2181,h2:2181`.
 //! - `mysql`: URLs such as `mysql://user:password@h/database`, for MySQL and MariaDB: see
 //!   [MySQL][mysql].
@@ -100,8 +90,8 @@
 //!   locks: see [Redis][redis].
 //! - `redlock`: URLs such as `redlock://user:password@h1,h2,h3,h4,h5`, or `redlocks://` for TLS,
 //!   for independent Redis or Valkey servers. Redlock provides only mutexes, and grants them in no
-//!   particular order: see [Redlock][redlock]. Its guarantees are weaker, so it is not part of the
-//!   feature `redis`: a program has to choose it by name.
+//!   particular order: see [Redlock][redlock]. Redlock's guarantees are weaker, so it is not part
+//!   of the feature `redis`: a program has to choose it by name.
 //! - `sqlite`: URLs such as `sqlite:///path/of/a/file`, for the processes on one host: see
 //!   [SQLite][sqlite].
 //! - `tokio-postgres-0_7`, `mysql_async-0_37` and `rusqlite-0_42`: `check` and `unlock` in the
@@ -116,7 +106,7 @@
 //! - `deadpool-postgres-0_14` and `bb8-postgres-0_9`: `Builder::postgres_pool` accepts the pools of
 //!   these libraries. With `mysql_async-0_37`, `Builder::mysql_pool` accepts a pool of
 //!   `mysql_async`.
-//! - `tokio-util-0_7`: the method `cancellation_token` of [`LockGuard`]. It returns a
+//! - `tokio-util-0_7`: the method `cancellation_token` of [`LockGuard`]. The method returns a
 //!   `CancellationToken` of the crate `tokio-util`, which is cancelled when the lock is lost or
 //!   released.
 //! - `blocking`: the same API for threads, without `async`.

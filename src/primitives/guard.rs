@@ -24,7 +24,7 @@ use crate::{
 ///
 /// While the guard is valid, no other client is granted the lock, unless an operator evicts the
 /// holder or the store loses confirmed writes. [`Client::durability`](crate::Client::durability)
-/// reports whether the store can lose them.
+/// reports whether the store can lose confirmed writes.
 ///
 /// The guard is valid until its local deadline. Each keepalive that the store confirms moves the
 /// deadline forward, counted from the time at which the keepalive was sent. The deadline passes
