@@ -75,12 +75,19 @@
 //!
 //! # Features
 //!
-//! No feature is on by default. `memory://name`, for unit tests, is always available: see
-//! [`memory`]. Every other store needs a C compiler to build. TLS uses the process's default crypto
-//! provider for rustls. If there is none, distlock uses aws-lc-rs, and may install it as the
-//! default.
+//! Only `tls` is on by default. `memory://name`, for unit tests, is always available: see
+//! [`memory`]. The features `tls`, `tls-ring` and `sqlite` need a C compiler to build, and `etcd`
+//! needs [`protoc`]. Without `tls` and `tls-ring`, distlock refuses TLS with
+//! [`Error::InvalidArgument`] before it sends anything. A store with servers still builds rustls
+//! then, but no cryptography library and no C.
 //!
-//! - `etcd`: URLs such as `etcd://h1:2379,h2:2379`. This feature also needs [`protoc`] to build.
+//! - `tls`: TLS with rustls and `aws-lc-rs`. It is on by default, so a change from `redis://` to
+//!   `rediss://` needs no other build. It adds no crate to a program with only memory or SQLite.
+//! - `tls-ring`: TLS with `ring` in place of `aws-lc-rs`. Turn `tls` off with
+//!   `default-features = false`: if both are on, distlock uses `aws-lc-rs`. A default provider of
+//!   rustls that the program has installed takes precedence. Otherwise distlock may install its
+//!   own.
+//! - `etcd`: URLs such as `etcd://h1:2379,h2:2379`.
 //! - `zookeeper`: URLs such as `zk://h1:2181,h2:2181`.
 //! - `mysql`: URLs such as `mysql://user:password@h/database`, for MySQL and MariaDB: see
 //!   [MySQL][mysql].

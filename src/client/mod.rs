@@ -109,9 +109,11 @@ impl Client {
     /// - **Every store**: `session_ttl`, `owner`, `connect_timeout`, `request_timeout` and
     ///   `recheck_interval`.
     /// - **Passwords**: `password_file`, for a URL that contains `user@`, and
-    ///   `allow_plaintext_credentials`.
-    /// - **TLS**: `ca_file`, `cert_file`, `key_file` and `server_name`. On PostgreSQL and MySQL,
-    ///   `sslmode=verify-full` turns TLS on, and `sslmode=require` has the same effect.
+    ///   `allow_plaintext_credentials`. A user without a password is written `user:@`, and on
+    ///   PostgreSQL and MySQL also `user@`.
+    /// - **TLS**: `ca_file`, `cert_file`, `key_file` and `server_name`. Without `ca_file`, the
+    ///   client uses the operating system's CAs. On PostgreSQL and MySQL, `sslmode=verify-full`
+    ///   turns TLS on, and `sslmode=require` has the same effect.
     /// - **PostgreSQL**: URLs for libpq work unless they contain an unknown option. For a Unix
     ///   socket, give its directory: in the option `host`, or percent-escaped in place of the host.
     ///   `pooler=transaction` connects through a pooler in transaction mode.

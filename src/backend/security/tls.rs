@@ -11,8 +11,9 @@ use crate::backend::{credentials::read, secret::Secret};
 
 /// Configures the CA and the client certificate for TLS, as PEM texts or files.
 ///
-/// Without a CA, etcd and PostgreSQL servers are verified against the operating system's root
-/// certificates. All other stores need a CA.
+/// Without a CA, servers are verified against the operating system's root certificates. The
+/// environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` replace these. A process reads them
+/// once.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
