@@ -6,7 +6,7 @@ use crate::{
         database::{Database, Tables},
         eventually, locked,
         postgres::{OPERATOR, ask, dial},
-        release, take_turn,
+        release, take_turn, within,
     },
     postgres::tables::Own,
 };
@@ -77,5 +77,47 @@ async fn rows_are_looked_for_every_15_seconds() {
     }
     // One of the first 1,000 rows was used recently.
     assert_eq!(queues(&database).await.len(), IDLE + 1 - 2 * 999);
+    database.end().await;
+}
+
+/// A queue looked idle when a client began to tidy. Before its row is locked, another client watches
+/// the queue and joins it, which changes no row. The queue keeps its row: without it, the next join
+/// would find an empty queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queue_that_is_joined_during_a_tidy_keeps_its_row() {
+    const PAUSED: &str = "CREATE OR REPLACE FUNCTION distlock.wanders(moves integer, \
+        since timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN \
+        IF current_setting('test.paused', true) = 'yes' THEN \
+            PERFORM pg_advisory_xact_lock(7); END IF; \
+        RETURN moves >= 400 AND since > now() - interval '5 minutes'; END $$";
+    let database = Own::new().await;
+    let [holder, other] = [database.client().await, database.client().await];
+    take_turn(&holder, "a").await;
+    let idle = "UPDATE distlock.queues SET since = now() - interval '21 s', crowded = true, \
+                lowest = number WHERE queue = '/distlock/a'";
+    database.ask(idle).await;
+    database.ask(PAUSED).await;
+    let [pause, tidier] =
+        [dial(database.url(), Some(OPERATOR)).await, dial(database.url(), Some(OPERATOR)).await];
+    ask(&pause, "SELECT pg_advisory_lock(7)").await;
+    ask(&tidier, "SET test.paused = 'yes'").await;
+    ask(&tidier, "UPDATE distlock.schema SET tidied = '', tidied_at = '-infinity'").await;
+    let tidying = tokio::spawn(async move { ask(&tidier, "SELECT distlock.tidy()").await });
+    let paused = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
+                  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    eventually(SOON, "the tidy has read the queues", async || database.ask(paused).await == ["1"])
+        .await;
+    let mut queue = other.mutex("a").watch_queue().expect("a good name");
+    assert!(within(SOON, "the empty queue", queue.next()).await.expect("open").is_empty());
+    let guard = locked(&holder, "a").await;
+    let entries = database.ask("SELECT queue FROM distlock.entries").await;
+    assert_eq!(entries, ["/distlock/a"], "the join changed the queue's row");
+    ask(&pause, "SELECT pg_advisory_unlock(7)").await;
+    tidying.await.expect("no panic");
+    drop(queue);
+    assert!(other.mutex("a").try_lock().await.expect("a reply").is_none(), "two clients hold it");
+    assert!(guard.is_valid());
+    release([guard]).await;
+    close([holder, other]).await;
     database.end().await;
 }
