@@ -46,7 +46,11 @@ pub enum Error {
         /// The cargo feature to enable.
         feature: &'static str,
     },
-    /// An argument or an option of the builder is invalid. No request was sent.
+    /// An argument or an option of the builder is invalid.
+    ///
+    /// The check precedes all requests, with one exception. Only the store knows the number of
+    /// permits that [`set_permits`](crate::Semaphore::set_permits) has set. A request for more
+    /// permits than that fails once the client has read the queue, and nothing is acquired.
     #[error("invalid {argument}: {reason}")]
     #[non_exhaustive]
     InvalidArgument {
@@ -56,7 +60,7 @@ pub enum Error {
         reason: String,
     },
     /// The store does not support this operation. No request was sent.
-    #[error("{backend} has no {operation}")]
+    #[error("{backend} does not support {operation}")]
     #[non_exhaustive]
     Unsupported {
         /// The store.
@@ -110,7 +114,7 @@ pub enum Error {
     /// The session ended during the wait, and the place in the queue was lost.
     ///
     /// Locking again opens a new session.
-    #[error("the {backend} session ended while waiting ({reason})")]
+    #[error("the {backend} session ended during the wait ({reason})")]
     #[non_exhaustive]
     SessionLost {
         /// The store.
@@ -170,7 +174,7 @@ pub enum Error {
     /// The library's background threads could not be started, the runtime of
     /// [`Builder::runtime`](crate::Builder::runtime) was shut down, or the client was created
     /// before this process was forked.
-    #[error("the client has no runtime to work on")]
+    #[error("the client has no usable runtime")]
     #[non_exhaustive]
     Runtime {
         /// The operating system's error, or what happened to the runtime.
@@ -178,7 +182,7 @@ pub enum Error {
         source: Arc<std::io::Error>,
     },
     /// The store refused a request or sent an unexpected reply.
-    #[error("{backend} failed during {operation}")]
+    #[error("{backend} failed while {operation}")]
     #[non_exhaustive]
     Backend {
         /// The store.

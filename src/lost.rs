@@ -44,7 +44,7 @@ impl fmt::Display for LostReason {
             Self::ClientClosed => "the client was closed",
             Self::KeeperStopped => "the session is no longer renewed",
             Self::Forked => "this process was forked from the holder's process",
-            Self::HeldTooLong => "it was held for the whole max_hold",
+            Self::HeldTooLong => "its max_hold has passed",
             Self::Released => "its guard has released it",
         })
     }

@@ -64,7 +64,7 @@ pub enum NotUpdated {
     ///
     /// Another writer was first, or the row was deleted. Read the row again by its key alone. If
     /// the row still exists, start again from its new values.
-    #[error("another writer has changed the row, or it was deleted: read it again")]
+    #[error("another writer has changed or deleted the row: read it again")]
     Overtaken,
     /// Several rows have that key, and all of them were changed.
     ///

@@ -52,7 +52,10 @@ impl Bridge {
         let Some(ours) = OURS.into_iter().find(|ours| key.starts_with(ours)) else {
             return Ok(());
         };
-        let reason = format!("the keys that begin with {ours} are distlock's own");
+        let reason = format!(
+            "keys that begin with {ours} are reserved for distlock; use another name or \
+             bridge_prefix"
+        );
         Err(Error::invalid_value("name", name, &reason))
     }
 }

@@ -294,18 +294,18 @@ impl Builder {
         }
         if url.scheme == Scheme::Redlock && ttl > longest_ttl {
             let reason = format!(
-                "must be at most longest_ttl, which is {longest_ttl:?} here: the URLs of all \
-                 clients of these nodes set it by ?longest_ttl="
+                "must be at most longest_ttl, which is {longest_ttl:?} here: to raise it, set \
+                 ?longest_ttl= in the URLs of all clients of these nodes"
             );
             return invalid("session_ttl", &reason);
         }
         #[cfg(feature = "postgres")]
         if self.pool.is_some() && url.scheme != Scheme::Postgres {
-            return invalid("postgres_pool", "needs a URL of PostgreSQL: postgres://host/database");
+            return invalid("postgres_pool", "needs a PostgreSQL URL: postgres://host/database");
         }
         #[cfg(feature = "mysql")]
         if self.mysql_pool.is_some() && url.scheme != Scheme::Mysql {
-            return invalid("mysql_pool", "needs a URL of MySQL: mysql://host/database");
+            return invalid("mysql_pool", "needs a MySQL URL: mysql://host/database");
         }
         let credentials = self.credentials.or(url.credentials);
         let secret = credentials.as_ref().is_some_and(security::has_password);
@@ -328,7 +328,7 @@ impl Builder {
             }
         }
         if sasl && credentials.is_none() {
-            return invalid("sasl", "needs user and password: see Builder::credentials");
+            return invalid("sasl", "needs a user and a password: see Builder::credentials");
         }
         if sasl && cfg!(not(feature = "zookeeper-sasl")) {
             return invalid(

@@ -94,7 +94,7 @@ impl Client {
 
     /// Deletes a key in a queue if `meant` accepts the entry that has this key now.
     async fn evict_if(&self, key: &str, meant: impl Fn(&Entry) -> bool) -> Result<bool> {
-        self.sessions.shared().must_queue("queue")?;
+        self.sessions.shared().must_queue("queues")?;
         let queue = queue_of(self.namespace(), key)
             .map_err(|reason| Error::invalid_value("key", key, reason))?;
         let snapshot = snapshot::look_now(&self.sessions, &queue).await?;
@@ -121,7 +121,8 @@ impl Client {
 fn queue_of(namespace: &str, key: &str) -> Result<Queue, &'static str> {
     let inside = key.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/'));
     let inside = inside.ok_or("it is not in this client's namespace")?;
-    let no_entry = "it is not a holder's or waiter's key: those are in the queues of locks";
+    let no_entry =
+        "it is not the key of a holder or waiter: pass a key as the lock's queue shows it";
     let (dir, entry) = inside.split_once('/').ok_or(no_entry)?;
     if entry.is_empty() || entry.contains('/') {
         return Err(no_entry);

@@ -141,8 +141,8 @@ impl Options {
                 // libpq's `require` does not authenticate the server. distlock always does.
                 Some("require" | "verify-full") => Some(true),
                 Some(_) => {
-                    return Err("sslmode must be disable, require or verify-full: a server's \
-                                certificate is always checked in full"
+                    return Err("sslmode must be disable, require or verify-full: with TLS, the \
+                                server's certificate is always verified in full"
                         .into());
                 }
             },

@@ -105,7 +105,7 @@ impl Url {
         let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
         if path.contains(['@', '#']) || authority.contains('#') {
             return Err(
-                "write a `/`, `@` or `#` of the user or the password as %2F, %40 or %23".into()
+                "write a `/`, `@` or `#` in the user or the password as %2F, %40 or %23".into()
             );
         }
         let (user, hosts) = authority
@@ -128,7 +128,7 @@ impl Url {
             with_port(endpoint.trim(), port).ok_or_else(|| {
                 let number = index + 1;
                 format!(
-                    "entry {number} of the list of hosts is neither host nor host:port; an IPv6 \
+                    "entry {number} in the list of hosts must be host or host:port; an IPv6 \
                      address needs brackets, as in [::1]:{port}"
                 )
             })
@@ -145,17 +145,17 @@ impl Url {
         // Only after everything that may have been meant as a password.
         let options = options()?;
         if options.ssl.is_some() && !matches!(scheme, Scheme::Mysql | Scheme::Postgres) {
-            return Err("sslmode is for postgres:// and mysql://: leave it out".into());
+            return Err("sslmode is only for postgres:// and mysql://: leave it out".into());
         }
         if options.namespace.is_some() {
-            return Err("namespace is not an option: write it as the path, behind the hosts".into());
+            return Err("namespace is not an option: write it as the path, after the hosts".into());
         }
         options.are_for(scheme)?;
         let database = match options.db {
             Some(_) if !sentinels => {
                 return Err(
-                    "db is for redis+sentinel://: elsewhere, write the database as the path, \
-                     behind the hosts"
+                    "db is only for redis+sentinel://: with redis://, write the database as the \
+                     path, after the hosts"
                         .into(),
                 );
             }
@@ -177,9 +177,8 @@ impl Url {
         let tls = match options.tls()? {
             Some(_) if !secure => {
                 return Err(
-                    "ca_file, cert_file, key_file and server_name are for etcds://, zks://, \
-                            rediss://, redlocks://, and with sslmode=verify-full postgres:// and \
-                            mysql://"
+                    "ca_file, cert_file, key_file and server_name need TLS: use etcds://, zks://, \
+                     rediss:// or redlocks://, or sslmode=verify-full with postgres:// or mysql://"
                         .into(),
                 );
             }

@@ -18,8 +18,8 @@ const MAX_VALUE: usize = 16 << 10;
 /// Returns the value if it is not too long.
 pub(super) fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
     if value.len() > MAX_VALUE {
-        let reason =
-            "at most 16 KiB: every read of the leader returns it; publish where to find the rest";
+        let reason = "must be at most 16 KiB, because every read of the leader returns it; for \
+                      more data, publish where to find it";
         return Err(Error::invalid("value", reason));
     }
     Ok(value.into())

@@ -55,7 +55,7 @@ impl LockInfo {
 
 /// Returns the locks of a client's namespace that have a holder or a waiter, sorted by name.
 pub(crate) async fn list(sessions: &Sessions) -> Result<Vec<LockInfo>> {
-    sessions.shared().must_queue("list of locks")?;
+    sessions.shared().must_queue("listing locks")?;
     let namespace = &sessions.shared().namespace;
     let dirs = sessions.ask(|store| store.queues(namespace)).await?;
     let found: BTreeSet<_> = dirs.iter().filter_map(|dir| parse(namespace, dir)).collect();

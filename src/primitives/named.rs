@@ -63,7 +63,7 @@ impl Named {
 
     fn viewer(&self) -> Result<Viewer> {
         if self.kind == LockKind::Mutex {
-            self.must_queue("queue")?;
+            self.must_queue("queues")?;
         }
         Ok(Viewer::new(self.sessions.clone(), self.kind, &self.queue()?))
     }

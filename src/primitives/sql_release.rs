@@ -18,7 +18,8 @@ use crate::{
 /// Keep this value until the transaction has ended. Once it is dropped, the client releases the
 /// lock in the background, whatever the outcome of the transaction.
 #[derive(Debug)]
-#[must_use = "if dropped, it releases the lock in the background before your transaction does"]
+#[must_use = "dropping this releases the lock in the background, even before your transaction has \
+              ended"]
 pub struct SqlRelease {
     statement: SqlCheck,
     name: String,

@@ -14,8 +14,9 @@ pub(crate) fn id() -> io::Result<String> {
     if is_replaced(Path::new(ID)).map_err(|error| named(ID, error))? {
         return Err(io::Error::other(format!(
             "another file is mounted over {ID}, as systemd-nspawn, LXC and Incus do: this \
-             container has its own boot id, so a lock in a file cannot exclude other processes \
-             of the host. Use a store with a server, or unmount that file in the container"
+             container has its own boot ID, so a lock in a file cannot exclude processes outside \
+             the container. Use a store that runs on a server, or unmount that file in the \
+             container"
         )));
     }
     let said = |path: &'static str| fs::read_to_string(path).map_err(|error| named(path, error));
@@ -24,7 +25,9 @@ pub(crate) fn id() -> io::Result<String> {
     let offsets = said("/proc/self/timens_offsets").unwrap_or_default();
     if is_shifted(&offsets) {
         return Err(io::Error::other(
-            "this process is in a time namespace, whose clock is not that of its host",
+            "this process is in a time namespace, where the clock differs from the host's: a lock \
+             in a file cannot exclude processes outside the namespace. Use a store that runs on a \
+             server",
         ));
     }
     Ok(id.trim().to_owned())

@@ -166,13 +166,13 @@ mod on {
         describe_gauge!(
             REMAINING.name,
             Unit::Seconds,
-            "Shortest time that a session stays valid without another renewal"
+            "Shortest time to the deadline of a session in use"
         );
         for (metric, what) in [
             (&LOST, "Locks that were lost while they were held"),
             (&OPENED, "Sessions that were opened"),
             (&KEEPALIVE_FAILURES, "Failed keepalives"),
-            (&RECHECK, "Changes that a recheck found and a watch had not reported"),
+            (&RECHECK, "Changes that a recheck found and no watch had reported"),
             (&WRITE_REJECTED, "Guarded writes that were refused because the lock was lost"),
         ] {
             describe_counter!(metric.name, Unit::Count, what);

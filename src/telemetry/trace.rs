@@ -100,13 +100,13 @@ mod on {
         let Lock { backend, primitive, name } = lock;
         warn!(
             target: "distlock", parent: span, backend, primitive, name, token,
-            "release not confirmed, still retrying: {why}"
+            "the release is not confirmed and is retried: {why}"
         );
     }
 
     pub(crate) fn replaced(backend: &'static str, why: Option<LostReason>) {
-        let why = why.map_or_else(|| "unknown reason".to_owned(), |why| why.to_string());
-        warn!(target: "distlock", backend, "session lost, opened a new one: {why}");
+        let why = why.map_or_else(|| "the reason is unknown".to_owned(), |why| why.to_string());
+        warn!(target: "distlock", backend, "the session was lost, and a new one was opened: {why}");
     }
 
     #[cfg(feature = "redis")]

@@ -67,7 +67,7 @@ impl Durability {
         if members < 3 {
             durability.failover = FailoverBehavior::Blocks;
             durability.reasons.push(format!(
-                "the cluster has only {members} of the 3 voting members that it needs to survive \
+                "the cluster has only {members} voting member(s): it needs at least 3 to survive \
                  the loss of one"
             ));
         }

@@ -59,7 +59,8 @@ impl Queue {
                 label: None,
             }),
             _ => Err(invalid(format!(
-                "must be at most {MAX_NAME} bytes once percent-escaped; use a shorter name or hash"
+                "must be at most {MAX_NAME} bytes once percent-escaped; use a shorter name, or its \
+                 hash"
             ))),
         }
     }
@@ -140,7 +141,7 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
     let invalid =
         |reason: &str| Err(Error::InvalidArgument { argument: "namespace", reason: reason.into() });
     if namespace.len() > MAX_NAMESPACE {
-        return invalid("must be at most 255 bytes");
+        return invalid("must be at most 255 bytes long");
     }
     let Some(path) = namespace.strip_prefix('/') else {
         return invalid("must start with `/`, as in `/app/locks`");

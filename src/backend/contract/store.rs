@@ -155,7 +155,7 @@ pub(crate) trait LockStore: Debug + Send + Sync + 'static {
     /// Reads, in one consistent reply, whether two keys of one queue exist. The cost does not
     /// depend on the length of the queue.
     async fn present(&self, _entry: &Entry, _ahead: &Entry) -> Result<Present> {
-        Err(missing("read of a queue"))
+        Err(missing("reading a queue"))
     }
 
     /// Returns all keys of this session, as the queried server knows them, in one request.
@@ -174,7 +174,7 @@ pub(crate) trait LockStore: Debug + Send + Sync + 'static {
     /// Lists a queue in its order. The reply is consistent, and contains every existing key of this
     /// session that the store has confirmed.
     async fn list(&self, _queue: &Queue, _ask: Ask) -> Result<Listing> {
-        Err(missing("read of a queue"))
+        Err(missing("reading a queue"))
     }
 
     /// Ends the session, which deletes all its keys.
@@ -245,14 +245,14 @@ pub(crate) trait Specifics: LockStore {
     /// Reads one of this session's keys; `None` if it does not exist. Only for stores that can put
     /// a key late ([`Facts::ticket_in`]).
     async fn own_entry(&self, _key: &str) -> Result<Option<Entry>> {
-        Err(missing("read of a key of the session"))
+        Err(missing("reading a key of the session"))
     }
 
     /// Deletes a key of this session if its create revision is still the entry's, in one
     /// transaction. Returns `false` if it is not. Only for stores that can put a key late
     /// ([`Facts::ticket_in`]).
     async fn remove(&self, _entry: &Entry) -> Result<bool> {
-        Err(missing("removal of a key"))
+        Err(missing("deleting a key"))
     }
 }
 
@@ -282,20 +282,20 @@ pub(crate) trait Extras: Debug + Send + Sync + 'static {
     /// Overwrites an own key if it has this version, so that a write whose reply was lost cannot be
     /// applied after a later one. Watchers of the queue are notified.
     async fn rewrite(&self, _rewrite: Rewrite<'_>) -> Result<Rewritten> {
-        Err(missing("rewrite of a key"))
+        Err(missing("rewriting a key"))
     }
 
     /// Replaces an own key by one with another label, in one transaction. The new key has the
     /// position and the token of the old one. `None`: the old key no longer exists. Idempotent.
     async fn relabel(&self, _to: Joiner<'_>, _: &Entry, _value: &[u8]) -> Result<Option<Entry>> {
-        Err(missing("relabelling of a key"))
+        Err(missing("relabeling a key"))
     }
 
     /// Writes to the store's own data in one transaction, if all of `_guards`, which are keys of
     /// this session, exist at that moment. `false`: one does not exist, and nothing was written.
     /// Without guards it always writes.
     async fn commit(&self, _guards: &[Entry], _writes: &[Write]) -> Result<bool> {
-        Err(missing("write"))
+        Err(missing("writing data"))
     }
 
     /// Deletes a key of another session if its revision is the entry's. `false`: it does not exist.
@@ -307,13 +307,13 @@ pub(crate) trait Extras: Debug + Send + Sync + 'static {
 
     /// Returns the newest value of a key of the store's own data; `None` if it does not exist.
     async fn read(&self, _key: &str) -> Result<Option<Vec<u8>>> {
-        Err(missing("read of a key"))
+        Err(missing("reading a key"))
     }
 
     /// Returns the current names directly below a namespace: queues' directories, and foreign
     /// entries.
     async fn queues(&self, _namespace: &str) -> Result<Vec<String>> {
-        Err(missing("list of queues"))
+        Err(missing("listing queues"))
     }
 
     /// Joins several queues in one transaction, if all of them are empty. `None`: they are not, or
@@ -325,7 +325,7 @@ pub(crate) trait Extras: Debug + Send + Sync + 'static {
 
     /// Returns the guarantees of the store as it is configured now.
     async fn durability(&self) -> Result<Durability> {
-        Err(missing("read of the configuration"))
+        Err(missing("reading the configuration"))
     }
 }
 

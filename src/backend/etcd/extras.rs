@@ -22,9 +22,9 @@ const MOST_AT_ONCE: usize = 60;
 impl EtcdStore {
     /// Sends a write that depends on `guard`. A reply that is older than the guard is an error.
     async fn write(&self, guard: Option<&Entry>, txn: Txn) -> Result<(TxnResponse, u64)> {
-        let (response, revision) = self.txn("write", txn).await?;
+        let (response, revision) = self.txn("writing data", txn).await?;
         if guard.is_some_and(|guard| revision < guard.revision) {
-            return Err(StoreError::Unknown("stale reply".into()));
+            return Err(StoreError::Unknown("stale reply: it is older than the lock".into()));
         }
         Ok((response, revision))
     }
@@ -119,7 +119,7 @@ impl Extras for EtcdStore {
 
     async fn durability(&self) -> Result<Durability> {
         let list = async |client: Arc<Client>| client.cluster_client().member_list().await;
-        let listed = self.pool.request("member list", list).await?;
+        let listed = self.pool.request("listing the members", list).await?;
         let voters = listed.members().iter().filter(|member| !member.is_learner()).count();
         Ok(Durability::majority(voters))
     }

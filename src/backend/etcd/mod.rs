@@ -70,7 +70,7 @@ impl Backend for Etcd {
                 let options = LeaseGrantOptions::new().with_id(id);
                 client.lease_client().grant(seconds, Some(options)).await
             };
-            match self.pool.request_within(self.patience, "lease grant", grant).await {
+            match self.pool.request_within(self.patience, "granting a lease", grant).await {
                 Ok(granted) => break granted,
                 Err(error) if error.is_transient() && attempts_left > 0 => {}
                 Err(error) if error.is_transient() => {

@@ -43,8 +43,8 @@ use crate::{
 };
 
 pub(super) const JOIN: &str = "joining a queue";
-pub(super) const READ: &str = "read of a queue";
-pub(super) const LEAVE: &str = "delete of a key";
+pub(super) const READ: &str = "reading a queue";
+pub(super) const LEAVE: &str = "deleting a key";
 
 #[derive(Debug)]
 pub(super) struct EtcdStore {
@@ -176,7 +176,7 @@ impl LockStore for EtcdStore {
     /// token expires, which the server has checked on every renewal since 3.5.28. With a new
     /// stream, a reply proves the renewal. It costs the server the same one message.
     async fn keep_alive(&self) -> Result<Duration> {
-        const OPERATION: &str = "keepalive";
+        const OPERATION: &str = "renewing a lease";
         // While other keepalives have no reply, this one tries another member.
         let (before, _renewing) = counted(&self.renewing);
         let picked = self.pool.pick(before).await.map_err(|error| error.triage(OPERATION))?;
@@ -221,7 +221,7 @@ impl LockStore for EtcdStore {
             let keys = LeaseTimeToLiveOptions::new().with_keys();
             client.lease_client().time_to_live(lease, Some(keys)).await
         };
-        let told = self.pool.request("read of a lease", ask).await?;
+        let told = self.pool.request("reading a lease", ask).await?;
         Ok(told.keys().iter().map(|key| String::from_utf8_lossy(key).into()).collect())
     }
 
@@ -281,7 +281,7 @@ impl LockStore for EtcdStore {
     async fn close(&self) -> Result<()> {
         let lease = self.lease;
         let revoke = async |client: Arc<Client>| client.lease_client().revoke(lease).await;
-        match self.pool.request("lease revoke", revoke).await {
+        match self.pool.request("revoking a lease", revoke).await {
             Ok(_) | Err(StoreError::SessionGone(LostReason::SessionExpired)) => Ok(()),
             Err(error) => Err(error),
         }

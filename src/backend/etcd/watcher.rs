@@ -114,7 +114,7 @@ async fn look(pool: &Pool, entry: &Entry) -> Result<Option<u64>> {
     let look = Txn::new().and_then([transactions::one(&entry.key, Reading::Local)]);
     let read = async |client: Arc<Client>| client.kv_client().txn(look).await;
     let (seen, revision) =
-        pool.read("read of a key", entry.revision, TxnResponse::header, read).await?;
+        pool.read("reading a key", entry.revision, TxnResponse::header, read).await?;
     let there = transactions::is_there(seen.op_responses().pop(), entry, None);
     Ok(there.then_some(revision))
 }

@@ -336,7 +336,9 @@ impl Extras for MemoryStore {
 
     async fn durability(&self) -> Result<Durability> {
         drop(self.request().await?);
-        let reasons = vec!["the store exists in this process only, and ends with it".to_owned()];
+        let reasons = vec![
+            "the store exists only in this process: all locks end with the process".to_owned(),
+        ];
         Ok(Durability { exclusive: true, failover: FailoverBehavior::MayLoseGrants, reasons })
     }
 }

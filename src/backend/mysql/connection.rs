@@ -39,7 +39,8 @@ use crate::{
 };
 
 const POOLED: &str = "a pooler has lent the connection to other clients between two requests: \
-                      connect to the server itself, or let the pooler keep a connection per client";
+                      connect to the server itself, or let the pooler keep one connection for each \
+                      client";
 
 /// How long connections through a pooler are refused before the next attempt.
 const REFUSED: Duration = Duration::from_secs(60);
@@ -192,14 +193,15 @@ impl Connector {
         };
         let reply = link.first(&opening::hello(name, self.remote.request_timeout, ttl * 2)).await?;
         link.name = Some(name);
-        let reading = |what| not_primary(endpoint, &format!("is read-only ({what})"));
         let settings = reply.get(HELLO_SETTINGS).map(Outcome::rows).unwrap_or_default();
         let bare = reply.get(HELLO_BARE).and_then(Outcome::first);
-        let bare = bare.ok_or_else(|| reading("it does not report its state".to_owned()))?;
+        let bare =
+            bare.ok_or_else(|| not_primary(endpoint, "does not report whether it is read-only"))?;
         for setting in settings {
             let (name, value) = (setting.text(0).unwrap_or_default(), setting.text(1));
             if !matches!(value, Some("OFF" | "0")) {
-                return Err(reading(name.to_ascii_lowercase()));
+                let reason = format!("is read-only ({})", name.to_ascii_lowercase());
+                return Err(not_primary(endpoint, &reason));
             }
         }
         link.bare = bare.flag(0);

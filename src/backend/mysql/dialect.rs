@@ -82,7 +82,7 @@ impl Dialect for Session {
         // noticed.
         let registered = Registered::new(self, what.clone());
         let message = looks::first(&what);
-        let outcomes = self.ask("watch of a key", message).await?;
+        let outcomes = self.ask("watching a key", message).await?;
         let Some(row) = last(&outcomes)?.first() else { return Ok(None) };
         let (_, seen) = looks::read(row).ok_or_else(nonsense)?;
         // The entry has a new key, so the old one has gone.

@@ -23,7 +23,8 @@ pub(super) fn read(outcomes: &[Outcome]) -> Durability {
     // MariaDB's 3 flushes more often than 1 does.
     if !matches!(value("innodb_flush_log_at_trx_commit").as_str(), "1" | "3") {
         reasons.push(
-            "innodb_flush_log_at_trx_commit is not 1: a crash may undo confirmed commits"
+            "innodb_flush_log_at_trx_commit is not 1: a crash may undo confirmed commits. Set it \
+             to 1"
                 .to_owned(),
         );
     }
@@ -32,31 +33,37 @@ pub(super) fn read(outcomes: &[Outcome]) -> Durability {
     // that is missing from the binary log.
     if logs && value("sync_binlog") != "1" {
         reasons.push(
-            "the binary log is on and sync_binlog is not 1: a crash may undo confirmed commits \
-             and repeat their tokens. Set sync_binlog = 1"
+            "the binary log is on, and sync_binlog is not 1: a crash may undo confirmed commits, \
+             and tokens may be issued twice. Set sync_binlog to 1"
                 .to_owned(),
         );
     }
     if value("innodb_doublewrite") == "OFF" {
-        reasons.push("innodb_doublewrite is OFF: a crash may corrupt the tables".to_owned());
+        reasons.push(
+            "innodb_doublewrite is OFF: a crash may corrupt the tables. Set it to ON".to_owned(),
+        );
     }
     let replicas = [value("Slaves_connected"), value("Replicas_connected")];
     match replicas.iter().filter_map(|count| count.parse::<u32>().ok()).max() {
         Some(0) => {}
         Some(replicas) => reasons.push(format!(
-            "confirmed commits reach the {replicas} replica(s) later, so a promoted replica may \
-             lack held locks"
+            "commits are confirmed before the {replicas} replica(s) have applied them, so a \
+             promoted replica may lack held locks"
         )),
         // MySQL has no such counter.
         None if logs => reasons.push(
             "the binary log is on, and the server does not report whether replicas read it: a \
-             promoted replica may lack held locks. Without replicas, turn log_bin off"
+             promoted replica may lack held locks. If there are no replicas, turn log_bin off"
                 .to_owned(),
         ),
         None => {}
     }
     if !value("group_replication_group_name").is_empty() {
-        reasons.push("the server is in a replication group, which is not tested".to_owned());
+        reasons.push(
+            "the server is a member of a replication group: distlock is not tested with group \
+             replication"
+                .to_owned(),
+        );
     }
     // A server without a cluster reports no size, or 0.
     let members = value("wsrep_cluster_size").parse().unwrap_or(0);
@@ -64,7 +71,8 @@ pub(super) fn read(outcomes: &[Outcome]) -> Durability {
     if members > 0 && (options.contains("ignore_sb=true") || options.contains("ignore_quorum=true"))
     {
         reasons.push(
-            "pc.ignore_sb or pc.ignore_quorum is on: both sides of a partition may continue"
+            "pc.ignore_sb or pc.ignore_quorum is on: both sides of a partition may grant the same \
+             lock. Turn both off"
                 .to_owned(),
         );
     }

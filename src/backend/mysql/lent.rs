@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The location in the errors of such a request.
-pub(super) const PLACE: &str = "on a connection of the pool";
+pub(super) const PLACE: &str = "on a connection from the pool";
 
 pub(super) struct Lent {
     connection: Box<dyn PoolConnection>,
@@ -51,7 +51,11 @@ impl Failure {
         match self {
             Self::Elsewhere(words) => StoreError::Unavailable(words.into()),
             Self::InTransaction => {
-                let source = format!("{PLACE}: the pool lent it within an open transaction").into();
+                let source = format!(
+                    "{PLACE}: the connection has an open transaction; end transactions before you \
+                     return connections to the pool"
+                )
+                .into();
                 StoreError::Fatal { operation, source }
             }
             Self::Unknown(words) => StoreError::Unknown(words.into()),
@@ -171,7 +175,7 @@ impl Reply {
                 return Err(Failure::InTransaction);
             }
             Some(refusal) if done == CHECK && error::is_elsewhere(&refusal) => {
-                let words = format!("{PLACE}: it leads to another server or database");
+                let words = format!("{PLACE}: the connection is to another server or database");
                 return Err(Failure::Elsewhere(words));
             }
             Some(refusal) => {
@@ -181,7 +185,7 @@ impl Reply {
             None => None,
         };
         if refused.is_none() && !(self.is_own && self.committed) {
-            let words = "it has not run the statements as one text";
+            let words = "the pool did not run the statements as one text";
             return Err(Failure::Unknown(format!("{PLACE}: {words}")));
         }
         let check = self.outcomes.get(CHECK).and_then(Outcome::first);
@@ -213,11 +217,14 @@ pub(super) async fn verify(
         }
         Err(Failure::Elsewhere(words)) => (words, !before),
         Err(Failure::Unknown(words)) => (words, false),
-        Err(failure @ Failure::InTransaction) => return Err(failure.into_error("a request")),
+        Err(failure @ Failure::InTransaction) => {
+            return Err(failure.into_error("checking the pool"));
+        }
     };
     Err(match elsewhere {
         true => StoreError::Denied(
-            format!("the pool does not lead to the database of the client's URL: {words}").into(),
+            format!("the pool is not connected to the database in the client's URL: {words}")
+                .into(),
         ),
         false => StoreError::Unavailable(words.into()),
     })

@@ -68,7 +68,9 @@ impl Statements for MysqlStatements {
         }
         match removed.iter().any(|removed| removed.count > 0) {
             true => Ok(false),
-            false => Err(StoreError::Unavailable("some of its entries are locked".into())),
+            false => Err(StoreError::Unavailable(
+                "other transactions have locked some of the session's entries".into(),
+            )),
         }
     }
 

@@ -49,7 +49,7 @@ impl Requester {
         let batch = Batch::of(&calls);
         let came = match self.send_batch(&batch, lent).await {
             Ok(Ok(came)) => Ok(came),
-            Ok(Err(failure)) => match triage("calls", &self.endpoint, &failure) {
+            Ok(Err(failure)) => match triage("changing queues", &self.endpoint, &failure) {
                 // Another connection does not show whether it was applied.
                 Verdict::Failed(error @ StoreError::Unknown(_)) if !own => Err(error),
                 _ => Ok(batch.not_done()),

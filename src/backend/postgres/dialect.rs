@@ -124,7 +124,7 @@ impl Session {
         let registered = self.registered(place.dir, place.number);
         let own = own.map(Place::of);
         let watch = Message::from(Look::watch(&place, own.as_ref())).listening();
-        let mut outcomes = self.ask("watch of a key", watch).await?;
+        let mut outcomes = self.ask("watching a key", watch).await?;
         // The server has moved the watched entry out of the queue's row.
         if let Some(ticket) = key::ticket_in(&entry.key) {
             self.statements.in_rows.moved(place.dir, ticket);

@@ -21,16 +21,20 @@ pub(super) fn read(row: &Row) -> Durability {
     let standbys = row.number(4).unwrap_or(0);
     let mut reasons = Vec::new();
     if !fsync {
-        reasons.push("fsync is off: a crash of the machine may undo confirmed commits".to_owned());
+        reasons.push(
+            "fsync is off: a crash of the machine may undo confirmed commits. Turn it on"
+                .to_owned(),
+        );
     }
     if !pages {
-        reasons.push("full_page_writes is off: a crash may corrupt the tables".to_owned());
+        reasons
+            .push("full_page_writes is off: a crash may corrupt the tables. Turn it on".to_owned());
     }
     if standbys > 0 && !waits {
         reasons.push(format!(
-            "confirmed commits reach the disks of the {standbys} standby(s) later \
-             (synchronous_standby_names, synchronous_commit = {commit}), so a promoted standby may \
-             lack held locks"
+            "commits are confirmed before the {standbys} standby(s) have them on disk, so a \
+             promoted standby may lack held locks. Set synchronous_standby_names, and set \
+             synchronous_commit, which is {commit}, to on or remote_apply"
         ));
     }
     let exclusive = reasons.is_empty();
@@ -38,7 +42,8 @@ pub(super) fn read(row: &Row) -> Durability {
         (false, _) => FailoverBehavior::MayLoseGrants,
         (true, true) => {
             reasons.push(
-                "promote only a synchronous standby, and never while the old primary still runs"
+                "promote only a synchronous standby, and never while the old primary is still \
+                 running"
                     .to_owned(),
             );
             FailoverBehavior::Continues

@@ -47,7 +47,7 @@ impl Failure {
     fn words(&self, endpoint: &str) -> String {
         match self {
             Self::Own(error) => words(endpoint, error),
-            Self::Pool(error) => format!("on a connection of the pool: {}", chain(error)),
+            Self::Pool(error) => format!("on a connection from the pool: {}", chain(error)),
         }
     }
 }

@@ -77,7 +77,7 @@ pub(super) async fn verify(
         Err(late) => return Err(StoreError::Unavailable(late.into())),
     };
     let code = failure.code().unwrap_or_default().to_owned();
-    let error = match triage("a request", "the pool", &failure) {
+    let error = match triage("checking the pool", "the pool", &failure) {
         Verdict::Again(reason) => StoreError::Unavailable(reason.into()),
         Verdict::Failed(error) => error,
     };
@@ -86,7 +86,7 @@ pub(super) async fn verify(
     Err(match elsewhere {
         true => StoreError::Denied(
             format!(
-                "the pool does not lead to the database of the client's URL: {}",
+                "the pool is not connected to the database in the client's URL: {}",
                 error.reason()
             )
             .into(),
@@ -106,7 +106,7 @@ pub(super) fn is_named(name: i64, outcomes: &[Outcome]) -> Result<()> {
     match row.and_then(|row| row.number(CONNECTION)) == Some(name) {
         true => Ok(()),
         false => Err(StoreError::Unknown(
-            "the pool has not run the statements of a message as one transaction".into(),
+            "the pool did not run the statements of one message as one transaction".into(),
         )),
     }
 }

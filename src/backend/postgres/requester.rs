@@ -256,7 +256,8 @@ impl Requester {
         if now < retry.until {
             return Some(What::Checked(request, retry));
         }
-        let reason = format!("{}: an open transaction has checked the lock", self.endpoint);
+        let reason =
+            format!("{}: a transaction that has checked the lock is still open", self.endpoint);
         request.answer(Err(Verdict::Again(reason)));
         None
     }

@@ -92,7 +92,9 @@ impl Answer {
     fn gate(&self, operation: &'static str) -> StoreError {
         let row = self.outcomes.first().and_then(Outcome::first);
         let [key, wrong] = [0, 1].map(|at| row.and_then(|row| row.text(at)).unwrap_or_default());
-        let reason = format!("the key {key}, which other libraries use as this lock: {wrong}");
+        let reason = format!(
+            "the gate {key}, which other libraries use as this lock, cannot be used: {wrong}"
+        );
         // Within a script, the server's error is not a `NOPERM`.
         match wrong.contains("ACL failure") {
             true => StoreError::Denied(reason.into()),

@@ -23,7 +23,7 @@ pub(super) async fn keeper(
 pub(super) fn address(from: &str, moved: &RedisError) -> Result<String> {
     let detail = moved.detail().unwrap_or_default();
     read(from, detail).ok_or_else(|| {
-        let reason = format!("{from} does not report which server has the slot: {detail}");
+        let reason = format!("{from} does not report which server has the slot (MOVED): {detail}");
         StoreError::Unavailable(reason.into())
     })
 }

@@ -148,8 +148,9 @@ impl Connector {
         match (&self.remote.service, error) {
             (Some(service), StoreError::Unavailable(source)) => {
                 let sentinels = self.remote.endpoints.join(", ");
-                let reason =
-                    format!("the sentinels {sentinels} name no primary of {service}: {source}");
+                let reason = format!(
+                    "the sentinels {sentinels} name no usable primary of {service}: {source}"
+                );
                 StoreError::Unavailable(reason.into())
             }
             (_, error) => error,
@@ -189,7 +190,7 @@ impl Connector {
                 Met::Elsewhere(other) => named = Some(other),
             }
         }
-        Err(StoreError::Unavailable(format!("{endpoint} keeps redirecting").into()))
+        Err(StoreError::Unavailable(format!("{endpoint} keeps redirecting (MOVED)").into()))
     }
 
     /// Checks that user and password may be sent to an address that an endpoint has named.
@@ -204,7 +205,7 @@ impl Connector {
         Err(StoreError::Denied(
             format!(
                 "{endpoint} redirects to {address}, and the password would be sent there without \
-                 encryption: use TLS, or allow it by allow_plaintext_credentials"
+                 encryption: use TLS, or allow this with allow_plaintext_credentials=true"
             )
             .into(),
         ))

@@ -79,7 +79,7 @@ impl Dialect for Connections {
     }
 
     async fn sweep(&self) -> Result<bool> {
-        self.requests.ask("end of sessions", message::sweep().into()).await?;
+        self.requests.ask("ending sessions", message::sweep().into()).await?;
         Ok(true)
     }
 
@@ -100,7 +100,7 @@ impl Dialect for Connections {
         // Register before the server knows the watch, so that an immediate notification is not
         // missed.
         let registered = self.registered(place.dir, place.number);
-        let outcomes = self.ask("watch of a key", message::watch(&place).into()).await?;
+        let outcomes = self.ask("watching a key", message::watch(&place).into()).await?;
         registered.on(self.session(), entry, last(&outcomes)?)
     }
 

@@ -48,7 +48,10 @@ pub(super) fn refused(endpoint: &str, error: &RedisError) -> StoreError {
         _ if error.kind() == ErrorKind::AuthenticationFailed => StoreError::Denied(text.into()),
         _ if unknown("HELLO") => StoreError::Fatal {
             operation: super::server::CONNECTING,
-            source: format!("{endpoint} is older than Redis 7").into(),
+            source: format!(
+                "{endpoint} is older than Redis 7: use Redis 7 or later, or Valkey 7.2 or later"
+            )
+            .into(),
         },
         _ if text.contains("max number of clients") => StoreError::Unavailable(text.into()),
         // This is the client crate's text.

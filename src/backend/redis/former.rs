@@ -31,10 +31,9 @@ fn read(reply: &[String], endpoint: &str) -> Result<(Former, bool)> {
         }
         Some("alive") => Err(StoreError::NotYet(
             format!(
-                "a client of an earlier distlock, which locks by the keys {{distlock}}:*, is \
-                 connected to {endpoint}, and would not see the locks of this client: stop it \
-                 first; \
-                 if it was killed, its session ends with its TTL"
+                "a client of an earlier version of distlock, which uses the keys {{distlock}}:*, \
+                 has a session on {endpoint}, and cannot see this client's locks: stop that \
+                 client; if it was killed, wait until its session has expired"
             )
             .into(),
         )),

@@ -60,7 +60,10 @@ pub(super) fn tell_losses(losses: &Losses, outcomes: &[Outcome]) -> Result<()> {
     let lost = outcomes.get(1).map(Outcome::rows).unwrap_or_default();
     for key in lost.iter().filter_map(|row| row.text(0)) {
         if !losses.report(key, LostReason::Evicted) {
-            return Err(StoreError::Unavailable(format!("{key} lost its bridge key").into()));
+            return Err(StoreError::Unavailable(
+                format!("{key} has lost its gate, the key that other libraries use as the lock")
+                    .into(),
+            ));
         }
     }
     Ok(())
@@ -72,12 +75,12 @@ pub(super) fn limit(durability: &mut Durability, bridge: &Bridge) {
     let word = bridge.layout.word();
     durability.reasons.push(format!(
         "bridge={word}: a lock of another library expires after the TTL that its holder chose, \
-         even if the work is not done, and the holder is not notified"
+         even while the work continues, and the holder is not notified"
     ));
     durability.reasons.push(format!(
-        "bridge={word}: another library takes every key that has expired by the server's clock: \
-         if that clock is set forward, or the server fails over, it may hold a lock whose guard \
-         is valid"
+        "bridge={word}: keys expire by the server's clock. If that clock is set forward, or the \
+         server fails over, another library may acquire a lock while distlock's guard is still \
+         valid"
     ));
 }
 

@@ -104,8 +104,8 @@ pub(super) fn adopt(page: &[Vec<u8>]) -> Call {
 /// Describes keys of a version that this build does not know.
 pub(super) fn other_version(tag: &str, version: &str) -> String {
     format!(
-        "the keys {tag}:* are of version {version}, but this build of distlock uses version 2: \
-         use a build for that version, or another database"
+        "the keys {tag}:* have version {version}, but this build of distlock supports version 2: \
+         use a build that supports the keys, or another database"
     )
 }
 

@@ -40,7 +40,8 @@ impl Connector {
             let have = link.query(&wait(acks, left())).await;
             let have: u32 = have.map_err(|error| unavailable(words(&endpoint, &error)))?;
             if have < acks {
-                let reason = format!("{endpoint}: {have} of {acks} replicas have the session");
+                let reason =
+                    format!("{endpoint}: only {have} of {acks} replicas confirmed the new session");
                 return Err(unavailable(reason));
             }
         }
@@ -53,7 +54,8 @@ impl Connector {
             let kept: RedisResult<(u64, u64)> = link.query(&asking).await;
             let (local, _) = kept.map_err(|error| unavailable(words(&endpoint, &error)))?;
             if local == 0 {
-                let reason = format!("{endpoint} did not flush a session to its disk");
+                let reason =
+                    format!("{endpoint} did not flush the new session to its disk in time");
                 return Err(unavailable(reason));
             }
             self.call(link, session, &message::kept()).await?.outcomes(OPENING)?;

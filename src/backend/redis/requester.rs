@@ -84,7 +84,7 @@ impl Requester {
                 self.reply(request, answer)
             }
             Requested::Order(Order::Do(message)) => {
-                match self.send("background work", &message).await {
+                match self.send("running background work", &message).await {
                     Err(Silence::Over(_)) => Done::Useless,
                     _ => Done::Answered,
                 }
@@ -93,13 +93,13 @@ impl Requester {
                 let mut connection = self.connection.clone();
                 let ping = redis::cmd("PING");
                 let asked = ping.query_async::<Value>(&mut connection);
-                match self.answered("ping", asked).await {
+                match self.answered("pinging the server", asked).await {
                     Err(Silence::Over(_) | Silence::Refused(_, true)) => Done::Useless,
                     _ => Done::Answered,
                 }
             }
             Requested::Expiries(sessions) => {
-                match self.call("read of sessions", &message::expiries(&sessions)).await {
+                match self.call("reading sessions", &message::expiries(&sessions)).await {
                     Ok(outcomes) => Done::expiries(&outcomes, session_of),
                     Err(_) => Done::Useless,
                 }
@@ -249,7 +249,7 @@ impl Requester {
             then: confirms.then(history).into_iter().chain(wait).collect(),
         };
         // An error of the whole exchange is named after the first call.
-        let operation = calls.first().map_or("a request", |(operation, _)| operation);
+        let operation = calls.first().map_or("sending a request", |(operation, _)| operation);
         let asked = batch.run(self.connection.clone(), connector.keys.all());
         let mut replies = self.answered(operation, asked).await?.into_iter();
         let mut next = || replies.next().unwrap_or(Ok(Value::Nil));
@@ -338,11 +338,11 @@ impl Requester {
         acks: u32,
     ) -> Result<(), Silence> {
         let unknown = |text: String| StoreError::Unknown(format!("{operation}: {text}").into());
-        let have = reply.and_then(|reply| Ok(from_redis_value(reply)?));
+        let (at, have) = (&self.endpoint, reply.and_then(|reply| Ok(from_redis_value(reply)?)));
         match have {
             Ok(have) if have >= acks => Ok(()),
             Ok::<u32, _>(have) => {
-                let text = format!("{have} of {acks} replicas of {} have the write", self.endpoint);
+                let text = format!("only {have} of {acks} replicas of {at} confirmed the write");
                 Err(Silence::refused(unknown(text), false))
             }
             // This includes a server that has become a replica.

@@ -32,7 +32,8 @@ impl Connector {
         asking.arg("MASTER").arg(service);
         let fields: HashMap<String, String> = self.ask_sentinel(sentinel, &asking).await?;
         let replicas = fields.get("num-slaves").and_then(|number| number.parse().ok());
-        let silent = || format!("the sentinel {sentinel} does not report its number of replicas");
+        let silent =
+            || format!("the sentinel {sentinel} does not report how many replicas {service} has");
         replicas.ok_or_else(|| StoreError::Unavailable(silent().into()))
     }
 

@@ -132,7 +132,7 @@ impl Server {
         if self.evicts() && !allow_eviction {
             return fatal(format!(
                 "may evict any key when it is full, even a held lock (maxmemory-policy = {}): set \
-                 noeviction or one of volatile-*, or allow eviction by ?allow_eviction=true",
+                 noeviction or one of volatile-*, or allow eviction with ?allow_eviction=true",
                 self.field("maxmemory_policy")
             ));
         }
@@ -151,8 +151,8 @@ impl Server {
         let fatal = |reason| unfit(endpoint, reason);
         if self.field("cluster_enabled") == "1" {
             return fatal(
-                "is part of a cluster, where the keys of other libraries are in other slots than \
-                 distlock's queue: a bridge needs a single server, or a primary with replicas"
+                "is part of a cluster, where other libraries' keys are in other slots than \
+                 distlock's queue: for a bridge, use a single server, or a primary with replicas"
                     .into(),
             );
         }
@@ -161,9 +161,9 @@ impl Server {
             "noeviction" | "" => Ok(()),
             _ if allow_eviction => Ok(()),
             policy => fatal(format!(
-                "may evict keys with a time to live when it is full, and so the locks of other \
-                 libraries (maxmemory-policy = {policy}): set noeviction, or allow eviction by \
-                 ?allow_eviction=true"
+                "may evict keys that have a time to live when it is full, including other \
+                 libraries' locks (maxmemory-policy = {policy}): set noeviction, or allow eviction \
+                 with ?allow_eviction=true"
             )),
         }
     }
@@ -175,7 +175,7 @@ impl Server {
         let mut reasons = Vec::new();
         if self.evicts() {
             reasons.push(format!(
-                "maxmemory-policy = {}: a full server may evict held locks",
+                "maxmemory-policy = {}: a full server may evict held locks. Set noeviction",
                 self.field("maxmemory_policy")
             ));
         }
@@ -188,18 +188,18 @@ impl Server {
         let replicas = known.unwrap_or(0).max(connected);
         match acks {
             None if replicas > 0 => reasons.push(format!(
-                "efficiency only: confirmed writes reach the {replicas} replica(s) later, so a \
-                 promoted replica may lack held locks (?replicas={replicas} waits for all)"
+                "writes are confirmed before the {replicas} replica(s) have them, so a promoted \
+                 replica may lack held locks. To wait for all replicas, set ?replicas={replicas}"
             )),
             Some(acks) if acks < replicas => reasons.push(format!(
-                "efficiency only: writes wait for {acks} of {replicas} replicas, so another \
-                 replica that is promoted may lack held locks (?replicas={replicas} waits for all)"
+                "writes wait for only {acks} of {replicas} replicas, so a promoted replica may \
+                 lack held locks. To wait for all replicas, set ?replicas={replicas}"
             )),
             _ => {}
         }
         let (at_once, soon) = (self.writes_at_once(), self.writes_soon());
         let now = match (self.field("aof_enabled"), self.fsync()) {
-            ("1", None) => "appendonly = yes, appendfsync is not readable by this user".to_owned(),
+            ("1", None) => "appendonly = yes, but this user may not read appendfsync".to_owned(),
             ("1", Some("always")) if !at_once => {
                 "appendfsync = always, no-appendfsync-on-rewrite = yes".to_owned()
             }
@@ -208,17 +208,17 @@ impl Server {
         };
         if !at_once && !soon {
             reasons.push(format!(
-                "{now}: a crash may undo confirmed writes and the record of the longest TTL; no \
-                 lock is granted afterwards for the TTL of the clients that connect then \
-                 (appendonly yes keeps the record, with appendfsync always, or everysec as of \
-                 Redis 7.2)"
+                "{now}: a crash may undo confirmed writes and the record of the longest TTL, so \
+                 the server then waits only for the TTLs of the clients that reconnect. To keep \
+                 the record, set appendonly = yes, and appendfsync = always, or everysec from \
+                 Redis 7.2 on"
             ));
         }
         let exclusive = reasons.is_empty();
         if soon {
             reasons.push(format!(
-                "{now}: a crash may undo the last confirmed writes; no lock is granted afterwards \
-                 for the longest TTL (appendfsync always keeps all writes)"
+                "{now}: a crash may undo the last confirmed writes, so the server then grants no \
+                 lock for 1.1 times the longest TTL. To keep all writes, set appendfsync = always"
             ));
         }
         let failover = match exclusive {

@@ -126,7 +126,9 @@ impl Listener {
         let heard = shared.channels.listen(&name);
         let listener =
             Self { shared: Arc::clone(shared), connection: connection.clone(), name, heard };
-        connection.ask("listening", Message::Listen(Arc::clone(&listener.name))).await?;
+        connection
+            .ask("subscribing to a channel", Message::Listen(Arc::clone(&listener.name)))
+            .await?;
         Ok(listener)
     }
 

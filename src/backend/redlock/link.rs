@@ -67,7 +67,9 @@ impl Server {
             Err(StoreError::Fatal { operation: CONNECTING, source })
         };
         if let Some(version) = info.unsupported() {
-            return fatal(format!("is {version}: Redlock needs Redis 7 or Valkey 7.2, or later"));
+            return fatal(format!(
+                "is {version}: Redlock needs Redis 7 or later, or Valkey 7.2 or later"
+            ));
         }
         if field("cluster_enabled") == "1" {
             return fatal(
@@ -77,7 +79,11 @@ impl Server {
             );
         }
         if field("run_id").is_empty() {
-            return fatal("does not report its run_id, which shows a restart (INFO server)".into());
+            return fatal(
+                "does not report its run_id (INFO server), without which a restart cannot be \
+                 detected"
+                    .into(),
+            );
         }
         if field("role") != "master" {
             return fatal("is a replica: each node must be an independent primary".into());
@@ -91,7 +97,10 @@ impl Server {
             }
         }
         let Ok(uptime) = field("uptime_in_seconds").parse::<i64>() else {
-            return fatal("does not report its uptime (INFO server)".into());
+            return fatal(
+                "does not report its uptime (INFO server), so the time of a restart is unknown"
+                    .into(),
+            );
         };
         // The uptime is negative, and so unknown, if the server's clock was set back.
         let uptime = Duration::from_secs(u64::try_from(uptime).unwrap_or(0));

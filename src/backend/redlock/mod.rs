@@ -54,12 +54,15 @@ impl Redlock {
         trust::check(&remote)?;
         let distinct: HashSet<_> = remote.endpoints.iter().collect();
         if distinct.len() < remote.endpoints.len() {
-            return invalid("url", "a node is listed twice: each node has one vote");
+            return invalid(
+                "url",
+                "a node is listed twice, but each node has only one vote: list each node once",
+            );
         }
         if remote.endpoints.len() < 3 || remote.endpoints.len().is_multiple_of(2) {
             return invalid(
                 "url",
-                "Redlock needs an odd number of nodes, at least three: an even number adds no \
+                "Redlock needs an odd number of nodes, and at least three: an even number adds no \
                  safety",
             );
         }
@@ -84,7 +87,8 @@ impl Redlock {
         for connected in join_all(connecting).await {
             match connected {
                 Ok(link) if !runs.insert(link.server.run.clone()) => {
-                    let source = "two of the nodes are the same server".into();
+                    let source =
+                        "two of the nodes are the same server: list each server once".into();
                     return Err(StoreError::Fatal { operation: CONNECTING, source });
                 }
                 Ok(link) => links.push(Some(link)),
@@ -96,7 +100,8 @@ impl Redlock {
             }
         }
         if links.iter().flatten().count() <= self.nodes.len() / 2 {
-            let reason = format!("no majority of the nodes replies: {}", troubles.join("; "));
+            let reason =
+                format!("fewer than a majority of the nodes replied: {}", troubles.join("; "));
             return Err(StoreError::Unavailable(reason.into()));
         }
         Ok(links)

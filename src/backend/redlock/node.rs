@@ -118,7 +118,7 @@ impl Node {
                 failed => {
                     if failed.is_err() {
                         self.state.lock().trouble =
-                            Some(format!("{}: no connection in time", self.endpoint));
+                            Some(format!("{}: no connection within the time limit", self.endpoint));
                     }
                     retry = Instant::now() + backoff.next_pause();
                 }

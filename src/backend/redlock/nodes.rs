@@ -205,11 +205,11 @@ impl Nodes {
             match (&state.trouble, spoiled) {
                 (Some(trouble), _) => Some(trouble.clone()),
                 (None, Some(Spoiled::Restarted)) => Some(format!(
-                    "{endpoint} was started less than `longest_ttl` ago, and does not count yet"
+                    "{endpoint} was started less than `longest_ttl` ago, so it does not count yet"
                 )),
                 (None, Some(Spoiled::ClockSet)) => Some(format!(
-                    "the clock of {endpoint} was changed, or differs from the others; the node \
-                     does not count for `longest_ttl`"
+                    "the clock of {endpoint} was changed, or differs from the others, so the node \
+                     does not count until `longest_ttl` has passed"
                 )),
                 (None, None) => None,
             }

@@ -118,7 +118,7 @@ impl RedlockStore {
                 return Ok(self.keys.lock().granted(sent));
             }
         }
-        Err(self.unavailable("no majority of the nodes replies"))
+        Err(self.unavailable("fewer than a majority of the nodes replied"))
     }
 
     /// Marks the lock as lost, and notifies its holder. Until the holder has been notified,
@@ -201,7 +201,7 @@ impl LockStore for RedlockStore {
                     alone: true,
                 });
             }
-            Taken::Token(_) => Err(self.unavailable("the lock took too long to acquire")),
+            Taken::Token(_) => Err(self.unavailable("acquiring the lock took too long")),
             Taken::Occupied => Ok(Joined::Occupied),
             Taken::Not(why) => Err(self.unavailable(&why)),
         };
@@ -281,7 +281,7 @@ impl LockStore for RedlockStore {
         }
         match all_freed {
             true => Ok(()),
-            false => Err(self.unavailable("not all locks were confirmed as released")),
+            false => Err(self.unavailable("not all releases were confirmed")),
         }
     }
 }
@@ -303,9 +303,9 @@ impl Extras for RedlockStore {
         let (nodes, majority) = (self.nodes.len(), self.nodes.len() / 2 + 1);
         // Two majorities may have only one node in common.
         let mut reasons = vec![format!(
-            "exclusive unless a node that stores the lock is flushed (FLUSHALL), or its clock is \
-             changed unnoticed, within one TTL; a lock on all {nodes} nodes survives this on \
-             fewer than {majority} of them"
+            "locks are exclusive unless a node that stores the lock is flushed (FLUSHALL), or has \
+             its clock changed unnoticed, within one TTL. A lock that all {nodes} nodes store \
+             stays exclusive if this happens to fewer than {majority} of them"
         )];
         reasons.extend(self.nodes.troubles());
         Ok(Durability { exclusive: true, failover: FailoverBehavior::Continues, reasons })

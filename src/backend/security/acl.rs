@@ -34,8 +34,8 @@ impl FromStr for Acl {
             };
         }
         if rest.is_some() {
-            return Err("write scheme:id:rights, with commas in between and rights of cdrwa, as \
-                        in auth::cdrwa,world:anyone:r"
+            return Err("write entries of the form scheme:id:rights, separated by commas, with \
+                        rights from cdrwa, as in auth::cdrwa,world:anyone:r"
                 .into());
         }
         Ok(Self(parts))

@@ -61,17 +61,18 @@ pub(crate) fn check(
         let der = PrivateKeyDer::from_pem_slice(key.as_bytes())
             .map_err(|_| unreadable("the client's key"))?;
         let provider = provider().ok_or("neither the feature `tls` nor `tls-ring` is on")?;
-        CertifiedKey::from_der(chain, der, &provider)
-            .map_err(|error| format!("the client's certificate and key do not match: {error}"))?;
+        CertifiedKey::from_der(chain, der, &provider).map_err(|error| {
+            format!("the client's certificate and key cannot be used together: {error}")
+        })?;
     }
     server_name.map_or(Ok(()), is_name)
 }
 
 /// Checks that a certificate can name this host.
 pub(crate) fn is_name(host: &str) -> Result<(), String> {
-    ServerName::try_from(host)
-        .map(drop)
-        .map_err(|error| format!("no certificate can name the host {host:?}: {error}"))
+    ServerName::try_from(host).map(drop).map_err(|error| {
+        format!("the host {host:?} is not a valid name for a certificate: {error}")
+    })
 }
 
 /// Returns all certificates of a text, or `None` if there is none or one is unreadable.
@@ -120,24 +121,28 @@ fn words(error: &Error) -> Option<String> {
     use CertificateError as Wrong;
     let told = match error {
         Error::InvalidCertificate(Wrong::UnknownIssuer) => {
-            "the server's certificate was issued by an untrusted CA: pass its CA by \
-             ?ca_file= in the URL, or by Tls::ca_certificate"
+            "the server's certificate was issued by an untrusted CA: pass that CA with ?ca_file= \
+             in the URL, or with Tls::ca_certificate"
         }
         Error::InvalidCertificate(
             Wrong::NotValidForName | Wrong::NotValidForNameContext { .. },
-        ) => "the server's certificate is for another name than the host; see Tls::server_name",
+        ) => {
+            "the server's certificate is not valid for the host: use a name from the certificate \
+             in the URL, or see Tls::server_name"
+        }
         Error::InvalidCertificate(Wrong::Expired | Wrong::ExpiredContext { .. }) => {
             "the server's certificate has expired"
         }
         Error::InvalidCertificate(other) => {
-            return Some(format!("the server's certificate cannot be used: {other}"));
+            return Some(format!("the server's certificate was rejected: {other}"));
         }
         Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "the server requires a client certificate; see Tls::client_identity"
+            "the server requires a client certificate: pass one with ?cert_file= and ?key_file= in \
+             the URL, or with Tls::client_identity"
         }
         Error::AlertReceived(alert) if ALERTS.contains(alert) => {
             return Some(format!(
-                "the server refuses the client's certificate, or requires one ({alert:?}); see \
+                "the server rejected the client's certificate, or requires one ({alert:?}); see \
                  Tls::client_identity"
             ));
         }

@@ -38,10 +38,12 @@ impl SystemRoots {
     fn check(&self) -> Result<(), String> {
         match self.certificates.is_empty() {
             false => Ok(()),
-            true => Err("this system has no root certificates: install them (on Linux, the \
-                         package ca-certificates), or pass the servers' CA by ?ca_file= in the \
-                         URL or by Tls::ca_certificate"
-                .into()),
+            true => {
+                Err("this system has no root certificates: install them (on Linux, the package \
+                     ca-certificates), or pass the servers' CA with ?ca_file= in the URL or with \
+                     Tls::ca_certificate"
+                    .into())
+            }
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::backend::{
 };
 
 /// The name of reading a queue in errors.
-pub(crate) const READ: &str = "read of a queue";
-pub(crate) const WRITE: &str = "write";
+pub(crate) const READ: &str = "reading a queue";
+pub(crate) const WRITE: &str = "writing data";
 
 pub(crate) const JOIN: &str = "joining a queue";
 

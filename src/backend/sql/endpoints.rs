@@ -14,7 +14,7 @@ use crate::{
 
 /// Returns the error for a server that is not writable.
 pub(crate) fn not_primary(endpoint: &str, what: &str) -> StoreError {
-    let reason = format!("{endpoint} {what}: only the primary stores locks; name it in the URL");
+    let reason = format!("{endpoint} {what}: only the primary can store locks; name it in the URL");
     StoreError::Unavailable(reason.into())
 }
 
@@ -69,7 +69,8 @@ impl Endpoints {
                 },
                 () = sleep(share), if tried < count => {}
                 () = &mut over => {
-                    let silent = || format!("{}: no reply", endpoints[first % count]);
+                    let silent =
+                        || format!("{}: no reply within {patience:?}", endpoints[first % count]);
                     return Err(failed.unwrap_or_else(|| {
                         StoreError::Unavailable(silent().into())
                     }));

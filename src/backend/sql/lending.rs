@@ -58,11 +58,11 @@ where
     match timeout(waits, acquired).await {
         Ok(Ok(Ok(connection))) => Ok(connection),
         Ok(Ok(Err(error))) => Err(refused(&error)),
-        Ok(Err(_)) => Err(StoreError::Unavailable(
-            "the pool lent no connection: the pool has panicked".into(),
-        )),
+        Ok(Err(_)) => {
+            Err(StoreError::Unavailable("the pool lent no connection, because it panicked".into()))
+        }
         Err(_) => {
-            let why = "all are in use, or the pool cannot connect";
+            let why = "all of its connections are in use, or it cannot connect";
             let words = format!("the pool lent no connection within {waits:?}: {why}");
             Err(StoreError::Exhausted(words.into()))
         }

@@ -11,8 +11,8 @@ pub(crate) fn check(tables: &str, known: i64, reply: Option<&Outcome>) -> Result
     }
     let found = found.map_or("unknown".to_owned(), |version| version.to_string());
     let reason = format!(
-        "the tables {tables} have version {found}, and this build of distlock supports version \
+        "the tables {tables} have version {found}, but this build of distlock supports version \
          {known}: use a build that supports the tables, or another database"
     );
-    Err(StoreError::Fatal { operation: "creating the tables", source: reason.into() })
+    Err(StoreError::Fatal { operation: "checking the tables", source: reason.into() })
 }

@@ -103,7 +103,8 @@ fn replies(
 impl<D: Dialect> LockStore for SqlStore<D> {
     async fn keep_alive(&self) -> Result<Duration> {
         let others = self.dialect.awaited();
-        let outcomes = self.ask("keepalive", |statements| statements.keep_alive(&others)).await?;
+        let outcomes =
+            self.ask("renewing a session", |statements| statements.keep_alive(&others)).await?;
         match last(&outcomes)?.count {
             0 => Err(StoreError::SessionGone(LostReason::SessionExpired)),
             _ => {

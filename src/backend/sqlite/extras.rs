@@ -13,7 +13,7 @@ use crate::backend::{
     StoreError, Write,
 };
 
-const WRITE: &str = "write";
+const WRITE: &str = "writing data";
 
 /// The version of a new entry.
 const FIRST_VERSION: u64 = 1;
@@ -70,8 +70,7 @@ impl Extras for SqliteStore {
     async fn durability(&self) -> Result<Durability> {
         self.within(READ, Kind::Read, |_, _| Ok(())).await?;
         let reasons = vec![
-            "only one host can use the file: no lock is granted while that host is \
-                  down"
+            "only one host can use the file, so no lock is granted while that host is down"
                 .to_owned(),
         ];
         Ok(Durability { exclusive: true, failover: FailoverBehavior::Blocks, reasons })

@@ -95,7 +95,8 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
     match fs::metadata(folder) {
         // The directory may be created, or come back.
         Err(error) => {
-            let reason = format!("{}: its directory: {error}", path.display()).into();
+            let reason =
+                format!("{}: its directory cannot be used: {error}", path.display()).into();
             return Err(match error.kind() {
                 ErrorKind::PermissionDenied => StoreError::Denied(reason),
                 _ => StoreError::Unavailable(reason),
@@ -115,7 +116,9 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
         // Like a second name: the auxiliary files would stay outside of the mount.
         Ok(_) if boot::is_mount_point(&path) => {
             return refused(
-                "it is mounted as a single file (into a container?): mount its directory".into(),
+                "it is mounted as a single file, for example into a container: mount its directory \
+                 instead"
+                    .into(),
             );
         }
         _ => {}

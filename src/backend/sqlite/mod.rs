@@ -75,7 +75,7 @@ impl Backend for Sqlite {
             let open_file = OpenFile::to(&self.path, self.connect_timeout)?;
             open_file.begins(ttl);
             let begun = open_file.ask(
-                "beginning a session",
+                "opening a session",
                 Kind::Write(0),
                 self.connect_timeout,
                 move |tables| tables.open(session, milliseconds),

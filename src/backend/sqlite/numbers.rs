@@ -54,8 +54,8 @@ impl Tables<'_, '_> {
     fn reserve(&self) -> Result<i64, Failure> {
         self.known()?;
         if self.access != Access::Flushes {
-            let source = "more numbers were drawn than requested".into();
-            return Err(StoreError::Fatal { operation: "drawing a number", source }.into());
+            let source = "the transaction needs more numbers than it has reserved".into();
+            return Err(StoreError::Fatal { operation: "issuing a number", source }.into());
         }
         let end: i64 = self.sql.one("SELECT number FROM distlock_meta", [], |row| row.get(0))?;
         let last = if self.block.end().is_none() { end } else { self.drawn()? };

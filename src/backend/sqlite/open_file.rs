@@ -199,7 +199,7 @@ fn connect(path: &Path) -> Result<(Connection, Identity), Failure> {
     connection.busy_timeout(OCCUPIED)?;
     let mode: String = connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0))?;
     if mode != "wal" {
-        let reason = format!("its journal mode is `{mode}`, and cannot be changed to WAL");
+        let reason = format!("its journal mode is `{mode}` and cannot be changed to WAL");
         return Err(StoreError::Fatal { operation: OPENING, source: reason.into() }.into());
     }
     // The tables are made with this level. Each later transaction sets its own (`Kind::access`).
@@ -214,7 +214,7 @@ fn connect(path: &Path) -> Result<(Connection, Identity), Failure> {
             Ok((connection, found))
         }
         _ => {
-            let reason = "the file was replaced while it was opened";
+            let reason = "the file was replaced while it was being opened";
             Err(StoreError::Unavailable(reason.into()).into())
         }
     }

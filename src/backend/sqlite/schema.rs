@@ -67,10 +67,10 @@ pub(super) fn check(version: i64) -> Result<(), Failure> {
 /// Returns the error for tables that this build must not modify.
 pub(super) fn other_version(version: &str) -> StoreError {
     let source = format!(
-        "the tables `distlock_…` of this file are of {version}, but this build of distlock uses \
-         version {VERSION}: use a build for that version, or another file"
+        "the tables `distlock_…` in this file have {version}, but this build of distlock supports \
+         version {VERSION}: use a build that supports the tables, or another file"
     );
-    StoreError::Fatal { operation: "using the tables", source: source.into() }
+    StoreError::Fatal { operation: "checking the tables", source: source.into() }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::{
 };
 
 const JOIN: &str = "joining a queue";
-pub(super) const READ: &str = "read of a queue";
+pub(super) const READ: &str = "reading a queue";
 
 #[derive(Debug)]
 pub(super) struct SqliteStore {
@@ -84,7 +84,8 @@ impl SqliteStore {
 impl LockStore for SqliteStore {
     async fn keep_alive(&self) -> Result<Duration> {
         let session = self.session;
-        self.ask("keepalive", Kind::Keepalive, move |tables| tables.keep_alive(session)).await?;
+        self.ask("renewing a session", Kind::Keepalive, move |tables| tables.keep_alive(session))
+            .await?;
         Ok(self.ttl)
     }
 
@@ -109,7 +110,7 @@ impl LockStore for SqliteStore {
 
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>> {
         let entry = entry.clone();
-        let watch = self.within("watch of a key", Kind::Look, move |tables, _| {
+        let watch = self.within("watching a key", Kind::Look, move |tables, _| {
             let there = tables.is_there(&entry)?.is_some();
             Ok(there.then(|| tables.wait(What::Entry(entry))))
         });

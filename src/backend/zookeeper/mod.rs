@@ -100,9 +100,10 @@ impl ZooKeeper {
     /// Opens a session, and tries each server once.
     async fn connect(&self, ttl: Duration) -> Result<zk::Client> {
         if !CONNECTED.is_ours() {
-            let source = "the process was forked after it had connected to ZooKeeper; its client \
-                          does not work in the child: connect only there, or start another program";
-            return Err(StoreError::Fatal { operation: "connect", source: source.into() });
+            let source = "the process was forked after it had connected to ZooKeeper, and the \
+                          client crate does not work in the child: connect only after the fork, or \
+                          start another program in the child";
+            return Err(StoreError::Fatal { operation: "connecting", source: source.into() });
         }
         let connector = zk::Client::connector()
             .with_session_timeout(ttl)
@@ -131,17 +132,23 @@ impl ZooKeeper {
                 Ok(client)
             }
             Err(zk::Error::AuthFailed) => {
-                let what = if self.remote.sasl { "user or password" } else { "credentials" };
+                let what =
+                    if self.remote.sasl { "the user or the password" } else { "the credentials" };
                 let servers = self.remote.endpoints.join(",");
-                Err(StoreError::Denied(format!("{servers}: {what} refused").into()))
+                Err(StoreError::Denied(format!("{servers}: the servers rejected {what}").into()))
             }
             // Invalid arguments: nothing was sent.
             Err(error @ zk::Error::BadArguments(_)) => {
-                Err(StoreError::Fatal { operation: "connect", source: error.into() })
+                Err(StoreError::Fatal { operation: "connecting", source: error.into() })
             }
             // The crate does not return each server's error.
             Err(zk::Error::NoHosts) => {
-                let unknown = || self.no_session("refused, timed out, or no quorum");
+                let unknown = || {
+                    self.no_session(
+                        "every server refused the connection, did not reply in time, or had no \
+                         quorum",
+                    )
+                };
                 Err(handshake::fault(&self.remote).await.unwrap_or_else(unknown))
             }
             Err(error) => Err(self.no_session(&error.to_string())),
@@ -232,9 +239,10 @@ impl ZooKeeper {
             Err(zk::Error::Unimplemented) => {
                 let servers = self.remote.endpoints.join(", ");
                 let source = format!(
-                    "{servers}: rejected a request of ZooKeeper 3.6; use ZooKeeper 3.6 or later"
+                    "{servers}: the server rejected a request that ZooKeeper 3.6 introduced; use \
+                     ZooKeeper 3.6 or later"
                 );
-                Err(StoreError::Fatal { operation: "connect", source: source.into() })
+                Err(StoreError::Fatal { operation: "connecting", source: source.into() })
             }
             Err(error) => Err(self.no_session(&error.to_string())),
         }

@@ -196,7 +196,7 @@ impl ZooKeeperStore {
         request: impl Future<Output = T>,
     ) -> Result<T> {
         let (synced, answer) = self.reply(async { tokio::join!(sync, request) }).await?;
-        synced.map_err(|error| self.failed("sync", error))?;
+        synced.map_err(|error| self.failed("syncing with the leader", error))?;
         Ok(answer)
     }
 
@@ -253,12 +253,12 @@ impl ZooKeeperStore {
         // Repeated if there was another new connection in the meantime.
         while let Some(question) = self.identity.question() {
             let client = self.client()?;
-            let own = self.ask("list", client.list_ephemerals(&question.node)).await?;
+            let own = self.ask("listing nodes", client.list_ephemerals(&question.node)).await?;
             if own.iter().any(|own| **own == *question.node) {
                 self.identity.confirmed(question);
                 continue;
             }
-            match self.ask("get", client.check_stat(&question.node)).await? {
+            match self.ask("reading a node", client.check_stat(&question.node)).await? {
                 Some(stat) if self.identity.owns(&stat) => {
                     return Err(StoreError::SessionGone(LostReason::SessionExpired));
                 }
@@ -278,7 +278,9 @@ impl LockStore for ZooKeeperStore {
         // nothing, and needs no node of ours. Whatever the result of its one `check` is, the quorum
         // has produced it.
         let mut writer = client.new_multi_writer();
-        writer.add_check_version("/", -1).map_err(|error| self.failed("keep alive", error))?;
+        writer
+            .add_check_version("/", -1)
+            .map_err(|error| self.failed("renewing a session", error))?;
         let commit = self.reply_within(self.ttl, writer.commit());
         // Sent together: connections on a slow network may not live long enough for one after the
         // other.
@@ -289,7 +291,7 @@ impl LockStore for ZooKeeperStore {
                 source: zk::Error::NoNode | zk::Error::NoAuth | zk::Error::BadVersion,
                 ..
             }) => {}
-            Err(error) => return Err(self.failed("keep alive", error.into())),
+            Err(error) => return Err(self.failed("renewing a session", error.into())),
         }
         self.answered(sent);
         identified?;
@@ -314,7 +316,7 @@ impl LockStore for ZooKeeperStore {
 
     /// Any server may answer, because a session never returns to a state older than its own writes.
     async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
-        let keys = self.ask("list", self.client()?.list_ephemerals("/")).await?;
+        let keys = self.ask("listing nodes", self.client()?.list_ephemerals("/")).await?;
         let keys: Vec<Arc<str>> = keys.into_iter().map(Into::into).collect();
         match self.remove_strays(&keys).await {
             Err(gone @ StoreError::SessionGone(_)) => Err(gone),
@@ -327,7 +329,8 @@ impl LockStore for ZooKeeperStore {
     async fn watch(&self, entry: &Entry, _: bool) -> Result<Option<Watch>> {
         // This reads the node, because a watch for its existence would remain on a node that is
         // already gone.
-        let read = self.seek("watch", self.client()?.get_and_watch_data(&entry.key)).await?;
+        let read =
+            self.seek("watching a node", self.client()?.get_and_watch_data(&entry.key)).await?;
         let Some((_, stat, watcher)) = read else { return Ok(None) };
         if names::is_nobodys(&stat) {
             self.remember_junk(&entry.key);

@@ -24,7 +24,8 @@ async fn a_server_that_hangs_up_on_requests_of_3_6_is_refused() {
         let old =
             Server::start(move |kind| if kind == EXISTS { Answer::Nothing } else { answer }).await;
         let error = refusal(&old).await;
-        let Error::Backend { backend: StoreKind::ZooKeeper, operation: "connect", source } = &error
+        let Error::Backend { backend: StoreKind::ZooKeeper, operation: "connecting", source } =
+            &error
         else {
             panic!("{error:?}");
         };

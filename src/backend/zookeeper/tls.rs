@@ -31,12 +31,13 @@ impl Tls {
         let material = source.newest();
         if material.server_name.is_some() {
             return Err(invalid(
-                "ZooKeeper's client verifies only the host of the URL: remove Tls::server_name, \
-                 and use the names in the servers' certificates",
+                "the ZooKeeper client crate can verify only the host in the URL: remove \
+                 Tls::server_name, and use the names in the servers' certificates as hosts in the \
+                 URL",
             ));
         }
         // Its error messages about invalid PEM repeat lines of it.
-        let unusable = || invalid("the certificates or the key are invalid");
+        let unusable = || invalid("a certificate or the key is invalid");
         let certificates = certs(&material).ok_or_else(unusable)?;
         let certificates = Secret::new(TlsDynamicCerts::new(certificates));
         Ok(Some(Self { source, certificates, given: Mutex::new(material) }))

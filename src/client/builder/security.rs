@@ -208,8 +208,8 @@ pub(super) fn stays_here(endpoints: &[String]) -> Result<()> {
     };
     let reason = format!(
         "the password would be sent to {host} without encryption: use TLS (etcds://, zks://, \
-         rediss://, sslmode=verify-full or Builder::tls), or allow it by \
-         ?allow_plaintext_credentials=true in the URL or Builder::allow_plaintext_credentials"
+         rediss://, sslmode=verify-full or Builder::tls), or allow this with \
+         ?allow_plaintext_credentials=true in the URL or with Builder::allow_plaintext_credentials"
     );
     Err(Error::invalid("credentials", reason))
 }

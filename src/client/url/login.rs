@@ -32,9 +32,11 @@ pub(super) fn credentials(
             Some(Origin::changing(move || Credentials::read(&user, file.as_ref())))
         }
         (Some((_, None)), None) => {
-            return Err("the part before the `@` must be user:password, or user with a \
-                        password_file after the `?`; for a user without a password, write user:@"
-                .into());
+            return Err(
+                "the part before the `@` must be user:password, or only the user, with the option \
+                 password_file; for a user without a password, write user:@"
+                    .into(),
+            );
         }
         (Some((_, Some(_))), Some(_)) => {
             return Err("the URL has both a password and a password_file".into());

@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 pub(super) fn file(path: &str) -> Result<String, String> {
     if path.contains(['@', ':', '#']) && path != ":memory:" {
         return Err(
-            "sqlite:// has neither users nor a network: write an `@`, `:` or `#` of the path as \
+            "sqlite:// has neither users nor a network: write an `@`, `:` or `#` in the path as \
              %40, %3A or %23"
                 .into(),
         );
@@ -14,8 +14,8 @@ pub(super) fn file(path: &str) -> Result<String, String> {
     let path = percent_decode_str(path).decode_utf8().map_err(|_| "the path is not UTF-8")?;
     match &*path {
         "" => Err("write sqlite:///path/of/a/file or sqlite://relative/path".into()),
-        ":memory:" => Err("for a store within this process write memory://name".into()),
-        path if path.ends_with('/') => Err("the path is that of a directory".into()),
+        ":memory:" => Err("for a store within this process, use memory://name".into()),
+        path if path.ends_with('/') => Err("the path ends with `/`: name a file".into()),
         path if path.contains('\0') => Err("the path contains a NUL".into()),
         path => Ok(path.to_owned()),
     }
@@ -39,9 +39,11 @@ pub(super) fn service(path: &str) -> Result<(Option<String>, &str), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     match name {
         Some(name) if name.chars().all(fits) => Ok((Some(name), rest)),
-        _ => Err("the path must begin with the sentinels' name of the primary, as in \
-                  redis+sentinel://host/mymaster"
-            .into()),
+        _ => {
+            Err("the path must begin with the name that the sentinels use for the primary, as in \
+                 redis+sentinel://host/mymaster"
+                .into())
+        }
     }
 }
 

@@ -106,7 +106,9 @@ impl RedlockStore {
             }
             match token::propose_again(token, &said) {
                 Some(next) => token = next,
-                None => return Taken::Not(format!("no token: {}", round.words())),
+                None => {
+                    return Taken::Not(format!("the token was not confirmed: {}", round.words()));
+                }
             }
         }
         Taken::Not("other clients keep raising the lock's counter".into())

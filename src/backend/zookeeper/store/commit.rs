@@ -57,7 +57,7 @@ impl ZooKeeperStore {
                 added = added.and(add);
                 creates.push(creates_key);
             }
-            added.map_err(|error| self.failed("write", error))?;
+            added.map_err(|error| self.failed("writing data", error))?;
             match self.transact(writer).await?.1 {
                 Ok(_) => return Ok(true),
                 Err((Some(index), zk::Error::NoNode)) if index < guards.len() => return Ok(false),
@@ -65,10 +65,12 @@ impl ZooKeeperStore {
                     missing = creates.get(index).copied().flatten().map(|key| names::split(key).0);
                 }
                 Err((Some(_), zk::Error::NodeExists)) => {}
-                Err((_, error)) => return Err(self.failed("write", error)),
+                Err((_, error)) => return Err(self.failed("writing data", error)),
             }
         }
-        Err(StoreError::Unavailable("keys were created and deleted concurrently".into()))
+        Err(StoreError::Unavailable(
+            "other clients kept creating and deleting the keys of the write".into(),
+        ))
     }
 
     /// Returns which nodes exist. The reads are current if a node is to be deleted: a stale reply
@@ -86,7 +88,7 @@ impl ZooKeeperStore {
         let sync = async { sync.await.unwrap_or(Ok(())) };
         let stats = self.synced(sync, join_all(stats)).await?;
         let stats = stats.into_iter().map(|stat| stat.map(|stat| stat.is_some()));
-        stats.collect::<Result<_, _>>().map_err(|error| self.failed("get", error))
+        stats.collect::<Result<_, _>>().map_err(|error| self.failed("reading a node", error))
     }
 
     /// Creates a directory and its parents: a queue's directory as joining would create it, and
@@ -97,6 +99,7 @@ impl ZooKeeperStore {
         } else {
             CreateMode::Persistent
         };
-        self.ask("mkdir", self.client()?.mkdir(dir, &mode.with_acls(self.acls()))).await
+        self.ask("creating a directory", self.client()?.mkdir(dir, &mode.with_acls(self.acls())))
+            .await
     }
 }

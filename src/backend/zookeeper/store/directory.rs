@@ -24,7 +24,7 @@ impl ZooKeeperStore {
         // Any server may answer. It knows our own node, because a session never returns to an older
         // state, and so all nodes that joined before it. Some of them may be gone already, which
         // the next read will show.
-        match self.seek("list", self.client()?.list_children(names::split(key).0)).await? {
+        match self.seek("listing nodes", self.client()?.list_children(names::split(key).0)).await? {
             Some(children) => self.position(key, &children).await,
             None => Ok(Standing::Evicted),
         }
@@ -55,7 +55,7 @@ impl ZooKeeperStore {
 
     /// Returns `true` if the node belongs to no session, which its name does not show.
     async fn is_nobodys(&self, key: &str) -> Result<bool> {
-        let stat = self.ask("get", self.client()?.check_stat(key)).await?;
+        let stat = self.ask("reading a node", self.client()?.check_stat(key)).await?;
         Ok(stat.is_some_and(|stat| names::is_nobodys(&stat)))
     }
 
@@ -77,7 +77,8 @@ impl ZooKeeperStore {
             .collect();
         let mut junk = HashSet::new();
         for (child, reply) in replies {
-            if self.ask("get", reply).await?.is_some_and(|stat| names::is_nobodys(&stat)) {
+            if self.ask("reading a node", reply).await?.is_some_and(|stat| names::is_nobodys(&stat))
+            {
                 junk.insert(child);
             }
         }
@@ -113,7 +114,7 @@ impl ZooKeeperStore {
         let replies: Vec<_> = keys.iter().map(|key| client.get_data(key)).collect();
         let mut nodes = Vec::with_capacity(keys.len());
         for (key, reply) in keys.into_iter().zip(replies) {
-            let read = self.seek("get", reply).await?;
+            let read = self.seek("reading a node", reply).await?;
             nodes.extend(read.map(|(data, stat)| (key, data, stat)));
         }
         Ok(nodes)
@@ -123,7 +124,7 @@ impl ZooKeeperStore {
     pub(super) async fn is_occupied(&self, queue: &Queue) -> Result<bool> {
         let dir = queue.dir();
         let client = self.client()?;
-        let listed = self.seek("list", client.get_children(dir)).await?;
+        let listed = self.seek("listing nodes", client.get_children(dir)).await?;
         let Some((children, stat)) = listed else { return Ok(false) };
         self.tags.learn(dir, stat.czxid);
         // If the queue seems free, joining it verifies that. If it seems occupied, the waiters may
@@ -131,7 +132,10 @@ impl ZooKeeperStore {
         // exists now is sufficient.
         let Some(first) = order::lowest(&children) else { return Ok(false) };
         let (sync, there) = (client.sync("/"), client.check_stat(&format!("{dir}/{first}")));
-        let there = self.synced(sync, there).await?.map_err(|error| self.failed("get", error))?;
+        let there = self
+            .synced(sync, there)
+            .await?
+            .map_err(|error| self.failed("reading a node", error))?;
         if there.is_some_and(|stat| !names::is_nobodys(&stat)) {
             return Ok(true);
         }
@@ -153,7 +157,7 @@ impl ZooKeeperStore {
     pub(super) async fn children_now(&self, dir: &str) -> Result<(Vec<String>, Option<i64>)> {
         let client = self.client()?;
         let (sync, list) = (client.sync("/"), client.get_children(dir));
-        let listed = self.found("list", self.synced(sync, list).await?)?;
+        let listed = self.found("listing nodes", self.synced(sync, list).await?)?;
         Ok(listed.map(|(children, stat)| (children, Some(stat.czxid))).unwrap_or_default())
     }
 
@@ -173,12 +177,12 @@ impl ZooKeeperStore {
             .add_get_data(&ahead.key)
             .and_then(|()| both.add_get_data(&own.key))
             .and_then(|()| both.add_get_data(dir));
-        added.map_err(|error| self.failed("get", error))?;
-        let read = self.ask("get", both.commit()).await?;
+        added.map_err(|error| self.failed("reading a node", error))?;
+        let read = self.ask("reading a node", both.commit()).await?;
         let mut found = read.into_iter().map(|read| match read {
             MultiReadResult::Data { data, stat } => Ok(Some((data, stat))),
             MultiReadResult::Error { err: zk::Error::NoNode } => Ok(None),
-            MultiReadResult::Error { err } => Err(self.failed("get", err)),
+            MultiReadResult::Error { err } => Err(self.failed("reading a node", err)),
             other => Err(StoreError::Unknown(format!("malformed reply: {other:?}").into())),
         });
         let (Some(ahead), Some(own_node), Some(directory)) =

@@ -24,9 +24,9 @@ impl Extras for ZooKeeperStore {
             Ok(stat) => return Ok(Rewritten::Done(number(stat))),
             Err(zk::Error::NoNode) => return Ok(Rewritten::Gone),
             Err(zk::Error::BadVersion) => {}
-            Err(error) => return Err(self.failed("set", error)),
+            Err(error) => return Err(self.failed("writing a node", error)),
         }
-        let stat = self.ask("get", client.check_stat(&entry.key)).await?;
+        let stat = self.ask("reading a node", client.check_stat(&entry.key)).await?;
         Ok(stat.map_or(Rewritten::Gone, |stat| Rewritten::Not(number(stat))))
     }
 
@@ -37,7 +37,7 @@ impl Extras for ZooKeeperStore {
     async fn relabel(&self, to: Joiner<'_>, entry: &Entry, value: &[u8]) -> Result<Option<Entry>> {
         let Some(key) = names::relabelled(&entry.key, to.queue.label()) else {
             let source = format!("{} is not a distlock node", entry.key).into();
-            return Err(StoreError::Fatal { operation: "relabel", source });
+            return Err(StoreError::Fatal { operation: "relabeling a node", source });
         };
         let data = names::data(to.ticket, value);
         self.renamed.lock().insert(to.ticket);
@@ -61,7 +61,7 @@ impl Extras for ZooKeeperStore {
     /// Reads the ensemble's configuration, in which a single server has no members.
     async fn durability(&self) -> Result<Durability> {
         let client = self.client()?;
-        let (config, _) = self.ask("get", client.get_config()).await?;
+        let (config, _) = self.ask("reading a node", client.get_config()).await?;
         let config = String::from_utf8_lossy(&config).into_owned();
         let servers = config.lines().filter(|line| line.starts_with("server."));
         let voters = servers.filter(|line| !line.contains(":observer")).count();
@@ -76,7 +76,7 @@ impl Extras for ZooKeeperStore {
         let client = self.client()?;
         // Sent together, in this order: see `children_now`.
         let (sync, read) = (client.sync("/"), client.get_data(key));
-        let read = self.found("get", self.synced(sync, read).await?)?;
+        let read = self.found("reading a node", self.synced(sync, read).await?)?;
         Ok(read.map(|(data, _)| data))
     }
 
@@ -95,22 +95,22 @@ impl ZooKeeperStore {
         let client = self.client()?;
         let mut both = client.new_multi_writer();
         let added = both.add_create(new, data, &node).and_then(|()| both.add_delete(old, None));
-        added.map_err(|error| self.failed("create", error))?;
+        added.map_err(|error| self.failed("creating a node", error))?;
         let results = match self.transact(both).await?.1 {
             Ok(results) => results,
             Err((Some(_), zk::Error::NoNode)) => return Ok(None),
             // An earlier attempt, whose reply was lost, has created it.
             Err((Some(0), zk::Error::NodeExists)) => {
-                let there = self.ask("get", client.check_stat(new)).await;
+                let there = self.ask("reading a node", client.check_stat(new)).await;
                 return match there.map_err(StoreError::in_doubt)? {
                     Some(stat) if !self.identity.owns(&stat) => {
                         let source = format!("{new} belongs to another session").into();
-                        Err(StoreError::Fatal { operation: "relabel", source })
+                        Err(StoreError::Fatal { operation: "relabeling a node", source })
                     }
                     found => Ok(found),
                 };
             }
-            Err((_, error)) => return Err(self.failed("create", error)),
+            Err((_, error)) => return Err(self.failed("creating a node", error)),
         };
         let created = results.into_iter().find_map(|result| match result {
             MultiWriteResult::Create { stat, .. } => Some(stat),
@@ -120,7 +120,7 @@ impl ZooKeeperStore {
             Some(stat) if stat.czxid > 0 => stat,
             // Servers have omitted it: see `settle`.
             _ => {
-                let read = self.seek("get", client.get_data(new)).await;
+                let read = self.seek("reading a node", client.get_data(new)).await;
                 let Some((_, stat)) = read.map_err(StoreError::in_doubt)? else { return Ok(None) };
                 stat
             }

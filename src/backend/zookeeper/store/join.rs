@@ -98,7 +98,8 @@ impl ZooKeeperStore {
                 (_, zk::Error::NoNode) => {
                     let (namespace, _) = names::split(dir);
                     let directory = CreateMode::Container.with_acls(self.acls());
-                    self.ask("mkdir", self.client()?.mkdir(namespace, &directory)).await?;
+                    self.ask("creating a directory", self.client()?.mkdir(namespace, &directory))
+                        .await?;
                 }
                 // Another client has created the directory.
                 (_, zk::Error::NodeExists) if way == Way::WithDirectory => way = Way::Counted,
@@ -109,10 +110,12 @@ impl ZooKeeperStore {
                 (Some(1), zk::Error::NoAuth | zk::Error::QuotaExceeded) if way == Way::Counted => {
                     way = Way::Alone
                 }
-                (_, error) => return Err(self.failed("create", error)),
+                (_, error) => return Err(self.failed("creating a node", error)),
             }
         }
-        Err(StoreError::Unavailable(format!("{dir} was removed and created concurrently").into()))
+        Err(StoreError::Unavailable(
+            format!("other clients kept removing and creating {dir}").into(),
+        ))
     }
 
     /// Creates a node. An error leaves open whether the node was created; a refusal means that it
@@ -155,7 +158,7 @@ impl ZooKeeperStore {
                 .add_create(dir, &[], &directory)
                 .and_then(|()| both.add_create(prefix, data, &node)),
         };
-        added.map_err(|error| self.failed("create", error))?;
+        added.map_err(|error| self.failed("creating a node", error))?;
         let (at, committed) = self.transact(both).await?;
         let results = match committed {
             Ok(results) => results,
@@ -178,7 +181,7 @@ impl ZooKeeperStore {
 
     /// Returns a refusal only if the request was certainly not applied.
     fn refused<T>(&self, (operation, error): Refusal) -> Result<Result<T, Refusal>> {
-        match self.failed("create", error.clone()) {
+        match self.failed("creating a node", error.clone()) {
             unknown @ (StoreError::Unknown(_) | StoreError::SessionGone(_)) => Err(unknown),
             _ => Ok(Err((operation, error))),
         }
@@ -190,7 +193,7 @@ impl ZooKeeperStore {
         // Servers have omitted the stat from a transaction's results
         // (https://issues.apache.org/jira/browse/ZOOKEEPER-4026, -4667).
         if created.stat.czxid <= 0 {
-            created.stat = self.ask("get", self.client()?.get_data(&key)).await?.1;
+            created.stat = self.ask("reading a node", self.client()?.get_data(&key)).await?.1;
         }
         if !self.identity.owns(&created.stat) {
             return Err(StoreError::SessionGone(LostReason::SessionExpired));
@@ -243,8 +246,8 @@ impl ZooKeeperStore {
         let ((_, stat), (children, directory)) = match (read, listed) {
             (Ok(read), Ok(listed)) => (read, listed),
             (Err(zk::Error::NoNode), _) | (_, Err(zk::Error::NoNode)) => return Ok(None),
-            (Err(error), _) => return Err(self.failed("get", error)),
-            (_, Err(error)) => return Err(self.failed("list", error)),
+            (Err(error), _) => return Err(self.failed("reading a node", error)),
+            (_, Err(error)) => return Err(self.failed("listing nodes", error)),
         };
         // A node of another session ends with that session.
         if !self.identity.owns(&stat) {

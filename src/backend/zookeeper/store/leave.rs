@@ -83,14 +83,14 @@ impl ZooKeeperStore {
                 {
                     mark = false
                 }
-                Err((_, error)) => return Err(self.failed("delete", error)),
+                Err((_, error)) => return Err(self.failed("deleting a node", error)),
             }
         }
     }
 
     /// Returns `true` if a request with this error was not applied, and would fail again.
     fn is_definite(&self, error: &zk::Error) -> bool {
-        let error = self.failed("delete", error.clone());
+        let error = self.failed("deleting a node", error.clone());
         matches!(error, StoreError::Denied(_) | StoreError::Fatal { .. })
     }
 
@@ -117,7 +117,7 @@ impl ZooKeeperStore {
                     .and_then(|()| both.add_delete(key, None))
             }
         };
-        added.map_err(|error| self.failed("delete", error))?;
+        added.map_err(|error| self.failed("deleting a node", error))?;
         let (at, committed) = self.transact(both).await?;
         Ok((at, committed.map(drop)))
     }

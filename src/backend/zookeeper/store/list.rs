@@ -84,7 +84,7 @@ impl ZooKeeperStore {
                 ..Listing::default()
             });
         }
-        Err(StoreError::Unavailable(format!("{dir} changed concurrently").into()))
+        Err(StoreError::Unavailable(format!("other clients kept changing {dir}").into()))
     }
 
     /// Remembers a node that belongs to no session, whatever its name is. A rule that judges by
@@ -114,7 +114,7 @@ impl ZooKeeperStore {
             let (children, directory) = if ask.fresh {
                 self.children_now(dir).await?
             } else {
-                let listed = self.seek("list", client.get_children(dir)).await?;
+                let listed = self.seek("listing nodes", client.get_children(dir)).await?;
                 listed.map(|(children, stat)| (children, Some(stat.czxid))).unwrap_or_default()
             };
             return Ok(Some((children, directory, None)));
@@ -123,10 +123,10 @@ impl ZooKeeperStore {
         let sync = OptionFuture::from(ask.fresh.then(|| client.sync("/")));
         let list = client.get_and_watch_children(dir);
         let listed = self.synced(async { sync.await.unwrap_or(Ok(())) }, list).await?;
-        if let Some((children, stat, watcher)) = self.found("list", listed)? {
+        if let Some((children, stat, watcher)) = self.found("listing nodes", listed)? {
             return Ok(Some((children, Some(stat.czxid), Some(watch::any(watcher)))));
         }
-        let (there, watcher) = self.ask("get", client.check_and_watch_stat(dir)).await?;
+        let (there, watcher) = self.ask("reading a node", client.check_and_watch_stat(dir)).await?;
         Ok(there.is_none().then(|| (Vec::new(), None, Some(watch::any(watcher)))))
     }
 
@@ -139,7 +139,7 @@ impl ZooKeeperStore {
         nodes: &HashMap<Arc<str>, Node>,
     ) -> Result<bool> {
         // This server has applied their deletion, and so the rest of the same transaction.
-        let children = self.seek("list", self.client()?.list_children(dir)).await?;
+        let children = self.seek("listing nodes", self.client()?.list_children(dir)).await?;
         let gone = waiters.iter().filter(|child| !nodes.contains_key(&*format!("{dir}/{child}")));
         let gone: Vec<_> = gone.filter_map(|child| names::place_of(child)).collect();
         Ok(children

@@ -42,7 +42,7 @@ impl ZooKeeperStore {
         // The current state: see `list_now`.
         let (at, (sync, list)) = self.send(|| (client.sync("/"), client.list_ephemerals("/")));
         let listed = self.synced(sync, list).await?;
-        let keys = listed.map_err(|error| self.failed("list", error))?;
+        let keys = listed.map_err(|error| self.failed("listing nodes", error))?;
         let mut found = Vec::new();
         for (key, data) in self.unclaimed(keys.into_iter().map(Arc::from)).await? {
             match names::ticket_in(&data) {
@@ -102,7 +102,7 @@ impl ZooKeeperStore {
     async fn remove_if_there(&self, deletion: impl Request<()>) -> Result<()> {
         match self.reply(deletion).await? {
             Ok(()) | Err(zk::Error::NoNode | zk::Error::NoAuth) => Ok(()),
-            Err(error) => Err(self.failed("delete", error)),
+            Err(error) => Err(self.failed("deleting a node", error)),
         }
     }
 }

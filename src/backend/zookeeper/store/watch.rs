@@ -17,9 +17,7 @@ pub(super) fn watch(watcher: OneshotWatcher) -> Watch {
         match event(watcher).await? {
             EventType::NodeDeleted => Ok(Event::Deleted),
             EventType::NodeDataChanged => Ok(Event::Touched),
-            event => {
-                Err(StoreError::Unknown(format!("unexpected event of a watch: {event:?}").into()))
-            }
+            event => Err(StoreError::Unknown(format!("unexpected watch event: {event:?}").into())),
         }
     })
 }
