@@ -45,15 +45,15 @@ pub(crate) enum Command {
     /// Runs a command while holding a lock.
     ///
     /// The command and all processes that it started are dead before another client can acquire
-    /// the lock, even if distlock is stopped or killed. The exception is an eviction: the command
-    /// is then killed as soon as distlock is notified. The environment of the command contains
-    /// DISTLOCK_NAME, DISTLOCK_TOKEN (the fencing token), DISTLOCK_KEY, DISTLOCK_OWNER and
-    /// DISTLOCK_URL (without a password).
+    /// the lock, even if distlock is stopped or killed. After an eviction, another client may
+    /// already hold the lock: the command is killed as soon as distlock is notified. The
+    /// environment of the command contains DISTLOCK_NAME, DISTLOCK_TOKEN (the fencing token),
+    /// DISTLOCK_KEY, DISTLOCK_OWNER and DISTLOCK_URL (without a password).
     #[command(after_help = exit::CODES)]
     Run(RunArgs),
     /// Runs a command while leading an election.
     ///
-    /// The command runs under the same rules as with `run`. When it ends, distlock resigns.
+    /// The command runs under the same rules as with `run`. distlock resigns when the command ends.
     #[command(after_help = exit::CODES)]
     Elect(ElectArgs),
     /// Prints the value that the leader of an election has published.
@@ -90,20 +90,22 @@ pub(crate) enum Command {
         name: String,
         /// The reason, which the holder can read.
         reason: String,
-        /// Waits at most this long. Then the exit code is 75.
+        /// Maximum time to wait for the release. If the lock has not been released by then, the
+        /// exit code is 75.
         #[arg(short, long, value_name = "TIME", value_parser = time)]
         wait: Option<Duration>,
     },
     /// Evicts a holder or waiter. The next waiter is granted the lock at once.
     ///
-    /// The evicted holder may still be working when the next one starts. It is notified when the
-    /// store's event arrives, or after its recheck_interval at the latest. `queue` prints the keys.
+    /// The evicted holder may still be working when the next holder starts. The evicted holder is
+    /// notified by an event from the store, or after its recheck_interval at the latest. `queue`
+    /// prints the keys.
     #[command(alias = "break")]
     Evict {
         /// The key, as `queue` prints it.
         key: String,
-        /// The fencing token, as `queue` prints it. If the key has another token by then, nothing
-        /// is evicted.
+        /// The fencing token, as `queue` prints it. If the key has a different token, nothing is
+        /// evicted.
         #[arg(long)]
         token: Option<u64>,
         /// Confirms the eviction. Without it, nothing is evicted.
@@ -116,8 +118,8 @@ pub(crate) enum Command {
     Clear {
         /// The lock.
         name: String,
-        /// Waits at most this long for a run to end. Then the exit code is 75. By default it does
-        /// not wait.
+        /// Maximum time to wait for a run that holds the lock. If the run has not ended by then,
+        /// the exit code is 75. By default, clear does not wait.
         #[arg(short, long, value_name = "TIME", value_parser = time)]
         wait: Option<Duration>,
     },
@@ -150,52 +152,54 @@ pub(crate) enum Command {
 /// The kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// A lock of `run NAME`, with one holder at a time.
+    /// A lock that `run NAME` acquires, with one holder at a time.
     Mutex,
-    /// A lock of `run --shared` and `run --exclusive`.
+    /// A read-write lock, which `run --shared` and `run --exclusive` acquire.
     #[value(name = "rw_lock")]
     RwLock,
-    /// A lock of `run --permits`.
+    /// A semaphore, whose permits `run --permits` acquires.
     Semaphore,
-    /// An election of `elect`.
+    /// An election, in which `elect` is a candidate.
     Election,
 }
 
 /// Options of `run` and `elect`.
 #[derive(Debug, ArgsOf)]
 pub(crate) struct HoldArgs {
-    /// Does not wait if the lock is busy. If the holder seems to be dead on PostgreSQL, MySQL,
-    /// MariaDB or Redis, distlock waits up to 1.2 times the TTL to confirm that.
+    /// Does not wait if the lock is busy. On PostgreSQL, MySQL, MariaDB and Redis, if the holder
+    /// seems to be dead, distlock waits up to 1.2 times the TTL to confirm that.
     #[arg(short = 'n', long, conflicts_with = "wait")]
     pub(crate) nonblock: bool,
-    /// Waits at most this long for the lock, such as 30s or 500ms.
+    /// Maximum time to wait for the lock, such as 30s or 500ms.
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
-    /// Time after which the store frees the lock of a dead machine. The store may grant another
-    /// TTL.
+    /// TTL: the time after which the store frees the lock of a dead machine. The store may grant a
+    /// different TTL.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ttl: Option<Duration>,
-    /// Holds the lock for at most this long. Then the command is killed as when the lock is lost
-    /// (exit code 70), and the next waiter is granted the lock. Use it for commands that may hang.
+    /// Maximum time to hold the lock, for commands that may hang. A command that does not end in
+    /// time is killed, as when the lock is lost (exit code 70), and the next waiter is granted the
+    /// lock.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) max_hold: Option<Duration>,
-    /// Exit code if the lock is busy or the waiting time is over.
+    /// Exit code if the lock is busy or the wait times out.
     #[arg(long, value_name = "CODE", default_value_t = exit::BUSY)]
     pub(crate) conflict_exit_code: u8,
     /// Signal that asks the command to exit before the lock is lost.
     #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signals::parse)]
     pub(crate) kill_signal: Signal,
     /// Grace period between --kill-signal and SIGKILL. It must fit into the TTL, because the
-    /// command is killed before the deadline of the lock. By default about a quarter of the TTL, or
+    /// command is killed before the lock's deadline. The default is about a quarter of the TTL, or
     /// a tenth on ZooKeeper, but at most 5s.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) kill_after: Option<Duration>,
-    /// Program to run after the lock is lost and the command is dead, with arguments quoted as for
-    /// a shell. DISTLOCK_LOST contains the reason.
+    /// Program to run after the lock is lost and the command is dead, with its arguments, quoted as
+    /// for a shell. The program's environment contains the reason in DISTLOCK_LOST.
     #[arg(long, value_name = "COMMAND", value_parser = words)]
     pub(crate) on_lost: Option<Words>,
-    /// Interval of messages about the holder and the position in the queue while waiting. By
-    /// default 10s if standard error is a terminal; otherwise there are no messages.
+    /// Interval at which distlock prints the holder and the position in the queue while it waits.
+    /// The default is 10s if standard error is a terminal. Otherwise distlock prints nothing by
+    /// default.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) wait_log: Option<Duration>,
 }
@@ -211,27 +215,28 @@ pub(crate) struct RunArgs {
     pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) hold: HoldArgs,
-    /// Acquires a read-write lock for reading: together with other --shared holders, but not with
-    /// an --exclusive one. A read-write lock is independent of a plain lock of the same name, so
-    /// all commands for the name need --shared or --exclusive.
+    /// Acquires a read-write lock for reading, which several --shared holders can hold at once. A
+    /// read-write lock is independent of a plain lock of the same name, so all commands for the
+    /// name need --shared or --exclusive.
     #[arg(long, group = "manner")]
     pub(crate) shared: bool,
-    /// Acquires a read-write lock for writing: alone. See --shared.
+    /// Acquires a read-write lock for writing, which excludes all other holders. See --shared.
     #[arg(long, group = "manner")]
     pub(crate) exclusive: bool,
-    /// Acquires K of the N permits of a semaphore. If clients give different N, the smallest
-    /// applies.
+    /// Acquires K of the N permits of a semaphore. If clients pass different values of N, the
+    /// smallest value applies.
     #[arg(long, value_name = "K/N", value_parser = permits, group = "manner")]
     pub(crate) permits: Option<(u32, u32)>,
-    /// Acquires all of these locks, and NAME if it is given, or none.
+    /// Acquires all of these locks, and NAME if it is given, or none of them.
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', group = "manner")]
     pub(crate) all: Vec<String>,
-    /// Holds the lock for at least this long, even if the command ends earlier. Use it with -n if
-    /// the clocks of the hosts differ.
+    /// Minimum time to hold the lock, even if the command ends earlier. Use this option with -n if
+    /// the hosts' clocks differ.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) hold_at_least: Option<Duration>,
-    /// Exits with 0 without running the command if the last run began less than 0.9 of this time
-    /// ago. Use it for jobs that many hosts start. The store records when the last run began.
+    /// Period of a job that many hosts start. If the last run began less than 0.9 of this time ago,
+    /// distlock exits with 0 without running the command. The store records when the last run
+    /// began.
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "manner")]
     pub(crate) once_per: Option<Duration>,
     /// The command and its arguments. It runs without a shell.

@@ -37,7 +37,7 @@ pub(crate) async fn ask(
             let there = |key: &String| entries.iter().any(|entry| entry.key() == key);
             if !key.as_ref().is_some_and(there) {
                 let object = json!({ "name": name, "owner": owner, "released": true });
-                output.line(&format!("{owner} has released {name}"), &object)?;
+                output.line(&format!("{owner} no longer holds {name}"), &object)?;
                 return Ok(0);
             }
         }
@@ -59,8 +59,8 @@ pub(crate) async fn evict(
     if !yes {
         return Err(Failure::usage(
             "evict deletes the key of a holder or waiter: the next waiter is granted the lock at \
-             once, while the old holder may still be working. To request a release instead, use \
-             ask. To evict, add --yes",
+             once, while the evicted holder may still be working. To request a release instead, \
+             use ask. To evict, add --yes",
         ));
     }
     let evicted = match token {

@@ -133,12 +133,12 @@ async fn promised(client: &Client, doctor: &mut Doctor) -> Result<(), Failure> {
     };
     let (verdict, exclusive) = match durability.exclusive {
         true => (Verdict::Good, "locks are exclusive"),
-        false => (Verdict::Bad, "two clients may hold a lock after a crash"),
+        false => (Verdict::Bad, "after a crash or a failover, two clients may hold the same lock"),
     };
     let loss = match durability.failover {
         FailoverBehavior::Continues => "if a server is lost, another one takes over",
-        FailoverBehavior::Blocks => "no lock is granted while the deciding server is down",
-        _ => "if a server is lost, the last grants may be lost",
+        FailoverBehavior::Blocks => "if a server is lost, no lock is granted until it is back",
+        _ => "if a server is lost, confirmed grants may be lost",
     };
     let finding = format!("{exclusive}; {loss}");
     doctor.tell(verdict, "promise", &finding, &durability.reasons.join("; "))
@@ -159,7 +159,7 @@ async fn check(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Resu
         match client.ping().await {
             Ok(time) => times.push(time),
             Err(error) => {
-                let advice = "the store does not renew the session: check the log of the store";
+                let advice = "the session cannot be renewed: check the log of the store";
                 doctor.tell(Verdict::Bad, "round trip", &exit::chain(&error), advice)?;
                 return Ok(());
             }
@@ -169,7 +169,7 @@ async fn check(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Resu
     let (middle, most) = (times[PINGS / 2], times[PINGS - 1]);
     let finding = format!("median {:.1} ms, maximum {:.1} ms of {PINGS}", ms(middle), ms(most));
     let verdict = if most > ttl / 20 { Verdict::Bad } else { Verdict::Good };
-    let advice = "too slow for the TTL: use a longer ?session_ttl, or a nearer store";
+    let advice = "the store is too slow for the TTL: use a longer ?session_ttl, or a nearer store";
     doctor.tell(verdict, "round trip", &finding, advice)?;
 
     rights(client, doctor).await?;
@@ -191,8 +191,8 @@ async fn rights(client: &Client, doctor: &mut Doctor) -> Result<(), Failure> {
         }
         Err(error) => {
             let advice = format!(
-                "the user needs the rights to read, write and delete below {namespace}, the \
-                 namespace of the URL"
+                "grant the user the rights to read, write and delete keys below {namespace}, the \
+                 namespace in the URL"
             );
             doctor.tell(Verdict::Bad, "rights", &exit::chain(&error), &advice)
         }
@@ -215,7 +215,7 @@ async fn clock(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Resu
         servers.iter().find_map(|server| server.clock)
     };
     let Some((here, there)) = there else {
-        let advice = "only the displayed ages depend on it";
+        let advice = "only displayed ages depend on this time";
         let finding = "the server does not report its time";
         return doctor.tell(Verdict::Unknown, "clock", finding, advice);
     };
@@ -225,8 +225,8 @@ async fn clock(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Resu
     };
     let finding = format!("the server is {:.1} s {ahead} this machine", apart.as_secs_f64());
     let verdict = if apart > SKEW { Verdict::Bad } else { Verdict::Good };
-    let advice = "synchronize both clocks by NTP: locks do not depend on them, but displayed ages \
-                  and --once-per do";
+    let advice = "synchronize both clocks with NTP: locks do not depend on them, but displayed \
+                  ages and --once-per do";
     doctor.tell(verdict, "clock", &finding, advice)
 }
 

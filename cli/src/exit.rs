@@ -4,7 +4,7 @@ use std::{error::Error as _, fmt, io, iter::successors};
 
 use distlock::Error;
 
-/// Not what was asked for, though all went well: nobody leads, no such key.
+/// The request succeeded, but what it names does not exist: there is no leader, or no such key.
 pub(crate) const ABSENT: u8 = 1;
 /// A wrong command line, name, URL or option.
 pub(crate) const USAGE: u8 = 64;
@@ -30,14 +30,15 @@ Exit codes:
   the command started.
     0  success; also if --once-per skipped the command
     1  leader, ask, evict, clear: not found; doctor: a check failed
-   64  wrong usage: command line, name, URL or option; nothing was sent
-   69  no server of the store replies
-   70  the lock was lost; the command was killed before another client could acquire the lock
+   64  usage error in the command line, a name, the URL or an option; no command was run
+   69  no server of the store replied
+   70  the lock was lost; if the command was still running, it was killed before another client
+       could acquire the lock, or after an eviction, as soon as distlock was notified
    71  any other error
    75  the lock is busy (-n, clear), the wait timed out (-w), or the store could not confirm in time
        that the lock is free; run and elect: see --conflict-exit-code
-   77  the store refuses access
-  126  the command cannot be run
+   77  the store refused access
+  126  the command could not be run
   127  the command was not found";
 
 /// Why this process ends without having done what it was asked for.

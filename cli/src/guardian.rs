@@ -235,7 +235,7 @@ impl Watch {
             self.process_group.signal(Signal::CONT);
         }
         if cause == Cause::Abandoned {
-            let text = "distlock: distlock was killed; the guardian ends the command\n";
+            let text = "distlock: distlock was killed; the guardian is terminating the command\n";
             let _ = stderr().write_all(text.as_bytes());
         }
         let at = self.limits.killed_at(self.deadline).min(now + self.limits.kill_after);

@@ -48,7 +48,7 @@ impl Limits {
             let ratio = kill_after.as_secs_f64() / most.as_secs_f64().max(0.001);
             return Err(format!(
                 "--kill-after {} is too long for a TTL of {} on {backend}: even without faults, a \
-                 held lock may be that close to its deadline; use {} or less, or --ttl {}s",
+                 held lock may come that close to its deadline; use {} or less, or --ttl {}s",
                 humantime::format_duration(kill_after),
                 humantime::format_duration(ttl),
                 humantime::format_duration(Duration::from_millis(

@@ -67,9 +67,9 @@ impl Server {
     pub(crate) fn why_no_version(&self) -> &'static str {
         match self.kind {
             Kind::Etcd => "check that it serves /version on that port",
-            Kind::ZooKeeper => "add `srvr` to its 4lw.commands.whitelist to see it",
-            Kind::Tls => "doctor does not query it over TLS; use the server's own tools",
-            Kind::Login => "it is checked when the session is opened",
+            Kind::ZooKeeper => "to see the version, add `srvr` to 4lw.commands.whitelist",
+            Kind::Tls => "doctor does not query versions over TLS; use the server's own tools",
+            Kind::Login => "the version is checked when the session opens",
         }
     }
 

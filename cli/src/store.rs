@@ -39,8 +39,8 @@ pub(crate) fn url(args: &StoreArgs) -> Result<String, Failure> {
     }
     if url.starts_with("memory:") {
         return Err(Failure::usage(
-            "memory:// works within one process and excludes no other process: use a store with \
-             servers, or --local",
+            "memory:// works within one process and cannot exclude other processes: use a store \
+             that runs on a server, or --local",
         ));
     }
     Ok(url)

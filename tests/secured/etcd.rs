@@ -67,8 +67,8 @@ async fn wrong_credentials_are_reported_by_cause() {
             "invalid user ID or password",
         ),
         ("user", right.clone().credentials("nobody", PASSWORD), "invalid user ID or password"),
-        ("CA", etcd.builder().tls(named(tls(&stranger.pem, &own))), "of another CA"),
-        ("name", etcd.builder().tls(tls(ca, &own)), "another name than the host"),
+        ("CA", etcd.builder().tls(named(tls(&stranger.pem, &own))), "untrusted CA"),
+        ("name", etcd.builder().tls(tls(ca, &own)), "is not valid for the host"),
         (
             "no certificate",
             etcd.builder().tls(named(Tls::new().ca_certificate(ca))),
@@ -77,9 +77,9 @@ async fn wrong_credentials_are_reported_by_cause() {
         (
             "another CA's client",
             etcd.builder().tls(named(tls(ca, &foreign))),
-            "refuses the client's",
+            "rejected the client's",
         ),
-        ("expired", etcd.builder().tls(named(tls(ca, &expired))), "refuses the client's"),
+        ("expired", etcd.builder().tls(named(tls(ca, &expired))), "rejected the client's"),
     ] {
         let start = Instant::now();
         let error = refused(builder).await;

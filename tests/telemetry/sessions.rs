@@ -57,7 +57,7 @@ async fn a_session_that_is_replaced() {
     let warning = |signal: &Signal| match signal {
         Signal::Logged(level, message, ..) => {
             level == "WARN"
-                && message.starts_with("session lost, opened a new one")
+                && message.starts_with("the session was lost, and a new one was opened")
                 && message.ends_with("the server has ended the session")
         }
         _ => false,

@@ -160,7 +160,10 @@ async fn a_release_that_takes_long() {
     assert!(matches!(guard.unlock().await, Err(Error::ReleaseUnconfirmed { .. })));
     let mut expected = LOCKED_AND_RELEASED.to_vec();
     expected.retain(|(what, _)| !what.contains("released"));
-    expected.extend([("WARN release not confirmed, still retrying", 1), ("open distlock.hold", 1)]);
+    expected.extend([
+        ("WARN the release is not confirmed and is retried", 1),
+        ("open distlock.hold", 1),
+    ]);
     listener.expect(&expected).await;
     Space::named("slow-release").set_reachable(true);
     expected.pop();
@@ -175,7 +178,7 @@ async fn a_guard_that_is_dropped_while_the_store_is_away() {
         locked_with("away", |builder| builder.request_timeout(A_WHILE)).await;
     Space::named("away").set_reachable(false);
     drop(guard);
-    let warning = ("WARN release not confirmed, still retrying".to_owned(), 1);
+    let warning = ("WARN the release is not confirmed and is retried".to_owned(), 1);
     while !listener.counts().contains_key(&warning.0) {
         sleep(A_WHILE / 10).await;
     }

@@ -32,9 +32,9 @@ const ISOLATION: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n";
 /// Fails in a transaction that was open before this message, because it might never commit. A
 /// transaction that the message has begun has the time of the message. The text is not a number, so
 /// it becomes the server's error.
-const IN_NO_TRANSACTION: &str = "CASE WHEN now() <> statement_timestamp() THEN ('the pool lent a \
-                                 connection that has been in a transaction since ' || \
-                                 now())::integer END, ";
+const IN_NO_TRANSACTION: &str = "CASE WHEN now() <> statement_timestamp() THEN \
+                                 ('the pool lent a connection in a transaction that began at ' \
+                                 || now())::integer END, ";
 
 impl Pooled {
     pub(super) fn new(name: i64, patience: Duration) -> Self {

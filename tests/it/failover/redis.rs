@@ -120,7 +120,7 @@ async fn locks_are_exclusive_only_with_all_replicas() {
         [pair.primary.client().await, waiting_for(1, &[pair.primary.address], TTL).await];
     let durability = without.durability().await.expect("a reply");
     assert!(
-        !durability.exclusive && durability.reasons.concat().contains("efficiency only"),
+        !durability.exclusive && durability.reasons.concat().contains("a promoted replica"),
         "{durability:?}"
     );
     assert_eq!(promises(&with).await, (true, FailoverBehavior::Continues));

@@ -64,7 +64,7 @@ async fn no_session_begins_while_a_version_1_session_lives() {
     write_session(&server, "1f", Duration::from_secs(600)).await;
     let error = server.builder().connect().await.expect_err("a version 1 session exists");
     assert!(matches!(error, Error::NotYet { .. }) && error.is_retryable(), "{error:?}");
-    assert!(reason(&error).contains("a client of an earlier distlock"), "{error:?}");
+    assert!(reason(&error).contains("a client of an earlier version of distlock"), "{error:?}");
     assert_eq!(version(&server).await.as_deref(), Some("1"), "the version is unchanged");
     // The client of version 1 closes.
     for (command, key) in [("ZREM", "{distlock}:sessions"), ("HDEL", "{distlock}:lives")] {
