@@ -99,7 +99,7 @@ fn look_at(server: &Server, doctor: &mut Doctor) -> Result<(), Failure> {
         }
         Err(error) => {
             let finding = format!("{address}: {error}");
-            let advice = "check that it is running, and check the port and the firewall";
+            let advice = "check that the server is running, and check the port and the firewall";
             doctor.tell(Verdict::Bad, "server", &finding, advice)?;
         }
     }
@@ -159,7 +159,7 @@ async fn check(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Resu
         match client.ping().await {
             Ok(time) => times.push(time),
             Err(error) => {
-                let advice = "the session cannot be renewed: check the log of the store";
+                let advice = "the session cannot be renewed: check the store's log";
                 doctor.tell(Verdict::Bad, "round trip", &exit::chain(&error), advice)?;
                 return Ok(());
             }
@@ -167,7 +167,8 @@ async fn check(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Resu
     }
     times.sort_unstable();
     let (middle, most) = (times[PINGS / 2], times[PINGS - 1]);
-    let finding = format!("median {:.1} ms, maximum {:.1} ms of {PINGS}", ms(middle), ms(most));
+    let finding =
+        format!("median {:.1} ms, maximum {:.1} ms, in {PINGS} requests", ms(middle), ms(most));
     let verdict = if most > ttl / 20 { Verdict::Bad } else { Verdict::Good };
     let advice = "the store is too slow for the TTL: use a longer ?session_ttl, or a nearer store";
     doctor.tell(verdict, "round trip", &finding, advice)?;

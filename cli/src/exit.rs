@@ -33,7 +33,7 @@ Exit codes:
    64  usage error in the command line, a name, the URL or an option; no command was run
    69  no server of the store replied
    70  the lock was lost; if the command was still running, it was killed before another client
-       could acquire the lock, or after an eviction, as soon as distlock was notified
+       could acquire the lock, except after an eviction
    71  any other error
    75  the lock is busy (-n, clear), the wait timed out (-w), or the store could not confirm in time
        that the lock is free; run and elect: see --conflict-exit-code

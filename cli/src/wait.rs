@@ -64,7 +64,7 @@ async fn tell(client: &Client, target: &Target, every: Option<Duration>, output:
         let place_in_words =
             place.map_or_else(String::new, |place| format!(" at position {place} of the queue"));
         let text = format!(
-            "waiting for {names}{place_in_words}; {} holds it{}",
+            "waiting for {names}{place_in_words}; {} holds the lock{}",
             holder.owner(),
             since(holder).map_or_else(String::new, |age| format!(" (in the queue for {age})")),
         );

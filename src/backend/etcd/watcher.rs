@@ -75,7 +75,7 @@ pub(super) struct Watch {
 
 /// The watch's stream broke, so the key's state is unknown.
 #[derive(Debug, thiserror::Error)]
-#[error("the watch stream broke")]
+#[error("the watch stream ended")]
 struct Broken;
 
 impl From<Broken> for StoreError {
