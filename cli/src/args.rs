@@ -21,7 +21,7 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, ArgsOf)]
 pub(crate) struct StoreArgs {
     /// URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or
-    /// zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in
+    /// zk://h1:2181,h2:2181. The URL may contain a user, a namespace and options, as in
     /// etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line,
     /// so put a URL with a password into DISTLOCK_URL or into a file. Without this option and
     /// --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url.
@@ -30,8 +30,8 @@ pub(crate) struct StoreArgs {
     /// File that contains the URL of the store.
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
     pub(crate) url_file: Option<PathBuf>,
-    /// Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes
-    /// of this user on this host.
+    /// Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. These locks exclude only
+    /// processes of this user on this host.
     #[arg(long, global = true, conflicts_with_all = ["url", "url_file"])]
     pub(crate) local: bool,
     /// Prints one JSON object per line: results on standard output, the messages of `run` and
@@ -108,13 +108,13 @@ pub(crate) enum Command {
         /// evicted.
         #[arg(long)]
         token: Option<u64>,
-        /// Confirms the eviction. Without it, nothing is evicted.
+        /// Confirms the eviction. Without this option, nothing is evicted.
         #[arg(long)]
         yes: bool,
     },
     /// Allows a job of `run --once-per` to run again in its period, for example after a failure.
     ///
-    /// It acquires the lock of the job, so no run starts or ends at the same time.
+    /// clear acquires the job's lock, so no run of the job starts or ends at the same time.
     Clear {
         /// The lock.
         name: String,
@@ -188,9 +188,9 @@ pub(crate) struct HoldArgs {
     /// Signal that asks the command to exit before the lock is lost.
     #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signals::parse)]
     pub(crate) kill_signal: Signal,
-    /// Grace period between --kill-signal and SIGKILL. It must fit into the TTL, because the
-    /// command is killed before the lock's deadline. The default is about a quarter of the TTL, or
-    /// a tenth on ZooKeeper, but at most 5s.
+    /// Grace period between --kill-signal and SIGKILL. The period must fit into the TTL, because
+    /// the command is killed before the lock's deadline. The default is about a quarter of the TTL,
+    /// or a tenth on ZooKeeper, but at most 5s.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) kill_after: Option<Duration>,
     /// Program to run after the lock is lost and the command is dead, with its arguments, quoted as
@@ -239,7 +239,7 @@ pub(crate) struct RunArgs {
     /// began.
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "manner")]
     pub(crate) once_per: Option<Duration>,
-    /// The command and its arguments. It runs without a shell.
+    /// The command and its arguments. The command runs without a shell.
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
@@ -252,7 +252,7 @@ pub(crate) struct ElectArgs {
     pub(crate) value: String,
     #[command(flatten)]
     pub(crate) hold: HoldArgs,
-    /// The command and its arguments. It runs without a shell.
+    /// The command and its arguments. The command runs without a shell.
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }

@@ -199,7 +199,7 @@ impl Specifics for FakeStore {
         own: Option<&Entry>,
     ) -> Result<Watched> {
         if let Some(SequencePoint(there)) = there {
-            self.ask(format!("watch {} that was there at {there}", ahead.key));
+            self.ask(format!("watch {} that existed at {there}", ahead.key));
         }
         watch_and_look(self.watch(ahead, true), own.map(|own| self.present(own, ahead))).await
     }

@@ -376,8 +376,7 @@ async fn predecessor_seen_at_join_counts_as_existing() {
         });
         store.standing.then(0, || Ok(Standing::First));
         drop(waits(&store, 1).await);
-        let known =
-            |key: &str| store.asked(&format!("watch /ns/a/{key} that was there at 1")).len();
+        let known = |key: &str| store.asked(&format!("watch /ns/a/{key} that existed at 1")).len();
         assert_eq!((known("other"), known("another")), (told, 0), "{first} {seen}");
         assert!(store.asked("urgent watch /ns/a/other").len() > 1, "{first} {seen}");
     }
