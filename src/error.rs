@@ -245,9 +245,10 @@ mod tests {
     #[test]
     fn a_loss_is_an_error() {
         let lost = Lost { name: "a".into(), reason: LostReason::Evicted };
-        assert_eq!(lost.to_string(), "the lock \"a\" was lost (an operator evicted it)");
+        assert_eq!(lost.to_string(), "the lock \"a\" was lost (an operator evicted the holder)");
         let error = Error::from(lost);
-        let text = "the lock \"a\" was lost before it was unlocked (an operator evicted it)";
+        let text =
+            "the lock \"a\" was lost before it was unlocked (an operator evicted the holder)";
         assert_eq!(error.to_string(), text);
     }
 }

@@ -40,7 +40,7 @@ impl fmt::Display for LostReason {
         f.write_str(match self {
             Self::DeadlinePassed => "no server confirmed the session in time",
             Self::SessionExpired => "the server has ended the session",
-            Self::Evicted => "an operator evicted it",
+            Self::Evicted => "an operator evicted the holder",
             Self::ClientClosed => "the client was closed",
             Self::KeeperStopped => "the session is no longer renewed",
             Self::Forked => "this process was forked from the holder's process",

@@ -279,10 +279,10 @@ async fn a_lost_lock_ends_the_command_and_is_reported(store: Store) {
     assert_eq!(evicted.code(), 0, "{evicted:?}");
     let ended = output_of(holder).await;
     assert_eq!(ended.code(), 70, "{ended:?}");
-    assert!(ended.err.contains("lost was lost: an operator evicted it"), "{ended:?}");
+    assert!(ended.err.contains("lost was lost: an operator evicted the holder"), "{ended:?}");
     assert_eq!(
         fs::read_to_string(&record).expect("the command ran"),
-        "lost: an operator evicted it\n"
+        "lost: an operator evicted the holder\n"
     );
 }
 

@@ -224,7 +224,8 @@ impl Connector {
             false => refused(endpoint, &error),
         })?;
         let reply = hello.last().and_then(Outcome::first);
-        let reply = reply.ok_or_else(|| not_primary(endpoint, "does not report its state"))?;
+        let reply = reply
+            .ok_or_else(|| not_primary(endpoint, "does not report whether it is a standby"))?;
         if reply.flag(0) {
             return Err(not_primary(endpoint, "is a standby (pg_is_in_recovery)"));
         }
