@@ -12,8 +12,14 @@ use std::{
 };
 
 /// The texts with links in addition to the pages in `docs/`.
-const DOCUMENTS: &[&str] =
-    &["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "src/lib.rs", "tests/upstream/README.md"];
+const DOCUMENTS: &[&str] = &[
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "cli/README.md",
+    "src/lib.rs",
+    "tests/upstream/README.md",
+];
 
 /// The URL of the documents for readers of the crate alone.
 const REPOSITORY: &str = "https://github.com/distlock/distlock/blob/main/";

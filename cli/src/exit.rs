@@ -67,10 +67,16 @@ impl fmt::Display for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match error {
+            // The error's own text is for programs.
+            Error::FeatureDisabled { scheme, feature, .. } => {
+                return Self::usage(format!(
+                    "this build of distlock has no {scheme}://; install one that has it: \
+                     cargo install distlock-cli --features {feature}"
+                ));
+            }
             Error::InvalidUrl { .. }
             | Error::InvalidArgument { .. }
-            | Error::Unsupported { .. }
-            | Error::FeatureDisabled { .. } => USAGE,
+            | Error::Unsupported { .. } => USAGE,
             Error::Unavailable { .. } => UNAVAILABLE,
             Error::NotYet { .. } => BUSY,
             Error::Denied { .. } => DENIED,

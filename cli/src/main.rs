@@ -1,10 +1,14 @@
 //! `distlock`: runs commands under distributed locks, and shows who holds them.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("the command distlock needs Linux: it kills commands by timerfd and pidfd");
+
 mod args;
 mod change;
 mod clock;
 mod doctor;
 mod exit;
+mod generated;
 mod guarded_command;
 mod guardian;
 mod held;
@@ -29,7 +33,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use distlock::Client;
 use serde_json::json;
 use tokio::time::timeout;
@@ -96,11 +100,9 @@ async fn carry_out(args: Args, fired: SystemTime, output: Output) -> Result<u8, 
         Command::Elect(elect) => return run::run(Job::elect(elect, fired), store, output).await,
         Command::Doctor => return doctor::examine(&store::url(store)?, output).await,
         Command::Completions { shell } => {
-            let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Args::command(), "distlock", &mut text);
-            return Ok(print(&text)?);
+            return Ok(print(&generated::completions(shell))?);
         }
-        Command::Man => return Ok(print(&manual()?)?),
+        Command::Man => return Ok(print(&generated::manual()?)?),
         _ => {}
     }
     let client = store::connect(&store::url(store)?, None).await?;
@@ -129,23 +131,6 @@ async fn look(command: Command, client: &Client, output: Output) -> Result<u8, F
         // They were done before.
         _ => Ok(0),
     }
-}
-
-/// The manual page, with those of the subcommands in one.
-fn manual() -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    let command = Args::command();
-    clap_mangen::Man::new(command.clone()).render(&mut text)?;
-    for command in command.get_subcommands() {
-        let title = format!(".SH \"DISTLOCK {}\"\n", command.get_name().to_uppercase());
-        text.extend_from_slice(title.as_bytes());
-        let command = command.clone().bin_name(format!("distlock {}", command.get_name()));
-        let man = clap_mangen::Man::new(command);
-        man.render_synopsis_section(&mut text)?;
-        man.render_description_section(&mut text)?;
-        man.render_options_section(&mut text)?;
-    }
-    Ok(text)
 }
 
 fn print(text: &[u8]) -> io::Result<u8> {

@@ -6,8 +6,16 @@ use std::{fs, path::Path};
 pub(crate) type Word = (usize, String);
 
 /// Files and folders with public text.
-const PLACES: &[&str] =
-    &["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "src", "cli/src", "examples"];
+const PLACES: &[&str] = &[
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs",
+    "src",
+    "cli/README.md",
+    "cli/src",
+    "examples",
+];
 
 /// Returns the files with public text by their names, and their words.
 pub(crate) fn public_text(root: &Path) -> Vec<(String, Vec<Word>)> {

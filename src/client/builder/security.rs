@@ -140,8 +140,9 @@ impl Builder {
     /// Connects over TLS.
     ///
     /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] if the program is built
-    /// without the cargo feature for TLS: `zookeeper-tls` for ZooKeeper, and `tls` or `tls-ring` for
-    /// the other stores. It also fails if no CA is given and the system has no root certificates.
+    /// without the cargo feature for TLS: `zookeeper-tls` for ZooKeeper, and `tls` or `tls-ring`
+    /// for the other stores. `connect` also fails if no CA is given and the system has no root
+    /// certificates.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(Origin::Fixed(tls));
         self

@@ -80,9 +80,9 @@ async fn rows_are_looked_for_every_15_seconds() {
     database.end().await;
 }
 
-/// A queue looked idle when a client began to tidy. Before its row is locked, another client watches
-/// the queue and joins it, which changes no row. The queue keeps its row: without it, the next join
-/// would find an empty queue.
+/// A queue looked idle when a client began to tidy. Before its row is locked, another client
+/// watches the queue and joins it, which changes no row. The queue keeps its row: without it, the
+/// next join would find an empty queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queue_that_is_joined_during_a_tidy_keeps_its_row() {
     const PAUSED: &str = "CREATE OR REPLACE FUNCTION distlock.wanders(moves integer, \

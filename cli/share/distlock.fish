@@ -1,0 +1,167 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_distlock_global_optspecs
+    string join \n url= url-file= local json h/help V/version
+end
+
+function __fish_distlock_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_distlock_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_distlock_using_subcommand
+    set -l cmd (__fish_distlock_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c distlock -n "__fish_distlock_needs_command" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_needs_command" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_needs_command" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_needs_command" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_needs_command" -s h -l help -d 'Print help'
+complete -c distlock -n "__fish_distlock_needs_command" -s V -l version -d 'Print version'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "run" -d 'Runs a command while holding a lock'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "elect" -d 'Runs a command while leading an election'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "leader" -d 'Prints the value that the leader of an election has published'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "observe" -d 'Watches an election and prints the values that its leaders publish'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "ls" -d 'Lists the locks that have a holder or waiter, with their holders, ages and waiters'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "queue" -d 'Lists the holders and waiters of a lock'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "ask" -d 'Asks the holder of a lock to release it, and waits for the release. A holder that ignores requests keeps the lock'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "break" -d 'Evicts a holder or waiter. The next waiter is granted the lock at once'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "clear" -d 'Allows a job of `run --once-per` to run again in its period, for example after a failure'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "permits" -d 'Prints the number of permits of a semaphore, or changes it for all clients'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "doctor" -d 'Checks the store: servers, versions, session, TTL, guarantees, round trip, rights and clock'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "top" -d 'Shows all locks and refreshes the display. Press q to quit'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "completions" -d 'Prints the completion script for a shell'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "man" -d 'Prints the manual page'
+complete -c distlock -n "__fish_distlock_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c distlock -n "__fish_distlock_using_subcommand run" -s w -l wait -d 'Waits at most this long for the lock, such as 30s or 500ms' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l ttl -d 'Time after which the store frees the lock of a dead machine. The store may grant another TTL' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l max-hold -d 'Holds the lock for at most this long. Then the command is killed as when the lock is lost (exit code 70), and the next waiter is granted the lock. Use it for commands that may hang' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l conflict-exit-code -d 'Exit code if the lock is busy or the waiting time is over' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l kill-signal -d 'Signal that asks the command to exit before the lock is lost' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l kill-after -d 'Grace period between --kill-signal and SIGKILL. It must fit into the TTL, because the command is killed before the deadline of the lock. By default about a quarter of the TTL, or a tenth on ZooKeeper, but at most 5s' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l on-lost -d 'Program to run after the lock is lost and the command is dead, with arguments quoted as for a shell. DISTLOCK_LOST contains the reason' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l wait-log -d 'Interval of messages about the holder and the position in the queue while waiting. By default 10s if standard error is a terminal; otherwise there are no messages' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l permits -d 'Acquires K of the N permits of a semaphore. If clients give different N, the smallest applies' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l all -d 'Acquires all of these locks, and NAME if it is given, or none' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l hold-at-least -d 'Holds the lock for at least this long, even if the command ends earlier. Use it with -n if the clocks of the hosts differ' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l once-per -d 'Exits with 0 without running the command if the last run began less than 0.9 of this time ago. Use it for jobs that many hosts start. The store records when the last run began' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_using_subcommand run" -s n -l nonblock -d 'Does not wait if the lock is busy. If the holder seems to be dead on PostgreSQL, MySQL, MariaDB or Redis, distlock waits up to 1.2 times the TTL to confirm that'
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l shared -d 'Acquires a read-write lock for reading: together with other --shared holders, but not with an --exclusive one. A read-write lock is independent of a plain lock of the same name, so all commands for the name need --shared or --exclusive'
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l exclusive -d 'Acquires a read-write lock for writing: alone. See --shared'
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -s w -l wait -d 'Waits at most this long for the lock, such as 30s or 500ms' -r
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -l ttl -d 'Time after which the store frees the lock of a dead machine. The store may grant another TTL' -r
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -l max-hold -d 'Holds the lock for at most this long. Then the command is killed as when the lock is lost (exit code 70), and the next waiter is granted the lock. Use it for commands that may hang' -r
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -l conflict-exit-code -d 'Exit code if the lock is busy or the waiting time is over' -r
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -l kill-signal -d 'Signal that asks the command to exit before the lock is lost' -r
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -l kill-after -d 'Grace period between --kill-signal and SIGKILL. It must fit into the TTL, because the command is killed before the deadline of the lock. By default about a quarter of the TTL, or a tenth on ZooKeeper, but at most 5s' -r
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -l on-lost -d 'Program to run after the lock is lost and the command is dead, with arguments quoted as for a shell. DISTLOCK_LOST contains the reason' -r
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -l wait-log -d 'Interval of messages about the holder and the position in the queue while waiting. By default 10s if standard error is a terminal; otherwise there are no messages' -r
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -s n -l nonblock -d 'Does not wait if the lock is busy. If the holder seems to be dead on PostgreSQL, MySQL, MariaDB or Redis, distlock waits up to 1.2 times the TTL to confirm that'
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c distlock -n "__fish_distlock_using_subcommand leader" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_using_subcommand leader" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_using_subcommand leader" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_using_subcommand leader" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand leader" -s h -l help -d 'Print help'
+complete -c distlock -n "__fish_distlock_using_subcommand observe" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_using_subcommand observe" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_using_subcommand observe" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_using_subcommand observe" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand observe" -s h -l help -d 'Print help'
+complete -c distlock -n "__fish_distlock_using_subcommand ls" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_using_subcommand ls" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_using_subcommand ls" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_using_subcommand ls" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand ls" -s h -l help -d 'Print help'
+complete -c distlock -n "__fish_distlock_using_subcommand queue" -l kind -d 'The kind of the lock' -r -f -a "mutex\t'A lock of `run NAME`, with one holder at a time'
+rw_lock\t'A lock of `run --shared` and `run --exclusive`'
+semaphore\t'A lock of `run --permits`'
+election\t'An election of `elect`'"
+complete -c distlock -n "__fish_distlock_using_subcommand queue" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_using_subcommand queue" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_using_subcommand queue" -l watch -d 'Prints the queue again after each change'
+complete -c distlock -n "__fish_distlock_using_subcommand queue" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_using_subcommand queue" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand queue" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c distlock -n "__fish_distlock_using_subcommand ask" -s w -l wait -d 'Waits at most this long. Then the exit code is 75' -r
+complete -c distlock -n "__fish_distlock_using_subcommand ask" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_using_subcommand ask" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_using_subcommand ask" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_using_subcommand ask" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand ask" -s h -l help -d 'Print help'
+complete -c distlock -n "__fish_distlock_using_subcommand break" -l token -d 'The fencing token, as `queue` prints it. If the key has another token by then, nothing is deleted' -r
+complete -c distlock -n "__fish_distlock_using_subcommand break" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_using_subcommand break" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_using_subcommand break" -l yes -d 'Confirms the eviction. Without it, nothing is deleted'
+complete -c distlock -n "__fish_distlock_using_subcommand break" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_using_subcommand break" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand break" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c distlock -n "__fish_distlock_using_subcommand clear" -s w -l wait -d 'Waits at most this long for a run to end. Then the exit code is 75. By default it does not wait' -r
+complete -c distlock -n "__fish_distlock_using_subcommand clear" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_using_subcommand clear" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_using_subcommand clear" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_using_subcommand clear" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand clear" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c distlock -n "__fish_distlock_using_subcommand permits" -l set -d 'The new number. Permits in use stay valid: after a reduction, no permit is granted until enough of them have been released' -r
+complete -c distlock -n "__fish_distlock_using_subcommand permits" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_using_subcommand permits" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_using_subcommand permits" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_using_subcommand permits" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand permits" -s h -l help -d 'Print help'
+complete -c distlock -n "__fish_distlock_using_subcommand doctor" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_using_subcommand doctor" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_using_subcommand doctor" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_using_subcommand doctor" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c distlock -n "__fish_distlock_using_subcommand top" -l interval -d 'Time between two refreshes, at least 100ms' -r
+complete -c distlock -n "__fish_distlock_using_subcommand top" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_using_subcommand top" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_using_subcommand top" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_using_subcommand top" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand top" -s h -l help -d 'Print help'
+complete -c distlock -n "__fish_distlock_using_subcommand completions" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_using_subcommand completions" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_using_subcommand completions" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_using_subcommand completions" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand completions" -s h -l help -d 'Print help'
+complete -c distlock -n "__fish_distlock_using_subcommand man" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. It may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without this option and --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
+complete -c distlock -n "__fish_distlock_using_subcommand man" -l url-file -d 'File that contains the URL of the store' -r -F
+complete -c distlock -n "__fish_distlock_using_subcommand man" -l local -d 'Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. They exclude only processes of this user on this host'
+complete -c distlock -n "__fish_distlock_using_subcommand man" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand man" -s h -l help -d 'Print help'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "run" -d 'Runs a command while holding a lock'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "elect" -d 'Runs a command while leading an election'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "leader" -d 'Prints the value that the leader of an election has published'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "observe" -d 'Watches an election and prints the values that its leaders publish'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "ls" -d 'Lists the locks that have a holder or waiter, with their holders, ages and waiters'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "queue" -d 'Lists the holders and waiters of a lock'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "ask" -d 'Asks the holder of a lock to release it, and waits for the release. A holder that ignores requests keeps the lock'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "break" -d 'Evicts a holder or waiter. The next waiter is granted the lock at once'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "clear" -d 'Allows a job of `run --once-per` to run again in its period, for example after a failure'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "permits" -d 'Prints the number of permits of a semaphore, or changes it for all clients'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "doctor" -d 'Checks the store: servers, versions, session, TTL, guarantees, round trip, rights and clock'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "top" -d 'Shows all locks and refreshes the display. Press q to quit'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "completions" -d 'Prints the completion script for a shell'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "man" -d 'Prints the manual page'
+complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask break clear permits doctor top completions man help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
