@@ -114,6 +114,40 @@ need_protoc() {
     fi
 }
 
+# Every image that we build starts from an image with our own name, so that docker/down can remove
+# that name and leave the user's debian:trixie-slim alone.
+make_base() {
+    local debian=debian:trixie-slim
+    if docker image inspect "$PROJECT-base" >/dev/null 2>&1; then
+        return
+    elif docker image inspect $debian >/dev/null 2>&1; then
+        docker tag $debian "$PROJECT-base"
+    elif docker pull $debian >&2; then
+        docker tag $debian "$PROJECT-base"
+        docker rmi $debian >/dev/null
+    else
+        say "cannot pull $debian; bootstrapping it instead"
+        borrow mmdebstrap mmdebstrap
+        mkdir -p "$STATE"
+        mmdebstrap --quiet --variant=minbase --include=ca-certificates trixie "$STATE/base.tar" >&2
+        docker import "$STATE/base.tar" "$PROJECT-base" >/dev/null
+        rm "$STATE/base.tar"
+    fi
+}
+
+# make_image NAME: builds the image of the folder NAME.
+make_image() {
+    docker image inspect "$PROJECT-$1" >/dev/null 2>&1 && return
+    make_base
+    say "building $PROJECT-$1"
+    # The classic builder leaves no cache that outlives the image.
+    DOCKER_BUILDKIT=0 docker build --build-arg "BASE=$PROJECT-base" --tag "$PROJECT-$1" "$HERE/$1" >"$STATE/$1.log" 2>&1 ||
+        {
+            tail -n 30 "$STATE/$1.log" >&2
+            die "building $PROJECT-$1 failed"
+        }
+}
+
 # borrow_servers STORE...: starts their servers, and sets the variables for the tests. When the
 # calling script ends, in any way, servers that ran before stay, and the others are removed unless
 # $keep is set.
