@@ -21,7 +21,8 @@ pub enum LostReason {
     /// The task that renews the session has ended.
     ///
     /// Either the runtime of [`Builder::runtime`](crate::Builder::runtime) was shut down, or a
-    /// metrics recorder or a tracing subscriber panicked. The store frees the lock one TTL later.
+    /// metrics recorder or a tracing subscriber panicked. The store frees the lock when the
+    /// session expires.
     KeeperStopped,
     /// This process was forked while its parent held the lock.
     ///

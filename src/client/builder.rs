@@ -94,8 +94,8 @@ impl Builder {
     /// Sets the TTL of the client's session.
     ///
     /// The store frees the client's locks when it has received no keepalive for this long. The TTL
-    /// is between 100 ms and 24 h, by default 10 s. The server may grant a different TTL: see
-    /// [`Client::session_ttl`]. A short TTL frees a crashed holder's lock sooner; a long one
+    /// must be between 100 ms and 24 h. The default is 10 s. [`Client::session_ttl`] returns the TTL
+    /// that the server has granted. A short TTL frees a crashed holder's lock sooner; a long one
     /// survives slow networks and server restarts.
     ///
     /// All servers of a ZooKeeper ensemble must allow this TTL (`minSessionTimeout` and
@@ -151,9 +151,9 @@ impl Builder {
     /// The client depends on this runtime. If the runtime's threads are blocked for longer than the
     /// TTL, the locks are lost, and the guards are notified. When the runtime is shut down, all
     /// guards are lost at once ([`KeeperStopped`](crate::LostReason::KeeperStopped)), calls fail
-    /// with [`Error::Runtime`], and the servers free the locks one TTL later. A current-thread
-    /// runtime works only while `block_on` runs on it. Pass a runtime if the library must not start
-    /// threads, or if one runtime should do only this work.
+    /// with [`Error::Runtime`], and the servers free the locks when the session expires. A
+    /// current-thread runtime works only while `block_on` runs on it. Pass a runtime if the library
+    /// must not start threads, or if one runtime should do only this work.
     ///
     /// A client of `memory://` always uses the runtime in which it connects if that runtime's clock
     /// is paused (`tokio::time::pause`, `#[tokio::test(start_paused = true)]`). A paused clock does
@@ -331,10 +331,8 @@ impl Builder {
             return invalid("sasl", "needs a user and a password: see Builder::credentials");
         }
         if sasl && cfg!(not(feature = "zookeeper-sasl")) {
-            return invalid(
-                "sasl",
-                "needs the feature `zookeeper-sasl`: add it to distlock in Cargo.toml",
-            );
+            let feature = "needs the feature `zookeeper-sasl`: add it to distlock in Cargo.toml";
+            return invalid("sasl", feature);
         }
         let acl = acl.map(|acl| acl.parse::<Acl>()).transpose();
         let acl = acl.map_err(|reason| Error::invalid("acl", reason))?;
@@ -346,11 +344,8 @@ impl Builder {
             Some(handle) => match Executor::of(handle) {
                 Some(executor) => Runtime::of_the_program(executor),
                 None => {
-                    return invalid(
-                        "runtime",
-                        "its timers are disabled: build it with \
-                                                   `enable_all`",
-                    );
+                    let disabled = "its timers are disabled: build it with `enable_all`";
+                    return invalid("runtime", disabled);
                 }
             },
         };

@@ -21,8 +21,8 @@ impl Client {
     /// names count once.
     ///
     /// All callers of `lock_all` acquire locks in the same order, whatever the order of the names,
-    /// so they never deadlock with each other. A caller that already holds a lock when it calls
-    /// `lock_all` must itself follow one order.
+    /// so they never deadlock with each other. If callers already hold other locks when they
+    /// call `lock_all`, all of them must acquire all of their locks in one fixed order.
     ///
     /// If all locks are free, one request acquires up to 32 of them on stores that support this.
     /// Otherwise, the locks are acquired one by one, each as with

@@ -290,9 +290,10 @@ impl Election {
 
     /// Asks the leader to resign; `false` if there is none.
     ///
-    /// The reason has at most 1,000 bytes. A request never takes the lead by force: a leader that
-    /// awaits [`release_requested`](crate::LockGuard::release_requested) receives the request and
-    /// decides whether to resign. See [`Mutex::request_release`](crate::Mutex::request_release).
+    /// The reason may have at most 1,000 bytes. A request never takes the lead by force: a leader
+    /// that awaits [`release_requested`](crate::LockGuard::release_requested) receives the request
+    /// and decides whether to resign. See
+    /// [`Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// # Errors
     ///

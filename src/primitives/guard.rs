@@ -212,9 +212,10 @@ impl LockGuard {
     /// it resolves before the store can grant the lock to another client.
     ///
     /// If an operator evicts the holder, the next waiter may be granted the lock before `lost`
-    /// resolves. In this case, `lost` resolves within 0.4 s of the grant, or as soon as the store's
-    /// event arrives, whichever is later. On MySQL, which has no events, this takes up to a second.
-    /// If the event is lost, `lost` resolves after the
+    /// resolves. In this case, `lost` resolves as soon as the store's event arrives. If the key was
+    /// deleted right after the grant, `lost` resolves at most 0.4 s after the grant. On MySQL,
+    /// which has no events, this takes up to a second. If the event is lost, `lost` resolves after
+    /// the
     /// [`recheck_interval`](crate::Builder::recheck_interval). On etcd, overwriting the key without
     /// its lease is an eviction, too.
     ///

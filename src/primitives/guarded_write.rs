@@ -315,7 +315,7 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
     if writes.iter().map(Write::bytes).sum::<usize>() > MAX_BYTES {
         return invalid(
             first.key(),
-            "all keys and values of a transaction may have at most 1,000,000 bytes together",
+            "the keys and values of a transaction must have at most 1,000,000 bytes in total",
         );
     }
     Ok(())

@@ -116,9 +116,9 @@ impl Observe {
 
     /// Returns how long the stream has been cut off; `None` if it is not.
     ///
-    /// The time counts from the first failed request, or from the loss of the session. The session
-    /// is lost at most one TTL after the connection is lost. While the stream is cut off, it does
-    /// not see changes. The time is updated only while the stream is polled.
+    /// The time is measured from the first failed request, or from the loss of the session. The
+    /// session is lost at most one TTL after the connection is lost. While the stream is cut off,
+    /// it does not see changes. The time is updated only while the stream is polled.
     ///
     /// # Examples
     ///

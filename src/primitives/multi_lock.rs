@@ -76,7 +76,7 @@ impl Several {
         queues.sort_unstable_by(|one, other| one.dir().cmp(other.dir()));
         queues.dedup();
         if queues.is_empty() {
-            return Err(Error::invalid("name", "there is no name; pass at least one"));
+            return Err(Error::invalid("name", "pass at least one name"));
         }
         Ok(Self { sessions, queues, limit })
     }

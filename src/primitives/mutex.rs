@@ -12,7 +12,7 @@ use crate::{
     telemetry::Primitive,
 };
 
-/// Provides a named lock that one guard holds at a time.
+/// Provides a named lock that at most one guard holds at a time.
 ///
 /// Created by [`Client::mutex`](crate::Client::mutex). It is cheap to create, clone and drop.
 ///

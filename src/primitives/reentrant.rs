@@ -59,7 +59,7 @@ impl ReentrantMutex {
         self.mutex.name()
     }
 
-    /// Returns the reentrancy id, whose guards share one hold.
+    /// Returns the reentrancy id. Guards with the same id share one hold.
     #[must_use]
     pub fn reentrancy_id(&self) -> &str {
         &self.reentrancy_id

@@ -100,7 +100,8 @@ impl RwLock {
     ///
     /// # Cancel safety
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock): nothing stays in the store.
+    /// The same as for [`Mutex::lock`](crate::Mutex::lock): a dropped call leaves nothing in the
+    /// store.
     ///
     /// # Examples
     ///

@@ -151,8 +151,8 @@ impl Server {
         let fatal = |reason| unfit(endpoint, reason);
         if self.field("cluster_enabled") == "1" {
             return fatal(
-                "is part of a cluster, where other libraries' keys are in other slots than \
-                 distlock's queue: for a bridge, use a single server, or a primary with replicas"
+                "is part of a cluster, where other libraries' keys and distlock's queue are in \
+                 different slots: for a bridge, use a single server, or a primary with replicas"
                     .into(),
             );
         }

@@ -34,7 +34,7 @@ impl Builder {
     ///
     /// [`connect`](Self::connect) verifies with one request that the pool connects to the URL's
     /// database. If the pool connects to another database, `connect` fails with [`Error::Denied`].
-    /// If the URL does not name a MySQL server, it fails with [`Error::InvalidArgument`].
+    /// If the URL does not name a MySQL server, `connect` fails with [`Error::InvalidArgument`].
     ///
     /// [`Error::Backend`]: crate::Error::Backend
     /// [`Error::Denied`]: crate::Error::Denied

@@ -40,8 +40,8 @@ impl Builder {
 
     /// Sets the user, and reads the password from a file.
     ///
-    /// A line break at the end of the file is not part of the password. The client rereads the file
-    /// while it is open: see [`credentials_from`](Self::credentials_from).
+    /// A line break at the end of the file is not part of the password. An open client
+    /// rereads the file: see [`credentials_from`](Self::credentials_from).
     pub fn password_file(mut self, user: impl Into<String>, path: impl AsRef<Path>) -> Self {
         let (user, path) = (user.into(), path.as_ref().to_owned());
         self.credentials = Some(Origin::changing(move || Credentials::read(&user, &path)));

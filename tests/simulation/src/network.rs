@@ -55,7 +55,7 @@ impl World {
     }
 
     /// How long a request is delayed: mostly less than a second, without a bound that a client
-    /// could know. One in 25 takes longer than 13 s, one in 300 longer than ten minutes.
+    /// could know. One in 34 takes longer than 13 s, one in 380 longer than ten minutes.
     pub(crate) fn delay(&mut self) -> Duration {
         let mut longest = 100;
         while longest < 1_600_000 && self.dice.u32(..3) > 0 {
