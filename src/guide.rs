@@ -1,4 +1,4 @@
-//! Contains the guide to this version of distlock.
+//! The guide to distlock, in this version.
 //!
 //! - [Quick start](quick_start)
 //! - [Primitives](primitives)
@@ -13,7 +13,7 @@
 //! - [Kubernetes](kubernetes)
 //! - [The command `distlock`](command)
 //!
-//! The repository also contains pages on [stores, operations, migration and design].
+//! The repository has the pages about [stores, operations, migration and design].
 //!
 //! [stores, operations, migration and design]:
 //! https://github.com/distlock/distlock/blob/main/docs/README.md

@@ -96,9 +96,9 @@ fn paragraph(lines: &[(usize, &str)]) -> Vec<Word> {
             words.push((line, word.to_lowercase()));
             continue;
         }
-        if !part.is_whitespace() && !"*[".contains(part) && part != ']' {
-            words.push((line, String::new()));
-        } else if end.is_none() && at > 0 && is_item(&all[at..]) {
+        let ends_clause = !part.is_whitespace() && !"*[]".contains(part);
+        let begins_item = end.is_none() && at > 0 && is_item(&all[at..]);
+        if ends_clause || begins_item {
             words.push((line, String::new()));
         }
         at = end.unwrap_or(at + 1);
