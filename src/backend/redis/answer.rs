@@ -180,7 +180,7 @@ mod tests {
     fn refusals_are_errors() {
         let outcomes = |word| Answer::read(answer(word, Vec::new())).unwrap().outcomes("test");
         assert!(matches!(outcomes("gone"), Err(StoreError::SessionGone(_))));
-        assert!(outcomes("version 3").unwrap_err().reason().contains("of version 3"));
+        assert!(outcomes("version 3").unwrap_err().reason().contains("have version 3"));
         assert!(outcomes("more").unwrap().is_empty());
         let gate = |wrong| {
             let row = Value::Array(vec![bulk("a"), bulk(wrong)]);
@@ -189,7 +189,7 @@ mod tests {
         };
         let error = gate("WRONGTYPE its key is a list");
         assert!(matches!(error, StoreError::Fatal { operation: "test", .. }), "{error:?}");
-        assert!(error.reason().contains("the key a") && error.reason().contains("a list"));
+        assert!(error.reason().contains("the gate a") && error.reason().contains("a list"));
         assert!(matches!(gate("ERR ACL failure in script: No permissions"), StoreError::Denied(_)));
         for bad in [Value::Nil, Value::Array(Vec::new()), answer("ok", vec![Value::Int(1)])] {
             assert!(matches!(Answer::read(bad), Err(StoreError::Unknown(_))));

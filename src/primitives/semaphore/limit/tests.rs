@@ -80,7 +80,7 @@ fn larger_limit_does_not_admit_beyond_other_limits() {
         (&["1of3", "1of4"], 2, 4, "full"),
         // Those who name less will go: it is worth waiting for that.
         (&["1of3"], 4, 4, "full"),
-        (&[], 4, 3, "4 permits were requested, but it has only 3"),
+        (&[], 4, 3, "4 permits were requested, but the semaphore has only 3"),
         // A key that names another number has its place...
         (&["1of3", "1of4"], 1, 3, "in"),
         (&["1of3", "2of4"], 1, 3, "full"),
@@ -110,7 +110,7 @@ fn larger_limit_does_not_admit_beyond_other_limits() {
         (&["1of4"], 4, 5, "full"),
         (&["1of9"], 4, 5, "in"),
         (&["1of9"], 5, 9, "full"),
-        (&[], 9, 9, "9 permits were requested, but it has only 5"),
+        (&[], 9, 9, "9 permits were requested, but the semaphore has only 5"),
     ] {
         let verdict_now = judged(ahead, Some("limit=5+3+@2"), wanted, named);
         let told = verdict_now.split(';').next().unwrap();
