@@ -19,9 +19,6 @@ _distlock() {
             distlock,ask)
                 cmd="distlock__subcmd__ask"
                 ;;
-            distlock,break)
-                cmd="distlock__subcmd__break"
-                ;;
             distlock,clear)
                 cmd="distlock__subcmd__clear"
                 ;;
@@ -33,6 +30,9 @@ _distlock() {
                 ;;
             distlock,elect)
                 cmd="distlock__subcmd__elect"
+                ;;
+            distlock,evict)
+                cmd="distlock__subcmd__evict"
                 ;;
             distlock,help)
                 cmd="distlock__subcmd__help"
@@ -64,9 +64,6 @@ _distlock() {
             distlock__subcmd__help,ask)
                 cmd="distlock__subcmd__help__subcmd__ask"
                 ;;
-            distlock__subcmd__help,break)
-                cmd="distlock__subcmd__help__subcmd__break"
-                ;;
             distlock__subcmd__help,clear)
                 cmd="distlock__subcmd__help__subcmd__clear"
                 ;;
@@ -78,6 +75,9 @@ _distlock() {
                 ;;
             distlock__subcmd__help,elect)
                 cmd="distlock__subcmd__help__subcmd__elect"
+                ;;
+            distlock__subcmd__help,evict)
+                cmd="distlock__subcmd__help__subcmd__evict"
                 ;;
             distlock__subcmd__help,help)
                 cmd="distlock__subcmd__help__subcmd__help"
@@ -113,7 +113,7 @@ _distlock() {
 
     case "${cmd}" in
         distlock)
-            opts="-h -V --url --url-file --local --json --help --version run elect leader observe ls queue ask break clear permits doctor top completions man help"
+            opts="-h -V --url --url-file --local --json --help --version run elect leader observe ls queue ask evict clear permits doctor top completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -146,32 +146,6 @@ _distlock() {
                     return 0
                     ;;
                 -w)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --url)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --url-file)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        distlock__subcmd__break)
-            opts="-h --token --yes --url --url-file --local --json --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --token)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -322,8 +296,34 @@ _distlock() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        distlock__subcmd__evict)
+            opts="-h --token --yes --url --url-file --local --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --url-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         distlock__subcmd__help)
-            opts="run elect leader observe ls queue ask break clear permits doctor top completions man help"
+            opts="run elect leader observe ls queue ask evict clear permits doctor top completions man help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -337,20 +337,6 @@ _distlock() {
             return 0
             ;;
         distlock__subcmd__help__subcmd__ask)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        distlock__subcmd__help__subcmd__break)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -407,6 +393,20 @@ _distlock() {
             return 0
             ;;
         distlock__subcmd__help__subcmd__elect)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        distlock__subcmd__help__subcmd__evict)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
