@@ -119,8 +119,8 @@
 //!   released.
 //! - `blocking`: the same API for threads, without `async`.
 //! - `zookeeper-sasl`: SASL (DIGEST-MD5) on ZooKeeper: see [`Builder::sasl`].
-//! - `zookeeper-tls`: TLS on ZooKeeper. It is a feature of its own, because the TLS of ZooKeeper's
-//!   driver always builds `aws-lc-rs`. It includes `tls` and `zookeeper`.
+//! - `zookeeper-tls`: TLS on ZooKeeper. It is a separate feature, because the TLS support of
+//!   ZooKeeper's driver always builds `aws-lc-rs`. It includes `tls` and `zookeeper`.
 //! - `serde`: a [`FencingToken`] is serialized and deserialized as a number.
 //! - `metrics`: durations of calls and requests, and counts of held, awaited and lost locks, for
 //!   the recorder that the program has installed for the crate [`metrics`].

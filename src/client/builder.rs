@@ -94,9 +94,9 @@ impl Builder {
     /// Sets the TTL of the client's session.
     ///
     /// The store frees the client's locks when it has received no keepalive for this long. The TTL
-    /// must be between 100 ms and 24 h. The default is 10 s. [`Client::session_ttl`] returns the TTL
-    /// that the server has granted. A short TTL frees a crashed holder's lock sooner; a long one
-    /// survives slow networks and server restarts.
+    /// must be between 100 ms and 24 h. The default is 10 s. [`Client::session_ttl`] returns the
+    /// TTL that the server has granted. A short TTL frees a crashed holder's lock sooner; a long
+    /// one survives slow networks and server restarts.
     ///
     /// All servers of a ZooKeeper ensemble must allow this TTL (`minSessionTimeout` and
     /// `maxSessionTimeout`, by default 2 and 20 ticks). If a session moves to a server that allows

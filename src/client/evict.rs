@@ -19,7 +19,7 @@ impl Client {
     ///
     /// **The next waiter is granted the lock at once, while the old holder may still be working.**
     /// The old holder is notified of the loss ([`Evicted`](crate::LostReason::Evicted)) when the
-    /// store's event arrives, or after its
+    /// store's event arrives, or within 1.25 times its
     /// [`recheck_interval`](crate::Builder::recheck_interval). An evicted waiter fails with
     /// [`Error::Evicted`].
     ///

@@ -269,7 +269,7 @@ impl MultiLock {
     /// # Errors
     ///
     /// As [`lock`](Self::lock). [`Error::Lost`] if one of the locks was lost before it was
-    /// released. If `work` had not finished by then, it has been dropped, as by
+    /// released. If `work` had not finished by then, it has been dropped, as with
     /// [`MultiLockGuard::run`].
     ///
     /// # Cancel safety

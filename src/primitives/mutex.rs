@@ -289,9 +289,9 @@ impl Mutex {
 
     /// Asks the holder to release the lock; `false` if the lock is free.
     ///
-    /// The reason has at most 1,000 bytes. A request never takes the lock by force: a holder that
-    /// awaits [`LockGuard::release_requested`] receives the request and decides whether to release
-    /// the lock.
+    /// The reason may have at most 1,000 bytes. A request never takes the lock by force: a holder
+    /// that awaits [`LockGuard::release_requested`] receives the request and decides whether to
+    /// release the lock.
     ///
     /// The request is stored as a key that belongs to this client. It is deleted when the holder's
     /// key is deleted, when the session ends, or after ten minutes. Until then, the request keeps

@@ -163,7 +163,7 @@ impl ReentrantMutex {
     }
 }
 
-/// Holds a lock one or more times: the guard of [`ReentrantMutex::lock`].
+/// Holds a reentrant lock: the guard of [`ReentrantMutex::lock`].
 ///
 /// All guards of one hold have the same key, deadline and fencing token. When the last one is
 /// dropped, the lock is released in the background, as with a [`LockGuard`].

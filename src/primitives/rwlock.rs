@@ -289,8 +289,8 @@ impl RwLock {
 
     /// Asks the writer or the readers to release the lock; `false` if it is free.
     ///
-    /// The reason has at most 1,000 bytes. The call writes one request for each holder. A request
-    /// never takes the lock by force: a holder that awaits
+    /// The reason may have at most 1,000 bytes. The call writes one request for each holder. A
+    /// request never takes the lock by force: a holder that awaits
     /// [`release_requested`](crate::LockGuard::release_requested) receives the request and decides
     /// whether to release the lock. See [`Mutex::request_release`](crate::Mutex::request_release).
     ///

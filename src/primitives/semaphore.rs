@@ -148,7 +148,7 @@ impl Semaphore {
         self.get(permits, Wait::Forever).await?.ok_or(Error::Closed)
     }
 
-    /// Acquires a permit if one is free and has no waiters; `None` otherwise.
+    /// Acquires a permit if one is free and no client waits; `None` otherwise.
     ///
     /// A call that returns `None` has only read from the store, unless another client joined in the
     /// same instant.
@@ -298,8 +298,8 @@ impl Semaphore {
 
     /// Asks the holders of permits to release them; `false` if there are no holders.
     ///
-    /// The reason has at most 1,000 bytes. The call writes one request for each holder. A request
-    /// never takes a permit by force: a holder that awaits
+    /// The reason may have at most 1,000 bytes. The call writes one request for each holder. A
+    /// request never takes a permit by force: a holder that awaits
     /// [`release_requested`](crate::LockGuard::release_requested) receives the request and decides
     /// whether to release its permits. See
     /// [`Mutex::request_release`](crate::Mutex::request_release).
