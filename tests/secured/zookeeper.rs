@@ -71,8 +71,8 @@ async fn wrong_credentials_are_reported_by_cause(zookeeper: &OwnZooKeeper) {
     let here = || at(zookeeper.tls.to_string());
     let sasl = |user: &str, password: &str| zookeeper.builder().credentials(user, password).sasl();
     for (what, builder, text) in [
-        ("SASL password", sasl("app", "wrong-s3cret"), "user or password refused"),
-        ("SASL user", sasl("nobody", PASSWORD), "user or password refused"),
+        ("SASL password", sasl("app", "wrong-s3cret"), "rejected the user or the password"),
+        ("SASL user", sasl("nobody", PASSWORD), "rejected the user or the password"),
         ("CA", here().tls(tls(&stranger.pem, &own)), "untrusted CA"),
         (
             "name",
