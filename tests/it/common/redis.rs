@@ -1,20 +1,29 @@
 //! The harness of Redis and Valkey. The operator has all permissions and reads the server's command
 //! counters.
 
-use std::sync::{Arc, LazyLock, Mutex};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, LazyLock, Mutex},
+    time::Duration,
+};
 
 use async_trait::async_trait;
-use distlock::{FailoverBehavior, LockGuard};
+use distlock::{Builder, Client, FailoverBehavior, LockGuard};
 use distlock_redis_model::Front;
 use distlock_testkit::{
     framing::Framing,
     proxies::Proxies,
+    proxy::Proxy,
     servers::{redis_cluster_url, redis_sentinel_url, redis_url, valkey_url},
 };
 use redis::{Cmd, FromRedisValue, PushInfo, PushKind, aio::MultiplexedConnection, cmd};
 use tokio::{sync::mpsc, time::timeout};
 
-use super::{Cost, Harness, Link, SOON, Servers, Sessions, own::Image, single::Single};
+use super::{
+    Cost, Harness, Link, SOON, Servers, Sessions, connect, connected,
+    own::{Image, TTL},
+    single::Single,
+};
 
 /// The part of a URL before the server.
 pub(crate) const LOGIN: &str = "redis://app:apppw@";
@@ -206,6 +215,41 @@ pub(crate) async fn run_in<T: FromRedisValue>(
     // No session, and no request to end one.
     call.arg("none").arg("").arg(arguments);
     ask(client, &call).await
+}
+
+/// The place of a test's own server, and its clients.
+pub(crate) struct Reached {
+    pub(crate) address: SocketAddr,
+}
+
+impl Reached {
+    pub(crate) fn url(&self) -> String {
+        IMAGE.around.join(&self.address.to_string())
+    }
+
+    pub(crate) fn builder(&self) -> Builder {
+        Client::builder(self.url()).session_ttl(TTL)
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        connected(self.builder()).await
+    }
+
+    /// Returns a client and the proxy that can cut it off.
+    pub(crate) async fn by_proxy(&self, ttl: Duration) -> (Client, Proxy) {
+        let proxy = Proxy::start(self.address, Some(Framing::Resp)).await;
+        let url = self.url().replace(&self.address.to_string(), &proxy.address.to_string());
+        (connect(&url, ttl).await, proxy)
+    }
+
+    pub(crate) async fn operator(&self) -> MultiplexedConnection {
+        dial(&self.url(), Some(OPERATOR)).await
+    }
+
+    /// Returns the reply to an operator's command.
+    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> T {
+        ask(&self.operator().await, command).await
+    }
 }
 
 fn session_of(key: &str) -> &str {

@@ -209,6 +209,62 @@ impl<const MODELS: bool> Servers for Five<MODELS> {
     }
 }
 
+/// Five nodes of one test: servers, or models.
+pub(crate) struct Nodes<N> {
+    pub(crate) own: Vec<N>,
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// No client has a longer TTL.
+    pub(crate) longest: Duration,
+}
+
+impl<N> Nodes<N> {
+    pub(crate) fn builder(&self) -> distlock::Builder {
+        Client::builder(format!("{LOGIN}{}{}", self.hosts(), self.query())).session_ttl(TTL)
+    }
+
+    pub(crate) fn hosts(&self) -> String {
+        let hosts: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
+        hosts.join(",")
+    }
+
+    fn query(&self) -> String {
+        format!("?longest_ttl={}ms", self.longest.as_millis())
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        self.builder().connect().await.expect("connected")
+    }
+
+    /// Returns a client, and the proxies that can cut it off.
+    pub(crate) async fn client_by(&self) -> (Client, Proxies) {
+        self.client_as(|_| (), |builder| builder).await
+    }
+
+    /// Returns a client like `client_by`, after changing its proxies and builder.
+    pub(crate) async fn client_as(
+        &self,
+        cut: impl FnOnce(&Proxies),
+        adjust: impl FnOnce(distlock::Builder) -> distlock::Builder,
+    ) -> (Client, Proxies) {
+        let query = self.query();
+        let proxies = Proxies::between([LOGIN, &query], Framing::Resp, &self.addresses).await;
+        cut(&proxies);
+        let builder = Client::builder(proxies.url()).session_ttl(TTL);
+        (adjust(builder).connect().await.expect("connected"), proxies)
+    }
+
+    /// Returns the number of nodes with a lock of this name, whatever its holder.
+    pub(crate) async fn having(&self, name: &str) -> usize {
+        let mut having = 0;
+        for address in &self.addresses {
+            let node = dial(*address).await;
+            let lock = format!("{{/distlock/{name}}}");
+            having += ask::<usize>(&node, cmd("EXISTS").arg(lock)).await;
+        }
+        having
+    }
+}
+
 /// Tries repeatedly, for at most `time`, to acquire a held lock, and returns the guard. A grant
 /// must follow the holder's loss, with a higher token.
 pub(crate) async fn contend(

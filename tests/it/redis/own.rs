@@ -2,27 +2,20 @@
 
 use std::{
     net::{SocketAddr, TcpListener},
-    time::Duration,
+    ops::Deref,
 };
 
-use distlock::{Builder, Client};
-use distlock_testkit::{
-    docker::{CLOCK_OF_REDIS, OwnServer},
-    framing::Framing,
-    proxy::Proxy,
-};
-use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection};
+use distlock_testkit::docker::{CLOCK_OF_REDIS, OwnServer};
 
 use crate::common::{
-    Harness, SOON, connect, connected, eventually,
-    own::TTL,
-    redis::{IMAGE, OPERATOR, PROGRAM, Redis, USUAL, ask, dial, settle},
+    Harness, SOON, eventually,
+    redis::{PROGRAM, Reached, Redis, USUAL, settle},
 };
 
 pub(crate) struct Server {
     pub(crate) own: OwnServer,
     disk: Disk,
-    pub(crate) address: SocketAddr,
+    reached: Reached,
     options: Vec<String>,
 }
 
@@ -71,7 +64,7 @@ impl Server {
         let options: Vec<_> = options.iter().map(|&option| option.to_owned()).collect();
         let disk = Disk::new();
         let own = run(address, &disk, &[], &options).await;
-        let server = Self { own, disk, address, options };
+        let server = Self { own, disk, reached: Reached { address }, options };
         server.answers().await;
         server
     }
@@ -143,32 +136,12 @@ impl Server {
         let free = async || TcpListener::bind(self.address).is_ok();
         eventually(SOON, "the server's address is free", free).await;
     }
+}
 
-    pub(crate) fn url(&self) -> String {
-        IMAGE.around.join(&self.address.to_string())
-    }
+impl Deref for Server {
+    type Target = Reached;
 
-    pub(crate) fn builder(&self) -> Builder {
-        Client::builder(self.url()).session_ttl(TTL)
-    }
-
-    pub(crate) async fn client(&self) -> Client {
-        connected(self.builder()).await
-    }
-
-    /// Returns a client and the proxy that can cut it off.
-    pub(crate) async fn by_proxy(&self, ttl: Duration) -> (Client, Proxy) {
-        let proxy = Proxy::start(self.address, Some(Framing::Resp)).await;
-        let url = self.url().replace(&self.address.to_string(), &proxy.address.to_string());
-        (connect(&url, ttl).await, proxy)
-    }
-
-    pub(crate) async fn operator(&self) -> MultiplexedConnection {
-        dial(&self.url(), Some(OPERATOR)).await
-    }
-
-    /// Returns the reply to an operator's command.
-    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> T {
-        ask(&self.operator().await, command).await
+    fn deref(&self) -> &Reached {
+        &self.reached
     }
 }

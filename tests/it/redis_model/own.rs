@@ -1,20 +1,14 @@
 //! A server of a test's own, in the test's process.
 
-use std::time::Duration;
+use std::ops::Deref;
 
-use distlock::{Builder, Client};
 use distlock_redis_model::{Front, Model};
-use distlock_testkit::{framing::Framing, proxy::Proxy};
-use redis::{Cmd, FromRedisValue, aio::MultiplexedConnection};
 
-use crate::common::{
-    connect, connected,
-    own::TTL,
-    redis::{LOGIN, OPERATOR, USUAL, ask, dial, settle},
-};
+use crate::common::redis::{Reached, USUAL, settle};
 
 pub(crate) struct Server {
     front: Front,
+    reached: Reached,
     options: Vec<(String, String)>,
 }
 
@@ -39,7 +33,8 @@ impl Server {
     /// Starts a server that has had no client.
     pub(crate) async fn just_begun(options: &[&str]) -> Self {
         let front = Front::start().expect("a port");
-        let server = Self { front, options: pairs(options) };
+        let reached = Reached { address: front.address };
+        let server = Self { front, reached, options: pairs(options) };
         server.end(|_| {}).await;
         server
     }
@@ -100,31 +95,12 @@ impl Server {
         let changing = tokio::task::spawn_blocking(move || front.change(change));
         changing.await.expect("no panic");
     }
+}
 
-    pub(crate) fn url(&self) -> String {
-        format!("{LOGIN}{}", self.front.address)
-    }
+impl Deref for Server {
+    type Target = Reached;
 
-    pub(crate) fn builder(&self) -> Builder {
-        Client::builder(self.url()).session_ttl(TTL)
-    }
-
-    pub(crate) async fn client(&self) -> Client {
-        connected(self.builder()).await
-    }
-
-    /// A client that can be cut off by its proxy.
-    pub(crate) async fn by_proxy(&self, ttl: Duration) -> (Client, Proxy) {
-        let proxy = Proxy::start(self.front.address, Some(Framing::Resp)).await;
-        (connect(&format!("{LOGIN}{}", proxy.address), ttl).await, proxy)
-    }
-
-    pub(crate) async fn operator(&self) -> MultiplexedConnection {
-        dial(&self.url(), Some(OPERATOR)).await
-    }
-
-    /// The reply to a command of the operator's.
-    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> T {
-        ask(&self.operator().await, command).await
+    fn deref(&self) -> &Reached {
+        &self.reached
     }
 }

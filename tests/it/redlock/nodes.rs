@@ -5,26 +5,16 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use distlock::Client;
-use distlock_testkit::{
-    docker::{CLOCK_OF_REDIS, OwnServer, set_clock},
-    framing::Framing,
-    proxies::Proxies,
-};
+use distlock_testkit::docker::{CLOCK_OF_REDIS, OwnServer, set_clock};
 use futures_util::future::join_all;
 use redis::cmd;
 
 use crate::common::{
     SOON, eventually,
-    redlock::{LOGIN, TTL, ask, dial, try_to_dial},
+    redlock::{self, TTL, ask, dial, try_to_dial},
 };
 
-pub(crate) struct Nodes {
-    own: Vec<OwnServer>,
-    pub(crate) addresses: Vec<SocketAddr>,
-    /// No client has a longer TTL.
-    longest: Duration,
-}
+pub(crate) type Nodes = redlock::Nodes<OwnServer>;
 
 /// Returns a free port.
 fn free_port() -> u16 {
@@ -64,41 +54,6 @@ impl Nodes {
         nodes
     }
 
-    pub(crate) fn builder(&self) -> distlock::Builder {
-        Client::builder(format!("{LOGIN}{}{}", self.hosts(), self.query())).session_ttl(TTL)
-    }
-
-    pub(crate) fn hosts(&self) -> String {
-        let hosts: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
-        hosts.join(",")
-    }
-
-    fn query(&self) -> String {
-        format!("?longest_ttl={}ms", self.longest.as_millis())
-    }
-
-    pub(crate) async fn client(&self) -> Client {
-        self.builder().connect().await.expect("connected")
-    }
-
-    /// Returns a client, and the proxies that can cut it off.
-    pub(crate) async fn client_by(&self) -> (Client, Proxies) {
-        self.client_as(|_| (), |builder| builder).await
-    }
-
-    /// Returns a client like `client_by`, after changing its proxies and builder.
-    pub(crate) async fn client_as(
-        &self,
-        cut: impl FnOnce(&Proxies),
-        adjust: impl FnOnce(distlock::Builder) -> distlock::Builder,
-    ) -> (Client, Proxies) {
-        let query = self.query();
-        let proxies = Proxies::between([LOGIN, &query], Framing::Resp, &self.addresses).await;
-        cut(&proxies);
-        let builder = Client::builder(proxies.url()).session_ttl(TTL);
-        (adjust(builder).connect().await.expect("connected"), proxies)
-    }
-
     /// Kills nodes and restarts them at once, without data.
     pub(crate) async fn wipe(&self, nodes: &[usize]) {
         let crashing = nodes.iter().map(|node| async {
@@ -126,16 +81,5 @@ impl Nodes {
             assert!((ahead - seconds).abs() <= 2, "the clock is {ahead} s ahead");
         });
         join_all(setting).await;
-    }
-
-    /// Returns the number of nodes with a lock of this name, whatever its holder.
-    pub(crate) async fn having(&self, name: &str) -> usize {
-        let mut having = 0;
-        for address in &self.addresses {
-            let node = dial(*address).await;
-            let lock = format!("{{/distlock/{name}}}");
-            having += ask::<usize>(&node, cmd("EXISTS").arg(lock)).await;
-        }
-        having
     }
 }

@@ -1,20 +1,12 @@
 //! Five nodes of one test, in the test's process.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
-use distlock::Client;
 use distlock_redis_model::{Front, Model};
-use distlock_testkit::{framing::Framing, proxies::Proxies};
-use redis::cmd;
 
-use crate::common::redlock::{LOGIN, TTL, ask, dial, model};
+use crate::common::redlock::{self, TTL, model};
 
-pub(crate) struct Nodes {
-    own: Vec<Front>,
-    pub(crate) addresses: Vec<SocketAddr>,
-    /// No client has a longer TTL.
-    longest: Duration,
-}
+pub(crate) type Nodes = redlock::Nodes<Front>;
 
 impl Nodes {
     pub(crate) async fn start() -> Self {
@@ -26,41 +18,6 @@ impl Nodes {
         let own: Vec<_> = (0..5).map(|_| model()).collect();
         let addresses = own.iter().map(|node| node.address).collect();
         Self { own, addresses, longest }
-    }
-
-    pub(crate) fn builder(&self) -> distlock::Builder {
-        Client::builder(format!("{LOGIN}{}{}", self.hosts(), self.query())).session_ttl(TTL)
-    }
-
-    pub(crate) fn hosts(&self) -> String {
-        let hosts: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
-        hosts.join(",")
-    }
-
-    fn query(&self) -> String {
-        format!("?longest_ttl={}ms", self.longest.as_millis())
-    }
-
-    pub(crate) async fn client(&self) -> Client {
-        self.builder().connect().await.expect("connected")
-    }
-
-    /// Returns a client, and the proxies that can cut it off.
-    pub(crate) async fn client_by(&self) -> (Client, Proxies) {
-        self.client_as(|_| (), |builder| builder).await
-    }
-
-    /// Returns a client like `client_by`, after changing its proxies and builder.
-    pub(crate) async fn client_as(
-        &self,
-        cut: impl FnOnce(&Proxies),
-        adjust: impl FnOnce(distlock::Builder) -> distlock::Builder,
-    ) -> (Client, Proxies) {
-        let query = self.query();
-        let proxies = Proxies::between([LOGIN, &query], Framing::Resp, &self.addresses).await;
-        cut(&proxies);
-        let builder = Client::builder(proxies.url()).session_ttl(TTL);
-        (adjust(builder).connect().await.expect("connected"), proxies)
     }
 
     /// Ends nodes and restarts them at once, without data.
@@ -77,16 +34,5 @@ impl Nodes {
         let nodes: Vec<_> = nodes.iter().map(|node| self.own[*node].clone()).collect();
         let ordering = tokio::task::spawn_blocking(move || nodes.into_iter().for_each(order));
         ordering.await.expect("no panic");
-    }
-
-    /// Returns the number of nodes with a lock of this name, whatever its holder.
-    pub(crate) async fn having(&self, name: &str) -> usize {
-        let mut having = 0;
-        for address in &self.addresses {
-            let node = dial(*address).await;
-            let lock = format!("{{/distlock/{name}}}");
-            having += ask::<usize>(&node, cmd("EXISTS").arg(lock)).await;
-        }
-        having
     }
 }
