@@ -98,8 +98,8 @@ pub(crate) enum Command {
     /// Evicts a holder or waiter. The next waiter is granted the lock at once.
     ///
     /// The evicted holder may still be working when the next holder starts. The evicted holder is
-    /// notified by an event from the store, or after its recheck_interval at the latest. `queue`
-    /// prints the keys.
+    /// notified by an event from the store, or within 1.25 times its recheck_interval if the event
+    /// is lost. `queue` prints the keys.
     #[command(alias = "break")]
     Evict {
         /// The key, as `queue` prints it.
@@ -234,9 +234,9 @@ pub(crate) struct RunArgs {
     /// the hosts' clocks differ.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) hold_at_least: Option<Duration>,
-    /// Period of a job that many hosts start. If the last run began less than 0.9 of this time ago,
-    /// distlock exits with 0 without running the command. The store records when the last run
-    /// began.
+    /// Period of a job that many hosts start. If less than nine tenths of this period has passed
+    /// since the last run began, distlock exits with 0 without running the command. The store
+    /// records when the last run began.
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "manner")]
     pub(crate) once_per: Option<Duration>,
     /// The command and its arguments. The command runs without a shell.

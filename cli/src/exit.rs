@@ -70,7 +70,7 @@ impl From<Error> for Failure {
             // The error's own text is for programs.
             Error::FeatureDisabled { scheme, feature, .. } => {
                 return Self::usage(format!(
-                    "this build of distlock has no {scheme}://; install it with that feature: \
+                    "this build of distlock does not support {scheme}://; install it with that feature: \
                      cargo install distlock-cli --features {feature}"
                 ));
             }

@@ -1,7 +1,9 @@
 //! `distlock`: runs commands under distributed locks, and shows who holds them.
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("the command distlock needs Linux: it kills commands by timerfd and pidfd");
+compile_error!(
+    "the command distlock runs only on Linux: it uses timerfd and pidfd to kill commands"
+);
 
 mod args;
 mod change;

@@ -207,7 +207,8 @@ async fn guard(
             let reason = match job.hold.max_hold {
                 // Which of the two the deadline was, the guardian does not know.
                 Some(time) if reason == UNCONFIRMED && is_over(time, limits, since) => {
-                    format!("--max-hold {} has passed", humantime::format_duration(time))
+                    let time = humantime::format_duration(time);
+                    format!("the --max-hold time ({time}) has passed")
                 }
                 _ => reason,
             };

@@ -62,7 +62,7 @@ async fn tell(client: &Client, target: &Target, every: Option<Duration>, output:
         let Some(holder) = queue.first() else { continue };
         let names = target.names();
         let place_in_words =
-            place.map_or_else(String::new, |place| format!(" at position {place} of the queue"));
+            place.map_or_else(String::new, |place| format!(" at position {place} in the queue"));
         let text = format!(
             "waiting for {names}{place_in_words}; {} holds the lock{}",
             holder.owner(),

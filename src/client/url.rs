@@ -194,7 +194,10 @@ impl Url {
         let (name, namespace) = match scheme {
             Scheme::Sqlite => (file(rest)?, options.namespace.take()),
             _ if options.namespace.is_some() => {
-                return Err("memory:// has no option namespace: use Builder::namespace".into());
+                return Err(
+                    "memory:// does not support the option namespace: use Builder::namespace"
+                        .into(),
+                );
             }
             _ => (rest.to_owned(), None),
         };

@@ -295,12 +295,12 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
         } else if path.is_none() {
             "a key must start with `/`, as in `/app/state`"
         } else if parts.clone().any(|part| matches!(part, "" | "." | "..")) {
-            "no part of a key between `/` may be empty, `.` or `..`"
+            "no part of a key between two `/` may be empty, `.` or `..`"
         } else if key.chars().any(is_refused) {
             "a key must not contain control characters, private-use characters, or characters \
              above U+FFEF"
         } else if parts.next() == Some("zookeeper") {
-            "`/zookeeper` belongs to ZooKeeper itself; choose another"
+            "`/zookeeper` is reserved for ZooKeeper; choose another key"
         } else if inside.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
             "the client's locks are stored there; choose a key outside of its namespace"
         } else if !keys.insert(key) {

@@ -194,7 +194,9 @@ fn ended(why: &str) -> Error {
 }
 
 fn shut_down() -> Error {
-    ended("the runtime of `Builder::runtime` was shut down: connect again with a new runtime")
+    ended(
+        "the runtime passed to `Builder::runtime` was shut down: connect again with a new runtime",
+    )
 }
 
 impl fmt::Debug for Runtime {

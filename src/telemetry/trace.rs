@@ -100,7 +100,7 @@ mod on {
         let Lock { backend, primitive, name } = lock;
         warn!(
             target: "distlock", parent: span, backend, primitive, name, token,
-            "the release is not confirmed and is retried: {why}"
+            "the release is not confirmed yet and will be retried: {why}"
         );
     }
 

@@ -167,7 +167,7 @@ async fn waiting_is_logged_if_asked_for(store: Store) {
     assert!(!silent.err.contains("waiting for"), "{silent:?}");
     let args = ["run", "log", "-w", "1s", "--wait-log", "100ms", "--", "true"];
     let lines = store.run(&args).await;
-    assert!(lines.err.contains("waiting for log at position 1 of the queue; "), "{lines:?}");
+    assert!(lines.err.contains("waiting for log at position 1 in the queue; "), "{lines:?}");
     let args = ["run", "log", "--json", "-w", "1s", "--wait-log", "100ms", "--", "true"];
     let objects = Output::objects(&store.run(&args).await.err);
     let waiting =

@@ -161,7 +161,7 @@ async fn a_release_that_takes_long() {
     let mut expected = LOCKED_AND_RELEASED.to_vec();
     expected.retain(|(what, _)| !what.contains("released"));
     expected.extend([
-        ("WARN the release is not confirmed and is retried", 1),
+        ("WARN the release is not confirmed yet and will be retried", 1),
         ("open distlock.hold", 1),
     ]);
     listener.expect(&expected).await;
@@ -178,7 +178,7 @@ async fn a_guard_that_is_dropped_while_the_store_is_away() {
         locked_with("away", |builder| builder.request_timeout(A_WHILE)).await;
     Space::named("away").set_reachable(false);
     drop(guard);
-    let warning = ("WARN the release is not confirmed and is retried".to_owned(), 1);
+    let warning = ("WARN the release is not confirmed yet and will be retried".to_owned(), 1);
     while !listener.counts().contains_key(&warning.0) {
         sleep(A_WHILE / 10).await;
     }

@@ -147,13 +147,13 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
         return invalid("must start with `/`, as in `/app/locks`");
     };
     if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
-        return invalid("no part between `/` may be empty, `.` or `..`");
+        return invalid("no part between two `/` may be empty, `.` or `..`");
     }
     if !path.chars().all(|c| c.is_ascii_graphic()) {
         return invalid("must be printable ASCII without spaces");
     }
     if path.split('/').next() == Some("zookeeper") {
-        return invalid("`/zookeeper` belongs to ZooKeeper itself; choose another");
+        return invalid("`/zookeeper` is reserved for ZooKeeper; choose another namespace");
     }
     Ok(())
 }

@@ -38,8 +38,8 @@ impl Credentials {
     /// Refuses a user that servers cannot understand or would misread.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         match self.user.as_str() {
-            "" => Err("the user must not be empty"),
-            user if user.contains(':') => Err("the user must not contain `:`"),
+            "" => Err("the user name must not be empty"),
+            user if user.contains(':') => Err("the user name must not contain `:`"),
             _ => Ok(()),
         }
     }

@@ -235,8 +235,15 @@ pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case<dyn Server
         // between.
         before.is_none() || other.is_none() || before != after
     };
-    let time = Duration::from_secs(12);
-    throughout(time, "there is one holder", alone).await;
+    let start = Instant::now();
+    throughout(Duration::from_secs(12), "there is one holder", alone).await;
+    // On a busy machine, more sessions end while their client is cut off.
+    eventually(Duration::from_secs(25), "enough grants to prove anything", async || {
+        assert!(alone().await, "there are two holders");
+        grants.load(SeqCst) >= 4
+    })
+    .await;
+    let time = start.elapsed();
     for proxies in networks {
         let rate = proxies.accepted() as f64 / time.as_secs_f64() / t.store.at_once();
         println!("{rate:.1} connections a second");
@@ -245,7 +252,6 @@ pub(crate) async fn flapping_networks_never_make_two_holders(t: &Case<dyn Server
     assert!(tasks.try_join_next().is_none(), "a task failed");
     tasks.shutdown().await;
     drop(guards.each_ref().map(|guard| guard.lock().expect("no panic").take()));
-    assert!(grants.load(SeqCst) >= 4, "{grants:?} grants: too few to prove anything");
     t.heal();
     // Lost sessions expire by themselves.
     t.keys_within(t.store.min_ttl() + t.store.grace(), 0).await;
