@@ -114,6 +114,13 @@ need_protoc() {
     fi
 }
 
+# Without python3-venv, Debian's and Ubuntu's Python lacks only the module ensurepip.
+need_venv() {
+    python3 -c 'import ensurepip, venv' 2>/dev/null ||
+        die "Python 3 with venv is missing; install it first" \
+            "(Debian and Ubuntu: apt-get install python3-venv)"
+}
+
 # Every image that we build starts from an image with our own name, so that docker/down can remove
 # that name and leave the user's debian:trixie-slim alone.
 make_base() {
