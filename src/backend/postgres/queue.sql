@@ -156,6 +156,11 @@ DECLARE
 BEGIN
     RETURN QUERY SELECT * FROM distlock.clock();
     PERFORM distlock.require(who, true);
+    IF NOT if_free THEN
+        -- Otherwise it could be removed before this transaction commits, which would leave its new
+        -- entry ahead of this one for ever. Sessions are locked before queues.
+        PERFORM FROM distlock.sessions WHERE id = 0 FOR KEY SHARE;
+    END IF;
     q := distlock.lock_queue(dir);
     notes := EXISTS (SELECT FROM distlock.data AS o WHERE o.dir = enqueue.dir);
     IF q.session = who AND q.ticket = tick THEN

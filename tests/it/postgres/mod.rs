@@ -9,6 +9,7 @@ mod migration;
 mod observed;
 mod pool;
 mod pooled;
+mod quarantine;
 mod secured;
 mod settings;
 mod snapshots;
