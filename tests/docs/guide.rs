@@ -1,4 +1,5 @@
-//! The crate's docs contain the guide, and the site has every page.
+//! The crate's docs contain the guide, the site has every page, and the programs of the migration
+//! pages are compiled.
 
 use std::{collections::BTreeMap, env, fs};
 
@@ -120,5 +121,20 @@ fn crate_contains_the_guide() {
             fs::read_to_string(root().join(name)).is_ok_and(|text| text == now),
             "{name} is outdated. Run: DISTLOCK_BLESS=1 cargo test --test docs\n{now}"
         );
+    }
+}
+
+/// The library's package lacks these pages, so its own tests do not compile their code.
+#[test]
+fn rust_code_of_migration_pages_is_compiled() {
+    let (included, mut pages) = (read("tests/pages/src/lib.rs"), Vec::new());
+    add_files("docs/migrate", &mut pages);
+    assert!(pages.len() > 4, "{} pages", pages.len());
+    for (page, text) in &pages {
+        let fences = text.lines().filter_map(|line| line.trim_start().strip_prefix("```rust"));
+        let mut marks = fences.flat_map(|marks| marks.split(','));
+        assert!(!marks.any(|mark| mark == "ignore"), "{page}: nothing compiles a block");
+        let include = format!("include_str!(\"../../../{page}\")");
+        assert!(included.contains(&include), "{page} is not in tests/pages/src/lib.rs");
     }
 }
