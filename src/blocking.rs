@@ -3,8 +3,8 @@
 //! This module needs the feature `blocking`. Threads and tasks share one API. Where a task awaits a
 //! future, a thread waits for it: with [`Wait`] in scope, every future has the methods
 //! [`wait`](Wait::wait) and [`wait_timeout`](Wait::wait_timeout). The thread needs no runtime,
-//! because the library keeps sessions alive on a runtime of its own. Guards may be dropped on any
-//! thread.
+//! because the library keeps sessions alive on its own runtime by default. Guards may be dropped on
+//! any thread.
 //!
 //! ```
 //! use std::{thread, time::Duration};
@@ -34,7 +34,7 @@
 //!
 //! A future can be dropped at any time, but a waiting thread cannot be interrupted. If a wait may
 //! have to end early, use a timeout, or call [`Client::close`](crate::Client::close) from another
-//! thread, which ends all waits with [`Error::Closed`].
+//! thread, which ends all waits for locks with [`Error::Closed`].
 //!
 //! [`LockGuard::run`] stops a future when its lock is lost. A closure cannot be stopped: a closure
 //! for [`LockGuard::run_blocking`] has to check [`Held::is_valid`] between its steps. The result of
@@ -44,8 +44,8 @@
 //!
 //! Waiting also works inside any async runtime, but it blocks the thread and all other tasks that
 //! would run on that thread. Await the future instead, or wait inside
-//! `tokio::task::spawn_blocking`. Sessions stay alive in either case, because the library has its
-//! own runtime.
+//! `tokio::task::spawn_blocking`. Sessions stay alive in either case, unless the client runs on the
+//! blocked runtime ([`Builder::runtime`](crate::Builder::runtime)).
 //!
 //! A wait never returns if it depends on work that its own thread would have to do. This happens if
 //! a task on the same thread holds the lock, or if the future needs a timer of a current-thread
@@ -90,7 +90,7 @@ pub trait Wait: Future + Sized {
     /// Returns `None` when the timeout expires. The future is polled at least once, and is dropped
     /// when the timeout expires: the section "Cancel safety" of its documentation describes the
     /// consequences. To wait for a lock, prefer [`Mutex::lock_timeout`], which also waits briefly
-    /// until the store has confirmed that nothing is left behind.
+    /// for its key to be deleted.
     ///
     /// [`Mutex::lock_timeout`]: crate::Mutex::lock_timeout
     fn wait_timeout(self, timeout: Duration) -> Option<Self::Output> {
@@ -135,7 +135,7 @@ pub fn wait<F: Future>(future: F) -> F::Output {
 /// The iterator ends with the stream. The streams of this crate end when the client is closed.
 ///
 /// To limit the wait for the next item, call `wait_timeout` on the stream's own `next()`. No item
-/// is lost if the timeout passes.
+/// is lost if the timeout expires.
 ///
 /// # Examples
 ///
@@ -175,7 +175,7 @@ impl Held<'_> {
         !self.remaining().is_zero()
     }
 
-    /// Returns how long the lock is certain to stay held without another renewal.
+    /// Returns how long the lock stays valid if no other keepalive succeeds.
     ///
     /// With several locks, the result is the shortest of their times. See [`LockGuard::remaining`].
     #[must_use]

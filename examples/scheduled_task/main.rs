@@ -1,10 +1,10 @@
-//! A scheduled task on several machines: each instance takes unprocessed rows from one table and
-//! processes them.
+//! A scheduled task with several instances, as if on several machines: each instance takes
+//! unprocessed rows from one table and processes them.
 //!
 //! `cargo run --features sqlite --example scheduled_task -- [--instances 4] [--rows 200]
-//! [--unlocked]` stores the lock in a file below /tmp, for the processes on this host. For several
-//! machines, run `cargo run --features STORE --example scheduled_task -- --url URL`, where STORE is
-//! `etcd`, `zookeeper`, `redis` or `redlock`.
+//! [--unlocked]` stores the lock in a file below the temporary directory. To store the lock on a
+//! server instead, run `cargo run --features STORE --example scheduled_task -- --url URL`, where
+//! STORE is `etcd`, `zookeeper`, `postgres`, `mysql`, `redis` or `redlock`.
 //!
 //! With `--features postgres,mysql` and the URL of a PostgreSQL or MySQL server, the rows are in
 //! the database that stores the lock. The example connects to this database without TLS. In all

@@ -23,14 +23,17 @@ use crate::{
 /// Created by [`Client::election`](crate::Client::election). It is cheap to create, clone and drop.
 ///
 /// Candidates lead in the order in which they joined. The leader publishes a value for observers,
-/// for example its address. A leader holds a lock: before a successor is elected, a partitioned
-/// leader's [`Leadership`] reports that the lead is lost. Observers may see the old leader a moment
-/// longer. If work must never overlap, let the resource check the [fencing
+/// for example its address. A leader holds a lock, with the guarantees of a
+/// [`LockGuard`](crate::LockGuard): before a successor is elected, a partitioned leader's
+/// [`Leadership`] reports that the lead is lost. Observers may still see the old leader for a
+/// moment. If work must never overlap, let the resource check the [fencing
 /// token](crate::LockGuard::fencing_token).
 ///
 /// On etcd the keys are below `{namespace}/{name}!election/`, and each contains its candidate's
 /// value unchanged. Go's `concurrency.Election` and `etcdctl elect` can therefore join the election
 /// under that prefix. An election is independent of a [`Mutex`](crate::Mutex) of the same name.
+///
+/// Redlock and clients with a bridge do not support elections ([`Error::Unsupported`]).
 ///
 /// # Examples
 ///
@@ -89,7 +92,7 @@ impl Election {
 
     /// Campaigns with a value, and waits until this candidate leads.
     ///
-    /// The value has at most 16 KiB.
+    /// The value may be at most 16 KiB long.
     ///
     /// # Errors
     ///
@@ -179,8 +182,8 @@ impl Election {
     /// [`Error::InvalidArgument`] if an argument is invalid, before anything is sent.
     /// [`Error::Unavailable`] if the store does not reply within about twice the
     /// [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
-    /// could not be opened. [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and
-    /// [`Error::Closed`].
+    /// could not be opened. [`Error::Unsupported`] on Redlock and with a bridge. [`Error::Denied`],
+    /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`].
     ///
     /// # Cancel safety
     ///
@@ -211,8 +214,9 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]. The stream itself never fails: it continues when the store
-    /// replies again, and [`Observe::cut_off_for`] returns how long it has been cut off.
+    /// [`Error::InvalidArgument`] and [`Error::Unsupported`], as for [`leader`](Self::leader). The
+    /// stream itself never fails: it continues when the store replies again, and
+    /// [`Observe::cut_off_for`] returns how long it has been cut off.
     pub fn observe(&self) -> Result<Observe> {
         Ok(Observe::new(&self.named.sessions, &self.candidates()?))
     }
@@ -282,17 +286,18 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]. The stream itself never fails: it continues when the store
-    /// replies again, and [`QueueWatch::cut_off_for`] returns how long it has been cut off.
+    /// [`Error::InvalidArgument`] and [`Error::Unsupported`], as for [`queue`](Self::queue). The
+    /// stream itself never fails: it continues when the store replies again, and
+    /// [`QueueWatch::cut_off_for`] returns how long it has been cut off.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
         self.named.watch()
     }
 
     /// Asks the leader to resign; `false` if there is none.
     ///
-    /// The reason may have at most 1,000 bytes. A request never takes the lead by force: a leader
-    /// that awaits [`release_requested`](crate::LockGuard::release_requested) receives the request
-    /// and decides whether to resign. See
+    /// The reason may be at most 1,000 bytes long. A request never takes the lead by force: a
+    /// leader that awaits [`release_requested`](crate::LockGuard::release_requested) receives the
+    /// request and decides whether to resign. See
     /// [`Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// # Errors

@@ -35,9 +35,9 @@ use crate::{
 ///
 /// Dropping the guard releases the lock in the background. This works on any thread, with or
 /// without a runtime. A process that exits right after the drop may leave its key in the store. The
-/// lock is then free after the session's TTL. On PostgreSQL, MySQL and Redis, this takes 1.1 TTL. A
-/// client that connects later needs 1.1 TTL from when it connects. To be sure, await
-/// [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
+/// lock is then free after about one TTL, or after 1.1 TTL on PostgreSQL, MySQL, MariaDB and Redis.
+/// On these four, a client that connects later may need 1.1 TTL from the time at which it connects.
+/// To be sure, await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
 ///
 /// The guard borrows nothing. It can be stored in a struct or moved into a spawned task, so
 /// `lock_owned` does not exist. For other tasks, [`handle`](Self::handle) returns a handle that can
@@ -154,9 +154,9 @@ impl LockGuard {
 
     /// Returns `true` if the lock is held now, as far as this process knows.
     ///
-    /// It reads the clock itself, not a flag that a timer sets. On Linux, the clock is
-    /// `CLOCK_BOOTTIME`, which includes the time while the machine is suspended. Once it has
-    /// returned `false`, it never returns `true` again.
+    /// It reads the clock itself, not a flag that a timer sets. On Linux, Android and Apple's
+    /// systems, this clock keeps running while the machine is suspended. On other systems, it may
+    /// stop. Once it has returned `false`, it never returns `true` again.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
@@ -208,14 +208,15 @@ impl LockGuard {
 
     /// Resolves when the lock is lost, and never before.
     ///
-    /// It resolves at the first cause, and no later than the local deadline. If the session ends,
-    /// it resolves before the store can grant the lock to another client.
+    /// It resolves at the first cause, and no later than the local deadline. If the session
+    /// expires, it resolves before the store can grant the lock to another client.
     ///
-    /// If an operator evicts the holder, the next waiter may be granted the lock before `lost`
-    /// resolves. In this case, `lost` resolves as soon as the store's event arrives. If the key was
-    /// deleted right after the grant, `lost` resolves at most 0.4 s after the grant. On MySQL,
-    /// which has no events, this takes up to a second. If the event is lost, `lost` resolves after
-    /// the
+    /// If an operator evicts the holder or ends its session, the next waiter may be granted the
+    /// lock before `lost` resolves. In this case, `lost` resolves as soon as the store's event
+    /// arrives. MySQL, MariaDB and PostgreSQL behind a transaction pooler send no events: there,
+    /// `lost` resolves within a second. On Redlock, `lost` resolves at the next renewal. If the key
+    /// was deleted right after the grant, `lost` resolves at most 0.4 s after the grant. If the
+    /// event is lost, `lost` resolves within 1.25 times the
     /// [`recheck_interval`](crate::Builder::recheck_interval). On etcd, overwriting the key without
     /// its lease is an eviction, too.
     ///

@@ -21,7 +21,7 @@ const MAX_KEY: usize = 1024;
 /// requests of 1 MiB (`jute.maxbuffer`). The rest is for the overhead of a request.
 const MAX_BYTES: usize = 1_000_000;
 
-/// Describes a write to the store's own data, for [`LockGuard::write`].
+/// Describes a write to a key of the store, for [`LockGuard::write`].
 ///
 /// # Examples
 ///
@@ -71,7 +71,7 @@ impl Write {
 }
 
 impl LockGuard {
-    /// Writes a value into the store if the lock is held at that moment.
+    /// Writes a value into the store if the lock is still held.
     ///
     /// This is [`write`](Self::write) with one [`Write::put`].
     ///
@@ -113,10 +113,11 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if the key is invalid, before anything is sent. [`Error::Lost`]
-    /// if this process knows that the lock was lost. [`Error::Unavailable`] if the store does not
-    /// reply within about twice the [`request_timeout`](crate::Builder::request_timeout).
-    /// [`Error::Denied`] and [`Error::Backend`].
+    /// [`Error::InvalidArgument`] if the key is invalid, and [`Error::Unsupported`] on Redlock,
+    /// both before anything is sent. [`Error::Lost`] if this process knows that the lock was lost.
+    /// [`Error::Unavailable`] if the store does not reply within about twice the
+    /// [`request_timeout`](crate::Builder::request_timeout). [`Error::Denied`], [`Error::Backend`]
+    /// and [`Error::Runtime`].
     ///
     /// # Cancel safety
     ///
@@ -156,7 +157,7 @@ impl LockGuard {
         }
     }
 
-    /// Deletes a key from the store if the lock is held at that moment.
+    /// Deletes a key from the store if the lock is still held.
     ///
     /// This is [`write`](Self::write) with one [`Write::delete`]. It is not an error if the key
     /// does not exist.
@@ -182,10 +183,10 @@ impl LockGuard {
         self.write(&[Write::delete(key)]).await
     }
 
-    /// Writes to the store in one transaction if the lock is held at that moment.
+    /// Writes to the store in one transaction if the lock is still held.
     ///
     /// The store applies all of the writes or none. It applies them only if this guard's key exists
-    /// at that moment.
+    /// when the transaction runs.
     ///
     /// The store itself checks the key, for example with a comparison in an etcd transaction or a
     /// `check` in a ZooKeeper `multi`. The clock of this process does not matter. A holder that was
@@ -201,22 +202,24 @@ impl LockGuard {
     /// different keys, of at most 1,000,000 bytes in total, keys included.
     ///
     /// On ZooKeeper, a put creates missing parent nodes, and a node with children cannot be
-    /// deleted. On Redis, the keys are fields of one hash per namespace, so clients of another
+    /// deleted. On PostgreSQL, MySQL, MariaDB and SQLite, the keys are rows of one of distlock's
+    /// tables. On Redis, the keys are fields of one hash per namespace, so clients of another
     /// namespace write to other keys.
     ///
     /// A [`ReadGuard`](crate::ReadGuard) can write as well, concurrently with other readers.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] if an argument is invalid, before anything is sent.
-    /// [`Error::Lost`] if this process knows, or the store reports, that the lock was lost: nothing
-    /// was written. [`Error::Unavailable`] if no server accepted the request within about twice the
-    /// [`request_timeout`](crate::Builder::request_timeout): nothing was written, and the lock may
-    /// still be held. [`Error::Denied`] and [`Error::Backend`]: nothing was written.
+    /// [`Error::InvalidArgument`] if an argument is invalid, and [`Error::Unsupported`] on Redlock,
+    /// both before anything is sent. [`Error::Lost`] if this process knows, or the store reports,
+    /// that the lock was lost: nothing was written. [`Error::Unavailable`] if no server accepted
+    /// the request within about twice the [`request_timeout`](crate::Builder::request_timeout):
+    /// nothing was written, and the lock may still be held. [`Error::Denied`] and
+    /// [`Error::Backend`]: nothing was written.
     ///
-    /// [`Error::WriteUnconfirmed`] if the store's reply was lost. The write may have been applied,
-    /// or may still be applied while the lock is held. It is not sent again. Read the data, or
-    /// write the same values again.
+    /// [`Error::WriteUnconfirmed`] if the store's reply was lost, or if the client's runtime was
+    /// shut down. The write may have been applied, or may still be applied while the lock is held.
+    /// It is not sent again. Read the data, or write the same values again.
     ///
     /// # Cancel safety
     ///
@@ -265,7 +268,7 @@ fn check_guards(guards: &[&LockGuard], writes: &[Write]) -> Result<()> {
     let reason = if guards.len() > MAX_WRITES {
         "a write can depend on at most 64 locks"
     } else if !rest.is_empty() && bytes > MAX_BYTES {
-        "a write and the keys of its locks may have at most 1,000,000 bytes together"
+        "the writes and the keys of the locks must be at most 1,000,000 bytes in total"
     } else if rest.iter().any(|guard| !Arc::ptr_eq(&first.held.session, &guard.held.session)) {
         let backend = first.held.session.shared.backend.kind();
         let operation = "guarded writes under locks of several sessions";
@@ -291,7 +294,7 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
         let mut parts = path.unwrap_or_default().split('/');
         let inside = key.strip_prefix(namespace);
         let wrong = if key.len() > MAX_KEY {
-            "a key may have at most 1,024 bytes"
+            "a key must be at most 1,024 bytes long"
         } else if path.is_none() {
             "a key must start with `/`, as in `/app/state`"
         } else if parts.clone().any(|part| matches!(part, "" | "." | "..")) {
@@ -306,7 +309,7 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
         } else if !keys.insert(key) {
             "a transaction can write each key only once"
         } else if write.bytes() > MAX_BYTES {
-            "a key and its value may have at most 1,000,000 bytes"
+            "a key and its value must be at most 1,000,000 bytes in total"
         } else {
             continue;
         };
@@ -315,7 +318,7 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
     if writes.iter().map(Write::bytes).sum::<usize>() > MAX_BYTES {
         return invalid(
             first.key(),
-            "the keys and values of a transaction must have at most 1,000,000 bytes in total",
+            "the keys and values of a transaction must be at most 1,000,000 bytes in total",
         );
     }
     Ok(())

@@ -42,9 +42,10 @@ impl Leadership {
         Self { guard, turn: Arc::default() }
     }
 
-    /// Publishes another value, of at most 16 KiB, without losing the lead.
+    /// Publishes another value without losing the lead.
     ///
-    /// It returns `Ok` once the store has confirmed the value.
+    /// The value may be at most 16 KiB long. The call returns `Ok` once the store has confirmed the
+    /// value.
     ///
     /// Of two concurrent calls, the second waits for the first.
     ///

@@ -261,7 +261,7 @@ impl MultiLockGuard {
 
     /// Resolves when any of the locks is lost, with its name and the reason.
     ///
-    /// See [`LockGuard::lost`] for when it resolves.
+    /// For how soon a loss is reported, see [`LockGuard::lost`].
     ///
     /// # Cancel safety
     ///

@@ -29,8 +29,8 @@ pub struct Mutex {
 impl Mutex {
     /// Limits how long the lock is held.
     ///
-    /// The time counts from when the granted request was sent. For a caller that waited, it counts
-    /// from the grant.
+    /// The time starts when the request that acquires the lock is sent. For a caller that waited,
+    /// the time starts at the grant.
     ///
     /// After that time the guard is invalid ([`LostReason::HeldTooLong`](crate::LostReason)), even
     /// if the program's runtime hangs. The client's own task then deletes the key, and the next
@@ -76,18 +76,19 @@ impl Mutex {
     /// no key if the entry ahead belongs to the same client. While it waits, it sends one request
     /// every [`recheck_interval`](crate::Builder::recheck_interval).
     ///
-    /// MySQL and SQLite cannot notify waiters, so one poll serves all waiters of a client. The same
-    /// is true of PostgreSQL behind a transaction pooler. On Redlock, each waiter polls.
+    /// MySQL, MariaDB and SQLite cannot notify waiters, so each client polls for all of its
+    /// waiters. The same is true of PostgreSQL behind a transaction pooler. On Redlock, each waiter
+    /// polls.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] if an argument is invalid, before anything is sent.
     /// [`Error::SessionLost`] if the session ends during the wait, because the server ended it or
-    /// because no server has replied for one TTL. The place in the queue is lost with the session;
-    /// lock again. [`Error::Evicted`] if an operator evicts the waiter. [`Error::Unavailable`] if a
-    /// new session was needed and could not be opened within the
-    /// [`connect_timeout`](crate::Builder::connect_timeout). [`Error::Denied`], [`Error::Backend`]
-    /// and [`Error::Closed`].
+    /// because no server has replied for about one TTL. The place in the queue is lost with the
+    /// session; lock again. [`Error::Evicted`] if an operator evicts the waiter.
+    /// [`Error::Unavailable`] if a new session was needed and could not be opened within the
+    /// [`connect_timeout`](crate::Builder::connect_timeout). [`Error::Denied`], [`Error::Backend`],
+    /// [`Error::Closed`] and [`Error::Runtime`].
     ///
     /// # Cancel safety
     ///
@@ -98,7 +99,8 @@ impl Mutex {
     /// A future that is kept but not polled blocks the lock for every client. Once it has joined
     /// the queue, it keeps its place but cannot be granted, and every client behind it waits. Its
     /// session is renewed, so no TTL ends the wait. This happens in a `select!` on `&mut future`
-    /// whose other arm takes long. Drop the future before that arm runs, or spawn it as a task.
+    /// whose other arm takes a long time. Drop the future before that arm runs, or spawn it as a
+    /// task.
     ///
     /// # Examples
     ///
@@ -153,11 +155,11 @@ impl Mutex {
 
     /// Acquires the lock if its turn comes within `timeout`; `None` otherwise.
     ///
-    /// The timeout covers the whole call, including the opening of a new session. A timeout of zero
-    /// is equivalent to [`try_lock`](Self::try_lock).
+    /// The timeout covers the whole call, including the time to open a new session. A timeout of
+    /// zero is equivalent to [`try_lock`](Self::try_lock).
     ///
-    /// On PostgreSQL, MySQL, MariaDB and Redis a process that has just started acquires the lock of
-    /// a dead holder after 1.1 TTL. A call with a shorter timeout returns `None` before that.
+    /// On PostgreSQL, MySQL, MariaDB and Redis, a client that has just connected may need 1.1 TTL
+    /// to confirm that a holder is dead. A call with a shorter timeout then returns `None`.
     ///
     /// # Errors
     ///
@@ -195,8 +197,8 @@ impl Mutex {
     /// [`Error::InvalidArgument`] if an argument is invalid, before anything is sent.
     /// [`Error::Unavailable`] if the store does not reply within about twice the
     /// [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
-    /// could not be opened. [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and
-    /// [`Error::Closed`].
+    /// could not be opened. [`Error::Unsupported`] on Redlock. [`Error::Denied`],
+    /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`].
     ///
     /// # Cancel safety
     ///
@@ -260,8 +262,9 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]. The stream itself never fails: it continues when the store
-    /// replies again, and [`QueueWatch::cut_off_for`] returns how long it has been cut off.
+    /// [`Error::InvalidArgument`] and [`Error::Unsupported`], as for [`queue`](Self::queue). The
+    /// stream itself never fails: it continues when the store replies again, and
+    /// [`QueueWatch::cut_off_for`] returns how long it has been cut off.
     ///
     /// # Examples
     ///
@@ -289,14 +292,14 @@ impl Mutex {
 
     /// Asks the holder to release the lock; `false` if the lock is free.
     ///
-    /// The reason may have at most 1,000 bytes. A request never takes the lock by force: a holder
-    /// that awaits [`LockGuard::release_requested`] receives the request and decides whether to
-    /// release the lock.
+    /// The reason may be at most 1,000 bytes long. A request never takes the lock by force: a
+    /// holder that awaits [`LockGuard::release_requested`] receives the request and decides whether
+    /// to release the lock.
     ///
-    /// The request is stored as a key that belongs to this client. It is deleted when the holder's
-    /// key is deleted, when the session ends, or after ten minutes. Until then, the request keeps
-    /// the client's session open, even if the client is dropped. The next holder does not receive
-    /// the request.
+    /// The request is stored as a key that belongs to this client. This key is deleted when the
+    /// holder's key is deleted, when the client's session ends, or after ten minutes. Until then,
+    /// the request keeps the client's session open, even if the client is dropped. The next holder
+    /// does not receive the request.
     ///
     /// # Errors
     ///

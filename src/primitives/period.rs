@@ -28,13 +28,14 @@ impl LockGuard {
     /// period and does the work. The other hosts get `false`. The work is due again after nine
     /// tenths of the period.
     ///
-    /// The store keeps the time of the claim in a note at `{namespace}/!began/{name}`. The time is
-    /// taken from the clock of the host that made the claim. The note is written only while the
-    /// lock is held. A time that is nine tenths of the period or more ahead of this host's clock is
-    /// ignored. A note is obsolete after two periods. From time to time, a client that writes a
-    /// note also deletes obsolete notes, each under the lock that it belongs to.
+    /// The store keeps the time of the claim in a record at `{namespace}/!began/{name}`. The time
+    /// is taken from the clock of the host that made the claim. The record is written only while
+    /// the lock is held. A time that is nine tenths of the period or more ahead of this host's
+    /// clock is ignored. A record is obsolete after two periods. From time to time, a client that
+    /// writes a record also deletes obsolete ones, each under the lock that it belongs to.
     ///
-    /// A failed run keeps the period claimed until [`clear_period`](Self::clear_period) is called.
+    /// If the work fails, the period stays claimed. To run the work again in the same period, call
+    /// [`clear_period`](Self::clear_period).
     ///
     /// Claim periods with a mutex, a write lock or a leadership. Several readers or permit holders
     /// could all claim the same period.
@@ -116,12 +117,12 @@ impl LockGuard {
 
     /// Makes this lock's work due at once, for example after a failure.
     ///
-    /// The call deletes the note of the last run, and returns when that run began, or `None` if
-    /// there was no note.
+    /// The call deletes the record of the last run, and returns when that run began, or `None` if
+    /// there was no record.
     ///
-    /// Without this call, work never runs twice in a period. The note is read and deleted under the
-    /// lock, so no other run can replace it in between. The note belongs to this guard's own run or
-    /// to an earlier one.
+    /// Without this call, the work is due again only after nine tenths of the period. The record is
+    /// read and deleted under the lock, so no other run can replace it in between. The record
+    /// belongs to this guard's own run or to an earlier one.
     ///
     /// # Errors
     ///
@@ -131,7 +132,7 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// As [`write`](Self::write). The note may have been deleted.
+    /// As [`write`](Self::write). The record may have been deleted.
     ///
     /// # Examples
     ///
@@ -195,9 +196,9 @@ impl Mutex {
     /// It returns `None` if the work was not due.
     ///
     /// Use it for jobs that a timer starts on several hosts: see [`LockGuard::claim_period`]. The
-    /// period counts from this call, even if the work fails or the lock is lost. The work is due
-    /// again after nine tenths of the period. [`LockGuard::clear_period`] makes the work due at
-    /// once.
+    /// period begins with this call, even if the work fails or the lock is lost while the work
+    /// runs. The work is due again after nine tenths of the period. [`LockGuard::clear_period`]
+    /// makes the work due at once.
     ///
     /// While another host runs the work, the call waits for the lock. To skip the work instead,
     /// call [`try_lock`](Self::try_lock) and then [`LockGuard::claim_period`]. For calendar times,
@@ -243,7 +244,7 @@ impl Mutex {
     /// # Errors
     ///
     /// The error of `work`, or an error as in [`run_once_per`](Self::run_once_per), converted to
-    /// `E`. A failed run keeps the period claimed.
+    /// `E`. If the work fails, the period stays claimed.
     ///
     /// # Cancel safety
     ///

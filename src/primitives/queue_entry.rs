@@ -13,9 +13,9 @@ use crate::fencing::FencingToken;
 /// After a failover or a restore of PostgreSQL, MySQL, MariaDB or Redis, a queue may contain
 /// entries that belong to no client. Their [`owner`](Self::owner) begins with
 /// `distlock: the database has failed over`. Waiters behind them are granted the lock once these
-/// entries have expired: see [Operations][operations].
+/// entries have expired: see [After a failover or a restore][failover].
 ///
-/// [operations]: https://github.com/distlock/distlock/blob/main/docs/ops/failover.md
+/// [failover]: https://github.com/distlock/distlock/blob/main/docs/ops/failover.md
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueEntry {
     pub(super) position: usize,
@@ -41,8 +41,9 @@ impl QueueEntry {
 
     /// Returns `true` if the entry holds the lock, or is about to.
     ///
-    /// No other entry blocks a holder. The holders are the first entry of a mutex or an election,
-    /// each reader ahead of the first writer, and each entry that has permits.
+    /// No other entry blocks a holder. The holders are the first entry of a mutex or an election, a
+    /// writer at position 0 or each reader ahead of the first writer, and each entry that has
+    /// permits.
     #[must_use]
     pub fn is_holder(&self) -> bool {
         self.holds
@@ -50,7 +51,8 @@ impl QueueEntry {
 
     /// Returns the [`owner`](crate::Builder::owner) of the entry's client.
     ///
-    /// For a client of another library, the result is the text that its key contains, if any.
+    /// In an election, the result is the candidate's value instead. For a client of another
+    /// library, it is the text in the client's key, if any.
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.owner
@@ -78,8 +80,8 @@ impl QueueEntry {
 
     /// Returns the entry's key, as the store's own tools show it.
     ///
-    /// On etcd, a client that acquires a lock again uses the same key, and only the [fencing
-    /// token](Self::fencing_token) differs.
+    /// On etcd, a client that acquires a lock again may use the same key. Only the [fencing
+    /// token](Self::fencing_token) then differs.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key

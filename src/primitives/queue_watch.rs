@@ -21,7 +21,7 @@ use crate::{
 ///
 /// It keeps the client open, and ends when the client is closed. Dropping it ends the watch.
 #[derive(Debug)]
-#[must_use = "it does nothing unless it is polled"]
+#[must_use = "streams do nothing unless polled"]
 pub struct QueueWatch {
     viewer: Viewer,
     /// One for each queue of the lock.
@@ -97,9 +97,9 @@ impl QueueWatch {
 
     /// Returns how long the watch has been cut off; `None` if it is not.
     ///
-    /// The time counts from the first failed request, or from the loss of the session. The session
-    /// is lost at most one TTL after the connection is lost. While the watch is cut off, it does
-    /// not see changes. The time is updated only while the watch is polled.
+    /// The time is measured from the first failed request, or from the loss of the session. The
+    /// session is lost at most one TTL after the connection is lost. While the watch is cut off, it
+    /// does not see changes. The time is updated only while the watch is polled.
     ///
     /// # Examples
     ///

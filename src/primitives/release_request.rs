@@ -29,7 +29,7 @@ fn side(lock: &Queue) -> Queue {
     lock.of("requests")
 }
 
-/// Describes another client's request to release a lock.
+/// Describes a request to release a lock.
 ///
 /// Returned by [`LockGuard::release_requested`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,21 +141,21 @@ async fn gone(session: &Session, entry: &Entry) {
 }
 
 impl LockGuard {
-    /// Resolves when another client requests the release of this lock.
+    /// Resolves when a client requests the release of this lock.
     ///
     /// It also resolves for a [`Mutex::request_release`](crate::Mutex::request_release) that was
     /// sent before this call, and when this client [shuts down](crate::Client::shutdown). The
     /// holder decides whether to release the lock: no request takes it by force.
     ///
     /// Requests to an earlier holder are ignored. If the lock is lost, the future never resolves:
-    /// await it in a `select!` with the work, or with [`lost`](Self::lost). While the future is
-    /// polled, the session watches one directory. A guard on which this method is never called
-    /// costs nothing.
+    /// await it in a `select!` with the work, or with [`lost`](Self::lost). While the future
+    /// exists, the session watches the requests for the lock. A guard on which this method is never
+    /// called costs nothing. On Redlock, the future resolves only when this client shuts down.
     ///
     /// # Cancel safety
     ///
-    /// Safe. The next call returns the same request as long as it is stored: until the lock is
-    /// released, but for at most ten minutes.
+    /// Safe. The next call returns the same request as long as the request is stored: until the
+    /// lock is released or the requesting client's session ends, but for at most ten minutes.
     ///
     /// # Examples
     ///

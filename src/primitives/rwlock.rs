@@ -35,6 +35,8 @@ pub use guards::{ReadGuard, WriteGuard};
 /// The lock is independent of a [`Mutex`](crate::Mutex) of the same name. It is not reentrant. A
 /// reader cannot upgrade to a writer, because two readers that tried would wait for each other.
 ///
+/// Redlock and clients with a bridge do not support read-write locks ([`Error::Unsupported`]).
+///
 /// # Examples
 ///
 /// ```
@@ -100,8 +102,7 @@ impl RwLock {
     ///
     /// # Cancel safety
     ///
-    /// The same as for [`Mutex::lock`](crate::Mutex::lock): a dropped call leaves nothing in the
-    /// store.
+    /// As [`Mutex::lock`](crate::Mutex::lock): a dropped call leaves nothing in the store.
     ///
     /// # Examples
     ///
@@ -281,15 +282,16 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]. The stream itself never fails: it continues when the store
-    /// replies again, and [`QueueWatch::cut_off_for`] returns how long it has been cut off.
+    /// [`Error::InvalidArgument`] and [`Error::Unsupported`], as for [`queue`](Self::queue). The
+    /// stream itself never fails: it continues when the store replies again, and
+    /// [`QueueWatch::cut_off_for`] returns how long it has been cut off.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
         self.named.watch()
     }
 
     /// Asks the writer or the readers to release the lock; `false` if it is free.
     ///
-    /// The reason may have at most 1,000 bytes. The call writes one request for each holder. A
+    /// The reason may be at most 1,000 bytes long. The call writes one request for each holder. A
     /// request never takes the lock by force: a holder that awaits
     /// [`release_requested`](crate::LockGuard::release_requested) receives the request and decides
     /// whether to release the lock. See [`Mutex::request_release`](crate::Mutex::request_release).

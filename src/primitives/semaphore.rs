@@ -38,10 +38,12 @@ const MAX: u32 = 1_000_000;
 /// token, and it reports its loss. The permits of a crashed holder are free once its session has
 /// expired.
 ///
-/// All clients should name the same number of permits. During a rollout that changes the number,
-/// the smallest number that any holder or waiter names applies to all of them.
+/// All clients should pass the same number of permits. During a rollout that changes the number,
+/// the smallest number that any holder or the first waiter passes applies to all of them.
 /// [`set_permits`](Self::set_permits) overrides this: the store keeps the new number, which also
-/// applies to clients that still name a number that it replaced.
+/// applies to clients that still pass a replaced number.
+///
+/// Redlock and clients with a bridge do not support semaphores ([`Error::Unsupported`]).
 ///
 /// # Examples
 ///
@@ -155,7 +157,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`acquire_many`](Self::acquire_many). [`Error::Unavailable`] if the store does not reply.
+    /// [`Error::InvalidArgument`] as for [`acquire_many`](Self::acquire_many). Otherwise as
+    /// [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Cancel safety
     ///
@@ -290,15 +293,16 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`]. The stream itself never fails: it continues when the store
-    /// replies again, and [`QueueWatch::cut_off_for`] returns how long it has been cut off.
+    /// [`Error::InvalidArgument`] and [`Error::Unsupported`], as for [`queue`](Self::queue). The
+    /// stream itself never fails: it continues when the store replies again, and
+    /// [`QueueWatch::cut_off_for`] returns how long it has been cut off.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
         self.named.watch()
     }
 
     /// Asks the holders of permits to release them; `false` if there are no holders.
     ///
-    /// The reason may have at most 1,000 bytes. The call writes one request for each holder. A
+    /// The reason may be at most 1,000 bytes long. The call writes one request for each holder. A
     /// request never takes a permit by force: a holder that awaits
     /// [`release_requested`](crate::LockGuard::release_requested) receives the request and decides
     /// whether to release its permits. See

@@ -289,7 +289,10 @@ pub enum CheckError<E> {
         name: String,
     },
     /// The lock is in a different kind of store from the transaction. Nothing was sent.
-    #[error("the lock {name:?} is stored on {store}: a transaction on {asked} cannot check it")]
+    #[error(
+        "the lock {name:?} is stored on {store}: a transaction on {asked} cannot check or release \
+         it"
+    )]
     #[non_exhaustive]
     OtherStore {
         /// The lock's name.

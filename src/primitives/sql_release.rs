@@ -132,8 +132,9 @@ impl LockGuard {
     /// rows. The client also releases the lock when the lock's [`max_hold`](crate::Mutex::max_hold)
     /// has passed.
     ///
-    /// - Waiters are notified at the commit. On MySQL and SQLite, waiters poll. A waiter of the
-    ///   same client waits until the value is dropped.
+    /// - Waiters are notified when the transaction commits. Where waiters poll, such as on MySQL
+    ///   and SQLite, they find the lock free at their next poll. A waiter of the same client waits
+    ///   until the value is dropped.
     /// - On PostgreSQL and MySQL, the statement keeps other clients from joining or leaving the
     ///   queue until the commit, so run it last.
     /// - At an isolation level above `READ COMMITTED`, the statement may be refused (40001,
@@ -146,6 +147,9 @@ impl LockGuard {
     ///   into `on` for the transaction.
     /// - On SQLite, begin with `BEGIN IMMEDIATE`. As for the [check](Self::sql), the `synchronous`
     ///   setting of your connection determines what survives a power failure.
+    ///
+    /// Only the guard of a [`Mutex`](crate::Mutex) can be released in this way: check every other
+    /// guard with [`sql`](Self::sql), and release it after the commit.
     ///
     /// With the drivers that distlock uses itself, `postgres::unlock`, `mysql::unlock` and
     /// `sqlite::unlock` run the statement and check the number of rows.

@@ -13,10 +13,10 @@ pub(crate) fn id() -> io::Result<String> {
     let named = |path, error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"));
     if is_replaced(Path::new(ID)).map_err(|error| named(ID, error))? {
         return Err(io::Error::other(format!(
-            "another file is mounted over {ID}, as systemd-nspawn, LXC and Incus do: this \
-             container has its own boot ID, so a lock in a file cannot exclude processes outside \
-             the container. Use a store that runs on a server, or unmount that file in the \
-             container"
+            "another file is mounted over {ID} (systemd-nspawn, LXC, LXD and Incus do this). This \
+             container therefore has its own boot ID, and a lock in a file cannot exclude \
+             processes outside the container. Use a store that runs on a server, or unmount that \
+             file in the container"
         )));
     }
     let said = |path: &'static str| fs::read_to_string(path).map_err(|error| named(path, error));

@@ -90,7 +90,7 @@ impl Shared {
     pub(crate) fn queue(&self, name: &str, operation: &'static str) -> Result<Queue, Error> {
         self.must_queue(operation)?;
         if self.backend.mutexes_alone() {
-            let operation = "primitives other than mutexes while a bridge is set";
+            let operation = "primitives other than mutexes with the option `bridge`";
             return Err(Error::Unsupported { backend: self.backend.kind(), operation });
         }
         Queue::new(&self.namespace, name)

@@ -2,10 +2,10 @@
 //!
 //! `cargo run --package distlock-metrics-example [-- ADDRESS [URL]]`
 //!
-//! Some workers contend for a few locks. If the store is in memory, the example deletes the key of
-//! a held lock from time to time, so that the metrics show a loss. Read the metrics with
-//! `curl http://127.0.0.1:9187/metrics`. Let Prometheus scrape that address, and import
-//! `docs/ops/grafana-dashboard.json` into Grafana.
+//! Some workers contend for a few locks. Without a URL, the store is in memory. In this case, the
+//! example deletes the key of a held lock from time to time, so that the metrics show a loss. Read
+//! the metrics with `curl http://127.0.0.1:9187/metrics`. Let Prometheus scrape that address, and
+//! import `docs/ops/grafana-dashboard.json` into Grafana.
 
 use std::{error::Error, io, time::Duration};
 

@@ -10,14 +10,15 @@ use crate::{
 };
 
 impl Election {
-    /// Campaigns, runs `work` while it leads, and resigns; `None` if it was cancelled.
+    /// Campaigns, runs `work` while leading, and resigns; `None` if cancelled.
     ///
-    /// It campaigns again if the lead is lost before the work is done. The candidate publishes
-    /// `value`, of at most 16 KiB, from the start, as in [`campaign`](Self::campaign). For work
-    /// that returns a `Result`, see [`try_run`](Self::try_run).
+    /// If the lead is lost before the work is done, the candidate campaigns again. The candidate
+    /// publishes `value`, which may be at most 16 KiB long, from the start, as in
+    /// [`campaign`](Self::campaign). For work that returns a `Result`, see
+    /// [`try_run`](Self::try_run).
     ///
     /// `work` receives a handle of the lead, which can be cloned and passed to other tasks. The
-    /// work is dropped at the moment of loss, as in [`LockGuard::run`](crate::LockGuard::run), and
+    /// work is dropped when the lead is lost, as in [`LockGuard::run`](crate::LockGuard::run), and
     /// starts again when the candidate leads again. Each start clones `work` with all values that
     /// it captures by move. References, `Arc`s and channels are cheap to clone.
     ///
@@ -28,8 +29,8 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As [`campaign`](Self::campaign). After a [retryable](Error::is_retryable) error, it pauses
-    /// for up to about a second and campaigns again.
+    /// As [`campaign`](Self::campaign). After a [retryable](Error::is_retryable) error, the
+    /// candidate pauses for up to a second and campaigns again.
     ///
     /// # Cancel safety
     ///
@@ -82,10 +83,10 @@ impl Election {
         }
     }
 
-    /// Campaigns, runs fallible `work` while it leads, and resigns.
+    /// Campaigns, runs fallible `work` while leading, and resigns.
     ///
-    /// It works like [`run`](Self::run), and returns a single `Result`. If `work` fails, it resigns
-    /// and does not campaign again.
+    /// It works like [`run`](Self::run), and returns a single `Result`. If `work` fails, the leader
+    /// resigns and does not campaign again.
     ///
     /// # Errors
     ///

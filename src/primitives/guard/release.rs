@@ -57,9 +57,10 @@ impl LockGuard {
     ///
     /// [`Error::Lost`] if the lock had already been lost. Another client may have held it since.
     /// [`Error::ReleaseUnconfirmed`] if the store has not confirmed the release within twice the
-    /// [`request_timeout`](crate::Builder::request_timeout). [`Error::Denied`] as soon as the store
-    /// refuses to delete the key. After the last two errors, the release continues in the
-    /// background until it is confirmed or the session has ended.
+    /// [`request_timeout`](crate::Builder::request_timeout), or if the client's runtime was shut
+    /// down. [`Error::Denied`] as soon as the store refuses to delete the key. After the last two
+    /// errors, the release continues in the background until it is confirmed, the session has
+    /// ended, or the runtime is shut down.
     ///
     /// # Cancel safety
     ///

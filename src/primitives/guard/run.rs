@@ -16,10 +16,11 @@ use crate::{
 };
 
 impl LockGuard {
-    /// Runs `future` while the lock is held, and drops it at the moment of loss.
+    /// Runs `future` until it is done or the lock is lost.
     ///
-    /// It reads the clock before each poll, so a future that wakes up after a suspend does not run
-    /// under a lost lock. It cannot stop a future that blocks its thread.
+    /// If the lock is lost, `future` is dropped. The call reads the clock before each poll, so a
+    /// future that wakes up after a suspend does not run under a lost lock. The call cannot stop a
+    /// future that blocks its thread.
     ///
     /// For a future that returns a `Result`, see [`try_run`](Self::try_run).
     ///
@@ -148,7 +149,7 @@ impl LockGuard {
     ///
     /// Call it before you release the lock of a job that may finish too quickly. Even a job that
     /// takes a second then excludes hosts whose clocks are a few seconds behind. The duration
-    /// counts from the grant.
+    /// starts as for [`Mutex::max_hold`](crate::Mutex::max_hold).
     ///
     /// # Errors
     ///

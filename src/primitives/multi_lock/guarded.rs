@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl MultiLockGuard {
-    /// Writes a value into the store if all of the locks are held at that moment.
+    /// Writes a value into the store if all of the locks are still held.
     ///
     /// This is [`write`](Self::write) with one [`Write::put`].
     ///
@@ -32,7 +32,7 @@ impl MultiLockGuard {
         self.write(&[Write::put(key, value)]).await
     }
 
-    /// Deletes a key from the store if all of the locks are held at that moment.
+    /// Deletes a key from the store if all of the locks are still held.
     ///
     /// This is [`write`](Self::write) with one [`Write::delete`]. It is not an error if the key
     /// does not exist.
@@ -58,10 +58,10 @@ impl MultiLockGuard {
         self.write(&[Write::delete(key)]).await
     }
 
-    /// Writes to the store in one transaction if all of the locks are held.
+    /// Writes to the store in one transaction if all of the locks are still held.
     ///
     /// The store applies all of the writes or none. It applies them only if the keys of all of the
-    /// locks exist at that moment.
+    /// locks exist when the transaction runs.
     ///
     /// A write through one of the [`guards`](Self::guards) depends on that lock alone. Use this
     /// call for data that several locks protect together. Keys and values are as in
@@ -73,10 +73,10 @@ impl MultiLockGuard {
     /// the lock that was lost, or all of the locks if the store does not show which one.
     ///
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for more than 64 locks, or if the
-    /// writes and the keys of the locks have more than 1,000,000 bytes in total.
+    /// writes and the locks' keys exceed 1,000,000 bytes in total.
     /// [`Error::Unsupported`](crate::Error::Unsupported) if several sessions of the client hold the
-    /// locks. This happens on ZooKeeper, where a session has room for a limited number of watches.
-    /// These errors are returned before anything is sent.
+    /// locks. This happens on ZooKeeper, where a session has room for a limited number of keys and
+    /// watches. These errors are returned before anything is sent.
     ///
     /// # Cancel safety
     ///
@@ -104,9 +104,9 @@ impl MultiLockGuard {
 
     /// Returns a query that returns a row only if all of the locks are held.
     ///
-    /// Run it in a transaction of your own in the same database, with any driver. The transaction
-    /// then writes only while all of the locks are held. The result is `None` if the store is not
-    /// an SQL database.
+    /// Run the query in your own transaction, in the same database and with any driver. The
+    /// transaction then writes only while all of the locks are held. The result is `None` if the
+    /// store is not an SQL database.
     ///
     /// [`LockGuard::sql`](crate::LockGuard::sql) documents its use.
     ///

@@ -7,12 +7,12 @@ use crate::{
 };
 
 impl MultiLockGuard {
-    /// Runs `future` while all of the locks are held, and drops it when one is lost.
+    /// Runs `future` until it is done or one of the locks is lost.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] with the name of the lock that was lost first. The future has been dropped,
-    /// but requests that it had sent may still take effect.
+    /// [`Error::Lost`], with the name of a lock that was lost. The future has been dropped, but
+    /// requests that it had sent may still take effect.
     ///
     /// # Cancel safety
     ///

@@ -11,9 +11,9 @@ impl Semaphore {
     ///
     /// The store keeps the number in a key that belongs to no session:
     /// `{namespace}/{name}!permits/limit=…`. The new number replaces an earlier number that was
-    /// set, and the numbers that this client and the clients in the queue name at this moment. It
-    /// applies to every client that names a replaced number. If a client names any other number,
-    /// the smaller of the two applies.
+    /// set, and the numbers that this client, the holders and the first waiter have passed. The new
+    /// number applies to every client that passes a replaced number. The store keeps up to eight
+    /// replaced numbers. If a client passes any other number, the smaller of the two applies.
     ///
     /// If the number increases, waiters are granted the new permits at once. If it decreases, no
     /// holder loses a permit, and no waiter is granted one until enough permits have been released.
@@ -21,12 +21,12 @@ impl Semaphore {
     /// # Errors
     ///
     /// [`InvalidArgument`](crate::Error::InvalidArgument) for zero permits, or for more than
-    /// 1,000,000. Otherwise as [`try_acquire`](Self::try_acquire).
+    /// 1,000,000. Otherwise as [`queue`](Self::queue).
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the number may or may not have changed. If two calls run at once,
-    /// the lower number applies until the next change.
+    /// If the future is dropped, the number may or may not have changed. If two calls run at the
+    /// same time, the lower number applies until the next change.
     ///
     /// # Examples
     ///
@@ -61,10 +61,10 @@ impl Semaphore {
 
     /// Returns the number of permits that applies now.
     ///
-    /// This is the number that [`set_permits`](Self::set_permits) last set. If a holder or waiter
-    /// names a smaller number that `set_permits` has not replaced, the smaller number applies. If
-    /// no number was set, the smallest number that any holder or waiter names applies. Without
-    /// holders and waiters, the number that this client names applies.
+    /// This is the number that [`set_permits`](Self::set_permits) last set. If a holder or the
+    /// first waiter passes a smaller number that `set_permits` has not replaced, the smaller number
+    /// applies. If no number was set, the smallest number that any holder or the first waiter
+    /// passes applies. Without holders and waiters, the number that this client passes applies.
     ///
     /// # Errors
     ///
