@@ -36,8 +36,8 @@ use crate::{
 /// Dropping the guard releases the lock in the background. This works on any thread, with or
 /// without a runtime. A process that exits right after the drop may leave its key in the store. The
 /// lock is then free after about one TTL, or after 1.1 TTL on PostgreSQL, MySQL, MariaDB and Redis.
-/// On these four, a client that connects later may need 1.1 TTL from the time at which it connects.
-/// To be sure, await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
+/// On these stores, a client that connects later may need 1.1 TTL from the time at which it
+/// connects. To be sure, await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
 ///
 /// The guard borrows nothing. It can be stored in a struct or moved into a spawned task, so
 /// `lock_owned` does not exist. For other tasks, [`handle`](Self::handle) returns a handle that can
@@ -155,7 +155,7 @@ impl LockGuard {
     /// Returns `true` if the lock is held now, as far as this process knows.
     ///
     /// It reads the clock itself, not a flag that a timer sets. On Linux, Android and Apple's
-    /// systems, this clock keeps running while the machine is suspended. On other systems, it may
+    /// systems, this clock keeps running while the machine is suspended; on other systems, it may
     /// stop. Once it has returned `false`, it never returns `true` again.
     #[must_use]
     pub fn is_valid(&self) -> bool {
@@ -209,7 +209,7 @@ impl LockGuard {
     /// Resolves when the lock is lost, and never before.
     ///
     /// It resolves at the first cause, and no later than the local deadline. If the session
-    /// expires, it resolves before the store can grant the lock to another client.
+    /// expires, `lost` resolves before the store can grant the lock to another client.
     ///
     /// If an operator evicts the holder or ends its session, the next waiter may be granted the
     /// lock before `lost` resolves. In this case, `lost` resolves as soon as the store's event

@@ -52,7 +52,7 @@ impl QueueEntry {
     /// Returns the [`owner`](crate::Builder::owner) of the entry's client.
     ///
     /// In an election, the result is the candidate's value instead. For a client of another
-    /// library, it is the text in the client's key, if any.
+    /// library, the result is the text in the client's key, if any.
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.owner

@@ -39,7 +39,7 @@ const MAX: u32 = 1_000_000;
 /// expired.
 ///
 /// All clients should pass the same number of permits. During a rollout that changes the number,
-/// the smallest number that any holder or the first waiter passes applies to all of them.
+/// the smallest number that was passed by a holder or by the first waiter applies to all of them.
 /// [`set_permits`](Self::set_permits) overrides this: the store keeps the new number, which also
 /// applies to clients that still pass a replaced number.
 ///

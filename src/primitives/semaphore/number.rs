@@ -62,9 +62,10 @@ impl Semaphore {
     /// Returns the number of permits that applies now.
     ///
     /// This is the number that [`set_permits`](Self::set_permits) last set. If a holder or the
-    /// first waiter passes a smaller number that `set_permits` has not replaced, the smaller number
-    /// applies. If no number was set, the smallest number that any holder or the first waiter
-    /// passes applies. Without holders and waiters, the number that this client passes applies.
+    /// first waiter has passed a smaller number that `set_permits` has not replaced, the smaller
+    /// number applies. If no number was set, the smallest number that was passed by a holder or by
+    /// the first waiter applies. Without holders and waiters, the number that this client passes
+    /// applies.
     ///
     /// # Errors
     ///
