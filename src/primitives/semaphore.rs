@@ -377,10 +377,15 @@ impl Semaphore {
             patience = Wait::Until(Instant::now() + sessions.shared().request_timeout);
         }
         let gate = self.named.queue()?.of("gate");
-        let gate = Acquire { passing: true, ..Acquire::new(&gate, patience) };
-        let Some(gate) = gate.from(sessions).await? else { return Ok(None) };
+        let gate = Acquire::new(&gate, patience).from(sessions).await?;
+        let Some(gate) = gate else { return Ok(None) };
         let taking = Acquire { mode: Mode::Shared(&rule), ..Acquire::new(queue, wait) };
-        let taken = taking.from(sessions).await;
+        // Whoever lists the queue before this client joins the permits evicts it from the gate.
+        let taken = tokio::select! {
+            biased;
+            taken = taking.from(sessions) => taken,
+            _ = gate.own.lost() => Err(Error::Evicted { name: (*self.named.name).to_owned() }),
+        };
         // The gate is released in the background: the caller need not wait for that.
         drop(gate);
         taken

@@ -22,23 +22,20 @@ pub(crate) struct Acquire<'a> {
     /// The value to write into the key instead of the owner's signature.
     pub(crate) value: Option<Arc<[u8]>>,
     pub(crate) mode: Mode<'a>,
-    /// Marks a temporary key: see [`Attempt::passing`](Attempt::passing).
-    pub(crate) passing: bool,
 }
 
 impl<'a> Acquire<'a> {
     pub(crate) fn new(queue: &'a Queue, wait: Wait) -> Self {
-        Self { queue, wait, value: None, mode: Mode::Exclusive, passing: false }
+        Self { queue, wait, value: None, mode: Mode::Exclusive }
     }
 
     pub(crate) async fn from(self, sessions: &Sessions) -> Result<Option<Hold>> {
-        let Self { queue, wait, value, mode, passing } = self;
+        let Self { queue, wait, value, mode } = self;
         let mut stale = StaleSessions::default();
         loop {
             let attempt = wait.before(Attempt::new(sessions, queue)).await;
             let Some(mut attempt) = attempt.transpose()? else { return Ok(None) };
             attempt.value = value.clone();
-            attempt.passing = passing;
             match lock::acquire(attempt, wait, mode).await {
                 Ok(hold) => return Ok(hold),
                 // The session expired while it was idle. This call has not lost anything, so it

@@ -36,8 +36,6 @@ pub(crate) struct Attempt {
     pub(crate) queue: Queue,
     /// The value to write into the key instead of the owner's signature.
     pub(crate) value: Option<Arc<[u8]>>,
-    /// The key is temporary and its loss concerns no caller, so it is not watched.
-    pub(crate) passing: bool,
     stage: Stage,
     /// The telemetry record of the hold that this attempt has become.
     pub(crate) account: Account,
@@ -79,7 +77,6 @@ impl Attempt {
             ticket,
             queue: queue.clone(),
             value: None,
-            passing: false,
             stage: Stage::Nothing,
             account: Account::default(),
         })
@@ -195,9 +192,7 @@ impl Attempt {
         self.session.deadline.grant()?;
         if let Stage::Joined { own, .. } = &self.stage {
             own.hold();
-            if !self.passing {
-                self.session.granted.add(own);
-            }
+            self.session.granted.add(own);
         }
         Ok(())
     }

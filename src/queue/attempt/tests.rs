@@ -337,19 +337,14 @@ async fn dropped_attempt_deletes_its_key() {
     }
 }
 
-/// A holder is looked after, unless it is only a way to something else.
 #[tokio::test(start_paused = true)]
 async fn held_keys_are_watched() {
-    for passing in [false, true] {
-        let store = FakeStore::new();
-        script(&store.enqueue, &[], || Ok(joined(Standing::First)));
-        let mut entered = join(attempt(&store).await, None).await.unwrap().unwrap();
-        entered.attempt.passing = passing;
-        entered.attempt.grant().unwrap();
-        sleep(Duration::from_secs(1)).await;
-        let watched = store.asked("watch /ns/name/1").len();
-        assert_eq!(watched, usize::from(!passing));
-    }
+    let store = FakeStore::new();
+    script(&store.enqueue, &[], || Ok(joined(Standing::First)));
+    let mut entered = join(attempt(&store).await, None).await.unwrap().unwrap();
+    entered.attempt.grant().unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(store.asked("watch /ns/name/1").len(), 1);
 }
 
 /// Several at once: all of them or none, and what may be there is deleted.

@@ -12,7 +12,7 @@ fn refused<T: Debug>(outcome: Result<T, Error>) {
     let error = outcome.expect_err("refused");
     let text = error.to_string();
     assert!(matches!(error, Error::Unsupported { backend: StoreKind::Redlock, .. }), "{error:?}");
-    assert!(text.starts_with("Redlock has no "), "{text}");
+    assert!(text.starts_with("Redlock does not support "), "{text}");
     assert!(!error.is_retryable());
 }
 

@@ -331,6 +331,27 @@ pub(crate) async fn a_dead_waiter_is_passed_over(t: &Case<dyn Sessions>) {
     }
 }
 
+/// The first waiter is listed by its key at the gate until it has joined the permits. An operator
+/// may evict it by that key at any time.
+pub(crate) async fn a_waiter_evicted_at_the_gate_acquires_no_permit(t: &Case) {
+    let [one, two] = t.clients().await;
+    let held = acquired(&one, 1, 1).await;
+    let semaphore = two.semaphore("permits", 1);
+    let waiting = tokio::spawn(async move { semaphore.acquire().await });
+    t.queue_of(3).await;
+    let keys = t.keys().await;
+    let gate = keys.iter().find(|key| key.contains("gate")).expect("the waiter's key at the gate");
+    t.store.delete_key(gate).await;
+    let refused = within(SOON, "the waiter is refused", waiting).await.expect("no panic");
+    let error = refused.expect_err("it was evicted");
+    assert!(matches!(&error, Error::Evicted { name } if name == "permits"), "{error:?}");
+    eventually(SOON, "only the holder's key is there", async || t.keys().await == [held.key()])
+        .await;
+    let queue = one.semaphore("permits", 1).queue().await.expect("a reply");
+    assert!(matches!(&*queue, [entry] if entry.key() == held.key()), "{queue:?}");
+    release([held]).await;
+}
+
 pub(crate) async fn dropped_acquisitions_leave_nothing(t: &Case) {
     let [one, two] = t.clients().await;
     let held = acquired(&one, 1, 2).await;
