@@ -23,14 +23,14 @@ pub(crate) struct StoreArgs {
     /// URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or
     /// zk://h1:2181,h2:2181. The URL may contain a user, a namespace and options, as in
     /// etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line,
-    /// so put a URL with a password into DISTLOCK_URL or into a file. Without this option and
-    /// --url-file, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url.
+    /// so put a URL with a password into DISTLOCK_URL or into a file. Without --url, --url-file and
+    /// --local, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url.
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// File that contains the URL of the store.
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
     pub(crate) url_file: Option<PathBuf>,
-    /// Keeps the locks in a SQLite file below XDG_STATE_HOME or HOME. These locks exclude only
+    /// Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only
     /// processes of this user on this host.
     #[arg(long, global = true, conflicts_with_all = ["url", "url_file"])]
     pub(crate) local: bool,
@@ -45,7 +45,8 @@ pub(crate) enum Command {
     /// Runs a command while holding a lock.
     ///
     /// The command and all processes that it started are dead before another client can acquire
-    /// the lock, even if distlock is stopped or killed. After an eviction, another client may
+    /// the lock, even if distlock is stopped or killed. The exceptions include a pause of the whole
+    /// machine, and a command that runs as another user. After an eviction, another client may
     /// already hold the lock: the command is killed as soon as distlock is notified. The
     /// environment of the command contains DISTLOCK_NAME, DISTLOCK_TOKEN (the fencing token),
     /// DISTLOCK_KEY, DISTLOCK_OWNER and DISTLOCK_URL (without a password).
@@ -66,7 +67,8 @@ pub(crate) enum Command {
         /// The election.
         name: String,
     },
-    /// Lists the locks that have a holder or waiter, with their holders, ages and waiters.
+    /// Lists the locks that have a holder or waiter, with their kinds, holders and ages and the
+    /// numbers of waiters.
     Ls {
         /// Lists only locks whose names begin with this prefix.
         #[arg(default_value = "")]
@@ -83,14 +85,14 @@ pub(crate) enum Command {
         #[arg(long)]
         watch: bool,
     },
-    /// Asks the holder of a lock to release it, and waits for the release. A holder that ignores
-    /// requests keeps the lock.
+    /// Asks the holder of a mutex to release it, and waits for the release. A holder that ignores
+    /// requests keeps the mutex.
     Ask {
-        /// The lock.
+        /// The mutex.
         name: String,
         /// The reason, which the holder can read.
         reason: String,
-        /// Maximum time to wait for the release. If the lock has not been released by then, the
+        /// Maximum time to wait for the release. If the mutex has not been released by then, the
         /// exit code is 75.
         #[arg(short, long, value_name = "TIME", value_parser = time)]
         wait: Option<Duration>,
@@ -98,8 +100,9 @@ pub(crate) enum Command {
     /// Evicts a holder or waiter. The next waiter is granted the lock at once.
     ///
     /// The evicted holder may still be working when the next holder starts. The evicted holder is
-    /// notified by an event from the store, or within 1.25 times its recheck_interval if the event
-    /// is lost. `queue` prints the keys.
+    /// usually notified within milliseconds, or within a second on MySQL and MariaDB. If an event
+    /// of the store is lost, the holder is notified within 1.25 times its recheck_interval. `queue`
+    /// prints the keys.
     #[command(alias = "break")]
     Evict {
         /// The key, as `queue` prints it.
@@ -124,6 +127,8 @@ pub(crate) enum Command {
         wait: Option<Duration>,
     },
     /// Prints the number of permits of a semaphore, or changes it for all clients.
+    ///
+    /// If no number was set and no client holds or awaits a permit, distlock prints 1.
     Permits {
         /// The semaphore.
         name: String,
@@ -167,7 +172,7 @@ pub(crate) enum Kind {
 #[derive(Debug, ArgsOf)]
 pub(crate) struct HoldArgs {
     /// Does not wait if the lock is busy. On PostgreSQL, MySQL, MariaDB and Redis, if the holder
-    /// seems to be dead, distlock waits up to 1.2 times the TTL to confirm that.
+    /// seems to be dead, distlock waits up to 1.15 times the TTL to confirm that.
     #[arg(short = 'n', long, conflicts_with = "wait")]
     pub(crate) nonblock: bool,
     /// Maximum time to wait for the lock, such as 30s or 500ms.
@@ -190,7 +195,7 @@ pub(crate) struct HoldArgs {
     pub(crate) kill_signal: Signal,
     /// Grace period between --kill-signal and SIGKILL. The period must fit into the TTL, because
     /// the command is killed before the lock's deadline. The default is about a quarter of the TTL,
-    /// or a tenth on ZooKeeper, but at most 5s.
+    /// or a tenth on ZooKeeper, but at most 5s and less than half of --max-hold.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) kill_after: Option<Duration>,
     /// Program to run after the lock is lost and the command is dead, with its arguments, quoted as
@@ -198,8 +203,8 @@ pub(crate) struct HoldArgs {
     #[arg(long, value_name = "COMMAND", value_parser = words)]
     pub(crate) on_lost: Option<Words>,
     /// Interval at which distlock prints the holder and the position in the queue while it waits.
-    /// The default is 10s if standard error is a terminal. Otherwise distlock prints nothing by
-    /// default.
+    /// The default is 10s if standard error is a terminal and --json is not set. Otherwise distlock
+    /// prints neither by default.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) wait_log: Option<Duration>,
 }
@@ -276,7 +281,7 @@ fn permits(text: &str) -> Result<(u32, u32), String> {
 
 fn words(text: &str) -> Result<Words, String> {
     match shell_words::split(text) {
-        Ok(words) if words.is_empty() => Err("name a program to run".to_owned()),
+        Ok(words) if words.is_empty() => Err("give the name of a program to run".to_owned()),
         Ok(words) => Ok(Words(words)),
         Err(error) => Err(error.to_string()),
     }

@@ -71,7 +71,7 @@ pub(crate) async fn evict(
         output.line(&format!("evicted {key}"), &json!({ "key": key, "evicted": true }))?;
         return Ok(0);
     }
-    Err(Failure::new(ABSENT, format!("no such key: {key}")))
+    Err(Failure::new(ABSENT, format!("no such key: {key}; list the queue again")))
 }
 
 /// Evicts the entry with this key if it still has this token.
@@ -96,7 +96,8 @@ pub(crate) async fn clear(
 ) -> Result<u8, Failure> {
     let guard = client.mutex(name).lock_timeout(wait.unwrap_or_default()).await?;
     let Some(guard) = guard else {
-        return Err(Failure::new(BUSY, format!("{name} is held: a run has not ended")));
+        let text = format!("{name} is held: wait with -w until the run has ended");
+        return Err(Failure::new(BUSY, text));
     };
     let cleared = guard.clear_period().await;
     guard.unlock().await?;

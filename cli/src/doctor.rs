@@ -114,7 +114,7 @@ fn look_at(server: &Server, doctor: &mut Doctor) -> Result<(), Failure> {
             doctor.tell(verdict, "version", &finding, &advice)?;
         }
         (None, Ok(_)) => {
-            let finding = format!("{address} does not report its version");
+            let finding = format!("the version of {address} is unknown");
             doctor.tell(Verdict::Unknown, "version", &finding, server.why_no_version())?;
         }
         (None, Err(_)) => {}

@@ -29,14 +29,15 @@ Exit codes:
   The exit code of the command, or 128 + n if signal n ended the command, or ended distlock before
   the command started.
     0  success; also if --once-per skipped the command
-    1  leader, ask, evict, clear: not found; doctor: a check failed
-   64  usage error in the command line, a name, the URL or an option; no command was run
+    1  leader, ask, evict, clear: not found; evict: a different token; doctor: a check failed
+   64  usage error in the command line, a name, the URL or an option, or the store does not support
+       the request; no command was run
    69  no server of the store replied
-   70  the lock was lost; if the command was still running, it was killed before another client
-       could acquire the lock, except after an eviction
+   70  the lock was lost, or could no longer be guarded; if the command was still running, it was
+       killed before another client could acquire the lock, except after an eviction
    71  any other error
    75  the lock is busy (-n, clear), the wait timed out (-w), or the store could not confirm in time
-       that the lock is free; run and elect: see --conflict-exit-code
+       that the lock is free; run and elect: --conflict-exit-code sets a different code
    77  the store refused access
   126  the command could not be run
   127  the command was not found";
@@ -70,8 +71,8 @@ impl From<Error> for Failure {
             // The error's own text is for programs.
             Error::FeatureDisabled { scheme, feature, .. } => {
                 return Self::usage(format!(
-                    "this build of distlock does not support {scheme}://; install it with that feature: \
-                     cargo install distlock-cli --features {feature}"
+                    "this build of distlock does not support {scheme}://: to add the feature \
+                     `{feature}`, run cargo install distlock-cli --features {feature}"
                 ));
             }
             Error::InvalidUrl { .. }

@@ -66,10 +66,10 @@ impl fmt::Display for Version {
 impl Server {
     pub(crate) fn why_no_version(&self) -> &'static str {
         match self.kind {
-            Kind::Etcd => "check that it serves /version on that port",
+            Kind::Etcd => "check that the server serves /version on this port",
             Kind::ZooKeeper => "to see the version, add `srvr` to 4lw.commands.whitelist",
             Kind::Tls => "doctor does not query versions over TLS; use the server's own tools",
-            Kind::Login => "the version is checked when the session opens",
+            Kind::Login => "doctor does not query the versions of databases and Redis",
         }
     }
 

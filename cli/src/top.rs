@@ -126,7 +126,7 @@ impl View<'_> {
                 .areas(frame.area());
         let second = match &self.silent {
             Some((since, error)) => {
-                let text = format!("no reply for {} s: {error}", since.elapsed().as_secs());
+                let text = format!("no update for {} s: {error}", since.elapsed().as_secs());
                 Line::styled(printable(&text), Style::new().fg(Color::Red))
             }
             None => Line::default(),
