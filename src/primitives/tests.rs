@@ -20,7 +20,6 @@ use crate::{
         Visit,
         fake_store::{FakeStore, grow, pauses},
     },
-    store_kind::StoreKind,
 };
 
 /// A store in which everybody who joins stands there.
@@ -247,6 +246,8 @@ async fn marks_releases_is_queried_from_store() {
 ))]
 #[tokio::test(start_paused = true)]
 async fn a_guard_is_of_one_store() {
+    use crate::store_kind::StoreKind;
+
     let guard = client(&store(first)).await.mutex("a").lock().await.unwrap();
     assert_eq!(guard.entry_in(StoreKind::Memory).map(|entry| &*entry.key), Some(guard.key()));
     assert!(guard.entry_in(StoreKind::Etcd).is_none());

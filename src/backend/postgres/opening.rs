@@ -27,7 +27,8 @@ const WITHOUT_LIMITS: &str = "CASE WHEN current_setting('idle_session_timeout', 
                               THEN set_config('transaction_timeout', '0', false) END";
 
 /// In `replica`, triggers neither wake waiters nor delete a session's entries with the session.
-/// Only a superuser may change the setting: for other users this fails with an error that names it.
+/// The change needs a superuser, or from PostgreSQL 15 on the `SET` privilege: without these, this
+/// fails with an error that names the setting.
 const WITH_TRIGGERS: &str = "CASE current_setting('session_replication_role') WHEN 'replica' \
                              THEN set_config('session_replication_role', 'origin', false) END";
 

@@ -74,10 +74,11 @@ async fn polled<T>(times: usize, future: impl Future<Output = T>) -> Option<T> {
 pub(crate) async fn a_lock_dropped_after_any_poll_leaves_nothing(t: &Case) {
     let [client, holder] = t.clients().await;
     let held = holder.mutex("held").lock().await.expect("granted");
-    let mut granted = 0;
+    let (mut granted, mut polled_at_all) = (0, 0);
     // The reply of each server may cause a poll.
     let servers = t.store.at_once() as usize;
     for round in 0..60 {
+        polled_at_all += u32::from(round % (3 * servers + 3) > 0);
         // A waiter does not get its last poll while the lock is held. A call on the free lock is
         // granted or dropped, however long a busy machine takes.
         for (name, times, limit) in [
@@ -89,8 +90,8 @@ pub(crate) async fn a_lock_dropped_after_any_poll_leaves_nothing(t: &Case) {
         }
     }
     assert!(
-        (1..50).contains(&granted),
-        "{granted} of 60 were granted: some must be dropped before the grant, some after it"
+        (1..polled_at_all).contains(&granted),
+        "{granted} of {polled_at_all} were granted: some must be dropped before it, some after it"
     );
     t.queue_of(1).await;
     assert!(held.is_valid());
