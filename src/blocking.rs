@@ -206,9 +206,9 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lock was lost before `work` began or while it ran. In the second case
-    /// another client may have held the lock at the same time, and the value that `work` returned
-    /// is dropped.
+    /// [`Error::Lost`] if the lock was lost before `work` began or while it ran. In the second
+    /// case, another client may have held the lock at the same time, and the value that `work`
+    /// returned is dropped.
     ///
     /// # Examples
     ///

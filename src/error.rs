@@ -96,12 +96,12 @@ pub enum Error {
     /// It is not yet known whether the lock is free. No lock was acquired.
     ///
     /// Either the session ahead has expired by the server's clock, but this client has not watched
-    /// that clock for long enough, or the server may lack earlier grants. Try again later. Only a
-    /// call that does not wait for a holder returns this error, after at most 1.15 TTL: see
-    /// [`try_lock`](crate::Mutex::try_lock).
+    /// that clock for long enough, or the server may lack earlier grants. Try again later. Of the
+    /// calls that acquire a lock, only those that do not wait for a holder return this error, after
+    /// at most 1.15 TTL: see [`try_lock`](crate::Mutex::try_lock).
     ///
     /// On Redis, a client also fails to open a session with this error while a client of an earlier
-    /// version of distlock, which uses other keys, is connected.
+    /// version of distlock, which uses other keys, has a session on the server.
     #[error("it is not yet known whether the {backend} lock is free; no lock was acquired")]
     #[non_exhaustive]
     NotYet {
@@ -111,10 +111,10 @@ pub enum Error {
         #[source]
         source: Source,
     },
-    /// The session ended during the wait, and the place in the queue was lost.
+    /// The session ended during the call. A waiter has lost its place in the queue.
     ///
     /// Locking again opens a new session.
-    #[error("the {backend} session ended during the wait ({reason})")]
+    #[error("the {backend} session ended during the call ({reason})")]
     #[non_exhaustive]
     SessionLost {
         /// The store.
@@ -173,7 +173,8 @@ pub enum Error {
     ///
     /// The library's background threads could not be started, the runtime of
     /// [`Builder::runtime`](crate::Builder::runtime) was shut down, or the client was created
-    /// before this process was forked.
+    /// before this process was forked. Or a metrics recorder or a tracing subscriber panicked while
+    /// a session was being opened.
     #[error("the client has no usable runtime")]
     #[non_exhaustive]
     Runtime {

@@ -18,8 +18,8 @@ use std::{
 ///
 /// On etcd, the token is the create revision of the holder's key. On ZooKeeper, it is the `czxid`
 /// of the holder's node. Tokens of different locks or different clusters cannot be compared. A
-/// cluster that is restored from a backup may repeat tokens; restore etcd with [`--bump-revision
-/// --mark-compacted`](https://etcd.io/docs/v3.6/op-guide/recovery/).
+/// store that loses confirmed writes or is restored from a backup may repeat tokens; restore etcd
+/// with [`--bump-revision --mark-compacted`](https://etcd.io/docs/v3.6/op-guide/recovery/).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {

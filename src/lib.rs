@@ -46,20 +46,22 @@
 //! [`Semaphore`]. tokio and the standard library use some of these names, too.
 //!
 //! Waiters queue in the store, first come, first served. Redlock is the exception: it has no queue
-//! and grants in no particular order. Every method that acquires a lock has three forms: the plain
-//! one waits, `try_…` does not wait for a holder, and `…_timeout` waits up to the given duration.
+//! and grants in no particular order. Every method that acquires a lock and returns its guard has
+//! three forms: the plain one waits, `try_…` does not wait for a holder, and `…_timeout` waits up
+//! to the given duration.
 //!
 //! # What is guaranteed
 //!
 //! - From the return of `lock()` until the guard's deadline, no other guard of that lock is valid
-//!   anywhere. The deadline is counted from the time at which the last confirmed keepalive was
-//!   sent. It passes before the store can grant the lock to another client.
+//!   anywhere. The deadline depends on the time at which the last confirmed keepalive was sent, and
+//!   passes before the store can grant the lock to another client.
 //! - This guarantee has two exceptions. If an operator evicts the holder, the next waiter is
 //!   granted the lock at once, and the holder is notified within a bounded time. If a store loses
 //!   confirmed writes, it may grant a lock that is held: see [`Client::durability`].
 //! - Every guard reports its loss. After a loss, [`LockGuard::is_valid`] returns `false`,
 //!   [`LockGuard::lost`] resolves, and [`LockGuard::run`] stops the work.
-//! - Every grant of a lock has a higher [`FencingToken`] than all earlier grants of that lock.
+//! - Every grant of a lock has a higher [`FencingToken`] than all earlier grants of that lock,
+//!   unless the store loses confirmed writes.
 //! - A forked child process holds no locks. Its parent keeps all of its locks. In the child, the
 //!   parent's guards are lost ([`LostReason::Forked`]), and calls on the parent's clients fail. The
 //!   child can connect a new client. On SQLite and ZooKeeper, this works only if the parent had not
@@ -90,12 +92,11 @@
 //!   own.
 //! - `etcd`: URLs such as `etcd://h1:2379,h2:2379`.
 //! - `zookeeper`: URLs such as `zk://h1:2181,h2:2181`.
-//! - `mysql`: URLs such as `mysql://user:password@h/database`, for MySQL and MariaDB: see
-//!   [MySQL][mysql].
+//! - `mysql`: URLs such as `mysql://user:password@h/database`: see [MySQL and MariaDB][mysql].
 //! - `postgres`: URLs such as `postgres://user:password@h/database`: see [PostgreSQL][postgresql].
 //! - `redis`: URLs such as `redis://user:password@h:6379/0`, for Redis 7 and later and Valkey 7.2
-//!   and later. With `?bridge=plain` or `?bridge=redisson`, mutexes also exclude other libraries'
-//!   locks: see [Redis][redis].
+//!   and later: see [Redis and Valkey][redis]. With `?bridge=plain` or `?bridge=redisson`, mutexes
+//!   also exclude other libraries' locks: see [Other locks on Redis][bridge].
 //! - `redlock`: URLs such as `redlock://user:password@h1,h2,h3,h4,h5`, or `redlocks://` for TLS,
 //!   for independent Redis or Valkey servers. Redlock provides only mutexes, and grants them in no
 //!   particular order: see [Redlock][redlock]. Redlock's guarantees are weaker, so it is not part
@@ -125,7 +126,8 @@
 //! - `metrics`: durations of calls and requests, and counts of held, awaited and lost locks, for
 //!   the recorder that the program has installed for the crate [`metrics`].
 //! - `tracing`: the spans `distlock.acquire` and `distlock.hold`, and warnings about losses,
-//!   through the crate [`tracing`]. [Metrics][metrics] lists all metrics, spans and warnings.
+//!   through the crate [`tracing`]. [Metrics and logs][metrics] lists all metrics, spans and
+//!   warnings.
 //!
 //! # Minimum Rust version
 //!
@@ -134,27 +136,28 @@
 //!
 //! # Further reading
 //!
-//! - [Guide](guide): from a first lock to Kubernetes. [Choosing][choosing] compares the stores and
-//!   the primitives, and describes when no lock is needed.
+//! - [Guide](guide): from a first lock to Kubernetes. [Choosing a primitive and a store][choosing]
+//!   compares the stores and the primitives, and describes when no lock is needed.
 //! - [Guarantees][guarantees]: what each primitive promises, and how it is tested.
-//! - [Operations][operations]: settings of each store, the TTL, other clients in the queue, and the
-//!   requests that are sent.
+//! - [Operations][operations]: a runbook for stuck locks, troubleshooting, the TTL, passwords and
+//!   certificates, capacity, metrics, and a page for each store.
 //! - [Performance][performance]: measurements, compared with other locks.
 //! - [Architecture][architecture]: the code, and the life of a lock in ten steps.
-//! - [Backends][backends]: how to add a store.
+//! - [How to add a store][adding-a-store], for developers who extend distlock.
 //!
 //! [guarantees]: https://github.com/distlock/distlock/blob/main/docs/design/guarantees.md
 //! [choosing]: guide::choosing
 //! [redlock]: https://github.com/distlock/distlock/blob/main/docs/stores/redlock.md
 //! [postgresql]: https://github.com/distlock/distlock/blob/main/docs/stores/postgresql.md
 //! [mysql]: https://github.com/distlock/distlock/blob/main/docs/stores/mysql.md
+//! [bridge]: https://github.com/distlock/distlock/blob/main/docs/stores/redis-bridge.md
 //! [redis]: https://github.com/distlock/distlock/blob/main/docs/stores/redis.md
 //! [sqlite]: https://github.com/distlock/distlock/blob/main/docs/stores/sqlite.md
 //! [metrics]: https://github.com/distlock/distlock/blob/main/docs/ops/metrics.md
 //! [operations]: https://github.com/distlock/distlock/blob/main/docs/ops/README.md
 //! [performance]: https://github.com/distlock/distlock/blob/main/docs/design/performance.md
 //! [architecture]: https://github.com/distlock/distlock/blob/main/docs/design/architecture.md
-//! [backends]: https://github.com/distlock/distlock/blob/main/docs/design/adding-a-store.md
+//! [adding-a-store]: https://github.com/distlock/distlock/blob/main/docs/design/adding-a-store.md
 //! [`metrics`]: https://docs.rs/metrics
 //! [`tracing`]: https://docs.rs/tracing
 //! [`protoc`]: https://protobuf.dev/installation/

@@ -32,7 +32,8 @@ pub enum LostReason {
     HeldTooLong,
     /// The guard was unlocked or dropped.
     ///
-    /// Only a [`LockHandle`](crate::LockHandle) reports this.
+    /// Only a handle of the guard reports this: a [`LockHandle`](crate::LockHandle) or a
+    /// [`LeadershipHandle`](crate::LeadershipHandle).
     Released,
 }
 

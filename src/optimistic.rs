@@ -3,8 +3,8 @@
 //! A column `version` increases with every change. Read the row with its version, compute the new
 //! values, and write them with the version in the condition. The first writer changes the row, and
 //! the other writers' statements find no row. [`updated`] distinguishes the two cases by the number
-//! of rows that the driver reports. This needs no lock service, and works with any database and
-//! driver.
+//! of rows that the driver reports. The pattern needs no lock service, and works with any database
+//! and driver.
 //!
 //! ```
 //! # #[cfg(feature = "sqlite")]

@@ -111,7 +111,7 @@ fn parameters(parameters: &[SqlParameter]) -> Vec<&(dyn ToSql + Sync)> {
 
 /// Returns the SQL that creates distlock's tables in the schema `distlock`.
 ///
-/// The SQL has no effect if the tables exist.
+/// The SQL has no effect if tables of any version other than 1 exist.
 ///
 /// A client creates the tables when it is first used, if its user has the right to do so.
 /// Otherwise, run this SQL as a user with that right, and then grant access to the client's user:

@@ -139,8 +139,8 @@ pub fn schema() -> &'static str {
 
 /// Returns the requests that all clients of this process have sent to a file.
 ///
-/// The requests are counted from when the file was opened. SQLite has no server that could report
-/// them. Returns `None` if no client has the file open.
+/// Counting starts when the file is opened. SQLite has no server that could report the requests.
+/// Returns `None` if no client has the file open.
 ///
 /// # Examples
 ///

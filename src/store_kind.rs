@@ -10,13 +10,13 @@ use std::fmt;
 pub enum StoreKind {
     /// etcd: `etcd://` and `etcds://`.
     Etcd,
-    /// ZooKeeper: `zk://` and `zks://`.
+    /// ZooKeeper: `zk://`, `zookeeper://` and `zks://`.
     ZooKeeper,
-    /// PostgreSQL: `postgres://`.
+    /// PostgreSQL: `postgres://` and `postgresql://`.
     Postgres,
     /// MySQL or MariaDB: `mysql://`.
     Mysql,
-    /// Redis or Valkey: `redis://`, `rediss://` and `redis+sentinel://`.
+    /// Redis or Valkey: `redis://`, `rediss://`, `redis+sentinel://` and `rediss+sentinel://`.
     Redis,
     /// Several independent servers of Redis or Valkey: `redlock://` and `redlocks://`.
     Redlock,

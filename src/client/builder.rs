@@ -84,8 +84,9 @@ impl Builder {
 
     /// Sets the path of the locks in the store.
     ///
-    /// The path is absolute and has at most 255 bytes of printable ASCII. The default is
-    /// `/distlock`. Clients exclude each other only within one namespace.
+    /// The path must be absolute, at most 255 bytes long, and printable ASCII without spaces.
+    /// `/zookeeper` is reserved. The default is `/distlock`. Clients exclude each other only within
+    /// one namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.options.namespace = Some(namespace.into());
         self
@@ -109,7 +110,7 @@ impl Builder {
 
     /// Sets the text that is stored in each key, for operators.
     ///
-    /// The text has at most 1,024 bytes. The default is the host name and the process id.
+    /// The limit is 1,024 bytes. The default is the host name, if it is known, and the process id.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.options.owner = Some(owner.into());
         self
@@ -117,7 +118,8 @@ impl Builder {
 
     /// Sets how long the client tries to open a session, by default 5 s.
     ///
-    /// The timeout applies when the client connects, and when it replaces a lost session.
+    /// The timeout applies when the client connects, and whenever it opens another session. It also
+    /// limits how long [`close`](Client::close) waits.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.options.connect_timeout = Some(timeout);
         self
@@ -207,6 +209,7 @@ impl Builder {
     /// request is sent. [`Error::Unavailable`] if no server opens a session within the
     /// [`connect_timeout`](Self::connect_timeout), in which each server is tried once.
     /// [`Error::Denied`] if the servers reject the credentials or the certificate.
+    /// [`Error::Backend`] if a server is unfit for locks. [`Error::NotYet`] and [`Error::Runtime`].
     ///
     /// # Cancel safety
     ///
@@ -237,8 +240,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidUrl`], [`Error::InvalidArgument`] and [`Error::FeatureDisabled`].
-    /// Certificate and password files must already exist.
+    /// [`Error::InvalidUrl`], [`Error::InvalidArgument`], [`Error::FeatureDisabled`] and
+    /// [`Error::Runtime`]. Certificate and password files must already exist.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
@@ -267,11 +270,8 @@ impl Builder {
         let timing = Timing { ttl, relayed: false };
         let owner = self.options.owner.or(url.options.owner).unwrap_or_else(default_owner);
         if owner.len() > MAX_OWNER {
-            return invalid(
-                "owner",
-                "must be at most 1,024 bytes, because it is stored with every \
-                                     key",
-            );
+            let reason = "must be at most 1,024 bytes, because it is stored with every key";
+            return invalid("owner", reason);
         }
         let connect_timeout = self.options.connect_timeout.or(url.options.connect_timeout);
         let connect_timeout = connect_timeout.unwrap_or(Duration::from_secs(5));

@@ -120,8 +120,8 @@ impl Client {
 /// Returns the queue that a key of this form belongs to.
 fn queue_of(namespace: &str, key: &str) -> Result<Queue, &'static str> {
     let inside = key.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/'));
-    let inside = inside.ok_or("it is not in this client's namespace")?;
-    let no_entry = "it is not the key of a holder or waiter: pass a key that `Mutex::queue` or \
+    let inside = inside.ok_or("the key is not in this client's namespace")?;
+    let no_entry = "this is not the key of a holder or waiter: pass a key that `Mutex::queue` or \
                     `distlock queue` lists";
     let (dir, entry) = inside.split_once('/').ok_or(no_entry)?;
     if entry.is_empty() || entry.contains('/') {

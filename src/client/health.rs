@@ -73,7 +73,8 @@ impl Client {
     /// the [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
     /// could not be opened within the [`connect_timeout`](crate::Builder::connect_timeout).
     /// [`Error::SessionLost`](crate::Error::SessionLost) if the session has ended.
-    /// [`Error::Denied`](crate::Error::Denied) and [`Error::Closed`](crate::Error::Closed).
+    /// [`Error::Denied`](crate::Error::Denied), [`Error::Backend`](crate::Error::Backend) and
+    /// [`Error::Closed`](crate::Error::Closed).
     ///
     /// # Cancel safety
     ///
@@ -99,12 +100,14 @@ impl Client {
     ///
     /// The result is based on the store's own information: etcd's list of members, ZooKeeper's
     /// `/zookeeper/config`, and the settings and replicas that PostgreSQL, MySQL and Redis report.
-    /// It does not cover faulty hardware, such as a disk that confirms a write too early.
+    /// On Redlock, the result names the nodes that do not count for the moment. The result does not
+    /// cover faulty hardware, such as a disk that confirms a write too early.
     ///
     /// # Errors
     ///
     /// As [`ping`](Self::ping). [`Error::Denied`](crate::Error::Denied) if the client's user may
-    /// not read these settings.
+    /// not read these settings. On Redis, a setting that the user may not read counts as unsafe
+    /// instead.
     ///
     /// # Cancel safety
     ///

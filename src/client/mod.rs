@@ -41,9 +41,9 @@ const URL_VARIABLE: &str = "DISTLOCK_URL";
 /// another session for every 512 KiB of its own keys. It also opens another session for every 120
 /// KiB of watched keys, because a reconnect can restore no more watches than that.
 ///
-/// A client runs on a small runtime that belongs to the library. Keepalives therefore continue
-/// while the program's runtime is blocked, and after it has ended. When the session is lost, every
-/// guard is notified. The next call that acquires a lock opens a new session.
+/// By default, a client runs on a small runtime that belongs to the library. Keepalives therefore
+/// continue while the program's runtime is blocked, and after it has ended. When the session is
+/// lost, every guard is notified. The next call that acquires a lock opens a new session.
 ///
 /// When the last clone, guard and waiter are dropped, the session ends in the background.
 /// [`close`](Self::close) ends the session at once and returns the outcome.
@@ -93,7 +93,8 @@ impl Client {
     ///
     /// Commas separate the hosts of one store. For a Redis cluster, it is enough to name a few
     /// servers. The schemes `etcds`, `zks`, `rediss`, `rediss+sentinel` and `redlocks` connect over
-    /// TLS. `sqlite://relative/path` is relative to the working directory. Redlock provides only
+    /// TLS. `zookeeper` and `postgresql` are other names for `zk` and `postgres`.
+    /// `sqlite://relative/path` is relative to the working directory. Redlock provides only
     /// mutexes.
     ///
     /// A URL can also contain a user, a password, a namespace and options:
@@ -114,8 +115,9 @@ impl Client {
     /// - **TLS**: `ca_file`, `cert_file`, `key_file` and `server_name`. Without `ca_file`, the
     ///   client uses the operating system's CAs. On PostgreSQL and MySQL, `sslmode=verify-full`
     ///   turns TLS on, and `sslmode=require` has the same effect.
-    /// - **PostgreSQL**: URLs for libpq work unless they contain an unknown option. For a Unix
-    ///   socket, give its directory: in the option `host`, or percent-escaped in place of the host.
+    /// - **PostgreSQL**: URLs for libpq work, unless they contain an unknown option or another
+    ///   `sslmode` than `disable`, `require` and `verify-full`. For a Unix socket, give its
+    ///   directory: in the option `host`, or percent-escaped in place of the host.
     ///   `pooler=transaction` connects through a pooler in transaction mode.
     /// - **ZooKeeper**: `sasl` and `acl`.
     /// - **Redis**: `replicas`, the number of replicas (1 to 32) that must confirm each write, and
@@ -152,8 +154,8 @@ impl Client {
     /// ```
     pub async fn from_env() -> Result<Self> {
         let url = std::env::var(URL_VARIABLE).map_err(|error| match error {
-            VarError::NotPresent => "set it to the store's URL, as in etcd://host:2379",
-            VarError::NotUnicode(_) => "it is not UTF-8",
+            VarError::NotPresent => "set the variable to the store's URL, as in etcd://host:2379",
+            VarError::NotUnicode(_) => "the variable's value is not UTF-8",
         });
         let url = url.map_err(|reason| Error::invalid(URL_VARIABLE, reason))?;
         Self::connect(url).await
@@ -257,8 +259,8 @@ impl Client {
 
     /// Returns how long a held lock is valid just before its next renewal.
     ///
-    /// That is its least remaining time while all renewals succeed.
-    /// The command ends its children within that time.
+    /// A held lock always has at least this much time left while all renewals succeed. The program
+    /// `distlock` must terminate the command that it runs within this time.
     #[doc(hidden)]
     #[must_use]
     pub fn deadline_reserve(&self) -> Duration {

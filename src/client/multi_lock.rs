@@ -24,8 +24,8 @@ impl Client {
     /// so they never deadlock with each other. If callers already hold other locks when they
     /// call `lock_all`, all of them must acquire all of their locks in one fixed order.
     ///
-    /// If all locks are free, one request acquires up to 32 of them on stores that support this.
-    /// Otherwise, the locks are acquired one by one, each as with
+    /// If there are at most 32 locks and all of them are free, one request acquires them on stores
+    /// that support this. Otherwise, the locks are acquired one by one, each as with
     /// [`Mutex::lock`](crate::Mutex::lock). While the call waits for a lock, it holds the locks
     /// that it has already acquired.
     ///
@@ -158,7 +158,7 @@ pub struct MultiLock {
 }
 
 impl MultiLock {
-    /// Limits how long the locks are held, counting from the last grant.
+    /// Limits how long the locks are held, starting with the last grant.
     ///
     /// See [`Mutex::max_hold`](crate::Mutex::max_hold).
     ///

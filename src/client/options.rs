@@ -87,7 +87,8 @@ impl Options {
         ];
         match given.into_iter().find(|(_, given, of)| *given && *of != scheme) {
             Some((name, _, of)) => {
-                Err(format!("{name} is only for {}://: leave it out", of.name()))
+                let scheme = if name == "db" { "redis+sentinel" } else { of.name() };
+                Err(format!("{name} is only for {scheme}://: leave it out"))
             }
             None => Ok(()),
         }
@@ -98,15 +99,17 @@ impl Options {
         if query.contains(['@', '#']) {
             return Err("write an `@` or `#` as %40 or %23".into());
         }
+        let is_known = |name: &str| KNOWN.split(", ").any(|known| known == name);
         let mut given = BTreeMap::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let Some((name, value)) = pair.split_once('=') else {
                 return Err("options are written as ?name=value&name=value".into());
             };
+            let named = if is_known(name) { name } else { "an option" };
             let value = percent_decode_str(value).decode_utf8();
-            let value = value.map_err(|_| "an option's value is not UTF-8".to_owned())?;
+            let value = value.map_err(|_| format!("the value of {named} is not UTF-8"))?;
             if given.insert(name, value.into_owned()).is_some() {
-                return Err("an option is set twice".into());
+                return Err(format!("{named} is set twice"));
             }
         }
         let time = |value: String, name: &str| {

@@ -76,9 +76,9 @@ impl Url {
 
     fn parts(url: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once("://") else {
-            return Err("write etcd://host:2379, zk://host:2181, postgres://host/database, \
-                        mysql://host/database, redis://host:6379, sqlite:///path/of/a/file or \
-                        memory://name"
+            return Err("the URL has no scheme: write, for example, etcd://host:2379, \
+                        zk://host:2181, postgres://host/database, mysql://host/database, \
+                        redis://host:6379, sqlite:///path/of/a/file or memory://name"
                 .into());
         };
         if scheme == "mariadb" {
@@ -87,9 +87,9 @@ impl Url {
         let sentinels = scheme.ends_with("+sentinel");
         let Some(&(_, scheme, port, secure)) = SCHEMES.iter().find(|(name, ..)| *name == scheme)
         else {
-            return Err("the scheme is not one of etcd, etcds, zk, zks, postgres, mysql, redis, \
-                        rediss, redis+sentinel, rediss+sentinel, redlock, redlocks, sqlite and \
-                        memory"
+            return Err("the scheme is not one of etcd, etcds, zk, zookeeper, zks, postgres, \
+                        postgresql, mysql, redis, rediss, redis+sentinel, rediss+sentinel, \
+                        redlock, redlocks, sqlite and memory"
                 .into());
         };
         let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, q)| (rest, Some(q)));
@@ -154,8 +154,8 @@ impl Url {
         let database = match options.db {
             Some(_) if !sentinels => {
                 return Err(
-                    "db is only for redis+sentinel://: with redis://, write the database as the \
-                     path, after the hosts"
+                    "db is only for redis+sentinel:// and rediss+sentinel://: with redis:// and \
+                     rediss://, write the database as the path, after the hosts"
                         .into(),
                 );
             }
@@ -178,7 +178,8 @@ impl Url {
             Some(_) if !secure => {
                 return Err(
                     "ca_file, cert_file, key_file and server_name need TLS: use etcds://, zks://, \
-                     rediss:// or redlocks://, or sslmode=verify-full with postgres:// or mysql://"
+                     rediss://, rediss+sentinel:// or redlocks://, or sslmode=verify-full with \
+                     postgres:// or mysql://"
                         .into(),
                 );
             }
@@ -202,7 +203,11 @@ impl Url {
             _ => (rest.to_owned(), None),
         };
         if secured || options.password_file.is_some() {
-            return Err(format!("{}:// has neither users nor a network", scheme.name()));
+            return Err(format!(
+                "{}:// has neither users nor a network: leave out password_file and the options \
+                 for TLS",
+                scheme.name()
+            ));
         }
         Ok(Self {
             scheme,

@@ -43,7 +43,7 @@ impl Extras for EtcdStore {
         }
         let Some(TxnOpResponse::Get(get)) = response.op_responses().pop() else {
             return Err(StoreError::Unknown(
-                "malformed reply: it contains no result of a read".into(),
+                "malformed reply: the result of the read is missing".into(),
             ));
         };
         let own =
@@ -59,7 +59,7 @@ impl Extras for EtcdStore {
             // gone.
             let Some(TxnOpResponse::Get(get)) = response.op_responses().pop() else {
                 return Err(StoreError::Unknown(
-                    "malformed reply: it contains no result of a read".into(),
+                    "malformed reply: the result of the read is missing".into(),
                 ));
             };
             let Some(kv) = get.kvs().first() else { return Ok(None) };

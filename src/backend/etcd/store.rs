@@ -139,9 +139,7 @@ impl EtcdStore {
             Some(TxnOpResponse::Get(mut get)) => get.take_kvs().into_iter().next(),
             _ => {
                 return Err(StoreError::Unavailable(
-                    "malformed reply: it contains no result of a \
-                                                     read"
-                        .into(),
+                    "malformed reply: the result of the read is missing".into(),
                 ));
             }
         };

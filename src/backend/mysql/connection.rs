@@ -38,9 +38,8 @@ use crate::{
     },
 };
 
-const POOLED: &str = "a pooler has lent the connection to other clients between two requests: \
-                      connect to the server itself, or let the pooler keep one connection for each \
-                      client";
+const POOLED: &str = "a pooler has reset the connection or lent it to another client: connect to \
+                      the server directly";
 
 /// How long connections through a pooler are refused before the next attempt.
 const REFUSED: Duration = Duration::from_secs(60);

@@ -131,7 +131,7 @@ fn words(error: &Error) -> Option<String> {
              in the URL, or see Tls::server_name"
         }
         Error::InvalidCertificate(Wrong::Expired | Wrong::ExpiredContext { .. }) => {
-            "the server's certificate has expired"
+            "the server's certificate has expired: renew it, and check the clock of this machine"
         }
         Error::InvalidCertificate(other) => {
             return Some(format!("the server's certificate was rejected: {other}"));

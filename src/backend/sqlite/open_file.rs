@@ -132,10 +132,14 @@ impl OpenFile {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) if given_up() => Err(match &*self.sign.refused.lock() {
                 Some(refused) => StoreError::again(refused),
-                None => StoreError::Unavailable("the file is no longer open".into()),
+                None => StoreError::Unavailable("the SQLite file is no longer open".into()),
             }),
             Err(late) if given_up() => Err(StoreError::Unavailable(late.into())),
-            Ok(Err(_)) => Err(StoreError::Unknown("the file's thread has ended".into())),
+            Ok(Err(_)) => {
+                let ended = "the thread that accesses the SQLite file has ended, so the outcome is \
+                             unknown: try again";
+                Err(StoreError::Unknown(ended.into()))
+            }
             Err(late) => Err(StoreError::Unknown(late.into())),
         }
     }

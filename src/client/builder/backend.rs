@@ -12,7 +12,7 @@ pub(super) fn of(scheme: Scheme, remote: Remote) -> Result<Arc<dyn Backend>> {
     let name = scheme.name();
     if !scheme.is_remote() && (remote.credentials.is_some() || remote.tls.is_some()) {
         let option = if remote.tls.is_some() { "tls" } else { "credentials" };
-        let reason = format!("{name}:// has neither users nor a network: leave it out");
+        let reason = format!("{name}:// has neither users nor a network: leave out {option}");
         return Err(Error::invalid(option, reason));
     }
     let backend: Arc<dyn Backend> = match scheme {

@@ -31,7 +31,8 @@ impl Builder {
     ///
     /// [`connect`](Self::connect) verifies with one request that the pool connects to the URL's
     /// database. If the pool connects to another database, `connect` fails with [`Error::Denied`].
-    /// If the URL does not name a PostgreSQL server, it fails with [`Error::InvalidArgument`].
+    /// If the URL does not name a PostgreSQL server, `connect` fails with
+    /// [`Error::InvalidArgument`].
     ///
     /// [`Error::Denied`]: crate::Error::Denied
     /// [`Error::InvalidArgument`]: crate::Error::InvalidArgument

@@ -26,8 +26,8 @@ impl Builder {
     /// Without TLS, the client sends the credentials only within this machine: to loopback
     /// addresses and Unix sockets. With any other host, [`connect`](Self::connect) fails with
     /// [`Error::InvalidArgument`] before any request is sent. See
-    /// [`allow_plaintext_credentials`](Self::allow_plaintext_credentials). An empty password is
-    /// none: the server must accept the user without it, and nothing is refused.
+    /// [`allow_plaintext_credentials`](Self::allow_plaintext_credentials). The client
+    /// sends an empty password to any host: it is for users that need none.
     ///
     /// On ZooKeeper, only this user has access to the nodes that the client creates, unless
     /// [`acl`](Self::acl) sets another ACL. The `digest` scheme accepts any user with any password,
@@ -51,10 +51,11 @@ impl Builder {
     /// Sets a function that returns the current user and password.
     ///
     /// With this function, a password can be replaced while the client is running. The function is
-    /// called when the client is created, and later before requests to the store, at most once a
-    /// second. It runs on threads that also keep sessions alive, so it must return at once, with
-    /// credentials that the program already has. If a later call fails or panics, the client keeps
-    /// the previous credentials.
+    /// called when the client is created, and later at most once a second: on etcd before requests,
+    /// and on the other stores before the client connects. On etcd, it is also called at once if
+    /// the server rejects the credentials. The function runs on threads that also keep sessions
+    /// alive, so it must return at once, with credentials that the program already has. If a later
+    /// call fails or panics, the client keeps the previous credentials.
     ///
     /// # What a new password does
     ///
@@ -92,7 +93,7 @@ impl Builder {
 
     /// Allows the client to send the user and password to other hosts without TLS.
     ///
-    /// Every device on the network path can then read them. In a URL:
+    /// Every device on the network path can then read the password. In a URL:
     /// `?allow_plaintext_credentials=true`.
     pub fn allow_plaintext_credentials(mut self) -> Self {
         self.options.allow_plaintext_credentials = true;
@@ -119,7 +120,7 @@ impl Builder {
     /// `auth::cdrwa`, which grants all rights to every identity of this client: its user and its
     /// certificate. Without credentials, it is `world:anyone:cdrwa`. In a URL: `?acl=…`.
     ///
-    /// Locking needs `cdrw`: [Operations][operations] lists the purpose of each right. A node
+    /// Locking needs `cdrw`: [Least rights][least-rights] lists the purpose of each right. A node
     /// receives its ACL when it is created, so existing directories keep their ACLs.
     /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] on another store, and if
     /// the syntax of the ACL is invalid.
@@ -131,7 +132,7 @@ impl Builder {
     ///     .acl("auth::cdrwa,world:anyone:r");
     /// ```
     ///
-    /// [operations]: https://github.com/distlock/distlock/blob/main/docs/ops/security.md#least-rights
+    /// [least-rights]: https://github.com/distlock/distlock/blob/main/docs/ops/security.md#least-rights
     pub fn acl(mut self, acl: impl Into<String>) -> Self {
         self.acl = Some(Secret::new(acl.into()));
         self
@@ -166,11 +167,11 @@ pub(super) fn is_compiled_in(scheme: Scheme) -> Result<()> {
     let needed = match scheme {
         Scheme::Memory | Scheme::Sqlite => return Ok(()),
         Scheme::ZooKeeper if cfg!(feature = "zookeeper-tls") => return Ok(()),
-        Scheme::ZooKeeper => "the feature `zookeeper-tls`: add it",
+        Scheme::ZooKeeper => "needs the feature `zookeeper-tls`: add it to distlock in Cargo.toml",
         _ if cfg!(any(feature = "tls", feature = "tls-ring")) => return Ok(()),
-        _ => "the feature `tls` or `tls-ring`: add one of them",
+        _ => "needs the feature `tls` or `tls-ring`: add one of them to distlock in Cargo.toml",
     };
-    Err(Error::invalid("tls", format!("needs {needed} to distlock in Cargo.toml")))
+    Err(Error::invalid("tls", needed))
 }
 
 /// Returns `true` unless it is certain that there is no password to protect.
@@ -209,8 +210,9 @@ pub(super) fn stays_here(endpoints: &[String]) -> Result<()> {
     };
     let reason = format!(
         "the password would be sent to {host} without encryption: use TLS (etcds://, zks://, \
-         rediss://, sslmode=verify-full or Builder::tls), or allow this with \
-         ?allow_plaintext_credentials=true in the URL or with Builder::allow_plaintext_credentials"
+         rediss://, rediss+sentinel://, redlocks://, sslmode=verify-full or Builder::tls), or \
+         allow this with ?allow_plaintext_credentials=true in the URL or with \
+         Builder::allow_plaintext_credentials"
     );
     Err(Error::invalid("credentials", reason))
 }
