@@ -83,9 +83,9 @@
 //! [`Error::InvalidArgument`] before it sends anything. A store with servers still builds rustls
 //! then, but no cryptography library and no C.
 //!
-//! - `tls`: TLS with rustls and `aws-lc-rs`. It is on by default, so a change from `redis://` to
-//!   `rediss://` needs no other build. It adds no crate to a program that
-//!   uses only `memory://` or SQLite.
+//! - `tls`: TLS with rustls and `aws-lc-rs`. The feature is on by default, so a change from
+//!   `redis://` to `rediss://` needs no other build. It adds no crate to a program that uses only
+//!   `memory://` or SQLite.
 //! - `tls-ring`: TLS with `ring` in place of `aws-lc-rs`. Turn `tls` off with
 //!   `default-features = false`: if both are on, distlock uses `aws-lc-rs`. A default provider of
 //!   rustls that the program has installed takes precedence. Otherwise distlock may install its

@@ -47,7 +47,8 @@ pub trait Pool: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Every error means that nothing was sent.
+    /// Every error means that nothing was sent. If the server reported the error, attach its
+    /// SQLSTATE with [`PoolError::with_sqlstate`].
     ///
     /// # Cancel safety
     ///

@@ -26,8 +26,8 @@ impl Builder {
     /// Without TLS, the client sends the credentials only within this machine: to loopback
     /// addresses and Unix sockets. With any other host, [`connect`](Self::connect) fails with
     /// [`Error::InvalidArgument`] before any request is sent. See
-    /// [`allow_plaintext_credentials`](Self::allow_plaintext_credentials). The client
-    /// sends an empty password to any host: it is for users that need none.
+    /// [`allow_plaintext_credentials`](Self::allow_plaintext_credentials). The check does not apply
+    /// to an empty password, which is for users that need no password.
     ///
     /// On ZooKeeper, only this user has access to the nodes that the client creates, unless
     /// [`acl`](Self::acl) sets another ACL. The `digest` scheme accepts any user with any password,
