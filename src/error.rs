@@ -100,8 +100,8 @@ pub enum Error {
     /// calls that acquire a lock, only those that do not wait for a holder return this error, after
     /// at most 1.15 TTL: see [`try_lock`](crate::Mutex::try_lock).
     ///
-    /// On Redis, a client also fails to open a session with this error while a client of an earlier
-    /// version of distlock, which uses other keys, has a session on the server.
+    /// On Redis, opening a session also fails with this error while a client of an earlier version
+    /// of distlock has a session on the server. That version uses other keys.
     #[error("it is not yet known whether the {backend} lock is free; no lock was acquired")]
     #[non_exhaustive]
     NotYet {

@@ -43,12 +43,12 @@
 //!   [`Mutex::watch_queue`] and [`Mutex::request_release`].
 //!
 //! A [`Client`] creates the locks, so a program seldom has to import [`Mutex`], [`RwLock`] or
-//! [`Semaphore`]. tokio and the standard library use some of these names, too.
+//! [`Semaphore`]. Some of these names also exist in tokio and in the standard library.
 //!
 //! Waiters queue in the store, first come, first served. Redlock is the exception: it has no queue
-//! and grants in no particular order. Every method that acquires a lock and returns its guard has
-//! three forms: the plain one waits, `try_…` does not wait for a holder, and `…_timeout` waits up
-//! to the given duration.
+//! and grants in no particular order. Methods that acquire a lock and return its guard have three
+//! forms. The plain form waits, `try_…` does not wait for a holder, and `…_timeout` waits up to the
+//! given duration.
 //!
 //! # What is guaranteed
 //!

@@ -12,10 +12,10 @@
 //! - **Curator**: `InterProcessMutex` with that path.
 //! - **kazoo** (2.7.1 or later): `Lock` with that path and `extra_lock_patterns=["-lock-"]`.
 //!   Without the pattern, kazoo does not see distlock's nodes, and both may hold the lock at once.
-//!   kazoo's node must be ephemeral, which is the default. distlock's directories are containers,
-//!   which the server removes when they are empty. kazoo creates the directory only once for each
-//!   `Lock` object, so reusing a `Lock` after the removal fails with `NoNodeError`. Create a new
-//!   `Lock` each time, or create the directory beforehand as a persistent node, which is not
+//!   The nodes of kazoo must be ephemeral, which is the default. The directories of distlock are
+//!   containers, which the server removes when they are empty. A `Lock` of kazoo creates the
+//!   directory only once, so reusing the `Lock` after the removal fails with `NoNodeError`. Create
+//!   a new `Lock` each time, or create the directory beforehand as a persistent node, which is not
 //!   removed.
 //!
 //! These clients must spell the name as distlock does: it percent-escapes all characters except

@@ -31,10 +31,10 @@ use crate::backend::{credentials::read, secret::Secret};
 ///
 /// While a client is open, it rereads the files that
 /// [`ca_certificate_file`](Self::ca_certificate_file) and
-/// [`client_identity_files`](Self::client_identity_files) name. cert-manager and Vault may replace
-/// each file separately, or a whole folder through a link. If the new files cannot be used, for
-/// example because the key of a certificate has not been written yet, the client keeps the previous
-/// certificates.
+/// [`client_identity_files`](Self::client_identity_files) name. Tools such as cert-manager and
+/// Vault may replace each file separately, or a whole folder through a link. If the new files
+/// cannot be used, for example because the key of a certificate has not been written yet, the
+/// client keeps the previous certificates.
 ///
 /// Open connections are not affected: no store requests a certificate again, and no lock is lost.
 /// On etcd, a request that is sent a second or more after the change uses a new connection, while a
