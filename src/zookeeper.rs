@@ -32,8 +32,9 @@ use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 /// `multi` then takes effect only while the lock is held, even if this process does not know yet
 /// that the lock is lost. Returns `None` for a guard of another store.
 ///
-/// The path identifies one grant: no other grant ever has the same path. Your client must not use a
-/// chroot, because the path would then name another node.
+/// The path identifies one grant: no other grant has the same path, unless an operator deletes the
+/// directory of a queue that is in use. Your client must not use a chroot, because the path would
+/// then name another node.
 ///
 /// # Examples
 ///
