@@ -200,9 +200,10 @@ impl LockGuard {
     ///
     /// If the lock is already lost, `work` does not run. This method needs the feature `blocking`.
     ///
-    /// Unlike the future in [`run`](Self::run), a closure is not stopped when the lock is lost. It
-    /// runs to its end, and only then does this method return the error. Long work should check
-    /// between its steps whether the lock [is still held](Held::is_valid), and return if it is not.
+    /// Unlike the future in [`run`](Self::run), a closure is not stopped when the lock is lost. The
+    /// closure runs to its end, and only then does this method return the error. Long work should
+    /// check between its steps whether the lock [is still held](Held::is_valid), and return if it
+    /// is not.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use std::{
 /// The protected resource stores the highest token it has seen and refuses lower ones. A holder
 /// that was paused until after its session expired can then do no harm.
 ///
-/// This works only for exclusive holders. Readers share a lock, and so do permit holders: their
+/// Fencing works only for exclusive holders. Readers share a lock, and so do permit holders: their
 /// tokens differ, but a lower token is just as valid. A [`FencingGate`] would refuse their valid
 /// writes.
 ///
@@ -115,8 +115,8 @@ impl fmt::Display for FencingToken {
 /// refuse, because a later holder has a higher token.
 ///
 /// The gate lives in the memory of one process, such as a server that receives the writes of all
-/// holders. Its state is lost when that process ends. To continue in another process, store the
-/// [`highest`](Self::highest) token and pass it to [`starting_at`](Self::starting_at).
+/// holders. The gate's state is lost when that process ends. To continue in another process, store
+/// the [`highest`](Self::highest) token and pass it to [`starting_at`](Self::starting_at).
 ///
 /// The check and the write must be one step, or a newer holder may write in between. Hold a local
 /// mutex around both, or put the token into the transaction that writes, as below.

@@ -62,7 +62,7 @@
 //!   [`LockGuard::lost`] resolves, and [`LockGuard::run`] stops the work.
 //! - Every grant of a lock has a higher [`FencingToken`] than all earlier grants of that lock,
 //!   unless the store loses confirmed writes.
-//! - A forked child process holds no locks. Its parent keeps all of its locks. In the child, the
+//! - A forked child process holds no locks. The parent process keeps its locks. In the child, the
 //!   parent's guards are lost ([`LostReason::Forked`]), and calls on the parent's clients fail. The
 //!   child can connect a new client. On SQLite and ZooKeeper, this works only if the parent had not
 //!   connected before the fork.
@@ -84,8 +84,8 @@
 //! then, but no cryptography library and no C.
 //!
 //! - `tls`: TLS with rustls and `aws-lc-rs`. The feature is on by default, so a change from
-//!   `redis://` to `rediss://` needs no other build. It adds no crate to a program that uses only
-//!   `memory://` or SQLite.
+//!   `redis://` to `rediss://` needs no other build. The feature adds no crate to a program that
+//!   uses only `memory://` or SQLite.
 //! - `tls-ring`: TLS with `ring` in place of `aws-lc-rs`. Turn `tls` off with
 //!   `default-features = false`: if both are on, distlock uses `aws-lc-rs`. A default provider of
 //!   rustls that the program has installed takes precedence. Otherwise distlock may install its

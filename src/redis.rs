@@ -14,8 +14,8 @@ use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 /// while the lock is held, even if this process does not know yet that the lock is lost. Returns
 /// `None` for a guard of another store.
 ///
-/// With a bridge to other libraries, the check covers only distlock's own lock. It does not show
-/// whether another library has acquired the key that serves as its lock.
+/// With a bridge to other libraries, the check covers only distlock's own lock. The check does not
+/// show whether another library has acquired the key that it uses as its lock.
 ///
 /// No other grant ever has the same key and member.
 ///

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Names a kind of store, as returned by [`Client::backend`](crate::Client::backend).
 ///
-/// Its `Display` prints the name of the product, such as `etcd`, `ZooKeeper` or `PostgreSQL`.
+/// The `Display` output is the name of the product, such as `etcd`, `ZooKeeper` or `PostgreSQL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum StoreKind {

@@ -118,8 +118,8 @@ impl Builder {
 
     /// Sets how long the client tries to open a session, by default 5 s.
     ///
-    /// The timeout applies when the client connects, and whenever it opens another session. It also
-    /// limits how long [`close`](Client::close) waits.
+    /// The timeout applies when the client connects, and whenever it opens another session. The
+    /// timeout also limits how long [`close`](Client::close) waits.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.options.connect_timeout = Some(timeout);
         self

@@ -37,8 +37,8 @@ const URL_VARIABLE: &str = "DISTLOCK_URL";
 ///
 /// A client is cheap to clone, and all clones are the same client.
 ///
-/// A client uses one session for all locks that it holds or waits for. On ZooKeeper, it opens
-/// another session for every 512 KiB of its own keys. It also opens another session for every 120
+/// A client uses one session for all locks that it holds or waits for. On ZooKeeper, a client opens
+/// another session for every 512 KiB of its own keys. Another session is also opened for every 120
 /// KiB of watched keys, because a reconnect can restore no more watches than that.
 ///
 /// By default, a client runs on a small runtime that belongs to the library. Keepalives therefore
@@ -244,8 +244,8 @@ impl Client {
 
     /// Returns the TTL that the server has granted to the session.
     ///
-    /// This TTL determines how long a crashed holder keeps its lock. It may differ from the TTL
-    /// that the builder requested:
+    /// This TTL determines how long a crashed holder keeps its lock. The granted TTL may
+    /// differ from the TTL that the builder requested:
     ///
     /// - etcd grants whole seconds, and at least one and a half election timeouts.
     /// - ZooKeeper grants between 2 and 20 ticks, unless it is configured differently.

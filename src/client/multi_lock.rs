@@ -149,7 +149,7 @@ impl Client {
 
 /// Acquires several locks together: all of them, or none.
 ///
-/// Created by [`Client::multi_lock`]. It is cheap to create, clone and drop.
+/// Created by [`Client::multi_lock`]. A `MultiLock` is cheap to create, clone and drop.
 #[derive(Clone, Debug)]
 pub struct MultiLock {
     sessions: Sessions,
@@ -262,8 +262,8 @@ impl MultiLock {
 
     /// Acquires all of the locks, runs `work` while they are held, and releases them.
     ///
-    /// An unconfirmed release is not an error here. It continues in the background, as after
-    /// [`MultiLockGuard::unlock`]. For work that returns a `Result`, see
+    /// An unconfirmed release is not an error here: the client retries the release in the
+    /// background, as after [`MultiLockGuard::unlock`]. For work that returns a `Result`, see
     /// [`try_run`](Self::try_run).
     ///
     /// # Errors
@@ -292,8 +292,8 @@ impl MultiLock {
 
     /// Acquires all of the locks, runs fallible `work` while they are held, and releases them.
     ///
-    /// It works like [`run`](Self::run), and returns a single `Result`. It also releases the locks
-    /// if `work` fails.
+    /// This method works like [`run`](Self::run), and returns a single `Result`. The locks are also
+    /// released if `work` fails.
     ///
     /// # Errors
     ///

@@ -91,7 +91,7 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
         Ok(path) => path,
         Err(error) => return refused(error.to_string()),
     };
-    let Some(folder) = path.parent() else { return refused("it is not a file".into()) };
+    let Some(folder) = path.parent() else { return refused("this is not a file".into()) };
     match fs::metadata(folder) {
         // The directory may be created, or come back.
         Err(error) => {
@@ -102,22 +102,22 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
                 _ => StoreError::Unavailable(reason),
             });
         }
-        Ok(found) if !found.is_dir() => return refused("its parent is not a directory".into()),
+        Ok(found) if !found.is_dir() => return refused("the parent is not a directory".into()),
         Ok(_) => {}
     }
     match fs::metadata(&path) {
-        Ok(found) if !found.is_file() => return refused("it is not a file".into()),
+        Ok(found) if !found.is_file() => return refused("this is not a file".into()),
         // SQLite names its auxiliary files after the path, so two names would lead to two sets of
         // them.
         #[cfg(unix)]
         Ok(found) if found.nlink() > 1 => {
-            return refused("it has other names (hard links), but must have only one".into());
+            return refused("the file has other names (hard links): delete them".into());
         }
         // Like a second name: the auxiliary files would stay outside of the mount.
         Ok(_) if boot::is_mount_point(&path) => {
             return refused(
-                "it is mounted as a single file, for example into a container: mount its directory \
-                 instead"
+                "the file is mounted as a single file, for example into a container: mount its \
+                 directory instead"
                     .into(),
             );
         }
@@ -125,7 +125,7 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
     }
     match shared(folder) {
         Some(name) => refused(format!(
-            "it is on a file system of type {name}, which is not known to be local to this \
+            "the file is on a file system of type {name}, which is not known to be local to this \
              host: put the file on a local file system (in a container, on a volume or a tmpfs)"
         )),
         None => Ok(path),

@@ -12,8 +12,8 @@ impl Builder {
     /// `mysql_async-0_37`), or an implementation of [`Pool`]. The pool must connect to the database
     /// that the URL names.
     ///
-    /// The client also opens one connection of its own, to the server in the URL. It uses this
-    /// connection for keepalives and for polling, which therefore never wait for the pool. Every
+    /// The client also opens one connection of its own, to the server in the URL. This
+    /// connection is for keepalives and for polling, which therefore never wait for the pool. Every
     /// other request uses a connection from the pool: requests to acquire, release or query a lock,
     /// and guarded writes. Each request is one transaction. Settings of the pool's connections,
     /// such as the isolation level, `autocommit`, `completion_type`, `sql_mode` or a time limit, do

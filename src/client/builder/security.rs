@@ -60,8 +60,8 @@ impl Builder {
     /// # What a new password does
     ///
     /// **etcd**: The next request uses a new connection with the new password. If the server
-    /// rejects the password, requests continue on the old connection as long as it works. It
-    /// therefore does not matter whether the store or the program receives the new password first.
+    /// rejects the password, requests continue on the old connection as long as it works. The store
+    /// and the program may therefore receive the new password in either order.
     /// When a password changes, etcd revokes the user's tokens; the client repeats the affected
     /// requests with the newest password. A held lock stays held if the client receives the new
     /// password before the lock's deadline.
