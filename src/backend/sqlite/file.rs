@@ -111,7 +111,7 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
         // them.
         #[cfg(unix)]
         Ok(found) if found.nlink() > 1 => {
-            return refused("the file has other names (hard links): delete them".into());
+            return refused("the file has other names (hard links), but must have only one".into());
         }
         // Like a second name: the auxiliary files would stay outside of the mount.
         Ok(_) if boot::is_mount_point(&path) => {
