@@ -7,7 +7,9 @@
 //!
 //! With another version of the crate, or with another client, write the condition yourself: the
 //! create revision of [`LockGuard::key`](crate::LockGuard::key) equals
-//! [`LockGuard::fencing_token`](crate::LockGuard::fencing_token).
+//! [`LockGuard::fencing_token`](crate::LockGuard::fencing_token). A
+//! [downgraded](crate::WriteGuard::downgrade) guard has a new key with a higher revision: use
+//! [`compare`] for it.
 
 use etcd_client::{Compare, CompareOp};
 
