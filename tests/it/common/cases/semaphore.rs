@@ -344,7 +344,7 @@ pub(crate) async fn a_waiter_evicted_at_the_gate_acquires_no_permit(t: &Case) {
     t.store.delete_key(gate).await;
     let refused = within(SOON, "the waiter is refused", waiting).await.expect("no panic");
     let error = refused.expect_err("it was evicted");
-    assert!(matches!(&error, Error::Evicted { name } if name == "permits"), "{error:?}");
+    assert!(matches!(&error, Error::Evicted { name, .. } if name == "permits"), "{error:?}");
     eventually(SOON, "only the holder's key is there", async || t.keys().await == [held.key()])
         .await;
     let queue = one.semaphore("permits", 1).queue().await.expect("a reply");
