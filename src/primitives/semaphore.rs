@@ -380,7 +380,7 @@ impl Semaphore {
         let gate = Acquire::new(&gate, patience).from(sessions).await?;
         let Some(gate) = gate else { return Ok(None) };
         let taking = Acquire { mode: Mode::Shared(&rule), ..Acquire::new(queue, wait) };
-        // Whoever lists the queue before this client joins the permits evicts it from the gate.
+        // An operator may evict the client by its key at the gate, from an older listing.
         let taken = tokio::select! {
             biased;
             taken = taking.from(sessions) => taken,

@@ -6,7 +6,8 @@ use percent_encoding::percent_decode_str;
 pub(super) fn file(path: &str) -> Result<String, String> {
     if path.contains(['@', ':', '#']) && path != ":memory:" {
         return Err(
-            "a sqlite:// URL contains only a path: write an `@`, `:` or `#` in it as %40, %3A or %23"
+            "a sqlite:// URL contains only a path: write an `@`, `:` or `#` in the path as %40, \
+             %3A or %23"
                 .into(),
         );
     }
