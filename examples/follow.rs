@@ -14,7 +14,7 @@ async fn main() -> Result<()> {
 async fn follow() -> Result<()> {
     let client = Client::connect("memory://follow").await?;
     let election = client.election("primary");
-    let mut leaders = election.observe()?; // the current leader, then each later one
+    let mut leaders = election.observe()?; // the current leader, then later ones
     for _ in 0..2 {
         let Some(leader) = leaders.next().await else { break };
         println!("requests go to {}", leader.value_str().unwrap_or("an unknown address"));

@@ -1,4 +1,4 @@
-//! Optimistic concurrency: updates of a row without a lock, checked by its version.
+//! Optimistic concurrency: updates rows without locks, and checks their versions.
 //!
 //! A column `version` increases with every change. Read the row with its version, compute the new
 //! values, and write them with the version in the condition. The first writer changes the row, and

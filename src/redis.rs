@@ -3,8 +3,8 @@
 //! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write)
 //! cover most uses: each value that they write is a field of the hash `{distlock:/namespace}:data`.
 //! For other writes, add the condition to your own script, and run it on the same server and
-//! database. In a cluster, the keys of the script must be in the same slot as the lock, so they
-//! must begin with `{distlock:/namespace}`, too.
+//! database. In a cluster, the keys of the script must be in the same slot as the lock, so their
+//! names must contain the hash tag `{distlock:/namespace}`.
 
 use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 

@@ -38,7 +38,7 @@ pub(crate) struct Bench {
     pub(crate) clusters: BTreeMap<Backend, Vec<String>>,
     /// The delay between the servers of the clusters, if any.
     pub(crate) between: Option<Between>,
-    /// The process ids of the single nodes, if known.
+    /// The process IDs of the single nodes, if known.
     pub(crate) processes: BTreeMap<Backend, u32>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Bench {
 pub(crate) struct Capacity {
     pub(crate) sessions: usize,
     pub(crate) seconds: u64,
-    /// The process id of the server.
+    /// The process ID of the server.
     pub(crate) server: u32,
 }
 
@@ -99,7 +99,7 @@ time; see docker/cluster.sh.
 --draw FOLDER only draws the plots of a run with its results in FOLDER.
 
 --sessions N --seconds S --server PID, on one --backend, only reports what N
-sessions cost the server with this process id; see docker/capacity.
+sessions cost the server with this process ID; see docker/capacity.
 
 --idle N,... only reports how long a handover between two clients takes while this
 number of other clients is idle.

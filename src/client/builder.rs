@@ -110,7 +110,7 @@ impl Builder {
 
     /// Sets the text that is stored in each key, for operators.
     ///
-    /// The limit is 1,024 bytes. The default is the host name, if it is known, and the process id.
+    /// The limit is 1,024 bytes. The default is the host name, if it is known, and the process ID.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.options.owner = Some(owner.into());
         self
@@ -388,7 +388,7 @@ impl Builder {
     }
 }
 
-/// Returns the host name and the process id.
+/// Returns the host name and the process ID.
 fn default_owner() -> String {
     #[cfg(target_os = "linux")]
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

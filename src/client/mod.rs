@@ -259,8 +259,8 @@ impl Client {
 
     /// Returns how long a held lock is valid just before its next renewal.
     ///
-    /// A held lock always has at least this much time left while all renewals succeed. The program
-    /// `distlock` must terminate the command that it runs within this time.
+    /// A held lock always has at least this much time left while all renewals succeed. Within this
+    /// time, the program `distlock` must terminate its command.
     #[doc(hidden)]
     #[must_use]
     pub fn deadline_reserve(&self) -> Duration {

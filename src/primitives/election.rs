@@ -143,7 +143,7 @@ impl Election {
         self.stand(value.as_ref(), Wait::No).await
     }
 
-    /// Campaigns, and leads if its turn comes within `timeout`; `None` otherwise.
+    /// Campaigns, and leads if elected within `timeout`; `None` otherwise.
     ///
     /// # Errors
     ///
@@ -206,7 +206,7 @@ impl Election {
         Ok(leader::first(snapshot).map(Leader::new))
     }
 
-    /// Returns a stream of the leaders: the current one first, then each later one.
+    /// Returns a stream of the leaders: first the current one, then later ones.
     ///
     /// Each new value of a leader is an item, too. The stream never returns to an earlier leader,
     /// and yields no item twice. It skips leaders and values that were replaced before it was

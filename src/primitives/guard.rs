@@ -154,9 +154,9 @@ impl LockGuard {
 
     /// Returns `true` if the lock is held now, as far as this process knows.
     ///
-    /// It reads the clock itself, not a flag that a timer sets. On Linux, Android and Apple's
-    /// systems, this clock keeps running while the machine is suspended; on other systems, it may
-    /// stop. Once it has returned `false`, it never returns `true` again.
+    /// This method reads the clock itself, not a flag that a timer sets. On Linux, Android and
+    /// Apple's systems, this clock keeps running while the machine is suspended; on other systems,
+    /// it may stop. Once this method has returned `false`, it never returns `true` again.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()

@@ -137,7 +137,7 @@ impl Leadership {
 
     /// Runs `future` while the candidate leads, and resigns.
     ///
-    /// It works like [`LockGuard::run_owned`].
+    /// This method works like [`LockGuard::run_owned`].
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Leadership {
 
     /// Runs a fallible `future` while the candidate leads, and resigns.
     ///
-    /// It works like [`run_owned`](Self::run_owned), and returns a single `Result`.
+    /// This method works like [`run_owned`](Self::run_owned), and returns a single `Result`.
     ///
     /// # Errors
     ///

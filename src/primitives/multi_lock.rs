@@ -302,7 +302,8 @@ impl MultiLockGuard {
 
     /// Releases all of the locks concurrently.
     ///
-    /// It returns `Ok` only if all keys are known to be deleted and each lock was held until then.
+    /// This method returns `Ok` only if all keys are known to be deleted and each lock was held
+    /// until then.
     ///
     /// # Errors
     ///

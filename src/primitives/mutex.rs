@@ -76,9 +76,9 @@ impl Mutex {
     /// no key if the entry ahead belongs to the same client. While it waits, it sends one request
     /// every [`recheck_interval`](crate::Builder::recheck_interval).
     ///
-    /// MySQL, MariaDB and SQLite cannot notify waiters, so each client polls for all of its
-    /// waiters. The same is true of PostgreSQL behind a transaction pooler. On Redlock, each waiter
-    /// polls.
+    /// On MySQL and MariaDB, and on PostgreSQL behind a transaction pooler, waiters are not
+    /// notified: each client polls for all of its waiters. On SQLite, one thread polls for all
+    /// clients of the process that use the same file. On Redlock, each waiter polls.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl Mutex {
         self.acquire(Wait::No).await
     }
 
-    /// Acquires the lock if its turn comes within `timeout`; `None` otherwise.
+    /// Acquires the lock if it is granted within `timeout`; `None` otherwise.
     ///
     /// The timeout covers the whole call, including the time to open a new session. A timeout of
     /// zero is equivalent to [`try_lock`](Self::try_lock).
@@ -359,8 +359,8 @@ impl Mutex {
 
     /// Acquires the lock, runs fallible `work` while it is held, and unlocks.
     ///
-    /// It works like [`run`](Self::run), and returns a single `Result`. It also unlocks if `work`
-    /// fails.
+    /// This method works like [`run`](Self::run), and returns a single `Result`. It also unlocks if
+    /// `work` fails.
     ///
     /// # Errors
     ///

@@ -69,10 +69,10 @@ impl LockGuard {
 
     /// Claims the period that contains a scheduled time.
     ///
-    /// It works like [`claim_period`](Self::claim_period), but uses the time for which the job was
-    /// scheduled, not the time of the grant. A host that waited for the lock while another host did
-    /// the job therefore does not claim the next period. Delays in acquiring the lock do not
-    /// accumulate.
+    /// This method works like [`claim_period`](Self::claim_period), but uses the time for which the
+    /// job was scheduled, not the time of the grant. A host that waited for the lock while another
+    /// host did the job therefore does not claim the next period. Delays in acquiring the lock do
+    /// not accumulate.
     ///
     /// # Errors
     ///
@@ -193,7 +193,7 @@ fn is_due(note: &[u8], fired: Duration, now: Duration, period: Duration) -> bool
 impl Mutex {
     /// Acquires the lock, claims the period, runs `work`, and unlocks.
     ///
-    /// It returns `None` if the work was not due.
+    /// This method returns `None` if the work was not due.
     ///
     /// Use it for jobs that a timer starts on several hosts: see [`LockGuard::claim_period`]. The
     /// period begins with this call, even if the work fails or the lock is lost while the work
@@ -239,7 +239,7 @@ impl Mutex {
 
     /// Acquires the lock, claims the period, runs fallible `work`, and unlocks.
     ///
-    /// It works like [`run_once_per`](Self::run_once_per), and returns a single `Result`.
+    /// This method works like [`run_once_per`](Self::run_once_per), and returns a single `Result`.
     ///
     /// # Errors
     ///

@@ -121,7 +121,7 @@ impl ReentrantMutex {
 
     /// Shares the hold of this id, or waits for the lock up to `timeout`.
     ///
-    /// It returns `None` when the time is up.
+    /// This method returns `None` when the time is up.
     ///
     /// # Errors
     ///
@@ -237,7 +237,7 @@ impl ReentrantGuard {
 
     /// Runs a fallible `future` while the lock is held, and unlocks.
     ///
-    /// It works like [`run_owned`](Self::run_owned), and returns a single `Result`.
+    /// This method works like [`run_owned`](Self::run_owned), and returns a single `Result`.
     ///
     /// # Errors
     ///

@@ -146,7 +146,7 @@ impl RwLock {
         Ok(self.acquire(READER, Wait::No).await?.map(ReadGuard))
     }
 
-    /// Acquires a read lock if its turn comes within `timeout`; `None` otherwise.
+    /// Acquires a read lock if it is granted within `timeout`; `None` otherwise.
     ///
     /// # Errors
     ///
@@ -223,7 +223,7 @@ impl RwLock {
         Ok(self.acquire(WRITER, Wait::No).await?.map(WriteGuard))
     }
 
-    /// Acquires the write lock if its turn comes within `timeout`; `None` otherwise.
+    /// Acquires the write lock if it is granted within `timeout`; `None` otherwise.
     ///
     /// # Errors
     ///

@@ -180,7 +180,7 @@ impl Semaphore {
 
     /// Acquires several permits at once if they are free; `None` otherwise.
     ///
-    /// It works like [`try_acquire`](Self::try_acquire).
+    /// This method works like [`try_acquire`](Self::try_acquire).
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl Semaphore {
         self.get(permits, Wait::No).await
     }
 
-    /// Acquires a permit if its turn comes within `timeout`; `None` otherwise.
+    /// Acquires a permit if one is granted within `timeout`; `None` otherwise.
     ///
     /// # Errors
     ///
@@ -229,7 +229,7 @@ impl Semaphore {
         self.acquire_many_timeout(1, timeout).await
     }
 
-    /// Acquires several permits if their turn comes within `timeout`; `None` otherwise.
+    /// Acquires several permits if they are granted within `timeout`; `None` otherwise.
     ///
     /// # Errors
     ///

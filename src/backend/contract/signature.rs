@@ -1,7 +1,7 @@
 //! The signature in a key, for operators and for clients that list the queue: the key's owner and
 //! its creation time.
 //!
-//! Its wall-clock time decides nothing.
+//! No decision depends on its wall-clock time.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -85,8 +85,8 @@ impl Election {
 
     /// Campaigns, runs fallible `work` while leading, and resigns.
     ///
-    /// It works like [`run`](Self::run), and returns a single `Result`. If `work` fails, the leader
-    /// resigns and does not campaign again.
+    /// This method works like [`run`](Self::run), and returns a single `Result`. If `work` fails,
+    /// the leader resigns and does not campaign again.
     ///
     /// # Errors
     ///

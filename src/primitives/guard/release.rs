@@ -48,9 +48,10 @@ impl LockGuard {
 
     /// Releases the lock.
     ///
-    /// It returns `Ok` only if the key is known to be deleted and the lock was held until then.
+    /// This method returns `Ok` only if the key is known to be deleted and the lock was held until
+    /// then.
     ///
-    /// It deletes only this guard's own key, so a late or repeated attempt never affects a
+    /// The release deletes only this guard's own key, so a late or repeated attempt never affects a
     /// successor.
     ///
     /// # Errors

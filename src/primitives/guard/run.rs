@@ -51,7 +51,7 @@ impl LockGuard {
 
     /// Runs a fallible `future` while the lock is held.
     ///
-    /// It works like [`run`](Self::run), and returns a single `Result`.
+    /// This method works like [`run`](Self::run), and returns a single `Result`.
     ///
     /// # Errors
     ///
@@ -114,8 +114,8 @@ impl LockGuard {
 
     /// Runs a fallible `future` while the lock is held, and unlocks.
     ///
-    /// It works like [`run_owned`](Self::run_owned), and returns a single `Result`. It also unlocks
-    /// if the future fails.
+    /// This method works like [`run_owned`](Self::run_owned), and returns a single `Result`. It
+    /// also unlocks if the future fails.
     ///
     /// # Errors
     ///

@@ -55,7 +55,7 @@ impl Permit {
 
     /// Runs `future` while the permits are held, and releases them.
     ///
-    /// It works like [`LockGuard::run_owned`].
+    /// This method works like [`LockGuard::run_owned`].
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Permit {
 
     /// Runs a fallible `future` while the permits are held, and releases them.
     ///
-    /// It works like [`run_owned`](Self::run_owned), and returns a single `Result`.
+    /// This method works like [`run_owned`](Self::run_owned), and returns a single `Result`.
     ///
     /// # Errors
     ///

@@ -15,5 +15,5 @@ rules! {
     YoungEmpty "young-empty" "An empty server that has just started is quarantined.",
     PromotedEmpty "promoted-empty" "An empty server that was a replica is quarantined.",
     LostWrites "lost-writes" "A session whose writes are missing has ended.",
-    ClockTokens "clock-tokens" "Tokens of a different server continue from its clock.",
+    ClockTokens "clock-tokens" "A different server issues tokens that start at its own clock.",
 }
