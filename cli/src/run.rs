@@ -148,7 +148,10 @@ async fn under_lock(job: &Job, client: &Client, output: Output) -> Result<Done, 
         && !guard.claim_period_at(period, job.fired).await?
     {
         let period = humantime::format_duration(period);
-        let text = format!("another run of {names} began in this period of {period}");
+        let text = format!(
+            "another run of {names} has already begun in the current period ({period}); the \
+             command was skipped"
+        );
         output.note("refused", &text, json!({ "name": names, "period": period.to_string() }));
         // Those behind it would wait for the end of this client otherwise.
         held.unlock().await?;

@@ -59,8 +59,8 @@ impl Queue {
                 label: None,
             }),
             _ => Err(invalid(format!(
-                "must be at most {MAX_NAME} bytes once percent-escaped; use a shorter name, or its \
-                 hash"
+                "must be at most {MAX_NAME} bytes once percent-escaped; use a shorter name, or a \
+                 hash of the name"
             ))),
         }
     }
