@@ -22,9 +22,8 @@ pub(crate) struct Securing {
 impl Securing {
     /// Creates the settings for a server at this `host:port`.
     pub(crate) fn new(material: &Material, endpoint: &str) -> io::Result<Self> {
-        let unusable = || {
-            io::Error::other("the certificates or the key passed for TLS cannot be used")
-        };
+        let unusable =
+            || io::Error::other("the certificates or the key passed for TLS cannot be used");
         let config = trust::config(material).ok_or_else(unusable)?;
         let name = material.server_name.as_deref().unwrap_or_else(|| trust::host(endpoint));
         let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
