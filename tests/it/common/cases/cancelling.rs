@@ -39,7 +39,9 @@ pub(crate) async fn a_thousand_dropped_locks_leave_nothing(t: &Case) {
         });
     }
     within(SOON * 3, "all are dropped", droppers.join_all()).await;
-    t.keys_within(Duration::from_secs(5), 2).await;
+    // A busy machine may delay a request for longer than its timeout. The session searches for the
+    // keys of such requests 1 s, 5 s and 13 s later.
+    t.keys_within(Duration::from_secs(15), 2).await;
     assert!(marker.is_valid() && held.is_valid(), "no session was lost");
     assert!(granted.load(SeqCst) < 600, "too many calls were granted before they were dropped");
     held.unlock().await.expect("released");
