@@ -182,7 +182,7 @@ pub enum Error {
         #[source]
         source: Arc<std::io::Error>,
     },
-    /// The store refused a request or sent an unexpected reply.
+    /// The store refused a request, sent an unexpected reply, or is unfit for locks.
     #[error("{backend} failed while {operation}")]
     #[non_exhaustive]
     Backend {

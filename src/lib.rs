@@ -78,8 +78,8 @@
 //! # Features
 //!
 //! Only `tls` is on by default. `memory://name`, for unit tests, is always available: see
-//! [`memory`]. The features `tls`, `tls-ring` and `sqlite` need a C compiler to build, and `etcd`
-//! needs [`protoc`]. Without `tls` and `tls-ring`, distlock refuses TLS with
+//! [`memory`]. The features `tls`, `tls-ring`, `zookeeper-tls` and `sqlite` need a C compiler to
+//! build, and `etcd` needs [`protoc`]. Without `tls` and `tls-ring`, distlock refuses TLS with
 //! [`Error::InvalidArgument`] before it sends anything. A store with servers still builds rustls
 //! then, but no cryptography library and no C.
 //!

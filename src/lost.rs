@@ -14,7 +14,8 @@ pub enum LostReason {
     SessionExpired,
     /// An operator deleted the holder's key.
     ///
-    /// On etcd, overwriting the key without its lease is an eviction, too.
+    /// On etcd, overwriting the key without its lease is an eviction, too. On Redlock, an operator
+    /// evicts a holder only by overwriting its key on a majority of the nodes.
     Evicted,
     /// [`Client::close`](crate::Client::close) was called.
     ClientClosed,

@@ -84,9 +84,9 @@ impl Builder {
 
     /// Sets the path of the locks in the store.
     ///
-    /// The path must be absolute, at most 255 bytes long, and printable ASCII without spaces.
-    /// `/zookeeper` is reserved. The default is `/distlock`. Clients exclude each other only within
-    /// one namespace.
+    /// The path must be absolute, at most 255 bytes long, and printable ASCII without spaces. No
+    /// part may be empty, `.` or `..`, and `/zookeeper` is reserved. The default is `/distlock`.
+    /// Clients exclude each other only within one namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.options.namespace = Some(namespace.into());
         self
@@ -94,10 +94,10 @@ impl Builder {
 
     /// Sets the TTL of the client's session.
     ///
-    /// The store frees the client's locks when it has received no keepalive for this long. The TTL
-    /// must be between 100 ms and 24 h. The default is 10 s. [`Client::session_ttl`] returns the
-    /// TTL that the server has granted. A short TTL frees a crashed holder's lock sooner; a long
-    /// one survives slow networks and server restarts.
+    /// The store frees the client's locks when it has received no keepalive for at least this long.
+    /// The TTL must be between 100 ms and 24 h. The default is 10 s. [`Client::session_ttl`]
+    /// returns the TTL that the server has granted. A short TTL frees a crashed holder's lock
+    /// sooner; a long one survives slow networks and server restarts.
     ///
     /// All servers of a ZooKeeper ensemble must allow this TTL (`minSessionTimeout` and
     /// `maxSessionTimeout`, by default 2 and 20 ticks). If a session moves to a server that allows
@@ -147,8 +147,8 @@ impl Builder {
     /// Runs the client's background work on this runtime.
     ///
     /// The work consists of keepalives, watches, and the cleanup after a future or guard is
-    /// dropped. By default, it runs on the library's own runtimes, which have two threads per
-    /// process.
+    /// dropped. By default, it runs on the library's own runtimes, which have up to two worker
+    /// threads per process.
     ///
     /// The client depends on this runtime. If the runtime's threads are blocked for longer than the
     /// TTL, the locks are lost, and the guards are notified. When the runtime is shut down, all

@@ -214,9 +214,9 @@ impl Client {
     /// Returns all locks of the namespace that have holders or waiters, sorted by name.
     ///
     /// The list contains the mutexes, read-write locks, semaphores and elections of all clients.
-    /// One request returns the names; on etcd it returns all keys below the namespace. The client
-    /// then reads each queue as [`Mutex::queue`] does. Together, the reads are not a consistent
-    /// snapshot.
+    /// One request returns the names, or on Redis up to 200 of them; on etcd, it returns all keys
+    /// below the namespace. The client then reads each queue as [`Mutex::queue`] does. Together,
+    /// the reads are not a consistent snapshot.
     ///
     /// # Errors
     ///
@@ -294,10 +294,11 @@ impl Client {
     /// Waits for holders to release their locks, and closes the client.
     ///
     /// Call this method when a service receives SIGTERM. From then on, the client acquires no more
-    /// locks: waiters and later calls fail with [`Error::Closed`](crate::Error::Closed). Holders
-    /// are notified by [`release_requested`](crate::LockGuard::release_requested), and keep their
-    /// locks until they release them or `grace` has passed. After that, the client is
-    /// [closed](Self::close), and the remaining guards are lost.
+    /// locks: waiters and later attempts to acquire a lock fail with
+    /// [`Error::Closed`](crate::Error::Closed). Holders are notified by
+    /// [`release_requested`](crate::LockGuard::release_requested), and keep their locks until they
+    /// release them or `grace` has passed. After that, the client is [closed](Self::close), and the
+    /// remaining guards are lost.
     ///
     /// # Errors
     ///

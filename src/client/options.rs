@@ -87,8 +87,13 @@ impl Options {
         ];
         match given.into_iter().find(|(_, given, of)| *given && *of != scheme) {
             Some((name, _, of)) => {
-                let scheme = if name == "db" { "redis+sentinel" } else { of.name() };
-                Err(format!("{name} is only for {scheme}://: leave it out"))
+                let store = match of {
+                    Scheme::Postgres => "PostgreSQL",
+                    Scheme::Redlock => "Redlock",
+                    _ if name == "db" => "Redis with sentinels",
+                    _ => "Redis",
+                };
+                Err(format!("{name} is only for {store}: leave it out"))
             }
             None => Ok(()),
         }

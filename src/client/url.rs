@@ -148,7 +148,7 @@ impl Url {
             return Err("sslmode is only for postgres:// and mysql://: leave it out".into());
         }
         if options.namespace.is_some() {
-            return Err("namespace is not an option: write it as the path, after the hosts".into());
+            return Err("namespace is not an option: write it at the end of the path".into());
         }
         options.are_for(scheme)?;
         let database = match options.db {

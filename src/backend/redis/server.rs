@@ -210,8 +210,8 @@ impl Server {
             reasons.push(format!(
                 "{now}: a crash may undo confirmed writes and the record of the longest TTL, so \
                  the server then waits only for the TTLs of the clients that reconnect. To keep \
-                 the record, set appendonly = yes, and appendfsync = always, or everysec from \
-                 Redis 7.2 on"
+                 the record, set appendonly = yes, and appendfsync = always with \
+                 no-appendfsync-on-rewrite = no, or appendfsync = everysec from Redis 7.2 on"
             ));
         }
         let exclusive = reasons.is_empty();

@@ -81,7 +81,7 @@ impl Server {
         if field("run_id").is_empty() {
             return fatal(
                 "does not report its run_id (INFO server), without which a restart cannot be \
-                 detected"
+                 detected: use Redis or Valkey itself"
                     .into(),
             );
         }
@@ -98,7 +98,8 @@ impl Server {
         }
         let Ok(uptime) = field("uptime_in_seconds").parse::<i64>() else {
             return fatal(
-                "does not report its uptime (INFO server), so the time of a restart is unknown"
+                "does not report its uptime (INFO server), so the time of a restart is unknown: \
+                 use Redis or Valkey itself"
                     .into(),
             );
         };

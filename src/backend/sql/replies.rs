@@ -92,7 +92,7 @@ pub(crate) fn why_not_yet(reply: &Outcome) -> Option<&'static str> {
     if row.flag(1) {
         return Some(
             "the server has changed or was emptied, so it may lack granted locks: it grants no \
-             lock for 1.1 times the longest TTL of any session; use a longer timeout, or try again \
+             lock for 1.1 times the longest TTL of any session; wait for the lock, or try again \
              later",
         );
     }

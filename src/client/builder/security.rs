@@ -51,11 +51,12 @@ impl Builder {
     /// Sets a function that returns the current user and password.
     ///
     /// With this function, a password can be replaced while the client is running. The function is
-    /// called when the client is created. Later, it is called at most once a second, before
-    /// requests on etcd and before new connections on the other stores. If an etcd server rejects
-    /// the credentials, the function is called again at once. The function runs on threads that
-    /// also keep sessions alive, so it must return at once, with credentials that the program
-    /// already has. If a later call fails or panics, the client keeps the previous credentials.
+    /// called when the client is created. Later, it is called before requests on etcd and before
+    /// new connections on the other stores, but at most once a second. Except on ZooKeeper, this
+    /// limit does not apply to the first call after a server has rejected the credentials. The
+    /// function runs on threads that also keep sessions alive, so it must return at once, with
+    /// credentials that the program already has. If a later call fails or panics, the client keeps
+    /// the previous credentials.
     ///
     /// # What a new password does
     ///

@@ -6,8 +6,8 @@ use percent_encoding::percent_decode_str;
 pub(super) fn file(path: &str) -> Result<String, String> {
     if path.contains(['@', ':', '#']) && path != ":memory:" {
         return Err(
-            "a sqlite:// URL contains only a path: write an `@`, `:` or `#` in the path as %40, \
-             %3A or %23"
+            "a sqlite:// URL has neither a user nor a host: write an `@`, `:` or `#` in the path \
+             as %40, %3A or %23"
                 .into(),
         );
     }
