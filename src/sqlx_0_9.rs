@@ -39,6 +39,8 @@ use crate::primitives::{
 /// On PostgreSQL, do not call it inside a savepoint, such as a nested transaction. Rolling back the
 /// savepoint releases the row locks that keep the lock held.
 ///
+/// On a Galera cluster, this check is not sufficient: see [`LockGuard::sql`].
+///
 /// # Errors
 ///
 /// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if the lock is

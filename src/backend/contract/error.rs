@@ -12,9 +12,10 @@ use crate::{
 pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// Why `try_lock` cannot report yet that a lock is held.
-pub(crate) const SEEMS_DEAD: &str = "the holder's session seems to have expired; to be certain, \
-                                     this client must observe the server's clock for 1.1 times \
-                                     that session's TTL; wait for the lock, or try again later";
+pub(crate) const SEEMS_DEAD: &str = "the holder's session seems to have expired, but to be \
+                                     certain, this client must observe the server's clock for 1.1 \
+                                     times that session's TTL: wait for the lock, or try again \
+                                     later";
 
 /// How an adapter reports a failed call.
 #[cfg_attr(not(any(feature = "_network", feature = "sqlite")), allow(dead_code))]

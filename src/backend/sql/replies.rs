@@ -91,9 +91,8 @@ pub(crate) fn why_not_yet(reply: &Outcome) -> Option<&'static str> {
     let row = reply.first()?;
     if row.flag(1) {
         return Some(
-            "the server has changed or was emptied, so it may lack granted locks: it grants no \
-             lock for 1.1 times the longest TTL of any session; wait for the lock, or try again \
-             later",
+            "the server has changed or was emptied. It may lack granted locks, so it grants none \
+             for 1.1 times the longest TTL of any session: wait for the lock, or try again later",
         );
     }
     row.flag(0).then_some(SEEMS_DEAD)
