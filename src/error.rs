@@ -142,8 +142,8 @@ pub enum Error {
     },
     /// The store did not confirm the release in time.
     ///
-    /// The client retries the release in the background until it is confirmed or the session has
-    /// ended.
+    /// The client retries the release in the background until it is confirmed, the session has
+    /// ended, or the client's runtime is shut down.
     #[error("the release of {name:?} is not confirmed yet; it is retried in the background")]
     #[non_exhaustive]
     ReleaseUnconfirmed {
@@ -153,10 +153,11 @@ pub enum Error {
         #[source]
         source: Source,
     },
-    /// The store did not reply to a guarded write.
+    /// The outcome of a write under the lock is unknown.
     ///
-    /// The write may have been applied, or may still be applied while the lock is held. The client
-    /// does not send it again.
+    /// The store's reply was lost, or the client's runtime was shut down during the call. The write
+    /// may have been applied, or may still be applied while the lock is held. The client does not
+    /// send it again.
     #[error("the write under {name:?} is not confirmed: it may or may not have been applied")]
     #[non_exhaustive]
     WriteUnconfirmed {
@@ -166,7 +167,7 @@ pub enum Error {
         #[source]
         source: Source,
     },
-    /// The client was closed. Connect again.
+    /// The client was closed, or is shutting down. Connect again.
     #[error("the client is closed")]
     Closed,
     /// The client has no runtime. Connect again.

@@ -120,14 +120,15 @@
 //!   released.
 //! - `blocking`: the same API for threads, without `async`.
 //! - `zookeeper-sasl`: SASL (DIGEST-MD5) on ZooKeeper: see [`Builder::sasl`].
-//! - `zookeeper-tls`: TLS on ZooKeeper. It is a separate feature, because the TLS support of
-//!   ZooKeeper's driver always builds `aws-lc-rs`. It includes `tls` and `zookeeper`.
+//! - `zookeeper-tls`: TLS on ZooKeeper, including the features `tls` and `zookeeper`. This feature
+//!   is separate, because the TLS support of ZooKeeper's driver always builds `aws-lc-rs`.
 //! - `serde`: a [`FencingToken`] is serialized and deserialized as a number.
-//! - `metrics`: durations of calls and requests, and counts of held, awaited and lost locks, for
-//!   the recorder that the program has installed for the crate [`metrics`].
-//! - `tracing`: the spans `distlock.acquire` and `distlock.hold`, and warnings about losses,
-//!   through the crate [`tracing`]. [Metrics and logs][metrics] lists all metrics, spans and
-//!   warnings.
+//! - `metrics`: metrics such as the durations of calls and requests, and the counts of held,
+//!   awaited and lost locks, for the recorder that the program has installed for the crate
+//!   [`metrics`].
+//! - `tracing`: the spans `distlock.acquire` and `distlock.hold`, and log events such as warnings
+//!   about losses, through the crate [`tracing`]. [Metrics and logs][metrics] lists all metrics,
+//!   spans and events.
 //!
 //! # Minimum Rust version
 //!

@@ -12,12 +12,14 @@ pub enum LostReason {
     DeadlinePassed,
     /// The server reported that the lease or session has ended.
     SessionExpired,
-    /// An operator deleted the holder's key.
+    /// An operator evicted the holder, for example by deleting the holder's key.
     ///
-    /// On etcd, overwriting the key without its lease is an eviction, too. On Redlock, an operator
+    /// On etcd, overwriting the key without its lease is an eviction, too. With a bridge on Redis,
+    /// so is the deletion or takeover of the key that other libraries use. On Redlock, an operator
     /// evicts a holder only by overwriting its key on a majority of the nodes.
     Evicted,
-    /// [`Client::close`](crate::Client::close) was called.
+    /// [`Client::close`](crate::Client::close) was called, or
+    /// [`Client::shutdown`](crate::Client::shutdown) closed the client.
     ClientClosed,
     /// The task that renews the session has ended.
     ///

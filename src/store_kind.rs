@@ -4,7 +4,8 @@ use std::fmt;
 
 /// Names a kind of store, as returned by [`Client::backend`](crate::Client::backend).
 ///
-/// The `Display` output is the name of the product, such as `etcd`, `ZooKeeper` or `PostgreSQL`.
+/// The `Display` output is a name such as `etcd`, `ZooKeeper` or `PostgreSQL`. MariaDB is shown as
+/// `MySQL`, and Valkey as `Redis`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum StoreKind {

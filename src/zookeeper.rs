@@ -18,10 +18,10 @@
 //!   a new `Lock` each time, or create the directory beforehand as a persistent node, which is not
 //!   removed.
 //!
-//! These clients must spell the name as distlock does: it percent-escapes all characters except
-//! ASCII letters, digits, `-`, `_`, `.`, `~` and `:`. The `/` is escaped, too: the lock `a/b` is
-//! `/distlock/a%2Fb`. Do not create persistent nodes in a queue, whatever their name: nothing would
-//! ever remove them.
+//! These clients must spell the name as distlock does. distlock percent-escapes all characters
+//! except ASCII letters, digits, `-`, `_`, `.`, `~` and `:`, and also the names `.` and `..`. The
+//! `/` is escaped, too: the lock `a/b` is `/distlock/a%2Fb`. Do not create persistent nodes in a
+//! queue, whatever their name: nothing would ever remove them.
 
 use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 

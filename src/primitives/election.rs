@@ -20,7 +20,8 @@ use crate::{
 
 /// Elects one leader at a time, whose value all clients can read.
 ///
-/// Created by [`Client::election`](crate::Client::election). It is cheap to create, clone and drop.
+/// Created by [`Client::election`](crate::Client::election). An `Election` is cheap to create,
+/// clone and drop.
 ///
 /// Candidates lead in the order in which they joined. The leader publishes a value for observers,
 /// for example its address. A leader holds a lock, with the guarantees of a

@@ -39,7 +39,7 @@ use crate::{
 /// On these stores, a client that connects later may need 1.1 TTL from the time at which it
 /// connects. To be sure, await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
 ///
-/// The guard borrows nothing. It can be stored in a struct or moved into a spawned task, so
+/// The guard borrows nothing. A guard can be stored in a struct or moved into a spawned task, so
 /// `lock_owned` does not exist. For other tasks, [`handle`](Self::handle) returns a handle that can
 /// be cloned.
 ///
@@ -139,7 +139,10 @@ impl LockGuard {
         self.held.queue.name()
     }
 
-    /// Returns the holder's key in the store, as the store's own tools show it.
+    /// Returns the key of the holder's entry in the store.
+    ///
+    /// On etcd and ZooKeeper, the store's own tools show this key. On databases, Redis and Redlock,
+    /// the key is composed of the names and numbers that identify the entry.
     ///
     /// On etcd, a transaction that compares this key's create revision with the token writes only
     /// while the lock is held.
@@ -181,7 +184,7 @@ impl LockGuard {
 
     /// Returns why the lock was lost; `None` while it is held.
     ///
-    /// Like [`is_valid`](Self::is_valid), it reads the clock.
+    /// Like [`is_valid`](Self::is_valid), this method reads the clock.
     ///
     /// # Examples
     ///
@@ -208,21 +211,22 @@ impl LockGuard {
 
     /// Resolves when the lock is lost, and never before.
     ///
-    /// It resolves at the first cause, and no later than the local deadline. If the session
+    /// The future resolves at the first cause, and no later than the local deadline. If the session
     /// expires, `lost` resolves before the store can grant the lock to another client.
     ///
     /// If an operator evicts the holder or ends its session, the next waiter may be granted the
     /// lock before `lost` resolves. In this case, `lost` resolves as soon as the store's event
-    /// arrives. MySQL, MariaDB and PostgreSQL behind a transaction pooler send no events: there,
-    /// `lost` resolves within a second. On Redlock, `lost` resolves at the next renewal. If the key
-    /// was deleted right after the grant, `lost` resolves at most 0.4 s after the grant. If the
-    /// event is lost, `lost` resolves within 1.25 times the
+    /// arrives. MySQL, MariaDB, SQLite, and PostgreSQL behind a transaction pooler send no events:
+    /// there, `lost` resolves within a second. On Redlock, `lost` resolves at the next renewal, as
+    /// it does if another library takes over the key of a bridge on Redis. If the key was deleted
+    /// right after the grant, `lost` resolves at most 0.4 s after the grant. If the event is lost,
+    /// `lost` resolves within 1.25 times the
     /// [`recheck_interval`](crate::Builder::recheck_interval). On etcd, overwriting the key without
     /// its lease is an eviction, too.
     ///
-    /// It does not depend on the caller's runtime. After the machine was suspended, `lost` may take
-    /// up to one second of running time to resolve, while [`is_valid`](Self::is_valid) returns
-    /// `false` at once.
+    /// The future does not depend on the caller's runtime. After the machine was suspended, `lost`
+    /// may take up to one second of running time to resolve, while [`is_valid`](Self::is_valid)
+    /// returns `false` at once.
     ///
     /// # Cancel safety
     ///

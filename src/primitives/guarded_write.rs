@@ -185,18 +185,18 @@ impl LockGuard {
 
     /// Writes to the store in one transaction if the lock is still held.
     ///
-    /// The store applies all of the writes or none. It applies them only if this guard's key exists
-    /// when the transaction runs.
+    /// The store applies all of the writes or none. The transaction applies them only if this
+    /// guard's key exists when it runs.
     ///
     /// The store itself checks the key, for example with a comparison in an etcd transaction or a
     /// `check` in a ZooKeeper `multi`. The clock of this process does not matter. A holder that was
-    /// paused, and writes before it checks its guard, therefore does no harm. Its key is deleted
-    /// before the next holder is granted the lock, and the store refuses every write without that
-    /// key. No fencing token is needed for data in the same store. For other data, see
+    /// paused, and writes before it checks its guard, therefore does no harm. The holder's key is
+    /// deleted before the next holder is granted the lock, and the store refuses every write
+    /// without that key. No fencing token is needed for data in the same store. For other data, see
     /// [`FencingGate`](crate::FencingGate).
     ///
     /// Keys are plain keys of the store, which any client of the store can read. A key is an
-    /// absolute path such as `/app/state`, of up to 1,024 bytes. It has no empty part, no `.` or
+    /// absolute path such as `/app/state`, of up to 1,024 bytes. A key has no empty part, no `.` or
     /// `..`, no control or private-use characters, and no characters beyond U+FFEF. The key must be
     /// outside of the client's namespace and of `/zookeeper`. One call makes 1 to 64 writes to
     /// different keys, of at most 1,000,000 bytes in total, keys included.
@@ -219,7 +219,7 @@ impl LockGuard {
     ///
     /// [`Error::WriteUnconfirmed`] if the store's reply was lost, or if the client's runtime was
     /// shut down. The write may have been applied, or may still be applied while the lock is held.
-    /// It is not sent again. Read the data, or write the same values again.
+    /// The client does not send the write again. Read the data, or write the same values again.
     ///
     /// # Cancel safety
     ///

@@ -60,7 +60,7 @@ impl Leader {
         self.token
     }
 
-    /// Returns the leader's key, as the store's own tools show it.
+    /// Returns the leader's key: see [`LockGuard::key`](crate::LockGuard::key).
     #[must_use]
     pub fn key(&self) -> &str {
         &self.key
@@ -73,8 +73,8 @@ impl Leader {
 /// the stream sends one request per [`recheck_interval`](crate::Builder::recheck_interval). On
 /// stores without notifications, the stream also polls: see [`Mutex::lock`](crate::Mutex::lock).
 /// The stream survives lost connections and sessions: [`cut_off_for`](Self::cut_off_for) returns
-/// how long the store has not replied. While there is no leader, the stream waits. It keeps the
-/// client open, and ends when the client is closed.
+/// how long the store has not replied. While there is no leader, the stream waits. The stream keeps
+/// the client open, and ends when the client is closed.
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct Observe {

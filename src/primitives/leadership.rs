@@ -27,7 +27,7 @@ pub(super) fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
 
 /// Holds the lead of an [`Election`](crate::Election).
 ///
-/// It is a [`LockGuard`]: dropping it resigns in the background.
+/// A leadership is a [`LockGuard`]: dropping it resigns in the background.
 #[derive(Debug)]
 #[must_use = "the leader resigns as soon as this is dropped"]
 pub struct Leadership {
@@ -56,7 +56,7 @@ impl Leadership {
     /// candidate then still leads. The value may have been written, or may be written later, but
     /// never over a later value. [`Error::WriteUnconfirmed`] if the client's runtime was shut down
     /// during the call. [`Error::InvalidArgument`] if the value is too long, before anything is
-    /// sent.
+    /// sent. [`Error::Denied`] and [`Error::Backend`] if the store refused the value.
     ///
     /// # Cancel safety
     ///
@@ -202,7 +202,7 @@ impl Deref for Leadership {
 /// Gives other tasks access to a [`Leadership`].
 ///
 /// Created by [`Leadership::handle`], and passed to the work of
-/// [`Election::run`](crate::Election::run). It is owned and can be cloned.
+/// [`Election::run`](crate::Election::run). The handle is owned and can be cloned.
 ///
 /// The handle has all methods of a leadership that take `&self`. Methods that take the leadership
 /// itself, such as [`resign`](Leadership::resign), do not compile. Dropping the handle has no

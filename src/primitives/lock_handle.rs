@@ -6,10 +6,10 @@ use crate::primitives::guard::LockGuard;
 
 /// Gives other tasks access to a lock that a [`LockGuard`] holds.
 ///
-/// Created by [`LockGuard::handle`]. It is owned and can be cloned. A watcher with a handle can
-/// await the loss ([`lost`](LockGuard::lost)) or check for it ([`is_valid`](LockGuard::is_valid)),
-/// while the guard stays with the task that unlocks it. A handle is `'static`, so it can be moved
-/// into a spawned task.
+/// Created by [`LockGuard::handle`]. A handle is owned and can be cloned. A watcher with a handle
+/// can await the loss ([`lost`](LockGuard::lost)) or check for it
+/// ([`is_valid`](LockGuard::is_valid)), while the guard stays with the task that unlocks it. A
+/// handle is `'static`, so it can be moved into a spawned task.
 ///
 /// The handle has all methods of a guard that take `&self`. Methods that take the guard itself,
 /// such as [`unlock`](LockGuard::unlock), do not compile. Dropping the handle does not release the

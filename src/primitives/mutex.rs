@@ -14,7 +14,8 @@ use crate::{
 
 /// Provides a named lock that at most one guard holds at a time.
 ///
-/// Created by [`Client::mutex`](crate::Client::mutex). It is cheap to create, clone and drop.
+/// Created by [`Client::mutex`](crate::Client::mutex). A `Mutex` is cheap to create, clone and
+/// drop.
 ///
 /// A `Mutex` holds nothing by itself. Two mutexes with the same name exclude each other, whether
 /// they are in one task, in one process or on two machines. A task that locks the same name twice
@@ -67,7 +68,7 @@ impl Mutex {
         &self.named.name
     }
 
-    /// Acquires the lock, and waits for its turn without a time limit.
+    /// Acquires the lock, and waits for the grant without a time limit.
     ///
     /// Waiters are granted the lock in the order in which they joined the queue. Redlock has no
     /// queue, so it grants the lock in no particular order.
@@ -87,8 +88,9 @@ impl Mutex {
     /// because no server has replied for about one TTL. The place in the queue is lost with the
     /// session; lock again. [`Error::Evicted`] if an operator evicts the waiter.
     /// [`Error::Unavailable`] if a new session was needed and could not be opened within the
-    /// [`connect_timeout`](crate::Builder::connect_timeout). [`Error::Denied`], [`Error::Backend`],
-    /// [`Error::Closed`] and [`Error::Runtime`].
+    /// [`connect_timeout`](crate::Builder::connect_timeout), or if the program's own pool provides
+    /// no connection in time. [`Error::Denied`], [`Error::Backend`], [`Error::Closed`] and
+    /// [`Error::Runtime`].
     ///
     /// # Cancel safety
     ///

@@ -195,10 +195,10 @@ impl Mutex {
     ///
     /// This method returns `None` if the work was not due.
     ///
-    /// Use it for jobs that a timer starts on several hosts: see [`LockGuard::claim_period`]. The
-    /// period begins with this call, even if the work fails or the lock is lost while the work
-    /// runs. The work is due again after nine tenths of the period. [`LockGuard::clear_period`]
-    /// makes the work due at once.
+    /// Use this method for jobs that a timer starts on several hosts: see
+    /// [`LockGuard::claim_period`]. The period begins with this call, even if the work fails or the
+    /// lock is lost while the work runs. The work is due again after nine tenths of the period.
+    /// [`LockGuard::clear_period`] makes the work due at once.
     ///
     /// While another host runs the work, the call waits for the lock. To skip the work instead,
     /// call [`try_lock`](Self::try_lock) and then [`LockGuard::claim_period`]. For calendar times,

@@ -66,8 +66,9 @@ impl QueueEntry {
 
     /// Returns when the entry joined the queue, if that is known.
     ///
-    /// The time is read from the server's clock on ZooKeeper, and from the owner's clock on other
-    /// stores. Use the time only for display, because clocks differ.
+    /// On etcd and in memory, the time is from the owner's clock. On other stores, the time is from
+    /// the server's clock, and on SQLite from the host's. Use the time only for display, because
+    /// clocks differ.
     #[must_use]
     pub fn since(&self) -> Option<SystemTime> {
         self.since
@@ -78,7 +79,10 @@ impl QueueEntry {
         self.revision
     }
 
-    /// Returns the entry's key, as the store's own tools show it.
+    /// Returns the entry's key.
+    ///
+    /// On etcd and ZooKeeper, the store's own tools show this key. On databases and Redis, the key
+    /// is composed of the names and numbers that identify the entry.
     ///
     /// On etcd, a client that acquires a lock again may use the same key. Only the [fencing
     /// token](Self::fencing_token) then differs.

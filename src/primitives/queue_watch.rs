@@ -19,7 +19,8 @@ use crate::{
 /// Created by [`Mutex::watch_queue`](crate::Mutex::watch_queue) and the same methods of the other
 /// primitives.
 ///
-/// It keeps the client open, and ends when the client is closed. Dropping it ends the watch.
+/// The stream keeps the client open, and ends when the client is closed. Dropping the stream ends
+/// the watch.
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct QueueWatch {

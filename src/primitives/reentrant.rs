@@ -45,7 +45,7 @@ impl Mutex {
 
 /// Provides a named lock that its holder can acquire again.
 ///
-/// Created by [`Mutex::reentrant`]. It is cheap to create, clone and drop.
+/// Created by [`Mutex::reentrant`]. A `ReentrantMutex` is cheap to create, clone and drop.
 #[derive(Clone, Debug)]
 pub struct ReentrantMutex {
     mutex: Mutex,

@@ -25,14 +25,15 @@ pub use guards::{ReadGuard, WriteGuard};
 
 /// Provides a named read-write lock: many readers together, or one writer alone.
 ///
-/// Created by [`Client::rw_lock`](crate::Client::rw_lock). It is cheap to create, clone and drop.
+/// Created by [`Client::rw_lock`](crate::Client::rw_lock). An `RwLock` is cheap to create, clone
+/// and drop.
 ///
 /// Readers and writers share one queue, first come, first served. A reader waits for the nearest
 /// writer ahead. A writer waits for the nearest reader or writer ahead. Neither starves the other,
 /// and each waiter watches only one key. A waiter whose session ends gets an error and is never
 /// granted the lock; the waiters behind it move up.
 ///
-/// The lock is independent of a [`Mutex`](crate::Mutex) of the same name. It is not reentrant. A
+/// The lock is independent of a [`Mutex`](crate::Mutex) of the same name, and is not reentrant. A
 /// reader cannot upgrade to a writer, because two readers that tried would wait for each other.
 ///
 /// Redlock and clients with a bridge do not support read-write locks ([`Error::Unsupported`]).

@@ -29,14 +29,14 @@ const MAX: u32 = 1_000_000;
 
 /// Provides a named semaphore: a number of permits for all clients together.
 ///
-/// Created by [`Client::semaphore`](crate::Client::semaphore). It is cheap to create, clone and
-/// drop.
+/// Created by [`Client::semaphore`](crate::Client::semaphore). A `Semaphore` is cheap to create,
+/// clone and drop.
 ///
 /// Waiters are granted permits in the order in which they joined the queue, including waiters that
-/// request several permits at once. No later waiter overtakes them. A released permit wakes at most
-/// one waiter. A permit is a [`LockGuard`](crate::LockGuard): it has a deadline and a fencing
-/// token, and it reports its loss. The permits of a crashed holder are free once its session has
-/// expired.
+/// request several permits at once. No later waiter overtakes an earlier one. A released permit
+/// wakes at most one waiter. A permit is a [`LockGuard`](crate::LockGuard): it has a deadline and a
+/// fencing token, and it reports its loss. The permits of a crashed holder are free once its
+/// session has expired.
 ///
 /// All clients should pass the same number of permits. During a rollout that changes the number,
 /// the smallest number that was passed by a holder or by the first waiter applies to all of them.
@@ -128,8 +128,9 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for zero permits, or for more than the semaphore has. Otherwise
-    /// as [`Mutex::lock`](crate::Mutex::lock).
+    /// [`Error::InvalidArgument`] for zero permits, for more than the semaphore has, or if the
+    /// semaphore's own number is zero or above 1,000,000. Otherwise as
+    /// [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
     ///

@@ -162,7 +162,7 @@ impl LockGuard {
     ///
     /// - On PostgreSQL and MySQL, run the query in the transaction that writes, as its first
     ///   statement. The query locks the row of the holder's entry (`FOR KEY SHARE`,
-    ///   `LOCK IN SHARE MODE`).
+    ///   `LOCK IN SHARE MODE`), and on PostgreSQL also the row of the holder's session.
     /// - At an isolation level above `READ COMMITTED`, the query may be refused (40001, MariaDB's
     ///   1020). Roll back and begin again, as after any other error. On MySQL at these levels, the
     ///   query uses the session's expiry time as of the transaction's first read. Later in the

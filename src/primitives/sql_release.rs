@@ -36,9 +36,9 @@ impl SqlRelease {
 
     /// Returns the statement, which affects one row if it releases the lock.
     ///
-    /// It affects no row if the lock is no longer held. On PostgreSQL it is a `SELECT`, which
-    /// returns that row. On SQLite it is a `DELETE`. On MySQL it is either an `UPDATE` or a
-    /// `DELETE`.
+    /// The statement affects no row if the lock is no longer held. On PostgreSQL, the statement is
+    /// a `SELECT`, which returns one row if it releases the lock. On SQLite, the statement is a
+    /// `DELETE`; on MySQL, it is an `UPDATE` or a `DELETE`.
     ///
     /// On PostgreSQL and SQLite the text is the same for all guards, so it can be prepared once. On
     /// MySQL the text contains the values.
@@ -57,11 +57,12 @@ impl SqlRelease {
 
     /// Ends the release without a request to the store.
     ///
-    /// Call it only if the statement has affected a row and the database has confirmed the commit.
+    /// Call this method only if the statement has affected a row and the database has confirmed the
+    /// commit.
     ///
-    /// The call saves one request, and has no other purpose. If you are not certain of both, drop
-    /// the value instead. **After a wrong call, the lock stays held until the client's session
-    /// ends.**
+    /// The call saves one request, and has no other purpose. If you are not certain of either
+    /// condition, drop the value instead. **After a wrong call, the lock stays held until the
+    /// client's session ends.**
     ///
     /// # Examples
     ///
@@ -117,10 +118,10 @@ impl LockGuard {
     /// client from deleting the key until your transaction ends.
     ///
     /// The call consumes the guard: the guard and its handles are invalid before the call returns.
-    /// The key stays in the store until your transaction or the client deletes it. The client does
-    /// so in the background **once the value is dropped, and not before**. If the client deleted
-    /// the key earlier, your statement would find nothing to delete. Keep the value until the
-    /// transaction has ended, and then drop it, whatever the outcome:
+    /// The key stays in the store until your transaction or the client deletes it. The client
+    /// deletes the key in the background **once the value is dropped, and not before**. If the
+    /// client deleted the key earlier, your statement would find nothing to delete. Keep the value
+    /// until the transaction has ended, and then drop it, whatever the outcome:
     ///
     /// - After a commit, nothing is left to release. [`committed`](SqlRelease::committed) saves the
     ///   client the request that would confirm this.

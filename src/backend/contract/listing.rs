@@ -77,8 +77,8 @@ pub(crate) struct Detail {
     pub(crate) value: Vec<u8>,
     /// A number that rises with each write to the key.
     pub(crate) version: u64,
-    /// When the key was created, if that is known: by the server's clock on ZooKeeper, by its
-    /// owner's clock otherwise.
+    /// When the key was created by the server's clock, if the store records that. On etcd and in
+    /// memory, the value has the time of the owner's clock instead.
     pub(crate) since: Option<SystemTime>,
     /// The key belongs to this session.
     pub(crate) own: bool,

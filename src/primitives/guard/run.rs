@@ -147,9 +147,9 @@ impl LockGuard {
 
     /// Waits until the lock has been held for at least the given duration.
     ///
-    /// Call it before you release the lock of a job that may finish too quickly. Even a job that
-    /// takes a second then excludes hosts whose clocks are a few seconds behind. The duration is
-    /// measured from the same time as in [`Mutex::max_hold`](crate::Mutex::max_hold).
+    /// Call this method before you release the lock of a job that may finish too quickly. Even a
+    /// job that takes a second then excludes hosts whose clocks are a few seconds behind. The
+    /// duration is measured from the same time as in [`Mutex::max_hold`](crate::Mutex::max_hold).
     ///
     /// # Errors
     ///

@@ -60,8 +60,8 @@ impl MultiLockGuard {
 
     /// Writes to the store in one transaction if all of the locks are still held.
     ///
-    /// The store applies all of the writes or none. It applies them only if the keys of all of the
-    /// locks exist when the transaction runs.
+    /// The store applies all of the writes or none. The transaction applies them only if the keys
+    /// of all of the locks exist when it runs.
     ///
     /// A write through one of the [`guards`](Self::guards) depends on that lock alone. Use this
     /// call for data that several locks protect together. Keys and values are as in

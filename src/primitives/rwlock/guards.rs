@@ -11,14 +11,14 @@ use crate::{
 
 /// Holds a read lock: the guard of [`RwLock::read`](crate::RwLock::read).
 ///
-/// It is a [`LockGuard`], and other readers may hold the lock at the same time.
+/// A `ReadGuard` is a [`LockGuard`]. Other readers may hold the lock at the same time.
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct ReadGuard(pub(super) LockGuard);
 
 /// Holds the write lock: the guard of [`RwLock::write`](crate::RwLock::write).
 ///
-/// It is a [`LockGuard`], and no other client holds the lock at the same time.
+/// A `WriteGuard` is a [`LockGuard`]. No other client holds the lock at the same time.
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct WriteGuard(pub(super) LockGuard);
@@ -190,7 +190,7 @@ impl WriteGuard {
     /// One transaction of the store replaces the writer's key with a reader's key at the same
     /// position. Afterwards, [`key`](LockGuard::key) returns the new key, and the fencing token
     /// stays the same. The call waits for the store's reply without a time limit. If the lock is
-    /// lost during the call, it returns an error.
+    /// lost during the call, the call returns an error.
     ///
     /// # Errors
     ///

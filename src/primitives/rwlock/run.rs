@@ -9,7 +9,7 @@ use crate::{
 impl RwLock {
     /// Acquires a read lock, runs `work` while it is held, and unlocks.
     ///
-    /// An unconfirmed release is not an error here. It continues in the background, as after
+    /// An unconfirmed release is not an error here: it continues in the background, as after
     /// [`ReadGuard::unlock`]. For work that returns a `Result`, see
     /// [`try_run_read`](Self::try_run_read).
     ///
@@ -70,7 +70,7 @@ impl RwLock {
 
     /// Acquires the write lock, runs `work` while it is held, and unlocks.
     ///
-    /// An unconfirmed release is not an error here. It continues in the background, as after
+    /// An unconfirmed release is not an error here: it continues in the background, as after
     /// [`WriteGuard::unlock`]. For work that returns a `Result`, see
     /// [`try_run_write`](Self::try_run_write).
     ///

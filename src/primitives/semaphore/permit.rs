@@ -9,7 +9,7 @@ use crate::{
 
 /// Holds one or more permits of a [`Semaphore`](crate::Semaphore).
 ///
-/// It is a [`LockGuard`], and other clients may hold permits at the same time.
+/// A `Permit` is a [`LockGuard`]. Other clients may hold permits at the same time.
 ///
 /// A permit has no slot number. The store orders the holders without counting them, so a unique
 /// number would cost one more write per grant. To give each holder its own slot, use one

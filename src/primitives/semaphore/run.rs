@@ -9,7 +9,7 @@ use crate::{
 impl Semaphore {
     /// Acquires a permit, runs `work` while it is held, and releases it.
     ///
-    /// An unconfirmed release is not an error here. It continues in the background, as after
+    /// An unconfirmed release is not an error here: it continues in the background, as after
     /// [`Permit::release`]. For work that returns a `Result`, see [`try_run`](Self::try_run). For
     /// several permits, see [`acquire_many`](Self::acquire_many) and [`Permit::run_owned`].
     ///
