@@ -49,8 +49,8 @@ impl fmt::Display for LostReason {
             Self::ClientClosed => "the client was closed",
             Self::KeeperStopped => "the session is no longer renewed",
             Self::Forked => "this process was forked from the holder's process",
-            Self::HeldTooLong => "its max_hold has passed",
-            Self::Released => "its guard has released it",
+            Self::HeldTooLong => "the lock's max_hold has passed",
+            Self::Released => "the guard has released the lock",
         })
     }
 }

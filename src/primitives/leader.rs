@@ -70,11 +70,12 @@ impl Leader {
 /// Streams the leaders of an election, as a `Stream` of the `futures` crates.
 ///
 /// Created by [`Election::observe`](crate::Election::observe). While the leader does not change,
-/// the stream sends one request per [`recheck_interval`](crate::Builder::recheck_interval). On
-/// stores without notifications, the stream also polls: see [`Mutex::lock`](crate::Mutex::lock).
-/// The stream survives lost connections and sessions: [`cut_off_for`](Self::cut_off_for) returns
-/// how long the store has not replied. While there is no leader, the stream waits. The stream keeps
-/// the client open, and ends when the client is closed.
+/// the stream reads the queue once per [`recheck_interval`](crate::Builder::recheck_interval): for
+/// the cost of a read, see [`Mutex::queue`](crate::Mutex::queue). On stores without notifications,
+/// the stream also polls: see [`Mutex::lock`](crate::Mutex::lock). The stream survives lost
+/// connections and sessions: [`cut_off_for`](Self::cut_off_for) returns how long the store has not
+/// replied. While there is no leader, the stream waits. The stream keeps the client open, and ends
+/// when the client is closed.
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct Observe {

@@ -18,7 +18,7 @@ use crate::{
 const MAX_REASON: usize = 1_000;
 
 /// The reason that a client that shuts down gives its own holders.
-const SHUTDOWN: &str = "the client shuts down";
+const SHUTDOWN: &str = "the client is shutting down";
 
 /// How long a request is stored. A holder that has not received it by then does not watch for
 /// requests.
