@@ -95,10 +95,10 @@ pub enum Error {
     },
     /// It is not yet known whether the lock is free. No lock was acquired.
     ///
-    /// Either the session ahead has expired by the server's clock, but this client has not watched
-    /// that clock for long enough, or the server may lack earlier grants. Try again later. Of the
-    /// calls that acquire a lock, only those that do not wait for a holder return this error, after
-    /// at most 1.15 TTL: see [`try_lock`](crate::Mutex::try_lock).
+    /// There are two causes. The session ahead has expired by the server's clock, but this client
+    /// has not watched that clock for long enough. Or the server may lack earlier grants. Try again
+    /// later. Of the calls that acquire a lock, only those that do not wait for a holder return
+    /// this error, after at most 1.15 TTL: see [`try_lock`](crate::Mutex::try_lock).
     ///
     /// On Redis, opening a session also fails with this error while a client of an earlier version
     /// of distlock has a session on the server. That version uses other keys.

@@ -123,9 +123,8 @@
 //! - `zookeeper-tls`: TLS on ZooKeeper, including the features `tls` and `zookeeper`. This feature
 //!   is separate, because the TLS support of ZooKeeper's driver always builds `aws-lc-rs`.
 //! - `serde`: a [`FencingToken`] is serialized and deserialized as a number.
-//! - `metrics`: metrics such as the durations of calls and requests, and the counts of held,
-//!   awaited and lost locks, for the recorder that the program has installed for the crate
-//!   [`metrics`].
+//! - `metrics`: durations of calls, counts of held and lost locks, and other metrics, for the
+//!   program's recorder of the crate [`metrics`].
 //! - `tracing`: the spans `distlock.acquire` and `distlock.hold`, and log events such as warnings
 //!   about losses, through the crate [`tracing`]. [Metrics and logs][metrics] lists all metrics,
 //!   spans and events.

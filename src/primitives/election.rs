@@ -210,8 +210,8 @@ impl Election {
     /// Returns a stream of the leaders: first the current one, then later ones.
     ///
     /// Each new value of a leader is an item, too. The stream never returns to an earlier leader,
-    /// and yields no item twice. It skips leaders and values that were replaced before it was
-    /// polled. See [`Observe`].
+    /// and yields no item twice. The stream skips leaders and values that were replaced before it
+    /// was polled. See [`Observe`].
     ///
     /// # Errors
     ///

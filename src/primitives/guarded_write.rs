@@ -108,8 +108,8 @@ impl LockGuard {
     /// Any client may have written the value.
     ///
     /// The value was the newest one at some moment during the call. The lock may be lost right
-    /// after the call. In that case, the store refuses a [`write`](Self::write) that is based on
-    /// the value. The same keys are valid as in [`write`](Self::write).
+    /// after the call. If the lock is lost, the store refuses a [`write`](Self::write) that is
+    /// based on the value. The same keys are valid as in [`write`](Self::write).
     ///
     /// # Errors
     ///

@@ -99,7 +99,7 @@ impl Leadership {
 
     /// Returns a handle of this lead for other tasks.
     ///
-    /// The handle does not keep the lead. It can be cloned, like the result of
+    /// The handle does not keep the lead. The handle can be cloned, like the result of
     /// [`LockGuard::handle`], and it can also [`proclaim`](Self::proclaim).
     #[must_use]
     pub fn handle(&self) -> LeadershipHandle {

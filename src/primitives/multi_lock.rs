@@ -307,8 +307,8 @@ impl MultiLockGuard {
     ///
     /// # Errors
     ///
-    /// As [`LockGuard::unlock`]. The call tries to release every lock. It then returns the first
-    /// [`Error::Lost`], or the first other error if no lock was lost.
+    /// As [`LockGuard::unlock`]. The call tries to release every lock. The call then returns the
+    /// first [`Error::Lost`], or the first other error if no lock was lost.
     ///
     /// # Cancel safety
     ///

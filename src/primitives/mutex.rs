@@ -99,10 +99,10 @@ impl Mutex {
     /// that is dropped before its first poll has sent nothing.
     ///
     /// A future that is kept but not polled blocks the lock for every client. Once it has joined
-    /// the queue, it keeps its place but cannot be granted, and every client behind it waits. Its
-    /// session is renewed, so no TTL ends the wait. This happens in a `select!` on `&mut future`
-    /// whose other arm takes a long time. Drop the future before that arm runs, or spawn it as a
-    /// task.
+    /// the queue, it keeps its place but cannot be granted, and every client behind it waits. The
+    /// future's session is renewed, so no TTL ends the wait. A `select!` on `&mut future` has this
+    /// effect if its other arm takes a long time. Drop the future before that arm runs, or spawn it
+    /// as a task.
     ///
     /// # Examples
     ///
@@ -126,16 +126,17 @@ impl Mutex {
     /// lock is free. In this case, the call waits up to 1.15 TTL to find out.
     ///
     /// A call that returns `None` leaves nothing in the store. A busy lock costs one request on
-    /// etcd. On ZooKeeper it costs three: the call reads the queue, and then reads its newest
-    /// state, because a server that lags behind may still show a released lock as busy. None of
-    /// these requests writes, unless another client joins in the same instant.
+    /// etcd. On ZooKeeper it costs three: the call reads the queue, and then its newest state. A
+    /// server that lags behind may still show a released lock as busy. None of these requests
+    /// writes, unless another client joins in the same instant.
     ///
     /// # Errors
     ///
     /// As [`lock`](Self::lock). [`Error::Unavailable`] if the store does not reply within about
     /// twice the [`request_timeout`](crate::Builder::request_timeout). [`Error::NotYet`] if it is
-    /// still unknown after 1.15 TTL whether the lock is free. This happens if the session of a dead
-    /// holder had a longer TTL than this client's.
+    /// still unknown after 1.15 TTL whether the lock is free. This happens if the dead holder's
+    /// session had a longer TTL than this client's, or, after a failover, if any earlier session
+    /// had a longer TTL.
     ///
     /// # Cancel safety
     ///
@@ -361,8 +362,8 @@ impl Mutex {
 
     /// Acquires the lock, runs fallible `work` while it is held, and unlocks.
     ///
-    /// This method works like [`run`](Self::run), and returns a single `Result`. It also unlocks if
-    /// `work` fails.
+    /// This method works like [`run`](Self::run), and returns a single `Result`. The method also
+    /// unlocks if `work` fails.
     ///
     /// # Errors
     ///

@@ -41,9 +41,9 @@ impl QueueEntry {
 
     /// Returns `true` if the entry holds the lock, or is about to.
     ///
-    /// No other entry blocks a holder. The holders are the first entry of a mutex or an election, a
-    /// writer at position 0 or each reader ahead of the first writer, and each entry that has
-    /// permits.
+    /// No other entry blocks a holder. The holder of a mutex or an election is the first entry. The
+    /// holders of a read-write lock are a writer at position 0, or each reader ahead of the first
+    /// writer. The holders of a semaphore are the entries that have permits.
     #[must_use]
     pub fn is_holder(&self) -> bool {
         self.holds

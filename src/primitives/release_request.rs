@@ -143,9 +143,9 @@ async fn gone(session: &Session, entry: &Entry) {
 impl LockGuard {
     /// Resolves when a client requests the release of this lock.
     ///
-    /// It also resolves for a [`Mutex::request_release`](crate::Mutex::request_release) that was
-    /// sent before this call, and when this client [shuts down](crate::Client::shutdown). The
-    /// holder decides whether to release the lock: no request takes it by force.
+    /// The future also resolves for a [`Mutex::request_release`](crate::Mutex::request_release)
+    /// that was sent before this call, and when this client [shuts down](crate::Client::shutdown).
+    /// The holder decides whether to release the lock: no request takes it by force.
     ///
     /// Requests to an earlier holder are ignored. If the lock is lost, the future never resolves:
     /// await it in a `select!` with the work, or with [`lost`](Self::lost). While the future
@@ -154,8 +154,9 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// Safe. The next call returns the same request as long as the request is stored: until the
-    /// lock is released or the requesting client's session ends, but for at most ten minutes.
+    /// Safe. The next call returns the same request as long as the request is stored. A request is
+    /// stored until the lock is released or the requesting client's session ends, but for at most
+    /// ten minutes.
     ///
     /// # Examples
     ///

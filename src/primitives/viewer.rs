@@ -13,7 +13,7 @@ use crate::{
 
 /// Names a kind of lock: [`LockInfo::kind`](crate::LockInfo::kind).
 ///
-/// Its `Display` prints `mutex`, `rw_lock`, `semaphore` or `election`.
+/// The `Display` output is `mutex`, `rw_lock`, `semaphore` or `election`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LockKind {

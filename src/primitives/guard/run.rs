@@ -114,8 +114,8 @@ impl LockGuard {
 
     /// Runs a fallible `future` while the lock is held, and unlocks.
     ///
-    /// This method works like [`run_owned`](Self::run_owned), and returns a single `Result`. It
-    /// also unlocks if the future fails.
+    /// This method works like [`run_owned`](Self::run_owned), and returns a single `Result`. The
+    /// method also unlocks if the future fails.
     ///
     /// # Errors
     ///

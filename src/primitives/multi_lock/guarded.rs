@@ -75,8 +75,8 @@ impl MultiLockGuard {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for more than 64 locks, or if the
     /// writes and the locks' keys exceed 1,000,000 bytes in total.
     /// [`Error::Unsupported`](crate::Error::Unsupported) if several sessions of the client hold the
-    /// locks. This happens on ZooKeeper, where a session has room for a limited number of keys and
-    /// watches. These errors are returned before anything is sent.
+    /// locks. This can happen only on ZooKeeper, where a session has room for a limited number of
+    /// keys and watches. These errors are returned before anything is sent.
     ///
     /// # Cancel safety
     ///
