@@ -20,8 +20,8 @@ impl Client {
     /// **The next waiter is granted the lock at once, while the old holder may still be working.**
     /// The old holder is notified of the loss ([`Evicted`](crate::LostReason::Evicted)) when the
     /// store's event arrives, or within 1.25 times its
-    /// [`recheck_interval`](crate::Builder::recheck_interval). Stores without events, such as
-    /// MySQL, notify the holder within a second. An evicted waiter fails with
+    /// [`recheck_interval`](crate::Builder::recheck_interval). On stores without events,
+    /// such as MySQL, the holder is notified within a second. An evicted waiter fails with
     /// [`Error::Evicted`].
     ///
     /// [`LockGuard::key`](crate::LockGuard::key) and [`QueueEntry::key`](crate::QueueEntry::key)
