@@ -34,8 +34,7 @@ pub(crate) struct StoreArgs {
     /// processes of this user on this host.
     #[arg(long, global = true, conflicts_with_all = ["url", "url_file"])]
     pub(crate) local: bool,
-    /// Prints one JSON object per line: results on standard output, the messages of `run` and
-    /// `elect` on standard error.
+    /// Prints one JSON object per line: results on standard output, messages on standard error.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -100,9 +99,9 @@ pub(crate) enum Command {
     /// Evicts a holder or waiter. The next waiter is granted the lock at once.
     ///
     /// The evicted holder may still be working when the next holder starts. The evicted holder is
-    /// usually notified within milliseconds, or within a second on MySQL and MariaDB. If an event
-    /// of the store is lost, the holder is notified within 1.25 times its recheck_interval. `queue`
-    /// prints the keys.
+    /// usually notified within milliseconds, or within a second on MySQL, MariaDB and behind a
+    /// pooler in transaction mode. If an event of the store is lost, the holder is notified within
+    /// 1.25 times its recheck_interval. `queue` prints the keys.
     #[command(alias = "break")]
     Evict {
         /// The key, as `queue` prints it.
@@ -122,7 +121,7 @@ pub(crate) enum Command {
         /// The lock.
         name: String,
         /// Maximum time to wait for a run that holds the lock. If the run has not ended by then,
-        /// the exit code is 75. By default, clear does not wait.
+        /// the exit code is 75. By default, clear does not wait for a run.
         #[arg(short, long, value_name = "TIME", value_parser = time)]
         wait: Option<Duration>,
     },
@@ -178,7 +177,7 @@ pub(crate) struct HoldArgs {
     /// Maximum time to wait for the lock, such as 30s or 500ms.
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
-    /// TTL: the time after which the store frees the lock of a dead machine. The store may grant a
+    /// TTL: the store frees the lock of a dead machine after about this time. The store may grant a
     /// different TTL.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ttl: Option<Duration>,
@@ -228,8 +227,8 @@ pub(crate) struct RunArgs {
     /// Acquires a read-write lock for writing, which excludes all other holders. See --shared.
     #[arg(long, group = "manner")]
     pub(crate) exclusive: bool,
-    /// Acquires K of the N permits of a semaphore. If clients pass different values of N, the
-    /// smallest value applies.
+    /// Acquires K of the N permits of a semaphore. If the holders and the first waiter pass
+    /// different values of N, the smallest value applies.
     #[arg(long, value_name = "K/N", value_parser = permits, group = "manner")]
     pub(crate) permits: Option<(u32, u32)>,
     /// Acquires all of these locks, and NAME if it is given, or none of them.

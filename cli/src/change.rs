@@ -44,7 +44,10 @@ pub(crate) async fn ask(
         Ok(0)
     });
     let Some(end) = end else { return released.await };
-    let late = || Failure::new(BUSY, format!("{owner} has not released {name} in time"));
+    let late = || {
+        let text = format!("{owner} has not released {name} in time: stop or evict the holder");
+        Failure::new(BUSY, text)
+    };
     timeout_at(end.into(), released).await.unwrap_or_else(|_| Err(late()))
 }
 
@@ -96,7 +99,7 @@ pub(crate) async fn clear(
 ) -> Result<u8, Failure> {
     let guard = client.mutex(name).lock_timeout(wait.unwrap_or_default()).await?;
     let Some(guard) = guard else {
-        let text = format!("{name} is held: wait with -w until the run has ended");
+        let text = format!("{name} is held: to wait until the run has ended, pass a longer --wait");
         return Err(Failure::new(BUSY, text));
     };
     let cleared = guard.clear_period().await;

@@ -192,8 +192,8 @@ async fn rights(client: &Client, doctor: &mut Doctor) -> Result<(), Failure> {
         }
         Err(error) => {
             let advice = format!(
-                "grant the user the rights to read, write and delete keys below {namespace}, the \
-                 namespace in the URL"
+                "check that the user in the URL may read, write and delete the entries of locks \
+                 in {namespace}"
             );
             doctor.tell(Verdict::Bad, "rights", &exit::chain(&error), &advice)
         }
@@ -216,8 +216,8 @@ async fn clock(client: &Client, servers: &[Server], doctor: &mut Doctor) -> Resu
         servers.iter().find_map(|server| server.clock)
     };
     let Some((here, there)) = there else {
-        let advice = "only displayed ages depend on this time";
-        let finding = "the server does not report its time";
+        let advice = "doctor queries the time only on ZooKeeper, and on etcd without TLS";
+        let finding = "the server's time is unknown";
         return doctor.tell(Verdict::Unknown, "clock", finding, advice);
     };
     let (ahead, apart) = match there.duration_since(here) {
