@@ -27,7 +27,7 @@ end
 complete -c distlock -n "__fish_distlock_needs_command" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. The URL may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without --url, --url-file and --local, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
 complete -c distlock -n "__fish_distlock_needs_command" -l url-file -d 'File that contains the URL of the store' -r -F
 complete -c distlock -n "__fish_distlock_needs_command" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_needs_command" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_needs_command" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_needs_command" -s h -l help -d 'Print help'
 complete -c distlock -n "__fish_distlock_needs_command" -s V -l version -d 'Print version'
 complete -c distlock -n "__fish_distlock_needs_command" -f -a "run" -d 'Runs a command while holding a lock'
@@ -46,14 +46,14 @@ complete -c distlock -n "__fish_distlock_needs_command" -f -a "completions" -d '
 complete -c distlock -n "__fish_distlock_needs_command" -f -a "man" -d 'Prints the manual page'
 complete -c distlock -n "__fish_distlock_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c distlock -n "__fish_distlock_using_subcommand run" -s w -l wait -d 'Maximum time to wait for the lock, such as 30s or 500ms' -r
-complete -c distlock -n "__fish_distlock_using_subcommand run" -l ttl -d 'TTL: the time after which the store frees the lock of a dead machine. The store may grant a different TTL' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l ttl -d 'TTL: the store frees the lock of a dead machine after about this time. The store may grant a different TTL' -r
 complete -c distlock -n "__fish_distlock_using_subcommand run" -l max-hold -d 'Maximum time to hold the lock, for commands that may hang. A command that does not end in time is killed, as when the lock is lost (exit code 70), and the next waiter is granted the lock' -r
 complete -c distlock -n "__fish_distlock_using_subcommand run" -l conflict-exit-code -d 'Exit code if the lock is busy or the wait times out' -r
 complete -c distlock -n "__fish_distlock_using_subcommand run" -l kill-signal -d 'Signal that asks the command to exit before the lock is lost' -r
 complete -c distlock -n "__fish_distlock_using_subcommand run" -l kill-after -d 'Grace period between --kill-signal and SIGKILL. The period must fit into the TTL, because the command is killed before the lock\'s deadline. The default is about a quarter of the TTL, or a tenth on ZooKeeper, but at most 5s and less than half of --max-hold' -r
 complete -c distlock -n "__fish_distlock_using_subcommand run" -l on-lost -d 'Program to run after the lock is lost and the command is dead, with its arguments, quoted as for a shell. The program\'s environment contains the reason in DISTLOCK_LOST' -r
 complete -c distlock -n "__fish_distlock_using_subcommand run" -l wait-log -d 'Interval at which distlock prints the holder and the position in the queue while it waits. The default is 10s if standard error is a terminal and --json is not set. Otherwise distlock prints neither by default' -r
-complete -c distlock -n "__fish_distlock_using_subcommand run" -l permits -d 'Acquires K of the N permits of a semaphore. If clients pass different values of N, the smallest value applies' -r
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l permits -d 'Acquires K of the N permits of a semaphore. If the holders and the first waiter pass different values of N, the smallest value applies' -r
 complete -c distlock -n "__fish_distlock_using_subcommand run" -l all -d 'Acquires all of these locks, and NAME if it is given, or none of them' -r
 complete -c distlock -n "__fish_distlock_using_subcommand run" -l hold-at-least -d 'Minimum time to hold the lock, even if the command ends earlier. Use this option with -n if the hosts\' clocks differ' -r
 complete -c distlock -n "__fish_distlock_using_subcommand run" -l once-per -d 'Period of a job that many hosts start. If less than nine tenths of this period has passed since the last run began, distlock exits with 0 without running the command. The store records when the last run began' -r
@@ -63,10 +63,10 @@ complete -c distlock -n "__fish_distlock_using_subcommand run" -s n -l nonblock 
 complete -c distlock -n "__fish_distlock_using_subcommand run" -l shared -d 'Acquires a read-write lock for reading, which several --shared holders can hold at once. A read-write lock is independent of a plain lock of the same name, so all commands for the name need --shared or --exclusive'
 complete -c distlock -n "__fish_distlock_using_subcommand run" -l exclusive -d 'Acquires a read-write lock for writing, which excludes all other holders. See --shared'
 complete -c distlock -n "__fish_distlock_using_subcommand run" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_using_subcommand run" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand run" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c distlock -n "__fish_distlock_using_subcommand elect" -s w -l wait -d 'Maximum time to wait for the lock, such as 30s or 500ms' -r
-complete -c distlock -n "__fish_distlock_using_subcommand elect" -l ttl -d 'TTL: the time after which the store frees the lock of a dead machine. The store may grant a different TTL' -r
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -l ttl -d 'TTL: the store frees the lock of a dead machine after about this time. The store may grant a different TTL' -r
 complete -c distlock -n "__fish_distlock_using_subcommand elect" -l max-hold -d 'Maximum time to hold the lock, for commands that may hang. A command that does not end in time is killed, as when the lock is lost (exit code 70), and the next waiter is granted the lock' -r
 complete -c distlock -n "__fish_distlock_using_subcommand elect" -l conflict-exit-code -d 'Exit code if the lock is busy or the wait times out' -r
 complete -c distlock -n "__fish_distlock_using_subcommand elect" -l kill-signal -d 'Signal that asks the command to exit before the lock is lost' -r
@@ -77,22 +77,22 @@ complete -c distlock -n "__fish_distlock_using_subcommand elect" -l url -d 'URL 
 complete -c distlock -n "__fish_distlock_using_subcommand elect" -l url-file -d 'File that contains the URL of the store' -r -F
 complete -c distlock -n "__fish_distlock_using_subcommand elect" -s n -l nonblock -d 'Does not wait if the lock is busy. On PostgreSQL, MySQL, MariaDB and Redis, if the holder seems to be dead, distlock waits up to 1.15 times the TTL to confirm that'
 complete -c distlock -n "__fish_distlock_using_subcommand elect" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_using_subcommand elect" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand elect" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_using_subcommand elect" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c distlock -n "__fish_distlock_using_subcommand leader" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. The URL may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without --url, --url-file and --local, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
 complete -c distlock -n "__fish_distlock_using_subcommand leader" -l url-file -d 'File that contains the URL of the store' -r -F
 complete -c distlock -n "__fish_distlock_using_subcommand leader" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_using_subcommand leader" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand leader" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_using_subcommand leader" -s h -l help -d 'Print help'
 complete -c distlock -n "__fish_distlock_using_subcommand observe" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. The URL may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without --url, --url-file and --local, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
 complete -c distlock -n "__fish_distlock_using_subcommand observe" -l url-file -d 'File that contains the URL of the store' -r -F
 complete -c distlock -n "__fish_distlock_using_subcommand observe" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_using_subcommand observe" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand observe" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_using_subcommand observe" -s h -l help -d 'Print help'
 complete -c distlock -n "__fish_distlock_using_subcommand ls" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. The URL may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without --url, --url-file and --local, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
 complete -c distlock -n "__fish_distlock_using_subcommand ls" -l url-file -d 'File that contains the URL of the store' -r -F
 complete -c distlock -n "__fish_distlock_using_subcommand ls" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_using_subcommand ls" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand ls" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_using_subcommand ls" -s h -l help -d 'Print help'
 complete -c distlock -n "__fish_distlock_using_subcommand queue" -l kind -d 'The kind of the lock' -r -f -a "mutex\t'A lock that `run NAME` acquires, with one holder at a time'
 rw_lock\t'A read-write lock, which `run --shared` and `run --exclusive` acquire'
@@ -102,53 +102,53 @@ complete -c distlock -n "__fish_distlock_using_subcommand queue" -l url -d 'URL 
 complete -c distlock -n "__fish_distlock_using_subcommand queue" -l url-file -d 'File that contains the URL of the store' -r -F
 complete -c distlock -n "__fish_distlock_using_subcommand queue" -l watch -d 'Prints the queue again after each change'
 complete -c distlock -n "__fish_distlock_using_subcommand queue" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_using_subcommand queue" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand queue" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_using_subcommand queue" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c distlock -n "__fish_distlock_using_subcommand ask" -s w -l wait -d 'Maximum time to wait for the release. If the mutex has not been released by then, the exit code is 75' -r
 complete -c distlock -n "__fish_distlock_using_subcommand ask" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. The URL may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without --url, --url-file and --local, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
 complete -c distlock -n "__fish_distlock_using_subcommand ask" -l url-file -d 'File that contains the URL of the store' -r -F
 complete -c distlock -n "__fish_distlock_using_subcommand ask" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_using_subcommand ask" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand ask" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_using_subcommand ask" -s h -l help -d 'Print help'
 complete -c distlock -n "__fish_distlock_using_subcommand evict" -l token -d 'The fencing token, as `queue` prints it. If the key has a different token, nothing is evicted' -r
 complete -c distlock -n "__fish_distlock_using_subcommand evict" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. The URL may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without --url, --url-file and --local, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
 complete -c distlock -n "__fish_distlock_using_subcommand evict" -l url-file -d 'File that contains the URL of the store' -r -F
 complete -c distlock -n "__fish_distlock_using_subcommand evict" -l yes -d 'Confirms the eviction. Without this option, nothing is evicted'
 complete -c distlock -n "__fish_distlock_using_subcommand evict" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_using_subcommand evict" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand evict" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_using_subcommand evict" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c distlock -n "__fish_distlock_using_subcommand clear" -s w -l wait -d 'Maximum time to wait for a run that holds the lock. If the run has not ended by then, the exit code is 75. By default, clear does not wait' -r
+complete -c distlock -n "__fish_distlock_using_subcommand clear" -s w -l wait -d 'Maximum time to wait for a run that holds the lock. If the run has not ended by then, the exit code is 75. By default, clear does not wait for a run' -r
 complete -c distlock -n "__fish_distlock_using_subcommand clear" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. The URL may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without --url, --url-file and --local, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
 complete -c distlock -n "__fish_distlock_using_subcommand clear" -l url-file -d 'File that contains the URL of the store' -r -F
 complete -c distlock -n "__fish_distlock_using_subcommand clear" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_using_subcommand clear" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand clear" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_using_subcommand clear" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c distlock -n "__fish_distlock_using_subcommand permits" -l set -d 'The new number. Permits in use stay valid: after a reduction, no permit is granted until enough of them have been released' -r
 complete -c distlock -n "__fish_distlock_using_subcommand permits" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. The URL may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without --url, --url-file and --local, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
 complete -c distlock -n "__fish_distlock_using_subcommand permits" -l url-file -d 'File that contains the URL of the store' -r -F
 complete -c distlock -n "__fish_distlock_using_subcommand permits" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_using_subcommand permits" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand permits" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_using_subcommand permits" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c distlock -n "__fish_distlock_using_subcommand doctor" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. The URL may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without --url, --url-file and --local, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
 complete -c distlock -n "__fish_distlock_using_subcommand doctor" -l url-file -d 'File that contains the URL of the store' -r -F
 complete -c distlock -n "__fish_distlock_using_subcommand doctor" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_using_subcommand doctor" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand doctor" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c distlock -n "__fish_distlock_using_subcommand top" -l interval -d 'Time between two refreshes, at least 100ms' -r
 complete -c distlock -n "__fish_distlock_using_subcommand top" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. The URL may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without --url, --url-file and --local, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
 complete -c distlock -n "__fish_distlock_using_subcommand top" -l url-file -d 'File that contains the URL of the store' -r -F
 complete -c distlock -n "__fish_distlock_using_subcommand top" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_using_subcommand top" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand top" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_using_subcommand top" -s h -l help -d 'Print help'
 complete -c distlock -n "__fish_distlock_using_subcommand completions" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. The URL may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without --url, --url-file and --local, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
 complete -c distlock -n "__fish_distlock_using_subcommand completions" -l url-file -d 'File that contains the URL of the store' -r -F
 complete -c distlock -n "__fish_distlock_using_subcommand completions" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_using_subcommand completions" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand completions" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c distlock -n "__fish_distlock_using_subcommand man" -l url -d 'URL of the store, such as postgres://app@db/app, redis://h1, etcd://h1:2379,h2 or zk://h1:2181,h2:2181. The URL may contain a user, a namespace and options, as in etcds://user:password@h1/prod/locks?session_ttl=15s. Other users can read the command line, so put a URL with a password into DISTLOCK_URL or into a file. Without --url, --url-file and --local, the URL comes from DISTLOCK_URL, or else from /etc/distlock/url' -r
 complete -c distlock -n "__fish_distlock_using_subcommand man" -l url-file -d 'File that contains the URL of the store' -r -F
 complete -c distlock -n "__fish_distlock_using_subcommand man" -l local -d 'Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only processes of this user on this host'
-complete -c distlock -n "__fish_distlock_using_subcommand man" -l json -d 'Prints one JSON object per line: results on standard output, the messages of `run` and `elect` on standard error'
+complete -c distlock -n "__fish_distlock_using_subcommand man" -l json -d 'Prints one JSON object per line: results on standard output, messages on standard error'
 complete -c distlock -n "__fish_distlock_using_subcommand man" -s h -l help -d 'Print help'
 complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask evict clear permits doctor top completions man help" -f -a "run" -d 'Runs a command while holding a lock'
 complete -c distlock -n "__fish_distlock_using_subcommand help; and not __fish_seen_subcommand_from run elect leader observe ls queue ask evict clear permits doctor top completions man help" -f -a "elect" -d 'Runs a command while leading an election'
