@@ -21,7 +21,7 @@ pub(crate) fn source(of: impl Into<BoxError>) -> Source {
 
 /// Reports why an operation failed.
 ///
-/// If another client holds the lock, or a timeout expires, this is not an error:
+/// A lock that is held and a timeout that expires are not errors:
 /// [`try_lock`](crate::Mutex::try_lock) and [`lock_timeout`](crate::Mutex::lock_timeout) return
 /// `Ok(None)`. The message of an error never repeats its [`source`](std::error::Error::source):
 /// print the whole chain.
@@ -80,7 +80,7 @@ pub enum Error {
         #[source]
         source: Source,
     },
-    /// No server replied in time. No lock was acquired; try again later.
+    /// No usable server replied in time. No lock was acquired; try again later.
     ///
     /// A request may nevertheless have reached the server. If it created a key in a queue, the
     /// client deletes that key in the background.

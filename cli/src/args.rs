@@ -99,7 +99,7 @@ pub(crate) enum Command {
     /// Evicts a holder or waiter. The next waiter is granted the lock at once.
     ///
     /// The evicted holder may still be working when the next holder starts. The evicted holder is
-    /// usually notified within milliseconds, or within a second on MySQL, MariaDB and behind a
+    /// usually notified within milliseconds, or within a second on MySQL and MariaDB, and behind a
     /// pooler in transaction mode. If an event of the store is lost, the holder is notified within
     /// 1.25 times its recheck_interval. `queue` prints the keys.
     #[command(alias = "break")]
@@ -202,8 +202,8 @@ pub(crate) struct HoldArgs {
     #[arg(long, value_name = "COMMAND", value_parser = words)]
     pub(crate) on_lost: Option<Words>,
     /// Interval at which distlock prints the holder and the position in the queue while it waits.
-    /// The default is 10s if standard error is a terminal and --json is not set. Otherwise distlock
-    /// prints neither by default.
+    /// The default is 10s if standard error is a terminal and --json is not set. Otherwise,
+    /// distlock prints this only if the option is set.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) wait_log: Option<Duration>,
 }

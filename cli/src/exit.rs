@@ -32,7 +32,7 @@ Exit codes:
     1  leader, ask, evict, clear: not found; evict: a different token; doctor: a check failed
    64  usage error in the command line, a name, the URL or an option, or the store does not support
        the request; no command was run
-   69  no server of the store replied
+   69  no usable server of the store replied in time
    70  the lock was lost, or could no longer be guarded; if the command was still running, it was
        killed before another client could acquire the lock, except after an eviction
    71  any other error

@@ -18,7 +18,7 @@ const HOST_FILE: &str = "/etc/distlock/url";
 
 const HOW: &str = "pass --url or --url-file, set DISTLOCK_URL, or write the URL into \
                    /etc/distlock/url, as in postgres://app@db/app or etcd://h1:2379,h2:2379; \
-                   --local uses a file of this user on this host";
+                   --local uses a file that belongs to this user and host";
 
 /// The URL that was given. There is no default: a lock on a store that only this host or this user
 /// sees would let the same job run on every host, without a word.

@@ -66,7 +66,7 @@ async fn tell(client: &Client, target: &Target, every: Option<Duration>, output:
         let text = format!(
             "waiting for {names}{place_in_words}; {} holds the lock{}",
             holder.owner(),
-            since(holder).map_or_else(String::new, |age| format!(" (in the queue for {age})")),
+            since(holder).map_or_else(String::new, |age| format!(" (joined the queue {age} ago)")),
         );
         let details = json!({ "name": names, "place": place, "holder": holder.owner() });
         output.note("waiting", &text, details);

@@ -337,7 +337,7 @@ impl Client {
     /// Releases all locks, ends the session, and waits for the store to confirm.
     ///
     /// All clones are closed too. Guards are lost
-    /// ([`ClientClosed`](crate::LostReason::ClientClosed)) before the store frees their keys.
+    /// ([`ClientClosed`](crate::LostReason::ClientClosed)) before the store deletes their keys.
     /// Waiters and later calls fail with [`Error::Closed`](crate::Error::Closed). A second call of
     /// `close` returns the same result, or `Ok` if the store has confirmed the end of the session
     /// by then.

@@ -298,7 +298,7 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
         } else if path.is_none() {
             "a key must start with `/`, as in `/app/state`"
         } else if parts.clone().any(|part| matches!(part, "" | "." | "..")) {
-            "no part of a key between two `/` may be empty, `.` or `..`"
+            "no part of a key may be empty, `.` or `..`"
         } else if key.chars().any(is_refused) {
             "a key must not contain control characters, private-use characters, or characters \
              above U+FFEF"

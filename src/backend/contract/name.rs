@@ -147,7 +147,7 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
         return invalid("must start with `/`, as in `/app/locks`");
     };
     if path.split('/').any(|part| matches!(part, "" | "." | "..")) {
-        return invalid("no part between two `/` may be empty, `.` or `..`");
+        return invalid("no part may be empty, `.` or `..`");
     }
     if !path.chars().all(|c| c.is_ascii_graphic()) {
         return invalid("must be printable ASCII without spaces");
