@@ -8,7 +8,8 @@ const ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Returns the ID of the current boot.
 ///
 /// systemd-nspawn, LXC and Incus mount a file with a random ID over the kernel's file in every
-/// container. Two containers of one host would then take each other's sessions for those of an earlier boot.
+/// container. Two containers of one host would then take each other's sessions for those of an
+/// earlier boot.
 pub(crate) fn id() -> io::Result<String> {
     let named = |path, error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"));
     if is_replaced(Path::new(ID)).map_err(|error| named(ID, error))? {
