@@ -1,4 +1,5 @@
-//! One process leads. On SIGTERM, the leader resigns, and the next candidate leads.
+//! One process leads. On SIGTERM, which the example simulates, the leader resigns, and the next
+//! candidate leads.
 //!
 //! `cargo run --example leader`
 

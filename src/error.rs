@@ -97,11 +97,13 @@ pub enum Error {
     ///
     /// There are two causes. The session ahead has expired by the server's clock, but this client
     /// has not watched that clock for long enough. Or the server may lack earlier grants. Try again
-    /// later. Of the calls that acquire a lock, only those that do not wait for a holder return
-    /// this error, after at most 1.15 TTL: see [`try_lock`](crate::Mutex::try_lock).
+    /// later. Calls that wait for a holder do not fail for these causes. Calls that do not wait for
+    /// a holder return this error after at most 1.15 TTL: see
+    /// [`try_lock`](crate::Mutex::try_lock).
     ///
-    /// On Redis, opening a session also fails with this error while a client of an earlier version
-    /// of distlock has a session on the server. That version uses other keys.
+    /// On Redis, there is a third cause: a client of an earlier version of distlock has a session
+    /// on the server. That version uses other keys. Every call that opens a session can fail for
+    /// this cause.
     #[error("it is not yet known whether the {backend} lock is free; no lock was acquired")]
     #[non_exhaustive]
     NotYet {
@@ -143,7 +145,8 @@ pub enum Error {
     /// The store did not confirm the release in time.
     ///
     /// The client retries the release in the background until it is confirmed, the session has
-    /// ended, or the client's runtime is shut down.
+    /// ended, or the client's runtime is shut down. On Redlock, the client retries for at most 1.5
+    /// TTL.
     #[error("the release of {name:?} is not confirmed yet; it is retried in the background")]
     #[non_exhaustive]
     ReleaseUnconfirmed {

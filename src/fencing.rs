@@ -7,19 +7,22 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Numbers a grant of a lock: every later grant has a higher token.
+/// Numbers a grant of a lock.
 ///
-/// The protected resource stores the highest token it has seen and refuses lower ones. A holder
-/// that was paused until after its session expired can then do no harm.
+/// Every exclusive grant has a higher token than all earlier grants of the lock. The protected
+/// resource stores the highest token it has seen and refuses lower ones. A holder that was paused
+/// until after its session expired can then do no harm.
 ///
 /// Fencing works only for exclusive holders. Readers share a lock, and so do permit holders: their
 /// tokens differ, but a lower token is just as valid. A [`FencingGate`] would refuse their valid
 /// writes.
 ///
 /// On etcd, the token is the create revision of the holder's key. On ZooKeeper, it is the `czxid`
-/// of the holder's node. Tokens of different locks or different clusters cannot be compared. A
-/// store that loses confirmed writes or is restored from a backup may repeat tokens; restore etcd
-/// with [`--bump-revision --mark-compacted`](https://etcd.io/docs/v3.6/op-guide/recovery/).
+/// of the holder's node. A [downgrade](crate::WriteGuard::downgrade) replaces the key or the node,
+/// and the token stays the same. Tokens of different locks or different clusters cannot be
+/// compared. A store that loses confirmed writes or is restored from a backup may repeat tokens;
+/// restore etcd with
+/// [`--bump-revision --mark-compacted`](https://etcd.io/docs/v3.6/op-guide/recovery/).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
@@ -147,7 +150,7 @@ impl fmt::Display for FencingToken {
 /// Gates are only for exclusive holders: the tokens of readers and of permit holders are valid in
 /// any order.
 ///
-/// Both statements work on PostgreSQL (9.5 and later) and SQLite (3.24 and later). If the data is
+/// The statements work on PostgreSQL (9.5 and later) and SQLite (3.24 and later). If the data is
 /// in the lock's own store, such as etcd or ZooKeeper, use
 /// [`LockGuard::put`](crate::LockGuard::put), which needs no token.
 ///

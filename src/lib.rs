@@ -60,8 +60,8 @@
 //!   confirmed writes, it may grant a lock that is held: see [`Client::durability`].
 //! - Every guard reports its loss. After a loss, [`LockGuard::is_valid`] returns `false`,
 //!   [`LockGuard::lost`] resolves, and [`LockGuard::run`] stops the work.
-//! - Every grant of a lock has a higher [`FencingToken`] than all earlier grants of that lock,
-//!   unless the store loses confirmed writes.
+//! - Every exclusive grant of a lock has a higher [`FencingToken`] than all earlier grants of that
+//!   lock, unless the store loses confirmed writes.
 //! - A forked child process holds no locks. The parent process keeps its locks. In the child, the
 //!   parent's guards are lost ([`LostReason::Forked`]), and calls on the parent's clients fail. The
 //!   child can connect a new client. On SQLite and ZooKeeper, this works only if the parent had not
@@ -101,8 +101,8 @@
 //!   for independent Redis or Valkey servers. Redlock provides only mutexes, and grants them in no
 //!   particular order: see [Redlock][redlock]. Redlock's guarantees are weaker, so it is not part
 //!   of the feature `redis`: a program has to choose it by name.
-//! - `sqlite`: URLs such as `sqlite:///path/of/a/file`, for the processes on one host: see
-//!   [SQLite][sqlite].
+//! - `sqlite`: URLs such as `sqlite:///path/of/a/file`, for the processes on one host, only on
+//!   Linux: see [SQLite][sqlite].
 //! - `tokio-postgres-0_7`, `mysql_async-0_37` and `rusqlite-0_42`: `check` and `unlock` in the
 //!   modules `postgres`, `mysql` and `sqlite`, which take these drivers' own types. Each feature
 //!   name includes the driver's version, so a new version of the driver breaks no program. In a

@@ -6,9 +6,8 @@
 //! server instead, run `cargo run --features STORE --example scheduled_task -- --url URL`, where
 //! STORE is `etcd`, `zookeeper`, `postgres`, `mysql`, `redis` or `redlock`.
 //!
-//! With `--features postgres,mysql` and the URL of a PostgreSQL or MySQL server, the rows are in
-//! the database that stores the lock. The example connects to this database without TLS. In all
-//! other cases, the rows are in a file.
+//! With the URL of a PostgreSQL or MySQL server, the rows are in the database that stores the lock.
+//! The example connects to this database without TLS. In all other cases, the rows are in a file.
 //!
 //! Each instance is a separate process. With the lock, no row is processed twice. With
 //! `--unlocked`, some rows are. The table checks fencing tokens: if an instance was paused until

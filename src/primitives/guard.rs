@@ -217,10 +217,10 @@ impl LockGuard {
     /// If an operator evicts the holder or ends its session, the next waiter may be granted the
     /// lock before `lost` resolves. In this case, `lost` resolves as soon as the store's event
     /// arrives. MySQL, MariaDB, SQLite, and PostgreSQL behind a transaction pooler send no events:
-    /// there, `lost` resolves within a second. On Redlock, `lost` resolves at the next renewal, as
-    /// it does if another library takes over the key of a bridge on Redis. If the key was deleted
-    /// right after the grant, `lost` resolves at most 0.4 s after the grant. If the event is lost,
-    /// `lost` resolves within 1.25 times the
+    /// there, `lost` resolves within a second. On Redlock, `lost` resolves at the next renewal. On
+    /// Redis, it does so if the key that a bridge shares with other libraries is deleted or taken
+    /// over. If the lock's key was deleted right after the grant, `lost` resolves about 0.4 s after
+    /// the grant. If the event is lost, `lost` resolves within 1.25 times the
     /// [`recheck_interval`](crate::Builder::recheck_interval). On etcd, overwriting the key without
     /// its lease is an eviction, too.
     ///

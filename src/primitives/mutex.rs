@@ -73,13 +73,14 @@ impl Mutex {
     /// Waiters are granted the lock in the order in which they joined the queue. Redlock has no
     /// queue, so it grants the lock in no particular order.
     ///
-    /// An uncontended lock costs one round trip. A waiter watches the one key ahead of its own, or
-    /// no key if the entry ahead belongs to the same client. While it waits, it sends one request
-    /// every [`recheck_interval`](crate::Builder::recheck_interval).
+    /// An uncontended lock usually costs one round trip. A waiter watches the one key ahead of its
+    /// own, or no key if the entry ahead belongs to the same client. While it waits, it sends one
+    /// request every [`recheck_interval`](crate::Builder::recheck_interval).
     ///
     /// On MySQL and MariaDB, and on PostgreSQL behind a transaction pooler, waiters are not
     /// notified: each client polls for all of its waiters. On SQLite, one thread polls for all
-    /// clients of the process that use the same file. On Redlock, each waiter polls.
+    /// clients of the process that use the same file. On Redlock, each waiter polls. On Redis with
+    /// a bridge, the first waiter may poll the key of the other libraries.
     ///
     /// # Errors
     ///
@@ -161,8 +162,9 @@ impl Mutex {
     /// The timeout covers the whole call, including the time to open a new session. A timeout of
     /// zero is equivalent to [`try_lock`](Self::try_lock).
     ///
-    /// On PostgreSQL, MySQL, MariaDB and Redis, a client that has just connected may need 1.1 TTL
-    /// to confirm that a holder is dead. A call with a shorter timeout then returns `None`.
+    /// On PostgreSQL, MySQL, MariaDB and Redis, a client that has just connected may need 1.1 times
+    /// the holder's TTL to confirm that the holder is dead. A call with a shorter timeout then
+    /// returns `None`.
     ///
     /// # Errors
     ///

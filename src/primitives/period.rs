@@ -28,11 +28,15 @@ impl LockGuard {
     /// period and does the work. The other hosts get `false`. The work is due again after nine
     /// tenths of the period.
     ///
-    /// The store keeps the time of the claim in a record at `{namespace}/!began/{name}`. The time
-    /// is taken from the clock of the host that made the claim. The record is written only while
-    /// the lock is held. A time that is nine tenths of the period or more ahead of this host's
-    /// clock is ignored. A record is obsolete after two periods. From time to time, a client that
-    /// writes a record also deletes obsolete ones, each under the lock that it belongs to.
+    /// The store keeps the time of the claim in a record. For a mutex, the record's key is
+    /// `{namespace}/!began/{name}`; for a write lock, `!rw` is appended to this key, and for a
+    /// leadership, `!election`. The time is taken from the clock of the host that made the claim.
+    /// The record is written only while the lock is held. A time that is nine tenths of the period
+    /// or more ahead of this host's clock is ignored.
+    ///
+    /// A mutex's record is obsolete after two periods. From time to time, a client that writes a
+    /// record also deletes obsolete ones of mutexes, each while it holds that mutex. The records of
+    /// write locks and leaderships are not deleted.
     ///
     /// If the work fails, the period stays claimed. To run the work again in the same period, call
     /// [`clear_period`](Self::clear_period).

@@ -10,10 +10,11 @@ use crate::fencing::FencingToken;
 /// [`watch_queue`](crate::Mutex::watch_queue), the same methods of the other primitives, and
 /// [`Client::locks`](crate::Client::locks).
 ///
-/// After a failover or a restore of PostgreSQL, MySQL, MariaDB or Redis, a queue may contain
-/// entries that belong to no client. Their [`owner`](Self::owner) begins with
-/// `distlock: the database has failed over`. Waiters behind them are granted the lock once these
-/// entries have expired: see [After a failover or a restore][failover].
+/// On PostgreSQL, MySQL, MariaDB and Redis, a queue may contain entries that belong to no client:
+/// after a failover, a restore, an upgrade of distlock's tables, or a crash of Redis. Their
+/// [`owner`](Self::owner) begins with `distlock: the database has failed over`. Waiters behind them
+/// are granted the lock once these entries have expired: see [After a failover or a
+/// restore][failover].
 ///
 /// [failover]: https://github.com/distlock/distlock/blob/main/docs/ops/failover.md
 #[derive(Clone, Debug, PartialEq, Eq)]

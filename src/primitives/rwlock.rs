@@ -94,8 +94,8 @@ impl RwLock {
 
     /// Acquires a read lock, and waits for the writers ahead.
     ///
-    /// Other readers may hold the lock at the same time. An uncontended read lock costs one round
-    /// trip. Behind other readers, the call also reads the queue.
+    /// Other readers may hold the lock at the same time. An uncontended read lock usually costs one
+    /// round trip. Behind other readers, the call also reads the queue.
     ///
     /// # Errors
     ///

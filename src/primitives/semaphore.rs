@@ -97,7 +97,7 @@ impl Semaphore {
 
     /// Acquires a permit, and waits until one is free.
     ///
-    /// An uncontended permit costs two round trips.
+    /// An uncontended permit usually costs two round trips.
     ///
     /// # Errors
     ///

@@ -61,7 +61,7 @@ impl LockGuard {
     /// [`request_timeout`](crate::Builder::request_timeout), or if the client's runtime was shut
     /// down. [`Error::Denied`] as soon as the store refuses to delete the key. After the last two
     /// errors, the release continues in the background until it is confirmed, the session has
-    /// ended, or the runtime is shut down.
+    /// ended, or the runtime is shut down. On Redlock, it continues for at most 1.5 TTL.
     ///
     /// # Cancel safety
     ///

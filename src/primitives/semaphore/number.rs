@@ -20,8 +20,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`InvalidArgument`](crate::Error::InvalidArgument) for zero permits, or for more than
-    /// 1,000,000. Otherwise as [`queue`](Self::queue).
+    /// [`InvalidArgument`](crate::Error::InvalidArgument) if the new number, or the number that
+    /// this client has passed, is zero or above 1,000,000. Otherwise as [`queue`](Self::queue).
     ///
     /// # Cancel safety
     ///
