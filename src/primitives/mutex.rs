@@ -17,9 +17,9 @@ use crate::{
 /// Created by [`Client::mutex`](crate::Client::mutex). A `Mutex` is cheap to create, clone and
 /// drop.
 ///
-/// A `Mutex` holds nothing by itself. Two mutexes with the same name exclude each other, whether
-/// they are in one task, in one process or on two machines. A task that locks the same name twice
-/// waits for itself, unless it uses [`reentrant`](Self::reentrant).
+/// A `Mutex` holds nothing by itself. Two mutexes with the same name and namespace on one store
+/// exclude each other: in one task, in one process or on two machines. A task that locks the same
+/// name twice waits for itself, unless it uses [`reentrant`](Self::reentrant).
 #[derive(Clone, Debug)]
 pub struct Mutex {
     pub(crate) named: Named,
