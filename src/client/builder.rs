@@ -94,15 +94,15 @@ impl Builder {
 
     /// Sets the TTL of the client's session.
     ///
-    /// The store frees the client's locks when it has received no keepalive for at least this long.
-    /// The TTL must be between 100 ms and 24 h. The default is 10 s. [`Client::session_ttl`]
-    /// returns the TTL that the server has granted. A short TTL frees a crashed holder's lock
-    /// sooner; a long one survives slow networks and server restarts.
+    /// The TTL must be between 100 ms and 24 h, and on Redlock at most `longest_ttl`. The default
+    /// is 10 s. The store frees the client's locks when it has received no keepalive for at least
+    /// the granted TTL, which [`Client::session_ttl`] returns. A short TTL frees a crashed holder's
+    /// lock sooner; a long one survives slow networks and server restarts.
     ///
     /// All servers of a ZooKeeper ensemble must allow this TTL (`minSessionTimeout` and
     /// `maxSessionTimeout`, by default 2 and 20 ticks). If a session moves to a server that allows
-    /// less, the client is not notified. That server may then grant its locks to other clients
-    /// while the guards are still valid.
+    /// less, the client is not notified. That server may then grant the session's locks to other
+    /// clients while the guards are still valid.
     pub fn session_ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);
         self
@@ -127,7 +127,7 @@ impl Builder {
 
     /// Sets how long the client waits for a reply before it tries another server.
     ///
-    /// The default is half of the session's TTL, but at least 1 s and at most 3 s.
+    /// The default is half of the requested TTL, but at least 1 s and at most 3 s.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.options.request_timeout = Some(timeout);
         self
@@ -137,7 +137,7 @@ impl Builder {
     ///
     /// A server may lose a watch event. Every waiter therefore reads the queue again at this
     /// interval, and the session reads the keys of all locks that it holds. The default is 20 s or
-    /// the session's TTL, whichever is longer. Each interval is randomly extended by up to a
+    /// the requested TTL, whichever is longer. Each interval is randomly extended by up to a
     /// quarter.
     pub fn recheck_interval(mut self, interval: Duration) -> Self {
         self.options.recheck_interval = Some(interval);
@@ -157,9 +157,9 @@ impl Builder {
     /// current-thread runtime works only while `block_on` runs on it. Pass a runtime if the library
     /// must not start threads, or if one runtime should do only this work.
     ///
-    /// A client of `memory://` always uses the runtime in which it connects if that runtime's clock
-    /// is paused (`tokio::time::pause`, `#[tokio::test(start_paused = true)]`). A paused clock does
-    /// not wait for other threads.
+    /// Without this method, a client of `memory://` uses the runtime in which it is created if the
+    /// clock of that runtime is paused (`tokio::time::pause`, `#[tokio::test(start_paused =
+    /// true)]`). A paused clock does not wait for other threads.
     ///
     /// The runtime's timers must be enabled; otherwise, [`connect`](Self::connect) fails with
     /// [`Error::InvalidArgument`]. Stores on a network also need the runtime's I/O driver.
@@ -185,7 +185,7 @@ impl Builder {
     ///
     /// By default, the metrics do not have this label. A recorder keeps one series for each label
     /// value forever, so a name that contains an order or customer number must not become a label
-    /// unchanged. The function is called once for every call that acquires a lock. A closure must
+    /// unchanged. The function is called for every call that acquires a lock. A closure must
     /// capture nothing. This method has an effect only with the feature `metrics`.
     ///
     /// ```

@@ -19,9 +19,9 @@ impl Client {
     ///
     /// **The next waiter is granted the lock at once, while the old holder may still be working.**
     /// The old holder is notified of the loss ([`Evicted`](crate::LostReason::Evicted)) when the
-    /// store's event arrives, or within 1.25 times its
-    /// [`recheck_interval`](crate::Builder::recheck_interval). On stores without events,
-    /// such as MySQL, the holder is notified within a second. An evicted waiter fails with
+    /// store's event arrives or, if the event is lost, within 1.25 times the holder's
+    /// [`recheck_interval`](crate::Builder::recheck_interval). On stores without events, such as
+    /// MySQL, the holder is notified within a second. An evicted waiter fails with
     /// [`Error::Evicted`].
     ///
     /// [`LockGuard::key`](crate::LockGuard::key) and [`QueueEntry::key`](crate::QueueEntry::key)
@@ -37,8 +37,9 @@ impl Client {
     /// [`Error::InvalidArgument`] before any request is sent, if the key is not in the queue of a
     /// lock in the client's namespace. [`Error::Unsupported`] on Redlock. [`Error::Unavailable`] if
     /// no server replies within about twice the
-    /// [`request_timeout`](crate::Builder::request_timeout); the key may still have been deleted.
-    /// [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`] and [`Error::Closed`].
+    /// [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
+    /// could not be opened. The key may have been deleted nevertheless. [`Error::Denied`],
+    /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`].
     ///
     /// # Cancel safety
     ///

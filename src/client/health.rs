@@ -73,8 +73,8 @@ impl Client {
     /// the [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
     /// could not be opened within the [`connect_timeout`](crate::Builder::connect_timeout).
     /// [`Error::SessionLost`](crate::Error::SessionLost) if the session has ended.
-    /// [`Error::Denied`](crate::Error::Denied), [`Error::Backend`](crate::Error::Backend) and
-    /// [`Error::Closed`](crate::Error::Closed).
+    /// [`Error::Denied`](crate::Error::Denied), [`Error::Backend`](crate::Error::Backend),
+    /// [`Error::Closed`](crate::Error::Closed) and [`Error::Runtime`](crate::Error::Runtime).
     ///
     /// # Cancel safety
     ///

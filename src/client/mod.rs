@@ -194,9 +194,9 @@ impl Client {
     /// Returns the semaphore of this name, without I/O.
     ///
     /// `permits` is the number of permits for all clients together. All clients should pass the
-    /// same number. While they pass different numbers, the smallest applies. See [`Semaphore`] for
-    /// how to change the number. The name and the number are checked when a permit is first
-    /// acquired.
+    /// same number. While the numbers differ, the smallest number that a holder or the first waiter
+    /// has passed applies. See [`Semaphore`] for how to change the number. The name and the number
+    /// are checked when a permit is first acquired.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore { named: Named::new(&self.sessions, LockKind::Semaphore, name), permits }

@@ -66,8 +66,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] as in [`lock_all`](Self::lock_all). Otherwise as
-    /// [`Mutex::try_lock`](crate::Mutex::try_lock).
+    /// [`Error::InvalidArgument`] and [`Error::Unsupported`] as in [`lock_all`](Self::lock_all).
+    /// Otherwise as [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Cancel safety
     ///
@@ -97,7 +97,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`lock_all`](Self::lock_all).
+    /// As [`lock_all`](Self::lock_all), or with a timeout of zero as
+    /// [`try_lock_all`](Self::try_lock_all).
     ///
     /// # Cancel safety
     ///
@@ -207,7 +208,7 @@ impl MultiLock {
         self.several()?.take(Wait::Forever).await?.ok_or(Error::Closed)
     }
 
-    /// Acquires the locks if all of them are free.
+    /// Acquires the locks if none of them has a holder or a waiter.
     ///
     /// See [`Client::try_lock_all`].
     ///

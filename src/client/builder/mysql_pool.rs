@@ -13,12 +13,13 @@ impl Builder {
     /// that the URL names.
     ///
     /// The client also opens one connection of its own, to the server in the URL. This
-    /// connection is for keepalives and for polling, which therefore never wait for the pool. Every
-    /// other request uses a connection from the pool: requests to acquire, release or query a lock,
-    /// and guarded writes. Each request is one transaction. Settings of the pool's connections,
-    /// such as the isolation level, `autocommit`, `completion_type`, `sql_mode` or a time limit, do
-    /// not affect these requests, and the requests leave the settings unchanged. User variables
-    /// whose names begin with `distlock_` remain set on the connections.
+    /// connection is for keepalives, polling, rechecks, [`durability`](crate::Client::durability)
+    /// and the end of a session, which therefore never wait for the pool. Requests to acquire,
+    /// release or query a lock, and guarded writes, use a connection from the pool. Each request is
+    /// one transaction. Settings of the pool's connections, such as the isolation level,
+    /// `autocommit`, `completion_type`, `sql_mode` or a time limit, do not affect these requests,
+    /// and the requests leave the settings unchanged. User variables whose names begin with
+    /// `distlock_` remain set on the connections.
     ///
     /// A request waits for a connection for up to three quarters of the
     /// [`request_timeout`](Self::request_timeout). While the pool has no free connection, held

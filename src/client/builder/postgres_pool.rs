@@ -13,11 +13,11 @@ impl Builder {
     /// implementation of [`Pool`]. The pool must connect to the database that the URL names.
     ///
     /// The client also opens one connection of its own, to the server in the URL. This
-    /// connection is for keepalives and watches, which therefore never wait for the pool. Every
-    /// other request uses a connection from the pool: requests to acquire, release or query a lock,
-    /// and guarded writes. Each request is one transaction. Settings of the pool's connections,
-    /// such as the isolation level, `synchronous_commit` or a time limit, do not affect these
-    /// requests, and the requests leave the settings unchanged.
+    /// connection is for keepalives, watches and the end of a session, which therefore never wait
+    /// for the pool. Every other request uses a connection from the pool: requests to acquire,
+    /// release or query a lock, and guarded writes. Each request is one transaction. Settings of
+    /// the pool's connections, such as the isolation level, `synchronous_commit` or a time limit,
+    /// do not affect these requests, and the requests leave the settings unchanged.
     ///
     /// A request waits for a connection for up to three quarters of the
     /// [`request_timeout`](Self::request_timeout). While the pool has no free connection, held

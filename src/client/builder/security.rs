@@ -29,7 +29,7 @@ impl Builder {
     /// [`allow_plaintext_credentials`](Self::allow_plaintext_credentials). The check does not apply
     /// to an empty password, which is for users that need no password.
     ///
-    /// On ZooKeeper, only this user has access to the nodes that the client creates, unless
+    /// On ZooKeeper, other users have no access to the nodes that the client creates, unless
     /// [`acl`](Self::acl) sets another ACL. The `digest` scheme accepts any user with any password,
     /// and the password is part of the identity. A client with another password is therefore
     /// [denied](Error::Denied) access to these nodes.
@@ -51,12 +51,12 @@ impl Builder {
     /// Sets a function that returns the current user and password.
     ///
     /// With this function, a password can be replaced while the client is running. The function is
-    /// called when the client is created. Later, it is called before requests on etcd and before
-    /// new connections on the other stores, but at most once a second. Except on ZooKeeper, this
-    /// limit does not apply to the first call after a server has rejected the credentials. The
-    /// function runs on threads that also keep sessions alive, so it must return at once, with
-    /// credentials that the program already has. If a later call fails or panics, the client keeps
-    /// the previous credentials.
+    /// called when the client is created. Later, it is called before requests on etcd, before new
+    /// sessions on ZooKeeper, and before new connections on the other stores, but at most once a
+    /// second. Except on ZooKeeper, this limit does not apply to the first call after a server has
+    /// rejected the credentials. The function runs on threads that also keep sessions alive, so it
+    /// must return at once, with credentials that the program already has. If a later call fails or
+    /// panics, the client keeps the previous credentials.
     ///
     /// # What a new password does
     ///
@@ -121,7 +121,7 @@ impl Builder {
     /// `auth::cdrwa`, which grants all rights to every identity of this client: its user and its
     /// certificate. Without credentials, it is `world:anyone:cdrwa`. In a URL: `?acl=…`.
     ///
-    /// Locking needs `cdrw`: [Least rights][least-rights] lists the purpose of each right. A node
+    /// `cdrw` is sufficient: [Least rights][least-rights] lists the purpose of each right. A node
     /// receives its ACL when it is created, so existing directories keep their ACLs.
     /// [`connect`](Self::connect) fails with [`Error::InvalidArgument`] on another store, and if
     /// the syntax of the ACL is invalid.
@@ -152,8 +152,11 @@ impl Builder {
 
     /// Connects over TLS, and sets a function that returns the current certificates.
     ///
-    /// With this function, certificates can be replaced while the client is running: see [`Tls`].
-    /// [`credentials_from`](Self::credentials_from) describes when such functions are called.
+    /// With this function, certificates can be replaced while the client is running. The function
+    /// is called when the client is created, and whenever the client would reread files: see
+    /// [`Tls`]. The function must return at once, as described in
+    /// [`credentials_from`](Self::credentials_from). If a later call fails or panics, the client
+    /// keeps the previous certificates.
     pub fn tls_from(
         mut self,
         newest: impl Fn() -> io::Result<Tls> + Send + Sync + 'static,
