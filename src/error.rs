@@ -84,7 +84,7 @@ pub enum Error {
     ///
     /// A request may nevertheless have reached the server. If it created a key in a queue, the
     /// client deletes that key in the background.
-    #[error("{backend} does not respond; no lock was acquired")]
+    #[error("{backend} is unavailable; no lock was acquired")]
     #[non_exhaustive]
     Unavailable {
         /// The store.

@@ -96,7 +96,8 @@ pub(crate) enum Command {
         #[arg(short, long, value_name = "TIME", value_parser = time)]
         wait: Option<Duration>,
     },
-    /// Evicts a holder or waiter. The next waiter is granted the lock at once.
+    /// Evicts a holder or waiter. If the only holder is evicted, the next waiter is granted the
+    /// lock at once.
     ///
     /// The evicted holder may still be working when the next holder starts. The evicted holder is
     /// usually notified within milliseconds, or within a second on MySQL and MariaDB, and behind a
@@ -186,7 +187,8 @@ pub(crate) struct HoldArgs {
     /// lock.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) max_hold: Option<Duration>,
-    /// Exit code if the lock is busy or the wait times out.
+    /// Exit code if the lock is busy, the wait times out, or the store cannot confirm in time that
+    /// the lock is free.
     #[arg(long, value_name = "CODE", default_value_t = exit::BUSY)]
     pub(crate) conflict_exit_code: u8,
     /// Signal that asks the command to exit before the lock is lost.

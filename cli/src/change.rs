@@ -27,6 +27,11 @@ pub(crate) async fn ask(
     if !mutex.request_release(reason).await? {
         return Err(Failure::new(ABSENT, format!("{name} is not held")));
     }
+    let holder = match holder {
+        Some(holder) => Some(holder),
+        // The lock was granted in between.
+        None => mutex.holder().await?,
+    };
     let owner = holder.as_ref().map_or("the holder", |holder| holder.owner()).to_owned();
     output.note("asked", &format!("asked {owner} to release {name}"), json!({ "name": name }));
     let key = holder.map(|holder| holder.key().to_owned());
@@ -61,9 +66,9 @@ pub(crate) async fn evict(
 ) -> Result<u8, Failure> {
     if !yes {
         return Err(Failure::usage(
-            "evict deletes the key of a holder or waiter: the next waiter is granted the lock at \
-             once, while the evicted holder may still be working. To request a release instead, \
-             use ask. To evict, add --yes",
+            "evict deletes the key of a holder or waiter. If the only holder is evicted, the next \
+             waiter is granted the lock at once, while the evicted holder may still be working. To \
+             request a release instead, use ask. To evict, add --yes",
         ));
     }
     let evicted = match token {
@@ -99,7 +104,7 @@ pub(crate) async fn clear(
 ) -> Result<u8, Failure> {
     let guard = client.mutex(name).lock_timeout(wait.unwrap_or_default()).await?;
     let Some(guard) = guard else {
-        let text = format!("{name} is held: to wait until the run has ended, pass a longer --wait");
+        let text = format!("{name} is held: pass a --wait that is long enough for the run to end");
         return Err(Failure::new(BUSY, text));
     };
     let cleared = guard.clear_period().await;
@@ -121,11 +126,9 @@ pub(crate) async fn permits(
     set: Option<u32>,
     output: Output,
 ) -> Result<u8, Failure> {
-    // What number is named here is of no account for a look.
-    let now = client.semaphore(name, set.unwrap_or(1)).permits().await?;
-    if let Some(number) = set
-        && number != now
-    {
+    // What is named here counts only if no number was set and nobody is in the queue.
+    let now = client.semaphore(name, 1).permits().await?;
+    if let Some(number) = set {
         client.semaphore(name, now).set_permits(number).await?;
     }
     let number = set.unwrap_or(now);

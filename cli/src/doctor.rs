@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use distlock::{Client, FailoverBehavior, StoreKind};
+use distlock::{Client, Error, FailoverBehavior, StoreKind};
 use serde_json::json;
 
 use crate::{
@@ -74,7 +74,8 @@ pub(crate) async fn examine(url: &str, output: Output) -> Result<u8, Failure> {
         Ok(client) => client,
         Err(failure) => {
             let advice = match failure.code {
-                DENIED => "check the user, password and certificates in the URL",
+                DENIED => "check the user's name, password, certificates and rights",
+                exit::UNAVAILABLE if found.is_empty() => "check that the store is available",
                 exit::UNAVAILABLE => "check the servers above, or set a longer connect_timeout",
                 _ => "",
             };
@@ -127,13 +128,16 @@ async fn promised(client: &Client, doctor: &mut Doctor) -> Result<(), Failure> {
     let durability = match client.durability().await {
         Ok(durability) => durability,
         Err(error) => {
-            let advice = "check that the user in the URL may read the configuration";
+            let advice = match error {
+                Error::Denied { .. } => "check that the user in the URL may read the configuration",
+                _ => "check the store's log",
+            };
             return doctor.tell(Verdict::Unknown, "promise", &exit::chain(&error), advice);
         }
     };
     let (verdict, exclusive) = match durability.exclusive {
         true => (Verdict::Good, "locks are exclusive"),
-        false => (Verdict::Bad, "after a crash or a failover, two clients may hold the same lock"),
+        false => (Verdict::Bad, "two clients may hold the same lock in some situations"),
     };
     let loss = match durability.failover {
         FailoverBehavior::Continues => "if a server is lost, another one takes over",

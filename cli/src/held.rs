@@ -72,14 +72,21 @@ impl Target {
         })
     }
 
-    /// Who stands in its queue; of several, in that of the first one.
+    /// Who stands in its queue; of several, in that of the first one that another client holds.
     pub(crate) async fn queue(&self, client: &Client) -> Result<Vec<QueueEntry>> {
         match self {
             Self::Mutex(name) => client.mutex(name).queue().await,
             Self::Read(name) | Self::Write(name) => client.rw_lock(name).queue().await,
             Self::Permits { name, of, .. } => client.semaphore(name, *of).queue().await,
             Self::All(names) => {
-                client.mutex(names.first().map_or("", String::as_str)).queue().await
+                let mut queue = Vec::new();
+                for name in names {
+                    queue = client.mutex(name).queue().await?;
+                    if queue.first().is_some_and(|first| !first.is_own()) {
+                        break;
+                    }
+                }
+                Ok(queue)
             }
             Self::Election { name, .. } => client.election(name).queue().await,
         }

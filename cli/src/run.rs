@@ -123,7 +123,7 @@ async fn under_lock(job: &Job, client: &Client, output: Output) -> Result<Done, 
     let start = Instant::now();
     let busy = match wait::take(client, &job.target, hold, output).await {
         Ok(Some(held)) => Ok(held),
-        Ok(None) => Err(format!("{names} is held by another client")),
+        Ok(None) => Err(format!("{names}: held or awaited by another client")),
         Err(failure) if failure.code == exit::BUSY => Err(format!("{names}: {failure}")),
         Err(failure) => return Err(failure),
     };

@@ -78,8 +78,9 @@ fn given(
 /// The URL of the user's own file, in a directory that is made for it.
 fn own_file() -> Result<String, Failure> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let folder = own_folder(variable("XDG_STATE_HOME"), variable("HOME"))
-        .ok_or_else(|| Failure::usage("--local needs HOME or XDG_STATE_HOME"))?;
+    let folder = own_folder(variable("XDG_STATE_HOME"), variable("HOME")).ok_or_else(|| {
+        Failure::usage("--local needs an absolute path in XDG_STATE_HOME or HOME")
+    })?;
     fs::create_dir_all(&folder)
         .map_err(|error| Failure::usage(format!("--local: {}: {error}", folder.display())))?;
     let path = folder.join("locks.db");

@@ -59,14 +59,14 @@ async fn tell(client: &Client, target: &Target, every: Option<Duration>, output:
         // Those who wait are told by the lock itself what fails.
         let Ok(queue) = target.queue(client).await else { continue };
         let place = queue.iter().find(|entry| entry.is_own()).map(QueueEntry::position);
-        let Some(holder) = queue.first() else { continue };
+        let Some(holder) = queue.first().filter(|first| !first.is_own()) else { continue };
         let names = target.names();
         let place_in_words =
             place.map_or_else(String::new, |place| format!(" at position {place} in the queue"));
         let text = format!(
-            "waiting for {names}{place_in_words}; {} holds the lock{}",
+            "waiting for {names}{place_in_words}; first in the queue: {}{}",
             holder.owner(),
-            since(holder).map_or_else(String::new, |age| format!(" (joined the queue {age} ago)")),
+            since(holder).map_or_else(String::new, |age| format!(" (joined {age} ago)")),
         );
         let details = json!({ "name": names, "place": place, "holder": holder.owner() });
         output.note("waiting", &text, details);

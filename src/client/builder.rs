@@ -331,7 +331,7 @@ impl Builder {
             return invalid("sasl", "needs a user and a password: see Builder::credentials");
         }
         if sasl && cfg!(not(feature = "zookeeper-sasl")) {
-            let feature = "needs the feature `zookeeper-sasl`: add it to distlock in Cargo.toml";
+            let feature = "needs the feature `zookeeper-sasl` of distlock: enable it, and rebuild";
             return invalid("sasl", feature);
         }
         let acl = acl.map(|acl| acl.parse::<Acl>()).transpose();

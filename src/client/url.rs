@@ -104,9 +104,9 @@ impl Url {
         }
         let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
         if path.contains(['@', '#']) || authority.contains('#') {
-            return Err(
-                "write a `/`, `@` or `#` in the user or the password as %2F, %40 or %23".into()
-            );
+            return Err("write a `/`, `@` or `#` in the user or the password as %2F, %40 or %23; \
+                        the path must not contain `@` or `#`"
+                .into());
         }
         let (user, hosts) = authority
             .rsplit_once('@')
@@ -148,7 +148,11 @@ impl Url {
             return Err("sslmode is only for postgres:// and mysql://: leave it out".into());
         }
         if options.namespace.is_some() {
-            return Err("namespace is not an option: write it at the end of the path".into());
+            return Err(
+                "the option namespace is only for sqlite://: write the namespace at the end \
+                        of the path"
+                    .into(),
+            );
         }
         options.are_for(scheme)?;
         let database = match options.db {

@@ -267,7 +267,7 @@ async fn open_session(shared: Arc<Shared>, insist: bool) -> Result<Arc<Session>,
     let give_up = Instant::now() + limit;
     let open = || async {
         timeout_at(give_up, Session::open(Arc::clone(&shared))).await.unwrap_or_else(|_| {
-            let silence = format!("no server replied within {limit:?}");
+            let silence = format!("no session was opened within {limit:?}");
             Err(StoreError::Unavailable(silence.into()))
         })
     };

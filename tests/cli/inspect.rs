@@ -211,6 +211,9 @@ async fn permits_are_shown_and_changed(store: Store) {
     assert!(semaphore.try_acquire().await.expect("a reply").is_none());
     permit.release().await.expect("the store replies");
     assert_eq!(store.run(&["permits", "p", "--set", "0"]).await.code(), 64);
+    // The number is kept even if no client has used the semaphore yet.
+    assert_eq!(store.run(&["permits", "unused", "--set", "2"]).await.out, "2\n");
+    assert_eq!(store.run(&["permits", "unused"]).await.out, "2\n");
     client.close().await.expect("the store replies");
 }
 

@@ -17,7 +17,8 @@ pub(super) const SQL: &str = "SELECT current_setting('fsync') = 'on', \
 pub(super) fn read(row: &Row) -> Durability {
     let (fsync, pages) = (row.flag(0), row.flag(1));
     let commit = row.text(2).unwrap_or_default();
-    let waits = row.flag(3) && matches!(commit, "on" | "remote_apply");
+    let (named, commits_wait) = (row.flag(3), matches!(commit, "on" | "remote_apply"));
+    let waits = named && commits_wait;
     let standbys = row.number(4).unwrap_or(0);
     let mut reasons = Vec::new();
     if !fsync {
@@ -31,10 +32,15 @@ pub(super) fn read(row: &Row) -> Durability {
             .push("full_page_writes is off: a crash may corrupt the tables. Turn it on".to_owned());
     }
     if standbys > 0 && !waits {
+        let commit = format!("synchronous_commit, which is {commit}, to on or remote_apply");
+        let fix = match (named, commits_wait) {
+            (true, _) => commit,
+            (false, true) => "synchronous_standby_names".to_owned(),
+            (false, false) => format!("synchronous_standby_names, and set {commit}"),
+        };
         reasons.push(format!(
             "commits are confirmed before the {standbys} standby(s) have them on disk, so a \
-             promoted standby may lack held locks. Set synchronous_standby_names, and set \
-             synchronous_commit, which is {commit}, to on or remote_apply"
+             promoted standby may lack held locks. Set {fix}"
         ));
     }
     let exclusive = reasons.is_empty();

@@ -204,8 +204,8 @@ impl Connector {
         }
         Err(StoreError::Denied(
             format!(
-                "{endpoint} redirects to {address}, and the password would be sent there without \
-                 encryption: use TLS, or allow this with allow_plaintext_credentials=true"
+                "{endpoint} names the server {address}, and the password would be sent there \
+                 without encryption: use TLS, or allow this with allow_plaintext_credentials=true"
             )
             .into(),
         ))

@@ -49,7 +49,8 @@ pub(super) fn refused(endpoint: &str, error: &RedisError) -> StoreError {
         _ if unknown("HELLO") => StoreError::Fatal {
             operation: super::server::CONNECTING,
             source: format!(
-                "{endpoint} is older than Redis 7: use Redis 7 or later, or Valkey 7.2 or later"
+                "{endpoint} does not support HELLO: use Redis 7 or later, or Valkey 7.2 or later, \
+                 and do not disable this command"
             )
             .into(),
         },

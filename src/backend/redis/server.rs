@@ -132,7 +132,8 @@ impl Server {
         if self.evicts() && !allow_eviction {
             return fatal(format!(
                 "may evict any key when it is full, even a held lock (maxmemory-policy = {}): set \
-                 noeviction or one of volatile-*, or allow eviction with ?allow_eviction=true",
+                 noeviction or, without a bridge, one of volatile-*, or allow eviction with \
+                 ?allow_eviction=true",
                 self.field("maxmemory_policy")
             ));
         }
@@ -218,7 +219,8 @@ impl Server {
         if soon {
             reasons.push(format!(
                 "{now}: a crash may undo the last confirmed writes, so the server then grants no \
-                 lock for 1.1 times the longest TTL. To keep all writes, set appendfsync = always"
+                 lock for 1.1 times the longest TTL. To keep all writes, set appendfsync = always \
+                 and no-appendfsync-on-rewrite = no"
             ));
         }
         let failover = match exclusive {

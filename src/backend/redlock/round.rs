@@ -1,5 +1,8 @@
 //! Evaluates the replies of several nodes.
 
+/// What a vote is usually about, for [`Round::words`].
+pub(super) const VALUE: &str = "the lock's value";
+
 /// The vote in one node's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vote {
@@ -121,12 +124,12 @@ impl Round {
         self.yes + self.no + self.spoiled
     }
 
-    /// Describes the votes as text.
-    pub(super) fn words(&self) -> String {
+    /// Describes the votes as text. `what`: what `Yes` means that a node has.
+    pub(super) fn words(&self, what: &str) -> String {
         let Self { nodes, yes, no, spoiled, silent } = self;
         format!(
-            "of {nodes} nodes, {yes} have the lock's value, {no} do not, {spoiled} do not count, \
-             and {silent} did not reply"
+            "of {nodes} nodes, {yes} have {what}, {no} do not, {spoiled} do not count, and \
+             {silent} did not reply"
         )
     }
 }

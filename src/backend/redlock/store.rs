@@ -18,7 +18,7 @@ use super::{
     keys::{Key, Keys, lock_of},
     nodes::Nodes,
     release::{give_back, give_up},
-    round::{Outcome, Round},
+    round::{Outcome, Round, VALUE},
     script::Call,
 };
 use crate::{
@@ -140,7 +140,7 @@ impl RedlockStore {
                 Outcome::Ours => {}
                 Outcome::NotOurs => self.lose(key, LostReason::Evicted),
                 Outcome::Open | Outcome::Unknown => {
-                    open = Some(format!("{}: {}", key.name, round.words()));
+                    open = Some(format!("{}: {}", key.name, round.words(VALUE)));
                 }
             }
         }
@@ -225,7 +225,7 @@ impl LockStore for RedlockStore {
                 self.lose(&key, LostReason::Evicted);
                 Ok(Standing::Evicted)
             }
-            Outcome::Open | Outcome::Unknown => Err(self.unavailable(&round.words())),
+            Outcome::Open | Outcome::Unknown => Err(self.unavailable(&round.words(VALUE))),
         }
     }
 

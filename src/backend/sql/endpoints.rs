@@ -14,7 +14,9 @@ use crate::{
 
 /// Returns the error for a server that is not writable.
 pub(crate) fn not_primary(endpoint: &str, what: &str) -> StoreError {
-    let reason = format!("{endpoint} {what}: only the primary can store locks; name it in the URL");
+    let reason = format!(
+        "{endpoint} {what}: only the primary can store locks; check that the URL leads to it"
+    );
     StoreError::Unavailable(reason.into())
 }
 

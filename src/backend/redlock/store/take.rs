@@ -4,7 +4,7 @@ use super::RedlockStore;
 use crate::backend::redlock::{
     keys::Key,
     nodes::Said,
-    round::{Outcome, Round},
+    round::{Outcome, Round, VALUE},
     script::{Call, Reply},
     token::{self, Answer},
 };
@@ -81,7 +81,7 @@ impl RedlockStore {
                 self.contended.meet(&key.lock, left);
                 Taken::Occupied
             }
-            Outcome::Open | Outcome::Unknown => Taken::Not(round.words()),
+            Outcome::Open | Outcome::Unknown => Taken::Not(round.words(VALUE)),
         }
     }
 
@@ -107,7 +107,8 @@ impl RedlockStore {
             match token::propose_again(token, &said) {
                 Some(next) => token = next,
                 None => {
-                    return Taken::Not(format!("the token was not confirmed: {}", round.words()));
+                    let words = round.words("the token");
+                    return Taken::Not(format!("the token was not confirmed: {words}"));
                 }
             }
         }
