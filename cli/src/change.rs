@@ -23,15 +23,14 @@ pub(crate) async fn ask(
 ) -> Result<u8, Failure> {
     let mutex = client.mutex(name);
     // Before the request, whose own key stands elsewhere.
-    let holder = mutex.holder().await?;
+    let mut holder = mutex.holder().await?;
     if !mutex.request_release(reason).await? {
         return Err(Failure::new(ABSENT, format!("{name} is not held")));
     }
-    let holder = match holder {
-        Some(holder) => Some(holder),
+    if holder.is_none() {
         // The lock was granted in between.
-        None => mutex.holder().await?,
-    };
+        holder = mutex.holder().await?;
+    }
     let owner = holder.as_ref().map_or("the holder", |holder| holder.owner()).to_owned();
     output.note("asked", &format!("asked {owner} to release {name}"), json!({ "name": name }));
     let key = holder.map(|holder| holder.key().to_owned());
