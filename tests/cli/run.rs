@@ -99,7 +99,7 @@ async fn a_busy_lock_is_reported(store: Store) {
         let args = [&["run", "busy"], args, &["--", "echo", "run"]].concat();
         let output = store.run(&args).await;
         assert_eq!((output.code(), &*output.out), (code, ""), "{output:?}");
-        assert!(output.err.contains("busy is held by another"), "{output:?}");
+        assert!(output.err.contains("busy: held or awaited by another"), "{output:?}");
     }
     let client = store.client().await;
     assert_eq!(store.queue(&client, "busy").await, 1, "something was left behind");
