@@ -17,12 +17,12 @@ impl Client {
     /// call deletes the key, and returns `false` if the key does not exist. To ask a holder to
     /// release the lock instead, use [`Mutex::request_release`](crate::Mutex::request_release).
     ///
-    /// **The next waiter is granted the lock at once, while the old holder may still be working.**
-    /// The old holder is notified of the loss ([`Evicted`](crate::LostReason::Evicted)) when the
-    /// store's event arrives or, if the event is lost, within 1.25 times the holder's
-    /// [`recheck_interval`](crate::Builder::recheck_interval). On stores without events, such as
-    /// MySQL, the holder is notified within a second. An evicted waiter fails with
-    /// [`Error::Evicted`].
+    /// **If this was the only holder, the next waiter is granted the lock at once, while the old
+    /// holder may still be working.** The old holder is notified of the loss
+    /// ([`Evicted`](crate::LostReason::Evicted)) when the store's event arrives or, if the event is
+    /// lost, within 1.25 times the holder's [`recheck_interval`](crate::Builder::recheck_interval).
+    /// On stores without events, such as MySQL, the holder is notified within a second. An evicted
+    /// waiter fails with [`Error::Evicted`].
     ///
     /// [`LockGuard::key`](crate::LockGuard::key) and [`QueueEntry::key`](crate::QueueEntry::key)
     /// return the key of a holder or waiter. The key must be in the queue of a lock in this
@@ -64,8 +64,7 @@ impl Client {
     /// Evicts the holder or waiter that this queue entry describes.
     ///
     /// Returns `false` if this entry has left the queue, even if the same client has acquired the
-    /// lock again under the same key. Otherwise the call does what [`evict`](Self::evict) does: the
-    /// next waiter is granted the lock at once.
+    /// lock again under the same key. Otherwise the call does what [`evict`](Self::evict) does.
     ///
     /// # Errors
     ///

@@ -168,7 +168,7 @@ impl LockGuard {
     ///   query uses the session's expiry time as of the transaction's first read. Later in the
     ///   transaction, it may therefore return no row although the lock is held.
     /// - On MySQL and MariaDB, the query keeps the first new waiter out of the lock's queue until
-    ///   the transaction ends. That client retries up to 20 times a second, and later clients may
+    ///   the transaction ends. That client retries about 20 times a second, and later clients may
     ///   join before it.
     /// - On a **Galera** cluster, the query is not sufficient. A conflicting commit on another
     ///   server is detected only if both transactions write to the same row.
