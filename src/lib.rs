@@ -87,9 +87,9 @@
 //!   `redis://` to `rediss://` needs no other build. The feature adds no crate to a program that
 //!   uses only `memory://` or SQLite.
 //! - `tls-ring`: TLS with `ring` in place of `aws-lc-rs`. Turn `tls` off with
-//!   `default-features = false`: if both are on, distlock uses `aws-lc-rs`. A default provider of
-//!   rustls that the program has installed takes precedence. Otherwise distlock may install its
-//!   own.
+//!   `default-features = false`: if both are on, distlock uses `aws-lc-rs`. If the program has
+//!   installed a default provider for rustls, distlock uses that provider. Otherwise, distlock may
+//!   install its own.
 //! - `etcd`: URLs such as `etcd://h1:2379,h2:2379`.
 //! - `zookeeper`: URLs such as `zk://h1:2181,h2:2181`.
 //! - `mysql`: URLs such as `mysql://user:password@h/database`: see [MySQL and MariaDB][mysql].

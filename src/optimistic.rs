@@ -46,16 +46,17 @@
 //! - **Every** statement that changes the row must increase the version. A change that does not
 //!   increase the version goes unnoticed.
 //! - The pattern is for one row, and for work that can be repeated. To change several rows, use one
-//!   transaction, and roll back if any row was overtaken. Update the rows in the same order
-//!   everywhere; otherwise, transactions can deadlock until the database aborts one of them.
+//!   transaction, and roll back if another transaction has changed any of them first. Update the
+//!   rows in the same order everywhere; otherwise, transactions can deadlock until the database
+//!   aborts one of them.
 //! - Of several writers that have read the same version, one succeeds. There is no queue, so a
 //!   writer may never succeed. If many writers update one row, most of their work is wasted. In
 //!   that case, use a lock: `SELECT … FOR UPDATE` or [`Mutex`](crate::Mutex).
 //! - Side effects outside of the database, such as an email or a payment, also happen in attempts
 //!   that are then overtaken.
 //! - Use `READ COMMITTED`. At a stricter isolation level, PostgreSQL and MariaDB may report an
-//!   error (40001 and 1020, respectively) instead of zero rows. The error means that the row was
-//!   overtaken.
+//!   error (40001 and 1020, respectively) instead of zero rows. The error means that another
+//!   transaction has changed the row first.
 
 /// Reports why a versioned update did not change exactly one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -199,8 +199,8 @@ pub(crate) struct HoldArgs {
     /// or a tenth on ZooKeeper, but at most 5s and less than half of --max-hold.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) kill_after: Option<Duration>,
-    /// Program to run after the lock is lost and the command is dead, with its arguments, quoted as
-    /// for a shell. The program's environment contains the reason in DISTLOCK_LOST.
+    /// Program and arguments to run after the lock is lost and the command is dead, quoted as for a
+    /// shell. The program's environment contains the reason in DISTLOCK_LOST.
     #[arg(long, value_name = "COMMAND", value_parser = words)]
     pub(crate) on_lost: Option<Words>,
     /// Interval at which distlock prints the holder and the position in the queue while it waits.

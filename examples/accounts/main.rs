@@ -1,4 +1,4 @@
-//! Several processes move money between two accounts of a database. A lock in the same database
+//! Several processes move money between two accounts in a database. A lock in the same database
 //! lets only one process work at a time. Some processes are stopped (SIGSTOP) for longer than the
 //! TTL of their session, after they read the balances and before they write the new balances.
 //!

@@ -97,7 +97,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`lock_all`](Self::lock_all), or with a timeout of zero as
+    /// As [`lock_all`](Self::lock_all). With a timeout of zero, as
     /// [`try_lock_all`](Self::try_lock_all).
     ///
     /// # Cancel safety

@@ -91,7 +91,7 @@ impl Observe {
 
     /// Returns the next leader or its next value; `None` once the client is closed.
     ///
-    /// The method yields the items of the stream, and needs no `StreamExt`.
+    /// This method returns the items of the stream one by one, without `StreamExt`.
     ///
     /// # Cancel safety
     ///

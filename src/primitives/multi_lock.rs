@@ -253,7 +253,7 @@ impl MultiLockGuard {
 
     /// Returns how long all locks stay valid if no other keepalive succeeds.
     ///
-    /// The result is zero once any of them is lost.
+    /// The result is zero once any of the locks is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guards.iter().map(LockGuard::remaining).min().unwrap_or_default()

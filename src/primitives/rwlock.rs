@@ -120,7 +120,7 @@ impl RwLock {
         self.acquire(READER, Wait::Forever).await?.map(ReadGuard).ok_or(Error::Closed)
     }
 
-    /// Acquires a read lock if no writer holds it or waits; `None` otherwise.
+    /// Acquires a read lock if no writer holds or awaits the lock; `None` otherwise.
     ///
     /// A call that returns `None` has only read from the store, unless a writer joined in the same
     /// instant.

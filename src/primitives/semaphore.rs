@@ -128,8 +128,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] for zero permits, for more than the semaphore has, or if the
-    /// semaphore's own number is zero or above 1,000,000. Otherwise as
+    /// [`Error::InvalidArgument`] if the call asks for no permits or for more than the semaphore
+    /// has, or if the semaphore has no permits or more than 1,000,000. Otherwise as
     /// [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety

@@ -53,7 +53,8 @@ pub(super) fn read(outcomes: &[Outcome]) -> Durability {
         // MySQL has no such counter.
         None if logs => reasons.push(
             "the binary log is on, and the server does not report whether replicas read it: a \
-             promoted replica may lack held locks. If there are no replicas, turn log_bin off"
+             promoted replica may lack held locks. If there are no replicas, start the server with \
+             --skip-log-bin"
                 .to_owned(),
         ),
         None => {}

@@ -185,7 +185,7 @@ impl Reply {
             None => None,
         };
         if refused.is_none() && !(self.is_own && self.committed) {
-            let words = "the pool did not run the statements as one text";
+            let words = "the pool did not send the statements as one query (COM_QUERY)";
             return Err(Failure::Unknown(format!("{PLACE}: {words}")));
         }
         let check = self.outcomes.get(CHECK).and_then(Outcome::first);

@@ -132,8 +132,8 @@ impl Server {
         if self.evicts() && !allow_eviction {
             return fatal(format!(
                 "may evict any key when it is full, even a held lock (maxmemory-policy = {}): set \
-                 noeviction or, without a bridge, one of volatile-*, or allow eviction with \
-                 ?allow_eviction=true",
+                 noeviction (without a bridge, a volatile-* policy works too), or accept the risk \
+                 with ?allow_eviction=true",
                 self.field("maxmemory_policy")
             ));
         }

@@ -130,9 +130,9 @@ impl<M: Clone + Send + 'static> ConnectionHandle<M> {
         let answered = timeout(self.patience * 2, answer).await;
         Err(Verdict::Failed(match answered {
             Ok(Ok(answer)) => return answer,
-            Ok(Err(_)) | Err(_) if stage.give_up() => {
-                StoreError::Unavailable("there is no connection".into())
-            }
+            Ok(Err(_)) | Err(_) if stage.give_up() => StoreError::Unavailable(
+                "the request was not sent: the client is not connected to the server".into(),
+            ),
             Ok(Err(_)) => StoreError::Unknown("the connection was lost".into()),
             Err(late) => StoreError::Unknown(late.into()),
         }))

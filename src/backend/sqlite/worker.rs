@@ -176,8 +176,9 @@ impl<'c> Worker<'c> {
                 Err(error) if is_busy(&error) => {}
                 Err(error) => return Err(Arc::new(undone(WRITING, &error))),
             }
-            let reason =
-                Arc::new(StoreError::Unavailable("another process is writing to the file".into()));
+            let reason = Arc::new(StoreError::Unavailable(
+                "another connection is writing to the file".into(),
+            ));
             refuse(jobs.extract_if(.., |job| job.is_over()), &reason);
             if jobs.is_empty() {
                 return Ok(());

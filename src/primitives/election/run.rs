@@ -17,7 +17,7 @@ impl Election {
     /// [`campaign`](Self::campaign). For work that returns a `Result`, see
     /// [`try_run`](Self::try_run).
     ///
-    /// `work` receives a handle of the lead, which can be cloned and passed to other tasks. The
+    /// `work` receives a handle to the lead, which can be cloned and passed to other tasks. The
     /// work is dropped when the lead is lost, as in [`LockGuard::run`](crate::LockGuard::run), and
     /// starts again when the candidate leads again. Each start clones `work` with all values that
     /// it captures by move. References, `Arc`s and channels are cheap to clone.

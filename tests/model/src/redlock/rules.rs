@@ -4,7 +4,7 @@ use crate::rule::rules;
 
 rules! {
     Majority "majority" "A lock is held if more than half of the nodes have it.",
-    Raise "raise" "A majority raises its counter before a lock is granted.",
+    Raise "raise" "A majority of the nodes raise their counters before a lock is granted.",
     ReadFirst "read-first" "The client reads the counters, and proposes a token above all of them.",
     OnlyMine "only-mine" "A node raises its counter only for the client whose value it has.",
     InTime "in-time" "No grant after the deadline.",
