@@ -222,8 +222,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) hold: HoldArgs,
     /// Acquires a read-write lock for reading, which several --shared holders can hold at once. A
-    /// read-write lock is independent of a plain lock of the same name, so all commands for the
-    /// name need --shared or --exclusive.
+    /// read-write lock is independent of a plain lock of the same name, so every run for the
+    /// name needs --shared or --exclusive.
     #[arg(long, group = "manner")]
     pub(crate) shared: bool,
     /// Acquires a read-write lock for writing, which excludes all other holders. See --shared.

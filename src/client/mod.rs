@@ -154,7 +154,9 @@ impl Client {
     /// ```
     pub async fn from_env() -> Result<Self> {
         let url = std::env::var(URL_VARIABLE).map_err(|error| match error {
-            VarError::NotPresent => "set the variable to the store's URL, as in etcd://host:2379",
+            VarError::NotPresent => {
+                "the variable is not set: set it to the store's URL, such as etcd://host:2379"
+            }
             VarError::NotUnicode(_) => "the variable's value is not UTF-8",
         });
         let url = url.map_err(|reason| Error::invalid(URL_VARIABLE, reason))?;

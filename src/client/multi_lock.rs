@@ -293,7 +293,7 @@ impl MultiLock {
 
     /// Acquires all of the locks, runs fallible `work` while they are held, and releases them.
     ///
-    /// This method works like [`run`](Self::run), and returns a single `Result`. The locks are also
+    /// This method works like [`run`](Self::run), but returns a single `Result`. The locks are also
     /// released if `work` fails.
     ///
     /// # Errors

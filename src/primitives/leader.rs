@@ -73,9 +73,9 @@ impl Leader {
 /// the stream reads the queue once per [`recheck_interval`](crate::Builder::recheck_interval): for
 /// the cost of a read, see [`Mutex::queue`](crate::Mutex::queue). On stores without notifications,
 /// the stream also polls: see [`Mutex::lock`](crate::Mutex::lock). The stream survives lost
-/// connections and sessions: [`cut_off_for`](Self::cut_off_for) returns how long the store has not
-/// replied. While there is no leader, the stream waits. The stream keeps the client open, and ends
-/// when the client is closed.
+/// connections and sessions. [`cut_off_for`](Self::cut_off_for) returns how long the stream has
+/// been cut off from the store. While there is no leader, the stream waits. The stream keeps the
+/// client open, and ends when the client is closed.
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct Observe {

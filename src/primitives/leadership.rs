@@ -29,7 +29,7 @@ pub(super) fn checked(value: &[u8]) -> Result<Arc<[u8]>> {
 ///
 /// A leadership is a [`LockGuard`]: dropping it resigns in the background.
 #[derive(Debug)]
-#[must_use = "the leader resigns as soon as this is dropped"]
+#[must_use = "the leader resigns as soon as the `Leadership` is dropped"]
 pub struct Leadership {
     guard: LockGuard,
     /// Orders the calls of [`proclaim`](Self::proclaim). Once the key was written to, it contains
@@ -163,7 +163,7 @@ impl Leadership {
 
     /// Runs a fallible `future` while the candidate leads, and resigns.
     ///
-    /// This method works like [`run_owned`](Self::run_owned), and returns a single `Result`.
+    /// This method works like [`run_owned`](Self::run_owned), but returns a single `Result`.
     ///
     /// # Errors
     ///

@@ -364,7 +364,7 @@ impl Mutex {
 
     /// Acquires the lock, runs fallible `work` while it is held, and unlocks.
     ///
-    /// This method works like [`run`](Self::run), and returns a single `Result`. The method also
+    /// This method works like [`run`](Self::run), but returns a single `Result`. The method also
     /// unlocks if `work` fails.
     ///
     /// # Errors

@@ -243,7 +243,7 @@ impl Mutex {
 
     /// Acquires the lock, claims the period, runs fallible `work`, and unlocks.
     ///
-    /// This method works like [`run_once_per`](Self::run_once_per), and returns a single `Result`.
+    /// This method works like [`run_once_per`](Self::run_once_per), but returns a single `Result`.
     ///
     /// # Errors
     ///

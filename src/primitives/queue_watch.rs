@@ -71,8 +71,8 @@ impl QueueWatch {
 
     /// Returns the next state of the queue; `None` once the client is closed.
     ///
-    /// The first call returns the current state. The method yields the items of the stream, and
-    /// needs no `StreamExt`.
+    /// The first call returns the current state. This method returns the items of the stream one
+    /// by one, without `StreamExt`.
     ///
     /// # Cancel safety
     ///

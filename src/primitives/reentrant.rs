@@ -237,7 +237,7 @@ impl ReentrantGuard {
 
     /// Runs a fallible `future` while the lock is held, and unlocks.
     ///
-    /// This method works like [`run_owned`](Self::run_owned), and returns a single `Result`.
+    /// This method works like [`run_owned`](Self::run_owned), but returns a single `Result`.
     ///
     /// # Errors
     ///

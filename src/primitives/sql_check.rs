@@ -64,7 +64,7 @@ impl SqlCheck {
         &self.text
     }
 
-    /// Returns the parameters, in the order in which the text contains them.
+    /// Returns the parameters, in the order in which they appear in the text.
     ///
     /// For each lock, PostgreSQL has a text and a number, SQLite has three numbers, and MySQL has
     /// none.

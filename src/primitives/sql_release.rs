@@ -47,7 +47,7 @@ impl SqlRelease {
         self.statement.text()
     }
 
-    /// Returns the parameters, in the order in which the text contains them.
+    /// Returns the parameters, in the order in which they appear in the text.
     ///
     /// PostgreSQL has a text and a number, SQLite has two numbers, and MySQL has none.
     #[must_use]
@@ -136,8 +136,8 @@ impl LockGuard {
     /// - Waiters are notified when the transaction commits. Where waiters poll, such as on MySQL
     ///   and SQLite, they find the lock free at their next poll. A waiter of the same client waits
     ///   until the value is dropped.
-    /// - On PostgreSQL and MySQL, the statement keeps other clients from joining or leaving the
-    ///   queue until the commit, so run it last.
+    /// - On PostgreSQL and MySQL, the statement can keep other clients from joining the queue until
+    ///   the commit, so run it last.
     /// - At an isolation level above `READ COMMITTED`, the statement may be refused (40001,
     ///   MariaDB's 1020): roll back and begin again.
     /// - Checking the number of rows is enough to ensure that the transaction writes only under the

@@ -83,6 +83,10 @@ async fn a_write_that_is_refused() {
             if name == "distlock.write.rejected" && labels["reason"] == "evicted")
     };
     wait_for("the refusal", rejected).await;
+    // The lock is known to be lost, so nothing is sent.
+    assert!(matches!(guard.put("/state", "three").await, Err(Error::Lost { .. })));
+    let count = all().iter().filter(|signal| rejected(signal)).count();
+    assert_eq!(count, 2, "both refusals are counted");
 }
 
 #[tokio::test]

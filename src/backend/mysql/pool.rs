@@ -86,8 +86,8 @@ impl fmt::Debug for UserPool {
 pub trait PoolConnection: Send {
     /// Runs several statements, and returns the result of each in order.
     ///
-    /// The statements are **one text** (`COM_QUERY`, with `CLIENT_MULTI_STATEMENTS`). Send the text
-    /// unchanged. In particular, do not wrap the statements in a transaction: they contain their
+    /// The argument is **one string** of several statements (`COM_QUERY`, with
+    /// `CLIENT_MULTI_STATEMENTS`). Send the string unchanged. In particular, do not wrap the statements in a transaction: they contain their
     /// own. If the server refuses a statement, its result is the last one, because the server does
     /// not run the later statements.
     ///

@@ -82,7 +82,7 @@ impl Tls {
     /// Trusts only servers whose certificates are signed by the CA in this file.
     ///
     /// The file is in PEM format, and contains one or more CA certificates. The client rereads the
-    /// file when it changes.
+    /// file: see [Replacing certificates](Self#replacing-certificates).
     #[must_use]
     pub fn ca_certificate_file(mut self, path: impl AsRef<Path>) -> Self {
         self.ca = Some(Pem::File(path.as_ref().into()));
@@ -106,7 +106,8 @@ impl Tls {
 
     /// Presents the certificate in these files to servers that request one.
     ///
-    /// Both files are in PEM format. The client rereads the files when they change.
+    /// Both files are in PEM format. The client rereads the files: see
+    /// [Replacing certificates](Self#replacing-certificates).
     #[must_use]
     pub fn client_identity_files(
         mut self,

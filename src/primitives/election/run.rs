@@ -85,7 +85,7 @@ impl Election {
 
     /// Campaigns, runs fallible `work` while leading, and resigns.
     ///
-    /// This method works like [`run`](Self::run), and returns a single `Result`. If `work` fails,
+    /// This method works like [`run`](Self::run), but returns a single `Result`. If `work` fails,
     /// the leader resigns and does not campaign again.
     ///
     /// # Errors

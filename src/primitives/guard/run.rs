@@ -51,7 +51,7 @@ impl LockGuard {
 
     /// Runs a fallible `future` while the lock is held.
     ///
-    /// This method works like [`run`](Self::run), and returns a single `Result`.
+    /// This method works like [`run`](Self::run), but returns a single `Result`.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl LockGuard {
 
     /// Runs a fallible `future` while the lock is held, and unlocks.
     ///
-    /// This method works like [`run_owned`](Self::run_owned), and returns a single `Result`. The
+    /// This method works like [`run_owned`](Self::run_owned), but returns a single `Result`. The
     /// method also unlocks if the future fails.
     ///
     /// # Errors

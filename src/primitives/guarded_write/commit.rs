@@ -17,7 +17,7 @@ pub(super) async fn commit(guards: &[&LockGuard], writes: &[backend::Write]) -> 
     let shared = &guard.held.session.shared;
     shared.must_queue("guarded writes")?;
     if let Some((guard, reason)) = lost(guards) {
-        return Err(guard.lost_error(reason));
+        return Err(rejected(guard.lost_error(reason), reason, &guard.held.session));
     }
     let committing = commit_within(guards, &guard.held.session, writes, shared.patience());
     shared.runtime.within(committing).await.map_err(|error| match error {

@@ -36,7 +36,7 @@ impl MultiLockGuard {
 
     /// Runs a fallible `future` while all locks are held.
     ///
-    /// This method works like [`run`](Self::run), and returns a single `Result`.
+    /// This method works like [`run`](Self::run), but returns a single `Result`.
     ///
     /// # Errors
     ///

@@ -75,7 +75,7 @@ impl ReadGuard {
 
     /// Runs a fallible `future` while the lock is held, and unlocks.
     ///
-    /// This method works like [`run_owned`](Self::run_owned), and returns a single `Result`.
+    /// This method works like [`run_owned`](Self::run_owned), but returns a single `Result`.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl WriteGuard {
 
     /// Runs a fallible `future` while the lock is held, and unlocks.
     ///
-    /// This method works like [`run_owned`](Self::run_owned), and returns a single `Result`.
+    /// This method works like [`run_owned`](Self::run_owned), but returns a single `Result`.
     ///
     /// # Errors
     ///

@@ -39,7 +39,7 @@ impl RwLock {
 
     /// Acquires a read lock, runs fallible `work` while it is held, and unlocks.
     ///
-    /// This method works like [`run_read`](Self::run_read), and returns a single `Result`. The
+    /// This method works like [`run_read`](Self::run_read), but returns a single `Result`. The
     /// method also unlocks if `work` fails.
     ///
     /// # Errors
@@ -100,7 +100,7 @@ impl RwLock {
 
     /// Acquires the write lock, runs fallible `work` while it is held, and unlocks.
     ///
-    /// This method works like [`run_write`](Self::run_write), and returns a single `Result`. The
+    /// This method works like [`run_write`](Self::run_write), but returns a single `Result`. The
     /// method also unlocks if `work` fails.
     ///
     /// # Errors

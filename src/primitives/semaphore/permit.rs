@@ -15,7 +15,7 @@ use crate::{
 /// number would cost one more write per grant. To give each holder its own slot, use one
 /// [`Mutex`](crate::Mutex) per slot and [`try_lock`](crate::Mutex::try_lock) them in order.
 #[derive(Debug)]
-#[must_use = "the permits are released as soon as this is dropped"]
+#[must_use = "the permits are released as soon as the `Permit` is dropped"]
 pub struct Permit {
     pub(super) guard: LockGuard,
     pub(super) permits: u32,
@@ -81,7 +81,7 @@ impl Permit {
 
     /// Runs a fallible `future` while the permits are held, and releases them.
     ///
-    /// This method works like [`run_owned`](Self::run_owned), and returns a single `Result`.
+    /// This method works like [`run_owned`](Self::run_owned), but returns a single `Result`.
     ///
     /// # Errors
     ///

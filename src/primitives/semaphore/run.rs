@@ -39,7 +39,7 @@ impl Semaphore {
 
     /// Acquires a permit, runs fallible `work` while it is held, and releases it.
     ///
-    /// This method works like [`run`](Self::run), and returns a single `Result`. The method also
+    /// This method works like [`run`](Self::run), but returns a single `Result`. The method also
     /// releases the permit if `work` fails.
     ///
     /// # Errors
