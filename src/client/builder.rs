@@ -100,8 +100,8 @@ impl Builder {
     /// lock sooner; a long one survives slow networks and server restarts.
     ///
     /// All servers of a ZooKeeper ensemble must allow this TTL (`minSessionTimeout` and
-    /// `maxSessionTimeout`, by default 2 and 20 ticks). If a session moves to a server with
-    /// a lower limit, the client is not notified. That server may then grant the session's locks to other
+    /// `maxSessionTimeout`, by default 2 and 20 ticks). If a session moves to a server with a lower
+    /// limit, the client is not notified. That server may then grant the session's locks to other
     /// clients while the guards are still valid.
     pub fn session_ttl(mut self, ttl: Duration) -> Self {
         self.options.ttl = Some(ttl);

@@ -87,9 +87,9 @@ pub trait PoolConnection: Send {
     /// Runs several statements, and returns the result of each in order.
     ///
     /// The argument is **one string** of several statements (`COM_QUERY`, with
-    /// `CLIENT_MULTI_STATEMENTS`). Send the string unchanged. In particular, do not wrap the statements in a transaction: they contain their
-    /// own. If the server refuses a statement, its result is the last one, because the server does
-    /// not run the later statements.
+    /// `CLIENT_MULTI_STATEMENTS`). Send the string unchanged. In particular, do not wrap the
+    /// statements in a transaction: they contain their own. If the server refuses a statement, its
+    /// result is the last one, because the server does not run the later statements.
     ///
     /// # Errors
     ///
