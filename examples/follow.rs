@@ -7,12 +7,12 @@ use tokio::try_join;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    try_join!(follow(), lead("10.0.0.7:8080"), lead("10.0.0.8:8080"))?;
-    Ok(())
+    let client = Client::connect("memory://follow").await?;
+    try_join!(follow(&client), lead("10.0.0.7:8080"), lead("10.0.0.8:8080"))?;
+    client.close().await // not earlier: it withdraws the client's requests
 }
 
-async fn follow() -> Result<()> {
-    let client = Client::connect("memory://follow").await?;
+async fn follow(client: &Client) -> Result<()> {
     let election = client.election("primary");
     let mut leaders = election.observe()?; // the current leader, then later ones
     for _ in 0..2 {
@@ -20,7 +20,7 @@ async fn follow() -> Result<()> {
         println!("requests go to {}", leader.value_str().unwrap_or("an unknown address"));
         election.request_release("a rolling update").await?;
     }
-    client.close().await
+    Ok(())
 }
 
 async fn lead(address: &str) -> Result<()> {

@@ -261,7 +261,7 @@ impl LockStore for RedlockStore {
                 Ok(left(!key.is_lost()))
             }
             round => {
-                let words = round.map(Round::words).unwrap_or_default();
+                let words = round.map(|round| round.words(VALUE)).unwrap_or_default();
                 Err(StoreError::Unknown(self.unavailable(&words).reason().into()))
             }
         }
