@@ -124,8 +124,8 @@ pub async fn unlock(
 /// `SELECT` and `UPDATE` on `distlock_alone`, and `SELECT` and `DELETE` on `distlock_entries`.
 ///
 /// Tables of version 1 are upgraded by the first client of this version whose user may `CREATE`
-/// tables and `ALTER` these tables. After the upgrade, clients of version 1 are refused, and no lock
-/// is granted for 1.1 times the longest TTL of their sessions.
+/// tables and `ALTER` these tables. After the upgrade, clients of version 1 are refused, and no
+/// lock is granted for 1.1 times the longest TTL of their sessions.
 ///
 /// # Examples
 ///
