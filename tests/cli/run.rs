@@ -369,7 +369,7 @@ async fn wrong_usage_is_reported_before_anything_is_sent(store: Store) {
         &["run", "a", "--permits", "3/2", "--", "true"],
         &["run", "a", "--max-hold", "0s", "--", "true"],
         &["run", "a", "--max-hold", "100ms", "--", "true"],
-        &["--url", "redis://h", "ls"],
+        &["--url", "redis://h?colour=blue", "ls"],
         &["--url", "memory://a", "ls"],
         &["--url", "", "ls"],
         &["--url-file", "/no/such/file", "ls"],

@@ -68,11 +68,19 @@ async fn local_conflicts_with_url() {
 #[test]
 fn documented_crontabs_have_a_url() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let pages = fs::read_dir(root.join("docs")).expect("the folder exists");
-    let pages =
-        pages.map(|page| page.expect("the output is read").path()).filter(|page| page.is_file());
+    let (mut folders, mut pages) = (vec![root.join("docs")], vec![root.join("README.md")]);
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).expect("the folder exists") {
+            let path = path.expect("the output is read").path();
+            match path.extension() {
+                _ if path.is_dir() => folders.push(path),
+                Some(extension) if extension == "md" => pages.push(path),
+                _ => {}
+            }
+        }
+    }
     let mut crontabs = 0;
-    for page in pages.chain([root.join("README.md")]) {
+    for page in pages {
         let text = fs::read_to_string(&page).expect("the page is UTF-8");
         for block in text.split("```").skip(1).step_by(2) {
             let fires = |line: &str| line.contains("* * *") && line.contains("distlock run");
