@@ -125,7 +125,7 @@ pub(crate) async fn permits(
     set: Option<u32>,
     output: Output,
 ) -> Result<u8, Failure> {
-    // What is named here counts only if no number was set and nobody is in the queue.
+    // The number passed here counts only if none was set and the queue is empty.
     let now = client.semaphore(name, 1).permits().await?;
     if let Some(number) = set {
         client.semaphore(name, now).set_permits(number).await?;
