@@ -123,14 +123,16 @@ impl Keys {
         found.into_iter().map(event).collect()
     }
 
-    /// Forgets versions that were overwritten or deleted up to this revision.
+    /// Forgets versions that were overwritten up to this revision or deleted before it. A deletion
+    /// at the revision itself is kept for watches, as etcd does since 3.5.16
+    /// (etcd-io/etcd#18274).
     pub(crate) fn compact(&mut self, revision: i64) {
         self.compacted = revision;
         self.history.retain(|_, versions| {
             let kept = versions.iter().rposition(|version| version.revision <= revision);
             if let Some(kept) = kept {
                 versions.drain(..kept);
-                if versions[0].kv.is_none() {
+                if versions[0].kv.is_none() && versions[0].revision < revision {
                     versions.remove(0);
                 }
             }

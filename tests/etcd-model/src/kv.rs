@@ -93,14 +93,23 @@ pub(crate) fn range(keys: &Keys, request: &PbRangeRequest, now: i64) -> Result<P
         })
         .collect();
     let target = SortTarget::try_from(request.sort_target).unwrap_or(SortTarget::Key);
-    match SortOrder::try_from(request.sort_order).unwrap_or(SortOrder::None) {
+    let order = SortOrder::try_from(request.sort_order).unwrap_or(SortOrder::None);
+    let limit = usize::try_from(request.limit).unwrap_or(0);
+    let is_filtered = request.min_mod_revision != 0
+        || request.max_mod_revision != 0
+        || request.min_create_revision != 0
+        || request.max_create_revision != 0;
+    if limit > 0 && order == SortOrder::None && !is_filtered {
+        // The server reads no more, though it may sort by another attribute than the key.
+        found.truncate(limit + 1);
+    }
+    match order {
         SortOrder::Descend => found.sort_by(|one, other| compare(target, other, one)),
         // They are already sorted by key.
         SortOrder::None | SortOrder::Ascend => {
             found.sort_by(|one, other| compare(target, one, other));
         }
     }
-    let limit = usize::try_from(request.limit).unwrap_or(0);
     if limit > 0 && found.len() > limit {
         found.truncate(limit);
         response.more = true;

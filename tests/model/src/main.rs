@@ -18,12 +18,13 @@ use rule::RuleOf;
 
 const USAGE: &str = "\
 Usage: model [queue | redlock | failover]... [--large] [--without RULE | --all | --list]
-       model --replay FILE | -h
+       model --replay FILE | --mutate FILE | -h
 
 Checks all states of the given models (default: queue) with all rules of the algorithm. --without
 RULE leaves a rule out and prints the shortest history that breaks a property. --all does both, for
 every rule. --large checks more states, which takes much longer. --list prints the rules. --replay
-checks histories that the simulation has written with --trace against the queue model.";
+checks traces that the simulation or torture has written with --trace against the queue model.
+--mutate changes each trace in ways that break a rule, and checks that the model refuses them.";
 
 /// The requested action.
 #[derive(Clone, Debug)]
@@ -58,6 +59,10 @@ fn run() -> Result<bool, lexopt::Error> {
             Arg::Long("replay") => {
                 let file: PathBuf = parser.value()?.into();
                 return queue::replay::all(&file).map_err(Into::into);
+            }
+            Arg::Long("mutate") => {
+                let file: PathBuf = parser.value()?.into();
+                return queue::replay::mutate(&file).map_err(Into::into);
             }
             Arg::Short('h') | Arg::Long("help") => {
                 println!("{USAGE}");

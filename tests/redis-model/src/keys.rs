@@ -11,6 +11,7 @@ pub(crate) enum Value {
     /// In the order in which its fields were added.
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
     Sorted(Sorted),
+    Set(BTreeSet<Vec<u8>>),
 }
 
 impl Value {
@@ -19,6 +20,7 @@ impl Value {
             Self::Text(_) => "string",
             Self::Hash(_) => "hash",
             Self::Sorted(_) => "zset",
+            Self::Set(_) => "set",
         }
     }
 
@@ -27,6 +29,7 @@ impl Value {
             Self::Text(_) => false,
             Self::Hash(fields) => fields.is_empty(),
             Self::Sorted(members) => members.len() == 0,
+            Self::Set(members) => members.is_empty(),
         }
     }
 }

@@ -8,6 +8,7 @@ mod commands;
 mod keys;
 mod lua;
 mod model;
+mod monitor;
 mod number;
 mod reply;
 mod server;

@@ -203,7 +203,9 @@ fn call(state: &mut State, words: MultiValue) -> Reply {
         return refusal;
     }
     *state.calls.entry(command.name.to_owned()).or_default() += 1;
-    (command.run)(state, 0, &words)
+    let reply = (command.run)(state, 0, &words);
+    state.show("lua", &words);
+    reply
 }
 
 fn to_lua(lua: &Lua, reply: Reply) -> mlua::Result<Value> {

@@ -5,6 +5,7 @@ use std::{cell::RefCell, fmt, rc::Rc};
 use crate::{
     commands,
     lua::Scripts,
+    monitor::address_of,
     number,
     reply::Reply,
     state::{Connection, OPERATOR, State},
@@ -181,8 +182,16 @@ impl Model {
         }
         *self.state.borrow_mut().calls.entry(lower.clone()).or_default() += 1;
         match (lower.as_str(), words.len()) {
-            ("eval" | "evalsha", 3..) => self.eval(lower == "eval", words),
-            ("script", 2..) => self.script(words),
+            ("eval" | "evalsha", 3..) => {
+                // Before the commands of the script.
+                self.state.borrow_mut().show(&address_of(connection), words);
+                self.eval(lower == "eval", words)
+            }
+            ("script", 2..) => {
+                let reply = self.script(words);
+                self.state.borrow_mut().show(&address_of(connection), words);
+                reply
+            }
             ("eval" | "evalsha" | "script", _) => {
                 let message = format!("ERR wrong number of arguments for '{lower}' command");
                 Reply::error(message)
@@ -191,8 +200,14 @@ impl Model {
                 Some(command) if !command.takes(words.len()) => command.wrong_arity(),
                 Some(command) => {
                     let mut state = self.state.borrow_mut();
-                    let refusal = command.refusal(&state);
-                    refusal.unwrap_or_else(|| (command.run)(&mut state, connection, words))
+                    if let Some(refusal) = command.refusal(&state) {
+                        return refusal;
+                    }
+                    let reply = (command.run)(&mut state, connection, words);
+                    if !command.is_secret() {
+                        state.show(&address_of(connection), words);
+                    }
+                    reply
                 }
                 None => unknown(words),
             },

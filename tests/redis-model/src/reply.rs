@@ -132,6 +132,12 @@ impl Requests {
 
     /// Returns the next complete request: a command and its arguments.
     pub fn next_whole(&mut self) -> Option<Vec<Vec<u8>>> {
+        while self.read.first().is_some_and(|first| *first != b'*') {
+            let words = self.next_line()?;
+            if !words.is_empty() {
+                return Some(words);
+            }
+        }
         let mut at = 0;
         let count = self.number(b'*', &mut at)?;
         let mut words = Vec::with_capacity(count);
@@ -145,6 +151,14 @@ impl Requests {
         }
         self.read.drain(..at);
         Some(words)
+    }
+
+    /// Returns the words of a line, as an operator types them.
+    fn next_line(&mut self) -> Option<Vec<Vec<u8>>> {
+        let end = self.read.iter().position(|byte| *byte == b'\n')?;
+        let line: Vec<u8> = self.read.drain(..=end).collect();
+        let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        Some(words.map(<[u8]>::to_vec).collect())
     }
 
     fn number(&self, kind: u8, at: &mut usize) -> Option<usize> {

@@ -21,6 +21,8 @@ pub(crate) struct Connection {
     pub(crate) newer: bool,
     pub(crate) channels: BTreeSet<Vec<u8>>,
     pub(crate) patterns: BTreeSet<Vec<u8>>,
+    /// It is shown all commands: see `monitor.rs`.
+    pub(crate) monitors: bool,
 }
 
 #[derive(Debug)]
@@ -117,6 +119,11 @@ impl State {
     pub(crate) fn is_full(&self) -> bool {
         const SMALL: u64 = 1 << 20;
         (1..SMALL).contains(&self.setting("maxmemory").parse().unwrap_or(0))
+    }
+
+    /// Returns `true` if it says that it is part of a cluster. It has all keys nevertheless.
+    pub(crate) fn is_of_cluster(&self) -> bool {
+        self.setting("cluster-enabled") == "yes"
     }
 
     /// Returns the time in milliseconds, for the expiry of keys.

@@ -2,7 +2,7 @@
 
 use super::{
     model::Step,
-    state::{Key, Stage, State},
+    state::{Key, Stage, State, View, Wait},
 };
 
 const NAMES: [&str; 3] = ["A", "B", "C"];
@@ -18,6 +18,10 @@ pub(super) fn holders(state: &State) -> String {
     let holders = (0..NAMES.len()).filter(|client| state.holds(*client));
     let names: Vec<_> = holders.map(|client| NAMES[client]).collect();
     if names.is_empty() { String::new() } else { format!("held by {}", names.join(" and ")) }
+}
+
+fn ahead(wait: Wait) -> u8 {
+    wait.ahead.unwrap_or_default()
 }
 
 pub(super) fn describe(before: &State, step: Step, after: &State) -> String {
@@ -42,27 +46,27 @@ pub(super) fn describe(before: &State, step: Step, after: &State) -> String {
         Step::DropLate(c) => (c, "'s late request to join is lost for good".into()),
         Step::LoseReply(c) => (c, "gets no reply".into()),
         Step::JoinAnswered(c) => match stages(c).1 {
-            Stage::Behind(wait) => (c, format!("learns: behind key {}", wait.ahead)),
+            Stage::Behind(wait) => (c, format!("learns: behind key {}", ahead(wait))),
             Stage::Holding { .. } => (c, "learns: no key is ahead; it is granted".into()),
             _ => (c, "learns: no key is ahead, but its deadline has passed".into()),
         },
         Step::Watch(c) => match stages(c).1 {
-            Stage::Watching(wait) if !wait.view.has(wait.ahead) => {
-                (c, format!("watches key {}, which is deleted, and is not notified", wait.ahead))
+            Stage::Watching(wait) if !wait.view.has(ahead(wait)) => {
+                (c, format!("watches key {}, which is deleted, and is not notified", ahead(wait)))
             }
-            Stage::Watching(wait) => (c, format!("watches key {}, which exists", wait.ahead)),
+            Stage::Watching(wait) => (c, format!("watches key {}, which exists", ahead(wait))),
             _ => (c, "tries to watch, and learns that the key is deleted".into()),
         },
         Step::CatchUp(c) => match stages(c) {
             (Stage::Watching(_), Stage::Woken(wait)) => {
-                (c, format!("is notified that key {} is deleted", wait.ahead))
+                (c, format!("is notified that key {} is deleted", ahead(wait)))
             }
             _ => (c, "'s server catches up".into()),
         },
         Step::Look(c) => match stages(c).1 {
             Stage::Holding { .. } => (c, "reads the queue, and is granted".into()),
             Stage::Behind(wait) => {
-                (c, format!("reads the queue, and is behind key {}", wait.ahead))
+                (c, format!("reads the queue, and is behind key {}", ahead(wait)))
             }
             _ => (c, "reads the queue, and its key is deleted".into()),
         },

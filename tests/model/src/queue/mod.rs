@@ -25,6 +25,8 @@
 //! | `Tick`, `Expire` | the clock; the store ends a session, at its expiry or any time later |
 //! | `Delete` | an operator |
 //!
+//! The steps of a waiter are in `waiter.rs`, which the replay of traces shares with the model.
+//!
 //! # Simplifications
 //!
 //! - A read's reply may be old when it arrives. Old replies and lagging servers are the same here:
@@ -53,6 +55,7 @@ pub(crate) mod replay;
 mod rules;
 mod state;
 mod steps;
+mod waiter;
 
 pub(crate) use model::Lock;
 

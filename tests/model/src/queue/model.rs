@@ -111,9 +111,7 @@ impl Checked for Lock {
                 steps
                     .extend([Step::Renew, Step::RenewalAnswered, Step::GiveUp].map(|step| step(c)));
             }
-            if client.lease == 0 {
-                steps.push(Step::Expire(c));
-            }
+            steps.push(Step::Expire(c));
             if client.late.is_some() {
                 steps.extend([Step::ApplyLate(c), Step::DropLate(c)]);
             }

@@ -4,7 +4,7 @@ use stateright::Property;
 
 use super::{
     model::Lock,
-    state::{Broken, Client, Key, Stage, State},
+    state::{Broken, Client, Key, Stage, State, View},
 };
 use crate::check::Histories;
 
@@ -51,7 +51,7 @@ fn lost_wake_up(state: &State) -> bool {
     state.clients.iter().any(|client| match client.stage {
         Stage::Watching(wait) => {
             let knows_all = wait.view == keys.up_to(wait.own) && wait.view.has(wait.own);
-            knows_all && !wait.view.ahead_of(wait.own).has(wait.ahead)
+            knows_all && !wait.ahead.is_some_and(|ahead| wait.view.ahead_of(wait.own).has(ahead))
         }
         _ => false,
     })
@@ -61,7 +61,7 @@ fn lost_wake_up(state: &State) -> bool {
 fn orphan(state: &State, key: &Key) -> bool {
     let client = &state.clients[key.client];
     let is_current = client.is_busy() && client.attempt == key.attempt;
-    let in_doubt = matches!(client.stage, Stage::Doubt | Stage::Leaving(0));
+    let in_doubt = matches!(client.stage, Stage::Doubt | Stage::Leaving(None));
     // A key behind the attempt's own key blocks no waiter until that is deleted, and is then
     // searched for.
     let to_come = client.doubtful && client.own().is_some_and(|own| own < key.n);

@@ -1,19 +1,41 @@
 //! The state at one moment: the store, the clients, and the messages between them.
 
+use std::{fmt::Debug, hash::Hash};
+
 use super::model::Bounds;
 
 /// The number of clients.
 pub(crate) const CLIENTS: usize = 3;
 
+/// The keys of a queue at one moment, as far as a waiter's rules read them.
+pub(crate) trait View: Copy + Eq + Hash + Debug {
+    /// The number of a key.
+    type Number: Copy + Eq + Hash + Debug;
+
+    fn has(self, key: Self::Number) -> bool;
+
+    /// Returns the nearest key that joined before this one, and whether it is the only one.
+    fn nearest_ahead_of(self, key: Self::Number) -> Option<(Self::Number, bool)>;
+}
+
 /// A set of key numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Keys(u8);
 
-impl Keys {
-    pub(crate) fn has(self, n: u8) -> bool {
-        self.0 & (1 << n) != 0
+impl View for Keys {
+    type Number = u8;
+
+    fn has(self, key: u8) -> bool {
+        self.0 & (1 << key) != 0
     }
 
+    fn nearest_ahead_of(self, key: u8) -> Option<(u8, bool)> {
+        let ahead = self.ahead_of(key);
+        ahead.nearest().map(|nearest| (nearest, ahead.len() == 1))
+    }
+}
+
+impl Keys {
     pub(crate) fn with(self, n: u8) -> Self {
         Self(self.0 | 1 << n)
     }
@@ -32,7 +54,7 @@ impl Keys {
         self.0.count_ones()
     }
 
-    pub(crate) fn nearest(self) -> Option<u8> {
+    fn nearest(self) -> Option<u8> {
         (1..8).rev().find(|n| self.has(*n))
     }
 }
@@ -48,37 +70,37 @@ pub(crate) struct Key {
 
 /// A client that has joined and is not granted, with what it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Wait {
-    pub(crate) own: u8,
-    /// The predecessor; 0 if there is none.
-    pub(crate) ahead: u8,
+pub(crate) struct Wait<V: View = Keys> {
+    pub(crate) own: V::Number,
+    /// The predecessor.
+    pub(crate) ahead: Option<V::Number>,
     /// No key was ahead of the predecessor.
     pub(crate) first: bool,
     /// The predecessor was seen after this client joined.
     pub(crate) seen: bool,
     /// The view of its reads: the queue at some moment since it joined.
-    pub(crate) view: Keys,
+    pub(crate) view: V,
 }
 
 /// The stage of a client's attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Stage {
+pub(crate) enum Stage<V: View = Keys> {
     /// It has no attempt.
     Idle,
     /// A request to join has an unknown outcome.
     Doubt,
     /// It has joined; the reply is under way.
-    Joined(Wait),
+    Joined(Wait<V>),
     /// It knows its predecessor, and is about to watch it.
-    Behind(Wait),
+    Behind(Wait<V>),
     /// It is notified when the predecessor's key is deleted.
-    Watching(Wait),
+    Watching(Wait<V>),
     /// It was notified, or has another reason to look.
-    Woken(Wait),
+    Woken(Wait<V>),
     /// It believes that it holds the lock. `waited`: it was not granted at once.
-    Holding { own: u8, waited: bool },
-    /// A request to leave has an unknown outcome. 0: it does not know its key.
-    Leaving(u8),
+    Holding { own: V::Number, waited: bool },
+    /// A request to leave has an unknown outcome. `None`: it does not know its key.
+    Leaving(Option<V::Number>),
     /// It knows that its session has ended.
     Over,
 }
@@ -167,19 +189,12 @@ impl Client {
         }
     }
 
-    pub(crate) fn wait(&self) -> Option<Wait> {
-        match self.stage {
-            Stage::Joined(wait) | Stage::Behind(wait) => Some(wait),
-            Stage::Watching(wait) | Stage::Woken(wait) => Some(wait),
-            _ => None,
-        }
-    }
-
     /// Returns the key that it knows as its own.
     pub(crate) fn own(&self) -> Option<u8> {
         match self.stage {
-            Stage::Holding { own, .. } | Stage::Leaving(own) => Some(own).filter(|own| *own > 0),
-            _ => self.wait().map(|wait| wait.own),
+            Stage::Holding { own, .. } => Some(own),
+            Stage::Leaving(own) => own,
+            _ => self.stage.wait().map(|wait| wait.own),
         }
     }
 

@@ -3,7 +3,8 @@
 use super::{
     model::{Bounds, Lock, Step},
     rules::Rule,
-    state::{Broken, CLIENTS, Client, Key, Keys, Stage, Wait},
+    state::{Broken, CLIENTS, Client, Key, Keys, Stage, View, Wait},
+    waiter::{self, Turn},
 };
 use crate::check::Next;
 
@@ -77,16 +78,11 @@ impl Next<'_, Lock> {
         let there = self.state.key_of(c, attempt).filter(|_| self.on(Rule::OneKey));
         let before = self.state.keys();
         let wait = if let Some(own) = there {
-            let view = before.up_to(own);
-            let ahead = view.ahead_of(own);
-            let first = ahead.len() == 1;
-            Wait { own, ahead: ahead.nearest().unwrap_or(0), first, seen: true, view }
+            Wait::read(own, before.up_to(own))
         } else {
             let own = self.put(c, attempt);
-            // By number: that key may be deleted.
-            let ahead = if before == Keys::default() { 0 } else { own - 1 };
             let view = if self.on(Rule::NotBehind) { before.with(own) } else { before };
-            Wait { own, ahead, first: before.len() == 1, seen: false, view }
+            Wait::joined(own, Some(own - 1), view)
         };
         self.client(c).stage = Stage::Joined(wait);
         Some(())
@@ -120,10 +116,12 @@ impl Next<'_, Lock> {
     }
 
     fn join_answered(&mut self, c: usize) -> Option<()> {
-        let Stage::Joined(wait) = self.state.clients[c].stage else { return None };
-        self.client(c).stage = Stage::Behind(wait);
-        if wait.ahead == 0 && self.grant(c, wait, false).is_none() {
-            self.client(c).stage = Stage::Woken(wait);
+        match self.state.clients[c].stage.answered()? {
+            Turn::Waits(stage) => self.client(c).stage = stage,
+            Turn::Granted(wait) if self.grant(c, wait, false).is_none() => {
+                self.client(c).stage = Stage::Woken(wait);
+            }
+            Turn::Granted(_) | Turn::Evicted(_) => {}
         }
         Some(())
     }
@@ -132,7 +130,8 @@ impl Next<'_, Lock> {
     /// session is renewed.
     fn grant(&mut self, c: usize, wait: Wait, waited: bool) -> Option<()> {
         let own = wait.own;
-        if self.state.clients[c].deadline == 0 && self.on(Rule::ProvedGrant) {
+        let left = self.state.clients[c].deadline.into();
+        if !waiter::may_be_granted(left, |rule| self.on(rule)) {
             return None;
         }
         let keys = self.state.keys();
@@ -166,7 +165,7 @@ impl Next<'_, Lock> {
             return self.end_attempt(c);
         }
         let client = self.client(c);
-        client.stage = Stage::Leaving(client.own().unwrap_or(0));
+        client.stage = Stage::Leaving(client.own());
         Some(())
     }
 
@@ -204,58 +203,35 @@ impl Next<'_, Lock> {
     // The waiter.
 
     fn watch(&mut self, c: usize) -> Option<()> {
-        let Stage::Behind(mut wait) = self.state.clients[c].stage else { return None };
-        let there = wait.view.has(wait.ahead);
-        wait.seen |= there;
-        let waits = there || !self.on(Rule::MissingReported);
-        self.client(c).stage = if waits { Stage::Watching(wait) } else { Stage::Woken(wait) };
+        let stage = self.state.clients[c].stage.watches(|rule| self.on(rule))?;
+        self.client(c).stage = stage;
         Some(())
     }
 
-    /// The client's server catches up with the others, and sends the events of its watches.
     fn catch_up(&mut self, c: usize) -> Option<()> {
-        let keys = self.state.keys();
-        let client = self.client(c);
-        let mut wait = client.wait()?;
-        if matches!(client.stage, Stage::Joined(_)) || wait.view == keys.up_to(wait.own) {
-            return None;
-        }
-        let gone = wait.view.has(wait.ahead) && !keys.has(wait.ahead);
-        wait.view = keys.up_to(wait.own);
-        client.stage = match client.stage {
-            Stage::Behind(_) => Stage::Behind(wait),
-            Stage::Watching(_) if !gone => Stage::Watching(wait),
-            _ => Stage::Woken(wait),
-        };
+        let (keys, client) = (self.state.keys(), self.client(c));
+        let own = client.stage.wait()?.own;
+        client.stage = client.stage.catches_up(keys.up_to(own))?;
         Some(())
     }
 
     fn look(&mut self, c: usize) -> Option<()> {
-        let Stage::Woken(wait) = self.state.clients[c].stage else { return None };
-        let Wait { own, ahead, view, .. } = wait;
-        if !view.has(own) && self.on(Rule::OwnKey) {
-            return self.evicted(c, own);
-        }
-        // Both keys are enough to grant if no key was ahead of the other one.
-        let first = wait.first || !self.on(Rule::First);
-        let seen = wait.seen || !self.on(Rule::Seen);
-        let enough = first && seen && ahead > 0 && !view.has(ahead);
-        // Otherwise the whole queue is read.
-        match view.ahead_of(own).nearest() {
-            Some(ahead) if !enough => {
-                let first = view.ahead_of(own).len() == 1;
-                let wait = Wait { own, ahead, first, seen: true, view };
-                self.client(c).stage = Stage::Behind(wait);
-                Some(())
-            }
-            _ => self.grant(c, wait, true),
-        }
+        let turn = self.state.clients[c].stage.looks(|rule| self.on(rule))?;
+        self.turn(c, turn)
     }
 
-    /// Reads the queue periodically. This finds what no watch reports: that the own key is deleted.
     fn recheck(&mut self, c: usize) -> Option<()> {
-        let Stage::Watching(wait) = self.state.clients[c].stage else { return None };
-        if wait.view.has(wait.own) { None } else { self.evicted(c, wait.own) }
+        let turn = self.state.clients[c].stage.rechecks()?;
+        self.turn(c, turn)
+    }
+
+    fn turn(&mut self, c: usize, turn: Turn<Keys>) -> Option<()> {
+        match turn {
+            Turn::Waits(stage) => self.client(c).stage = stage,
+            Turn::Granted(wait) => self.grant(c, wait, true)?,
+            Turn::Evicted(own) => self.evicted(c, own)?,
+        }
+        Some(())
     }
 
     fn evicted(&mut self, c: usize, own: u8) -> Option<()> {
@@ -319,7 +295,7 @@ impl Next<'_, Lock> {
     /// The store ends the session, at its expiry or later.
     fn expire(&mut self, c: usize) -> Option<()> {
         let client = self.client(c);
-        if client.expired {
+        if client.expired || !waiter::may_expire(client.lease.into()) {
             return None;
         }
         (client.expired, client.late, client.again) = (true, None, None);
@@ -350,7 +326,8 @@ impl Next<'_, Lock> {
             passes = true;
             client.lease = client.lease.saturating_sub(1);
             client.deadline = client.deadline.saturating_sub(1);
-            if client.deadline == 0 && self.on(Rule::EndsAtDeadline) && self.state.holds(c) {
+            let left = client.deadline.into();
+            if self.state.holds(c) && waiter::has_lapsed(left, |rule| self.on(rule)) {
                 self.over(c)?;
             }
         }

@@ -10,7 +10,7 @@ rules! {
     InTime "in-time" "No grant after the deadline.",
     SentSince "sent-since" "The deadline is measured from when the renewal was sent.",
     OneSending "one-sending" "A renewal combines only replies to the same request.",
-    Rates "rates" "The deadline allows for clocks that run faster.",
+    Rates "rates" "The deadline allows for nodes whose clocks run faster than the client's.",
     Restarted "restarted" "A node that started less than a TTL ago does not count.",
     ClockSet "clock-set" "A node whose clock was set does not count.",
     Clocks "clocks" "Tokens are above the nodes' clocks, too.",

@@ -40,12 +40,13 @@ fn lines(title: &str, fields: &[(&str, String)]) -> String {
 }
 
 fn server(state: &State) -> String {
+    let mode = if state.is_of_cluster() { "cluster" } else { "standalone" };
     let uptime = (state.now - state.started).max(0) / 1_000_000;
     lines(
         "Server",
         &[
             ("redis_version", "8.0.2".into()),
-            ("redis_mode", "standalone".into()),
+            ("redis_mode", mode.into()),
             ("run_id", state.run_id.clone()),
             ("uptime_in_seconds", uptime.to_string()),
         ],
@@ -94,6 +95,6 @@ fn command_stats(state: &State) -> String {
     format!("# Commandstats\r\n{}", each.collect::<String>())
 }
 
-fn cluster(_: &State) -> String {
-    lines("Cluster", &[("cluster_enabled", "0".into())])
+fn cluster(state: &State) -> String {
+    lines("Cluster", &[("cluster_enabled", u8::from(state.is_of_cluster()).to_string())])
 }

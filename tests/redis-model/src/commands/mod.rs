@@ -3,6 +3,7 @@
 mod hashes;
 mod info;
 mod server;
+mod sets;
 mod sorted;
 mod text;
 
@@ -35,14 +36,15 @@ const COMMANDS: &[Command] = &[
     command("del", -2, text::del), command("exists", -2, text::exists),
     command("get", 2, text::get), command("keys", 2, text::keys),
     command("persist", 2, text::persist), command("pexpire", -3, text::pexpire),
-    command("pttl", 2, text::pttl), command("set", -3, text::set),
-    command("type", 2, text::kind),
+    command("pttl", 2, text::pttl), command("rename", 3, text::rename),
+    command("set", -3, text::set), command("type", 2, text::kind),
     command("hdel", -3, hashes::hdel), command("hexists", 3, hashes::hexists),
     command("hget", 3, hashes::hget), command("hgetall", 2, hashes::hgetall),
     command("hincrby", 4, hashes::hincrby), command("hlen", 2, hashes::hlen),
     command("hmget", -3, hashes::hmget), command("hrandfield", -2, hashes::hrandfield),
     command("hset", -4, hashes::hset), command("hsetnx", 4, hashes::hsetnx),
     command("hvals", 2, hashes::hvals),
+    command("sadd", -3, sets::sadd),
     command("zadd", -4, sorted::zadd), command("zcard", 2, sorted::zcard),
     command("zcount", 4, sorted::zcount), command("zlexcount", 4, sorted::zlexcount),
     command("zrange", -4, sorted::zrange), command("zrangebylex", -4, sorted::zrangebylex),
@@ -52,8 +54,8 @@ const COMMANDS: &[Command] = &[
     outside("auth", -2, server::auth), outside("client", -2, server::client),
     outside("config", -2, server::config), command("flushall", -1, server::flushall),
     outside("hello", -1, server::hello), command("info", -1, info::info),
-    command("ping", -1, server::ping), outside("psubscribe", -2, server::psubscribe),
-    outside("replicaof", 3, server::replicaof),
+    outside("monitor", 1, server::monitor), command("ping", -1, server::ping),
+    outside("psubscribe", -2, server::psubscribe), outside("replicaof", 3, server::replicaof),
     command("publish", 3, server::publish), outside("select", 2, server::select),
     outside("subscribe", -2, server::subscribe), command("time", 1, server::time),
     outside("unsubscribe", -1, server::unsubscribe), outside("wait", 3, server::wait),
@@ -73,12 +75,18 @@ impl Command {
 
     /// It may need memory.
     fn grows(&self) -> bool {
-        matches!(self.name, "hincrby" | "hset" | "hsetnx" | "set" | "zadd")
+        matches!(self.name, "hincrby" | "hset" | "hsetnx" | "sadd" | "set" | "zadd")
     }
 
     fn writes(&self) -> bool {
-        let shrinks = ["del", "flushall", "hdel", "persist", "pexpire", "zrem", "zremrangebyscore"];
-        self.grows() || shrinks.contains(&self.name)
+        let others =
+            ["del", "flushall", "hdel", "persist", "pexpire", "rename", "zrem", "zremrangebyscore"];
+        self.grows() || others.contains(&self.name)
+    }
+
+    /// `MONITOR` does not show it: commands for administrators, and those with passwords.
+    pub(crate) fn is_secret(&self) -> bool {
+        matches!(self.name, "auth" | "config" | "hello" | "monitor" | "replicaof")
     }
 
     /// Returns the error if the server does not run it now.

@@ -97,6 +97,13 @@ pub(super) fn ping(_: &mut State, _: u64, args: Args<'_>) -> Reply {
     args.get(1).map_or_else(|| Reply::Status("PONG".into()), Reply::text)
 }
 
+pub(super) fn monitor(state: &mut State, connection: u64, _: Args<'_>) -> Reply {
+    if let Some(known) = state.connections.get_mut(&connection) {
+        known.monitors = true;
+    }
+    Reply::ok()
+}
+
 pub(super) fn replicaof(state: &mut State, _: u64, args: Args<'_>) -> Reply {
     match (word(&args[1]).as_str(), word(&args[2]).as_str()) {
         ("no", "one") => state.promote(),

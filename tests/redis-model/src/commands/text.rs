@@ -59,6 +59,17 @@ pub(super) fn kind(state: &mut State, _: u64, args: Args<'_>) -> Reply {
     Reply::Status(kind.into())
 }
 
+pub(super) fn rename(state: &mut State, _: u64, args: Args<'_>) -> Reply {
+    let Some(key) = state.key(&args[1]).cloned() else {
+        return Reply::error("ERR no such key");
+    };
+    if args[1] != args[2] {
+        state.remove(&args[1]);
+        state.keys.set(&args[2], key);
+    }
+    Reply::ok()
+}
+
 pub(super) fn keys(state: &mut State, _: u64, args: Args<'_>) -> Reply {
     let now = state.now_ms();
     Reply::texts(state.keys.names(now).into_iter().filter(|name| matches(&args[1], name)))
