@@ -47,9 +47,9 @@
 //! `tokio::task::spawn_blocking`. Sessions stay alive in either case, unless the client runs on the
 //! blocked runtime ([`Builder::runtime`](crate::Builder::runtime)).
 //!
-//! A wait never returns if it depends on work that its own thread would have to do. This happens if
-//! a task on the same thread holds the lock, or if the future needs a timer of a current-thread
-//! runtime.
+//! A wait without a timeout never returns if it depends on work that its own thread would have to
+//! do. This happens if a task on the same thread holds the lock, or if the future needs a timer of
+//! a current-thread runtime.
 
 use std::{future::Future, thread, time::Duration};
 
@@ -90,7 +90,8 @@ pub trait Wait: Future + Sized {
     /// Returns `None` when the timeout expires. The future is polled at least once, and is dropped
     /// when the timeout expires: the section "Cancel safety" of its documentation describes the
     /// consequences. To wait for a lock, prefer [`Mutex::lock_timeout`], which also waits briefly
-    /// for its key to be deleted.
+    /// for its key to be deleted. If the library's threads cannot be started, the method returns
+    /// `None` at once.
     ///
     /// [`Mutex::lock_timeout`]: crate::Mutex::lock_timeout
     fn wait_timeout(self, timeout: Duration) -> Option<Self::Output> {
@@ -167,9 +168,10 @@ pub struct Held<'a> {
 }
 
 impl Held<'_> {
-    /// Returns `true` if the lock is held now. With several locks, all must be held.
+    /// Returns `true` if the lock is held now, as far as this process knows.
     ///
-    /// See [`LockGuard::is_valid`]. Once `false`, the result stays `false`.
+    /// With several locks, all must be held. See [`LockGuard::is_valid`]. Once `false`, the result
+    /// stays `false`.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()

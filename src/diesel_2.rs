@@ -1,7 +1,7 @@
 //! Checks and releases locks in transactions of [diesel] 2.
 //!
-//! This module needs the feature `diesel-2`. Its functions run [`LockGuard::sql`] and
-//! [`LockGuard::unlock_sql`] on PostgreSQL, MySQL and SQLite.
+//! This module needs the feature `diesel-2`. Its functions execute the statements of
+//! [`LockGuard::sql`] and [`LockGuard::unlock_sql`] on PostgreSQL, MySQL and SQLite.
 //!
 //! This crate does not enable any of diesel's backends: your program chooses them. If diesel's
 //! feature `sqlite` and this crate's feature `sqlite` are both enabled, cargo selects a version of
@@ -30,9 +30,10 @@ use crate::primitives::{
 
 /// Checks in the connection's transaction that the lock is held.
 ///
-/// No other client is granted the lock until the transaction ends. This function runs
-/// [`LockGuard::sql`] with diesel. Call it before any other statement of the transaction, in the
-/// database that stores the lock. On SQLite, begin the transaction with `immediate_transaction`.
+/// After a successful check, no client is granted the lock in the holder's place before the
+/// transaction ends. This function runs [`LockGuard::sql`] with diesel. Call it before any other
+/// statement of the transaction, in the database that stores the lock. On SQLite, begin the
+/// transaction with `immediate_transaction`.
 ///
 /// On PostgreSQL, do not call it inside a savepoint, such as a nested transaction. Rolling back the
 /// savepoint releases the row locks that keep the lock held.
@@ -73,8 +74,8 @@ where
 
 /// Releases the lock as the last statement of the connection's transaction.
 ///
-/// This function runs [`LockGuard::unlock_sql`] with diesel. Keep `release` until the transaction
-/// has ended.
+/// This function executes the statement of [`LockGuard::unlock_sql`] with diesel. Keep `release`
+/// until the transaction has ended.
 ///
 /// # Errors
 ///

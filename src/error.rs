@@ -41,7 +41,7 @@ pub enum Error {
     #[error("{scheme}:// needs the feature `{feature}`: add it to distlock in Cargo.toml")]
     #[non_exhaustive]
     FeatureDisabled {
-        /// The URL's scheme.
+        /// The store's first scheme: `redis` for a URL with `rediss://`.
         scheme: &'static str,
         /// The cargo feature to enable.
         feature: &'static str,
@@ -70,13 +70,14 @@ pub enum Error {
     },
     /// The store rejected the user, the password or the certificate, or denied access.
     ///
-    /// Retrying does not help.
+    /// This error can also mean that the client rejected the server, for example because of the
+    /// server's certificate or a pooler. Retrying does not help.
     #[error("{backend} refused access")]
     #[non_exhaustive]
     Denied {
         /// The store.
         backend: StoreKind,
-        /// The store's own message.
+        /// The store's own message, or what the client rejected.
         #[source]
         source: Source,
     },
@@ -84,26 +85,26 @@ pub enum Error {
     ///
     /// A request may nevertheless have reached the server. If it created a key in a queue, the
     /// client deletes that key in the background.
-    #[error("{backend} is unavailable; no lock was acquired")]
+    #[error("{backend} is unavailable to this client")]
     #[non_exhaustive]
     Unavailable {
         /// The store.
         backend: StoreKind,
-        /// The cause of the last failure, which names the endpoint if there is one.
+        /// The cause of the last failure, which usually names the endpoint.
         #[source]
         source: Source,
     },
     /// It is not yet known whether the lock is free. No lock was acquired.
     ///
-    /// There are two causes. The session ahead has expired by the server's clock, but this client
+    /// There are two reasons. The session ahead has expired by the server's clock, but this client
     /// has not watched that clock for long enough. Or the server may lack earlier grants. Try again
-    /// later. Calls that wait for a holder do not fail for these causes. Calls that do not wait for
-    /// a holder return this error after at most 1.15 TTL: see
+    /// later. Calls that wait for a holder do not fail for these reasons. Calls that do not wait
+    /// for a holder return this error after about 1.15 TTL: see
     /// [`try_lock`](crate::Mutex::try_lock).
     ///
-    /// On Redis, there is a third cause: a client of an earlier version of distlock has a session
-    /// on the server. That version uses other keys. Every call that opens a session can fail for
-    /// this cause.
+    /// On Redis, there is a third reason: a client of an earlier version of distlock has a session
+    /// on the server. That version uses other keys. Every call that opens the client's first
+    /// session can fail for this reason.
     #[error("it is not yet known whether the {backend} lock is free; no lock was acquired")]
     #[non_exhaustive]
     NotYet {
@@ -147,7 +148,9 @@ pub enum Error {
     /// The client retries the release in the background until it is confirmed, the session has
     /// ended, or the client's runtime is shut down. On Redlock, the client retries for at most 1.5
     /// TTL.
-    #[error("the release of {name:?} is not confirmed yet; it is retried in the background")]
+    #[error(
+        "the release of {name:?} is not confirmed yet; the client retries it while its runtime runs"
+    )]
     #[non_exhaustive]
     ReleaseUnconfirmed {
         /// The lock's name.
@@ -158,9 +161,9 @@ pub enum Error {
     },
     /// The outcome of a write under the lock is unknown.
     ///
-    /// The store's reply was lost, or the client's runtime was shut down during the call. The write
-    /// may have been applied, or may still be applied while the lock is held. The client does not
-    /// send it again.
+    /// The store's reply was lost, for example because the session or the client's runtime ended
+    /// during the call. The write may have been applied, or may still be applied while the lock is
+    /// held. The client does not send it again.
     #[error("the write under {name:?} is not confirmed: it may or may not have been applied")]
     #[non_exhaustive]
     WriteUnconfirmed {
@@ -177,8 +180,8 @@ pub enum Error {
     ///
     /// The library's background threads could not be started, the runtime of
     /// [`Builder::runtime`](crate::Builder::runtime) was shut down, or the client was created
-    /// before this process was forked. Or a metrics recorder or a tracing subscriber panicked while
-    /// a session was being opened.
+    /// before this process was forked. Another cause is a metrics recorder or a tracing subscriber
+    /// that panicked while a session was being opened.
     #[error("the client has no usable runtime")]
     #[non_exhaustive]
     Runtime {
@@ -186,7 +189,8 @@ pub enum Error {
         #[source]
         source: Arc<std::io::Error>,
     },
-    /// The store refused a request, sent an unexpected reply, or is unfit for locks.
+    /// The store refused a request, or is unfit for locks. Another cause is a connection of the
+    /// program's pool that is lent with an open transaction.
     #[error("{backend} failed while {operation}")]
     #[non_exhaustive]
     Backend {

@@ -1,9 +1,9 @@
-//! Provides the condition for your own transactions on etcd.
+//! Makes your own transactions on etcd write only while a lock is held.
 //!
 //! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write)
 //! cover most uses. For leases, other conditions, or reads in the same transaction, add the
-//! condition to a transaction of [`etcd_client`] 0.21. Before 1.0, distlock changes its version of
-//! that crate only in a new minor version.
+//! condition that [`compare`] returns to a transaction of [`etcd_client`] 0.21. Before 1.0,
+//! distlock changes its version of that crate only in a new minor version.
 //!
 //! With another version of the crate, or with another client, write the condition yourself: the
 //! create revision of [`LockGuard::key`](crate::LockGuard::key) equals
@@ -18,7 +18,9 @@ use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 /// Returns the condition that the guard's key exists.
 ///
 /// With this condition, a transaction takes effect only while the lock is held, even if this
-/// process does not know yet that the lock is lost. Returns `None` for a guard of another store.
+/// process does not know yet that the lock is lost. There is one exception: the condition does not
+/// detect that an operator has overwritten the key without its lease. Returns `None` for a guard of
+/// another store.
 ///
 /// # Examples
 ///

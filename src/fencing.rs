@@ -7,14 +7,15 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Numbers a grant of a lock.
+/// Identifies a grant of a lock by an increasing number.
 ///
-/// Every exclusive grant has a higher token than all earlier grants of the lock. The protected
-/// resource stores the highest token it has seen and refuses lower ones. A holder that was paused
-/// until after its session expired can then do no harm.
+/// Every exclusive grant has a higher token than all earlier grants of the lock; [Guarantees] names
+/// the exceptions. The protected resource stores the highest token it has seen and refuses lower
+/// ones. Once a later holder has used its token, the resource refuses late writes of a holder that
+/// was paused until after its session expired.
 ///
 /// Fencing works only for exclusive holders. Readers share a lock, and so do permit holders: their
-/// tokens differ, but a lower token is just as valid. A [`FencingGate`] would refuse their valid
+/// tokens differ, but a lower token is just as valid. A [`FencingGate`] may refuse their valid
 /// writes.
 ///
 /// On etcd, the token is the create revision of the holder's key. On ZooKeeper, it is the `czxid`
@@ -23,6 +24,8 @@ use std::{
 /// compared. A store that loses confirmed writes or is restored from a backup may repeat tokens;
 /// restore etcd with
 /// [`--bump-revision --mark-compacted`](https://etcd.io/docs/v3.6/op-guide/recovery/).
+///
+/// [Guarantees]: https://github.com/distlock/distlock/blob/main/docs/design/guarantees.md#fencing
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
@@ -109,7 +112,7 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// Refuses a [`FencingToken`](crate::FencingToken) lower than the highest one seen.
+/// Refuses a [`FencingToken`](crate::FencingToken) below the highest admitted token.
 ///
 /// Use one gate for each lock, at the resource that the lock protects.
 ///
@@ -127,7 +130,7 @@ impl fmt::Display for FencingToken {
 /// # In a database
 ///
 /// If the data is in a table, the table is the gate. Add a column for the token, and check and
-/// write in one statement. If no row changed, the write was refused.
+/// write in one statement. If no row changed, the write was refused, or the row does not exist.
 ///
 /// ```sql
 /// UPDATE accounts SET balance = $balance, fencing_token = $token
@@ -151,8 +154,9 @@ impl fmt::Display for FencingToken {
 /// any order.
 ///
 /// The statements work on PostgreSQL (9.5 and later) and SQLite (3.24 and later). If the data is
-/// in the lock's own store, such as etcd or ZooKeeper, use
-/// [`LockGuard::put`](crate::LockGuard::put), which needs no token.
+/// in keys of the lock's own store, such as etcd or ZooKeeper, use
+/// [`LockGuard::put`](crate::LockGuard::put). If it is in tables of the lock's own database, use
+/// `LockGuard::sql`. Neither needs a token.
 ///
 /// # Examples
 ///
@@ -175,7 +179,7 @@ pub struct FencingGate {
     highest: AtomicU64,
 }
 
-/// Reports that a [`FencingGate`] has seen a higher token.
+/// Reports that a [`FencingGate`] has admitted a higher token.
 ///
 /// The caller must not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -189,7 +193,7 @@ pub struct StaleToken {
 }
 
 impl FencingGate {
-    /// Creates a gate that has seen no token.
+    /// Creates a gate that has admitted no token.
     #[must_use]
     pub const fn new() -> Self {
         Self::starting_at(0)
@@ -198,7 +202,7 @@ impl FencingGate {
     /// Creates a gate that continues from a stored token.
     ///
     /// Pass the [`highest`](Self::highest) token of the previous gate, which you stored with the
-    /// data.
+    /// data. The gate treats this token as admitted.
     ///
     /// ```
     /// let gate = distlock::FencingGate::starting_at(41);

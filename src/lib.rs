@@ -1,9 +1,9 @@
 //! Distributed locks on etcd, ZooKeeper, PostgreSQL, MySQL, Redis and SQLite, for tokio and for
 //! threads.
 //!
-//! A lock has a name, and a client that acquires it gets a guard. Until the guard's deadline
-//! passes, no other client is granted the lock, unless an operator evicts the holder or the store
-//! loses confirmed writes.
+//! A lock has a name, and a client that acquires it gets a guard. While the guard of an exclusive
+//! lock is valid, no other client is granted the lock, unless an operator evicts the holder or the
+//! store loses confirmed writes. [What is guaranteed](#what-is-guaranteed) names other exceptions.
 //!
 //! ```
 //! use distlock::Client;
@@ -52,36 +52,43 @@
 //!
 //! # What is guaranteed
 //!
-//! - From the return of `lock()` until the guard's deadline, no other guard of that lock is valid
-//!   anywhere. The deadline depends on the time at which the last confirmed keepalive was sent, and
-//!   passes before the store can grant the lock to another client.
-//! - This guarantee has two exceptions. If an operator evicts the holder, the next waiter is
-//!   granted the lock at once, and the holder is notified within a bounded time. If a store loses
-//!   confirmed writes, it may grant a lock that is held: see [`Client::durability`].
+//! - Mutexes, write locks and elections are exclusive: while a guard is valid, no other holder of
+//!   that lock has a valid guard. A guard is valid from the grant to its deadline, unless the lock
+//!   is released or lost earlier. The deadline depends on the time at which the last confirmed
+//!   keepalive was sent, and passes before the store can grant the lock to another client.
+//! - The main exceptions are evictions, lost writes and stopped clocks. If an operator evicts a
+//!   holder or a waiter, another client may be granted the lock before the evicted client is
+//!   notified, which happens within a bounded time. If a store loses confirmed writes, it may grant
+//!   a lock that is held: see [`Client::durability`]. While a hypervisor has stopped a virtual
+//!   machine, the clock of its guards does not run, so they are valid for too long. [Redlock] and
+//!   locks with a [bridge] also depend on the servers' clocks. [Guarantees][guarantees] documents
+//!   all conditions.
 //! - Every guard reports its loss. After a loss, [`LockGuard::is_valid`] returns `false`,
 //!   [`LockGuard::lost`] resolves, and [`LockGuard::run`] stops the work.
 //! - Every exclusive grant of a lock has a higher [`FencingToken`] than all earlier grants of that
-//!   lock, unless the store loses confirmed writes.
-//! - A forked child process holds no locks. The parent process keeps its locks. In the child, the
-//!   parent's guards are lost ([`LostReason::Forked`]), and calls on the parent's clients fail. The
-//!   child can connect a new client. On SQLite and ZooKeeper, this works only if the parent had not
-//!   connected before the fork.
+//!   lock. The exceptions are an evicted waiter that is nevertheless granted the lock, and the
+//!   [setups][guarantees] that cannot promise this.
+//! - A forked child process does not inherit locks. The parent process keeps its locks. In the
+//!   child, the parent's guards are lost ([`LostReason::Forked`]), and calls on the parent's
+//!   clients fail. The child can connect a new client. On SQLite and ZooKeeper, this works only if
+//!   the parent had not connected before the fork.
 //! - distlock fails safe: a lock that it cannot confirm is reported lost, never held. An
-//!   unconfirmed release is an error.
-//! - Every future can be dropped at any await point, and every guard on any thread. In both cases,
-//!   the client deletes the key from the queue.
+//!   unconfirmed release is an error of [`LockGuard::unlock`].
+//! - Every future can be dropped at any await point, and every guard on any thread. After the drop
+//!   of a guard, or of a future that acquires a lock, the client deletes the key in the background.
 //!
-//! A process can pause at any instruction and resume after its lock's TTL has passed. No lock
-//! service can prevent that process from writing once more. If a late write would do harm, let the
-//! resource check the fencing token. [Guarantees][guarantees] documents all conditions.
+//! A process can pause at any instruction and resume after its lock's TTL has passed. A lock alone
+//! cannot prevent that process from writing once more to another system. If a late write would do
+//! harm, let that system check the fencing token.
 //!
 //! # Features
 //!
 //! Only `tls` is on by default. `memory://name`, for unit tests, is always available: see
-//! [`memory`]. The features `tls`, `tls-ring`, `zookeeper-tls` and `sqlite` need a C compiler to
-//! build, and `etcd` needs [`protoc`]. Without `tls` and `tls-ring`, distlock refuses TLS with
-//! [`Error::InvalidArgument`] before it sends anything. A store with servers still builds rustls
-//! then, but no cryptography library and no C.
+//! [`memory`]. The feature `sqlite` needs a C compiler to build, and `etcd` needs [`protoc`]. For
+//! stores that have servers, `tls`, `tls-ring` and `zookeeper-tls` need a C compiler, too. Without
+//! `tls` and `tls-ring`, distlock refuses TLS with [`Error::InvalidArgument`] before it sends
+//! anything. The build for such stores then still contains rustls, but neither `aws-lc-rs` nor
+//! `ring`.
 //!
 //! - `tls`: TLS with rustls and `aws-lc-rs`. The feature is on by default, so a change from
 //!   `redis://` to `rediss://` needs no other build. The feature adds no crate to a program that
@@ -92,17 +99,17 @@
 //!   install its own.
 //! - `etcd`: URLs such as `etcd://h1:2379,h2:2379`.
 //! - `zookeeper`: URLs such as `zk://h1:2181,h2:2181`.
-//! - `mysql`: URLs such as `mysql://user:password@h/database`: see [MySQL and MariaDB][mysql].
-//! - `postgres`: URLs such as `postgres://user:password@h/database`: see [PostgreSQL][postgresql].
-//! - `redis`: URLs such as `redis://user:password@h:6379/0`, for Redis 7 and later and Valkey 7.2
-//!   and later: see [Redis and Valkey][redis]. With `?bridge=plain` or `?bridge=redisson`, mutexes
-//!   also exclude other libraries' locks: see [Other locks on Redis][bridge].
-//! - `redlock`: URLs such as `redlock://user:password@h1,h2,h3,h4,h5`, or `redlocks://` for TLS,
-//!   for independent Redis or Valkey servers. Redlock provides only mutexes, and grants them in no
-//!   particular order: see [Redlock][redlock]. Redlock's guarantees are weaker, so it is not part
-//!   of the feature `redis`: a program has to choose it by name.
-//! - `sqlite`: URLs such as `sqlite:///path/of/a/file`, for the processes on one host, only on
-//!   Linux: see [SQLite][sqlite].
+//! - `mysql`: URLs such as `mysql://user@h/database`: see [MySQL and MariaDB][mysql].
+//! - `postgres`: URLs such as `postgres://user@h/database`: see [PostgreSQL][postgresql].
+//! - `redis`: URLs such as `redis://h:6379/0`, for Redis 7 and later and Valkey 7.2 and later: see
+//!   [Redis and Valkey][redis]. With `?bridge=plain` or `?bridge=redisson`, mutexes also exclude
+//!   other libraries' locks: see [Other locks on Redis][bridge].
+//! - `redlock`: URLs such as `redlock://h1,h2,h3,h4,h5`, or `redlocks://` for TLS, for independent
+//!   Redis or Valkey servers. Redlock provides only mutexes, and grants them in no particular
+//!   order: see [Redlock]. Redlock's guarantees are weaker, so it is not part of the
+//!   feature `redis`: a program has to choose it by name.
+//! - `sqlite`: URLs such as `sqlite:///path/to/a/file`, for processes on one host; Linux only: see
+//!   [SQLite][sqlite].
 //! - `tokio-postgres-0_7`, `mysql_async-0_37` and `rusqlite-0_42`: `check` and `unlock` in the
 //!   modules `postgres`, `mysql` and `sqlite`, which take these drivers' own types. Each feature
 //!   name includes the driver's version, so a new version of the driver breaks no program. In a

@@ -8,11 +8,14 @@ use std::fmt;
 pub enum LostReason {
     /// No server confirmed the session in time.
     ///
-    /// The store may have granted the lock to another client, so the lock counts as lost.
+    /// The store may grant the lock to another client, so the lock counts as lost.
     DeadlinePassed,
-    /// The server reported that the lease or session has ended.
+    /// The store reported that the lease or session has ended.
     SessionExpired,
     /// An operator evicted the holder, for example by deleting the holder's key.
+    ///
+    /// An [`unlock`](crate::LockGuard::unlock) that finds no key, and a guarded write that the
+    /// store refuses, report this reason, too.
     ///
     /// On etcd, overwriting the key without its lease is an eviction, too. With a bridge on Redis,
     /// so is the deletion or takeover of the key that other libraries use. On Redlock, an operator
@@ -23,17 +26,17 @@ pub enum LostReason {
     ClientClosed,
     /// The task that renews the session has ended.
     ///
-    /// Either the runtime of [`Builder::runtime`](crate::Builder::runtime) was shut down, or a
-    /// metrics recorder or a tracing subscriber panicked. The store frees the lock when the
-    /// session expires.
+    /// Either the program's runtime on which the client runs was shut down (see
+    /// [`Builder::runtime`](crate::Builder::runtime)), or a metrics recorder or a tracing
+    /// subscriber panicked. The store frees the lock when the session expires.
     KeeperStopped,
-    /// This process was forked while its parent held the lock.
+    /// This process was forked, and the guard belongs to its parent.
     ///
     /// The parent's guard is not affected.
     Forked,
     /// The lock was held for its `max_hold`: see [`Mutex::max_hold`](crate::Mutex::max_hold).
     HeldTooLong,
-    /// The guard was unlocked or dropped.
+    /// The guard was unlocked, [downgraded](crate::WriteGuard::downgrade) or dropped.
     ///
     /// Only a handle of the guard reports this: a [`LockHandle`](crate::LockHandle) or a
     /// [`LeadershipHandle`](crate::LeadershipHandle).
@@ -44,13 +47,13 @@ impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::DeadlinePassed => "no server confirmed the session in time",
-            Self::SessionExpired => "the server has ended the session",
+            Self::SessionExpired => "the store has ended the session",
             Self::Evicted => "an operator evicted the holder",
             Self::ClientClosed => "the client was closed",
             Self::KeeperStopped => "the session is no longer renewed",
             Self::Forked => "this process was forked from the holder's process",
             Self::HeldTooLong => "the lock's max_hold has passed",
-            Self::Released => "the guard has released the lock",
+            Self::Released => "the guard was unlocked, downgraded or dropped",
         })
     }
 }
@@ -58,8 +61,8 @@ impl fmt::Display for LostReason {
 /// Reports that a lock was lost.
 ///
 /// [`LockGuard::run`](crate::LockGuard::run) returns this error after dropping a future that had
-/// not finished. `?` converts it into [`Error::Lost`](crate::Error::Lost), which keeps the name and
-/// the reason.
+/// not finished. [`LockGuard::hold_at_least`](crate::LockGuard::hold_at_least) returns it, too. `?`
+/// converts it into [`Error::Lost`](crate::Error::Lost), which keeps the name and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lock {name:?} was lost ({reason})")]
 #[non_exhaustive]

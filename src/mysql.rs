@@ -16,10 +16,11 @@ use crate::primitives::{
 
 /// Checks in a transaction that the lock is held.
 ///
-/// No other client is granted the lock until the transaction ends. This function runs
-/// [`LockGuard::sql`] with this crate's own driver, `mysql_async` (feature `mysql_async-0_37`).
-/// Call it before any other statement of the transaction, in the database that stores the lock. On
-/// a Galera cluster, this check is not sufficient: see [`LockGuard::sql`].
+/// After a successful check, no client is granted the lock in the holder's place before the
+/// transaction ends. This function runs [`LockGuard::sql`] with this crate's own driver,
+/// `mysql_async` (feature `mysql_async-0_37`). Call it before any other statement of the
+/// transaction, in the database that stores the lock. On a Galera cluster, this check is not
+/// sufficient: see [`LockGuard::sql`].
 ///
 /// # Errors
 ///

@@ -3,8 +3,8 @@
 //! A column `version` increases with every change. Read the row with its version, compute the new
 //! values, and write them with the version in the condition. The first writer changes the row, and
 //! the other writers' statements find no row. [`updated`] distinguishes the two cases by the number
-//! of rows that the driver reports. The pattern needs no lock service, and works with any database
-//! and driver.
+//! of rows that the driver reports. The pattern needs no lock service. It works with every SQL
+//! database whose driver reports that number.
 //!
 //! ```
 //! # #[cfg(feature = "sqlite")]
@@ -49,26 +49,26 @@
 //!   transaction, and roll back if another transaction has changed any of them first. Update the
 //!   rows in the same order everywhere; otherwise, transactions can deadlock until the database
 //!   aborts one of them.
-//! - Of several writers that have read the same version, one succeeds. There is no queue, so a
-//!   writer may never succeed. If many writers update one row, most of their work is wasted. In
-//!   that case, use a lock: `SELECT … FOR UPDATE` or [`Mutex`](crate::Mutex).
+//! - Of several writers that have read the same version, at most one succeeds. There is no queue,
+//!   so a writer may never succeed. If many writers update one row, most of their work is wasted.
+//!   In that case, use a lock: `SELECT … FOR UPDATE` or [`Mutex`](crate::Mutex).
 //! - Side effects outside of the database, such as an email or a payment, also happen in attempts
 //!   that are then overtaken.
-//! - Use `READ COMMITTED`. At a stricter isolation level, PostgreSQL and MariaDB may report an
-//!   error (40001 and 1020, respectively) instead of zero rows. The error means that another
-//!   transaction has changed the row first.
+//! - On PostgreSQL, MySQL and MariaDB, use `READ COMMITTED`. At a stricter isolation level, the
+//!   statement may fail with an error instead of reporting zero rows, for example with 40001 on
+//!   PostgreSQL or 1020 on MariaDB. In that case, roll back and read the row again.
 
 /// Reports why a versioned update did not change exactly one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotUpdated {
-    /// No row has that key and version any longer.
+    /// No row has that key and version.
     ///
     /// Another writer was first, or the row was deleted. Read the row again by its key alone. If
     /// the row still exists, start again from its new values.
     #[error("another writer has changed or deleted the row: read it again")]
     Overtaken,
-    /// Several rows have that key, and all of them were changed.
+    /// Several rows have that key and version, and all of them were changed.
     ///
     /// The key must be unique. Roll back or repair the rows, and add a unique index on the key.
     #[error("{rows} rows have this key, which must be unique: roll back")]
@@ -89,9 +89,9 @@ pub enum NotUpdated {
 /// `CLIENT_FOUND_ROWS`, as sqlx does. Both numbers are equal if the statement increases the
 /// version, because it then changes every row that it finds.
 ///
-/// If the connection is lost, there is no number of rows, and the outcome is unknown. The row's
-/// version does not show the outcome, because another writer may have increased it. If you need to
-/// know the outcome, write a random id into the row with each change, or keep a table of changes.
+/// If the connection is lost before the reply arrives, the outcome is unknown. The row's version
+/// does not show the outcome, because another writer may have increased it. If you need to know the
+/// outcome, write a random id into the row with each change, or keep a table of changes.
 ///
 /// # Errors
 ///

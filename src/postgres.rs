@@ -16,10 +16,10 @@ use crate::primitives::{
 
 /// Checks in a transaction that the lock is held.
 ///
-/// No other client is granted the lock until the transaction ends. This function runs
-/// [`LockGuard::sql`] with this crate's own driver, `tokio_postgres` (feature
-/// `tokio-postgres-0_7`). Call it before any other statement of the transaction, in the database
-/// that stores the lock.
+/// After a successful check, no client is granted the lock in the holder's place before the
+/// transaction ends. This function runs [`LockGuard::sql`] with this crate's own driver,
+/// `tokio_postgres` (feature `tokio-postgres-0_7`). Call it before any other statement of the
+/// transaction, in the database that stores the lock.
 ///
 /// Call it outside of savepoints. `ROLLBACK TO SAVEPOINT` releases the row locks that were taken
 /// after the savepoint, and the transaction then no longer keeps the lock held.
@@ -133,8 +133,8 @@ fn parameters(parameters: &[SqlParameter]) -> Vec<&(dyn ToSql + Sync)> {
 /// GRANT SELECT, UPDATE (since) ON distlock.queues, distlock.entries TO checker;
 /// ```
 ///
-/// A role that only [releases](crate::LockGuard::unlock_sql) locks in its transactions may also
-/// have to notify waiters. It needs these rights:
+/// A role that only [releases](crate::LockGuard::unlock_sql) locks in its transactions needs these
+/// rights, which include the right to notify the next waiter:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA distlock TO writer;

@@ -1,4 +1,4 @@
-//! Provides the condition for your own scripts on Redis and Valkey.
+//! Makes your own scripts on Redis and Valkey write only while a lock is held.
 //!
 //! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write)
 //! cover most uses: each value that they write is a field of the hash `{distlock:/namespace}:data`.
@@ -10,9 +10,10 @@ use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 
 /// Returns a key and a member for `ZSCORE`, which identify the grant.
 ///
-/// The key names the sorted set of all queue entries. `ZSCORE key member` returns a score only
-/// while the lock is held, even if this process does not know yet that the lock is lost. Returns
-/// `None` for a guard of another store.
+/// The key names the sorted set of all queue entries. `ZSCORE key member` returns a score until the
+/// entry is deleted, and no other client is granted the lock before that. The entry of an expired
+/// session stays until another client removes it, so the script may still write although the guard
+/// is lost. Returns `None` for a guard of another store.
 ///
 /// With a bridge to other libraries, the check covers only distlock's own lock. The check does not
 /// show whether another library has acquired the key that it uses as its lock.
@@ -35,7 +36,7 @@ use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 ///     redis::Client::open("redis://127.0.0.1")?.get_multiplexed_async_connection().await?;
 /// let mut write = redis::cmd("EVAL");
 /// write.arg(script).arg(2).arg(key).arg("{distlock:/distlock}:state").arg(member).arg("new");
-/// // `false` if the lock is lost: the script has written nothing.
+/// // `false` if the entry is deleted: the script has written nothing.
 /// let written: bool = write.query_async(&mut redis).await?;
 /// # Ok(()) }
 /// ```

@@ -1,4 +1,4 @@
-//! Tables and transaction checks for locks in a SQLite file.
+//! Tables and transaction checks for locks in an SQLite file.
 
 use std::path::Path;
 
@@ -17,10 +17,10 @@ use crate::primitives::{
 
 /// Checks in a transaction that the lock is held.
 ///
-/// No other client is granted the lock until the transaction ends. This function runs
-/// [`LockGuard::sql`] with this crate's own driver, `rusqlite` (feature `rusqlite-0_42`). Call it
-/// before any other statement of a transaction that began with `BEGIN IMMEDIATE`, on the file that
-/// stores the lock.
+/// After a successful check, no client is granted the lock in the holder's place before the
+/// transaction ends. This function runs [`LockGuard::sql`] with this crate's own driver, `rusqlite`
+/// (feature `rusqlite-0_42`). Call it before any other statement of a transaction that began with
+/// `BEGIN IMMEDIATE`, on the file that stores the lock.
 ///
 /// All connections that a process opens to a file must use the same copy of the SQLite library: two
 /// copies release each other's file locks.
@@ -124,8 +124,8 @@ fn parameters(parameters: &[SqlParameter]) -> impl rusqlite::Params {
 
 /// Returns the SQL that creates distlock's tables, which are named `distlock_…`.
 ///
-/// A client creates the tables when it first uses a file. The only other change that it makes is to
-/// set the file's journal mode to [WAL](https://sqlite.org/wal.html).
+/// A client creates the tables when it first uses a file. Outside of these tables, it changes only
+/// the file's journal mode, which it sets to [WAL](https://sqlite.org/wal.html).
 ///
 /// # Examples
 ///

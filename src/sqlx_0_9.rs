@@ -1,15 +1,16 @@
 //! Checks and releases locks in transactions of [sqlx] 0.9.
 //!
-//! This module needs the feature `sqlx-0_9` and Rust 1.94. Its functions run [`LockGuard::sql`] and
-//! [`LockGuard::unlock_sql`] on PostgreSQL, MySQL and SQLite.
+//! This module needs the feature `sqlx-0_9` and Rust 1.94. Its functions execute the
+//! statements of [`LockGuard::sql`] and [`LockGuard::unlock_sql`] on PostgreSQL, MySQL and SQLite.
 //!
 //! With the feature `postgres` or `mysql`, a client can use a sqlx pool: see
 //! `Builder::postgres_pool` and `Builder::mysql_pool`.
 //!
 //! This crate builds two of sqlx's drivers: the one for PostgreSQL with the feature `postgres`, and
 //! the one for MySQL with `mysql`. Your program chooses the others. If sqlx's feature `sqlite` and
-//! this crate's feature `sqlite` are both enabled, cargo selects a version of `rusqlite` that uses
-//! the same SQLite library.
+//! this crate's feature `sqlite` are both enabled, cargo has to select a version of `rusqlite` that
+//! uses the same SQLite library. If `Cargo.lock` names a newer version, run
+//! `cargo update -p rusqlite -p libsqlite3-sys`.
 //!
 //! [sqlx]: https://docs.rs/sqlx
 
@@ -31,10 +32,10 @@ use crate::primitives::{
 
 /// Checks in a transaction that the lock is held.
 ///
-/// No other client is granted the lock until the transaction ends. This function runs
-/// [`LockGuard::sql`] with sqlx. Call it before any other statement of the transaction, in the
-/// database that stores the lock. On SQLite, begin the transaction with
-/// `pool.begin_with("BEGIN IMMEDIATE")`.
+/// After a successful check, no client is granted the lock in the holder's place before the
+/// transaction ends. This function runs [`LockGuard::sql`] with sqlx. Call it before any other
+/// statement of the transaction, in the database that stores the lock. On SQLite, begin the
+/// transaction with `pool.begin_with("BEGIN IMMEDIATE")`.
 ///
 /// On PostgreSQL, do not call it inside a savepoint, such as a nested transaction. Rolling back the
 /// savepoint releases the row locks that keep the lock held.
@@ -81,8 +82,8 @@ where
 
 /// Releases the lock as the last statement of a transaction.
 ///
-/// This function runs [`LockGuard::unlock_sql`] with sqlx. Keep `release` until the transaction has
-/// ended.
+/// This function executes the statement of [`LockGuard::unlock_sql`] with sqlx. Keep `release`
+/// until the transaction has ended.
 ///
 /// On MySQL this takes two requests, because each driver of sqlx reports the number of affected
 /// rows in its own way. To save a request, execute [`SqlRelease::text`] yourself and check

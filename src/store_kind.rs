@@ -19,9 +19,9 @@ pub enum StoreKind {
     Mysql,
     /// Redis or Valkey: `redis://`, `rediss://`, `redis+sentinel://` and `rediss+sentinel://`.
     Redis,
-    /// Several independent servers of Redis or Valkey: `redlock://` and `redlocks://`.
+    /// Several independent Redis or Valkey servers: `redlock://` and `redlocks://`.
     Redlock,
-    /// A SQLite file: `sqlite://`.
+    /// An SQLite file: `sqlite://`.
     Sqlite,
     /// A store within the process: `memory://`.
     Memory,
@@ -29,6 +29,8 @@ pub enum StoreKind {
 
 impl StoreKind {
     /// Returns the name for errors, metrics and logs.
+    ///
+    /// Metrics and logs show ZooKeeper as `zookeeper`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",

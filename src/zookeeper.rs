@@ -1,4 +1,4 @@
-//! Provides the condition for your own transactions on ZooKeeper.
+//! Makes your own transactions on ZooKeeper fail unless a lock is held.
 //!
 //! [`LockGuard::put`](crate::LockGuard::put) and [`LockGuard::write`](crate::LockGuard::write)
 //! cover most uses. For ephemeral or sequential nodes, or other conditions, add the condition to a
@@ -10,7 +10,7 @@
 //! libraries can join it, and are granted the lock in the order in which they joined:
 //!
 //! - **Curator**: `InterProcessMutex` with that path.
-//! - **kazoo** (2.7.1 or later): `Lock` with that path and `extra_lock_patterns=["-lock-"]`.
+//! - **kazoo** (2.8 or later): `Lock` with that path and `extra_lock_patterns=["-lock-"]`.
 //!   Without the pattern, kazoo does not see distlock's nodes, and both may hold the lock at once.
 //!   The nodes of kazoo must be ephemeral, which is the default. The directories of distlock are
 //!   containers, which the server removes when they are empty. A `Lock` of kazoo creates the

@@ -1,18 +1,18 @@
-//! What a client knows of other libraries' locks, where it is to exclude those, too.
+//! The layouts of other libraries' locks, which mutexes with a bridge also exclude.
 
 use crate::error::Error;
 
-/// How another library writes down who has a lock.
+/// How another library stores the holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// `SET key value NX PX ttl`, as most do.
+    /// `SET key value NX PX ttl`, as in most libraries.
     Plain,
     /// Redisson's hash.
     Redisson,
 }
 
 impl Layout {
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
             Self::Redisson => "redisson",
@@ -20,8 +20,10 @@ impl Layout {
     }
 }
 
-/// The bridge to another library's locks: each mutex of ours is one of theirs, whose key is the
-/// prefix and the mutex' name as it was given, whatever our namespace is.
+/// The bridge to another library's locks.
+///
+/// The other library's key for a mutex is the prefix followed by the mutex's unescaped name. The
+/// namespace is not part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "redis"), allow(dead_code))]
 pub(crate) struct Bridge {
@@ -29,24 +31,24 @@ pub(crate) struct Bridge {
     pub(crate) prefix: String,
 }
 
-/// What our own keys begin with: those of version 1, and those of each namespace.
+/// The prefixes of distlock's own keys: those of version 1, and those of each namespace.
 const OURS: [&str; 2] = ["{distlock}:", "{distlock:"];
 
 #[cfg_attr(not(feature = "redis"), allow(dead_code))]
 impl Bridge {
-    /// `None`: there is no such layout.
+    /// Returns `None` if the layout is unknown.
     pub(crate) fn new(layout: &str, prefix: String) -> Option<Self> {
         let layouts = [Layout::Plain, Layout::Redisson];
-        let layout = layouts.into_iter().find(|known| known.word() == layout)?;
+        let layout = layouts.into_iter().find(|known| known.name() == layout)?;
         Some(Self { layout, prefix })
     }
 
-    /// The key that others take for the mutex of this name.
+    /// Returns the key that other libraries use for the mutex of this name.
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// Refuses a name for which others would have to write to our own keys.
+    /// Refuses a name for which other libraries would write to distlock's own keys.
     pub(crate) fn check(&self, name: &str) -> Result<(), Error> {
         let key = self.key(name);
         let Some(ours) = OURS.into_iter().find(|ours| key.starts_with(ours)) else {

@@ -1,11 +1,11 @@
-//! How sessions begin whose TTL, and mostly whose number, is of our own choice.
+//! Opening sessions on stores that grant every TTL of at least one second.
 
 use std::time::Duration;
 
-/// A shorter session would not outlive a server or a disk that is busy for a moment.
+/// The shortest TTL. A shorter session could end while a server or a disk is busy for a moment.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(1);
 
-/// What has to be done by then. A session that may have begun ends with its TTL.
+/// Runs work with a time limit. A session that the work may have opened ends after its TTL.
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 pub(crate) async fn within<T>(
     patience: Duration,

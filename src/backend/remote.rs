@@ -1,4 +1,4 @@
-//! What a backend needs to know of its servers.
+//! The configuration with which a backend reaches its servers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::backend::{
     acl::Acl, bridge::Bridge, credentials::Credentials, source::Source, tls::Material,
 };
 
-/// What a backend over the network needs, checked.
+/// The checked configuration of a backend.
 // Each store reads a part of it.
 #[cfg_attr(
     not(all(feature = "mysql", feature = "redis", feature = "redlock", feature = "zookeeper")),
@@ -17,55 +17,56 @@ use crate::backend::{
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
     pub(crate) endpoints: Vec<String>,
-    /// The name of the database, on MySQL and PostgreSQL; its number on Redis.
+    /// The name of the database on MySQL and PostgreSQL, and its number on Redis.
     pub(crate) database: Option<String>,
     pub(crate) connect_timeout: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) credentials: Option<Source<Credentials>>,
     pub(crate) tls: Option<Source<Material>>,
-    /// User and password go by SASL, on ZooKeeper.
+    /// On ZooKeeper, the client authenticates with SASL.
     pub(crate) sasl: bool,
-    /// Who may do what with the nodes, on ZooKeeper.
+    /// The ACL of the nodes on ZooKeeper.
     pub(crate) acl: Option<Acl>,
-    /// The server may put away keys to make room for others, on Redis.
+    /// On Redis, the server may evict keys when it is full.
     pub(crate) allow_eviction: bool,
-    /// Whom else its mutexes exclude, on Redis.
+    /// On Redis, the libraries whose locks the mutexes also exclude.
     pub(crate) bridge: Option<Bridge>,
-    /// Without TLS, user and password may go to other hosts than this one: also to those that
-    /// others name, on Redis.
+    /// The user and the password may be sent to other hosts without TLS. On Redis, this includes
+    /// hosts that sentinels or servers of a cluster name.
     pub(crate) allow_plaintext: bool,
-    /// So many replicas have to have what counts, on Redis.
+    /// On Redis, the number of replicas that must confirm each write.
     pub(crate) replicas: Option<u32>,
-    /// The longest TTL of any client of these nodes, on Redlock.
+    /// On Redlock, the longest TTL of any client of these nodes.
     pub(crate) longest_ttl: Duration,
-    /// A pooler lends the server's connections for one transaction each, on PostgreSQL.
+    /// On PostgreSQL, a pooler lends each connection for one transaction.
     pub(crate) pooled: bool,
-    /// What is not a session's renewal goes by these connections of the user's.
+    /// The program's own pool, which lends connections for most requests.
     #[cfg(feature = "postgres")]
     pub(crate) pool: Option<UserPool>,
-    /// The same on MySQL.
+    /// The program's own pool on MySQL.
     #[cfg(feature = "mysql")]
     pub(crate) mysql_pool: Option<crate::backend::mysql::pool::UserPool>,
-    /// What the names of keys begin with, on Redis.
+    /// On Redis, the names of keys contain the namespace.
     pub(crate) namespace: String,
-    /// The endpoints are sentinels, which are asked for the primary of this name, on Redis.
+    /// On Redis, the service whose primary the sentinels name. The endpoints are then sentinels.
     pub(crate) service: Option<String>,
 }
 
 #[cfg(feature = "_network")]
-#[cfg_attr(feature = "zookeeper", allow(dead_code))] // It needs the certificates alone.
+#[cfg_attr(feature = "zookeeper", allow(dead_code))] // ZooKeeper uses only the certificates.
 impl Remote {
-    /// How long it may take to begin a session.
+    /// Returns how long opening a session may take.
     pub(crate) fn opening_timeout(&self) -> Duration {
         self.connect_timeout.mul_f64(0.9)
     }
 
-    /// The newest certificates.
+    /// Returns the newest certificates.
     pub(crate) fn material(&self) -> Option<std::sync::Arc<Material>> {
         self.tls.as_ref().map(Source::newest)
     }
 
-    /// Who one is was refused, or may be: it may have been replaced a moment ago.
+    /// Makes the next request read the credentials again, after the server has rejected them or may
+    /// have rejected them.
     pub(crate) fn expire_credentials(&self) {
         self.credentials.iter().for_each(Source::expire);
     }

@@ -1,4 +1,4 @@
-//! A connection to a server of Redis or Valkey, and what that says of itself.
+//! A connection to a server of Redis or Valkey, and the information that the server reports.
 
 use std::{collections::HashMap, io, pin::Pin};
 
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::runtime::tcp::tcp;
 
-/// What a connection lives by: somebody polls it.
+/// The future that drives a connection. It must be polled for as long as the connection is used.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Begins to talk to a server, once there is a way to it.
+/// Connects to a server and authenticates.
 pub(crate) async fn begin(
     remote: &Remote,
     endpoint: &str,
@@ -29,7 +29,7 @@ pub(crate) async fn begin(
     let stream = dial(endpoint, remote.material().as_deref()).await?;
     let info = info.set_protocol(ProtocolVersion::RESP3);
     let info = info.set_lib_name("distlock", env!("CARGO_PKG_VERSION"));
-    // Time limits are ours, and nothing is repeated.
+    // distlock has its own time limits, and the client crate repeats nothing.
     let config = config.set_connection_timeout(None).set_response_timeout(None);
     match MultiplexedConnection::new_with_config(&info, stream, config).await {
         Ok((connection, driver)) => Ok((connection, Box::pin(driver))),
@@ -40,14 +40,14 @@ pub(crate) async fn begin(
     }
 }
 
-/// With user and password, if there are any.
+/// Adds the user and the password, if there are any.
 pub(crate) fn as_ourselves(remote: &Remote, info: RedisConnectionInfo) -> RedisConnectionInfo {
     let Some(credentials) = &remote.credentials else { return info };
     let newest = credentials.newest();
     info.set_username(&newest.user).set_password(newest.password.expose())
 }
 
-/// What a server reports of itself: `INFO`.
+/// The fields of a server's `INFO`.
 #[derive(Debug, Default)]
 pub(crate) struct Info(pub(crate) HashMap<String, String>);
 
@@ -61,19 +61,20 @@ impl Info {
         self.0.get(name).map(String::as_str).unwrap_or_default()
     }
 
-    /// Returns the server's name and version if it is not supported.
+    /// Returns what the server is or does not report, if it is not supported.
     pub(crate) fn unsupported(&self) -> Option<String> {
         // It reports a version of Redis, too, and does not run these scripts: it rejects their
         // first line (https://github.com/dragonflydb/dragonfly/pull/3517).
         if let Some(version) = self.0.get("dragonfly_version") {
-            return Some(format!("Dragonfly {version}"));
+            return Some(format!("is Dragonfly {version}"));
         }
-        let (name, version) = match self.field("valkey_version") {
-            "" => ("Redis", self.field("redis_version")),
-            version => ("Valkey", version),
+        let (name, version) = match (self.field("valkey_version"), self.field("redis_version")) {
+            ("", "") => return Some("does not report redis_version (INFO)".to_owned()),
+            ("", version) => ("Redis", version),
+            (version, _) => ("Valkey", version),
         };
         let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
-        major.is_none_or(|major| major < 7).then(|| format!("{name} {version}"))
+        major.is_none_or(|major| major < 7).then(|| format!("is {name} {version}"))
     }
 }
 

@@ -1,21 +1,19 @@
-//! The keys of entries that are rows of a table: `{queue}/{session in hex}-{ticket}`, and
-//! `.{label}` if there is one.
+//! The keys of entries that are rows of a table: `{queue}/{session in hex}-{ticket}`, followed by
+//! `.{label}` if the label is not empty.
 
-use crate::backend::Joiner;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
-use crate::backend::Ticket;
+use crate::backend::{Joiner, Ticket};
 
-/// The queue that a key is in.
+/// Returns the directory of the queue that a key is in.
 pub(crate) fn dir_of(key: &str) -> &str {
     key.rsplit_once('/').map_or("", |(dir, _)| dir)
 }
 
-/// The session that a key belongs to.
+/// Returns the session that a key belongs to.
 pub(crate) fn session_of(key: &str) -> Option<i64> {
     parts(key).map(|parts| parts.session)
 }
 
-/// What a key says of its entry.
+/// The parts of an entry's key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parts<'a> {
     pub(crate) dir: &'a str,
@@ -24,7 +22,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) label: &'a str,
 }
 
-/// `None`: it is no entry's.
+/// Parses a key. Returns `None` if it is not the key of an entry.
 pub(crate) fn parts(key: &str) -> Option<Parts<'_>> {
     let (dir, name) = key.rsplit_once('/')?;
     let (session, rest) = name.split_once('-')?;
@@ -33,13 +31,14 @@ pub(crate) fn parts(key: &str) -> Option<Parts<'_>> {
     Some(Parts { dir, session, ticket, label })
 }
 
-/// The ticket that a key names.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+/// Returns the ticket in a key.
+#[cfg_attr(not(any(feature = "mysql", feature = "postgres", feature = "redis")), allow(dead_code))]
 pub(crate) fn ticket_in(key: &str) -> Option<Ticket> {
     Ticket::parse(parts(key)?.ticket)
 }
 
-/// The key of an entry of this session's. PostgreSQL's trigger `changed` writes the same.
+/// Returns the key of an entry of this session. PostgreSQL's function `entry_ended` writes the same
+/// key.
 pub(crate) fn key(Joiner { queue, ticket }: Joiner<'_>, session: i64) -> String {
     written(queue.dir(), &format!("{session:x}"), &ticket.to_string(), queue.label())
 }

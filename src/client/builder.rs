@@ -52,7 +52,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 #[must_use = "nothing happens before `connect`"]
 pub struct Builder {
     url: Given,
-    /// These take precedence over the URL's.
+    /// The options that methods have set. They take precedence over the URL's.
     options: Options,
     credentials: Option<Origin<Credentials>>,
     acl: Option<Secret>,
@@ -86,7 +86,7 @@ impl Builder {
     ///
     /// The path must be absolute, at most 255 bytes long, and printable ASCII without spaces. No
     /// part may be empty, `.` or `..`, and `/zookeeper` is reserved. The default is `/distlock`.
-    /// Clients exclude each other only within one namespace.
+    /// Clients exclude each other only within one namespace. A bridge on Redis ignores namespaces.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.options.namespace = Some(namespace.into());
         self
@@ -108,9 +108,10 @@ impl Builder {
         self
     }
 
-    /// Sets the text that is stored in each key, for operators.
+    /// Sets the text that identifies the client to operators.
     ///
-    /// The limit is 1,024 bytes. The default is the host name, if it is known, and the process ID.
+    /// The text is stored with the client's keys, except in elections, which store the candidate's
+    /// value. The limit is 1,024 bytes. The default is the host name, if known, and the process ID.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.options.owner = Some(owner.into());
         self
@@ -127,7 +128,8 @@ impl Builder {
 
     /// Sets how long the client waits for a reply before it tries another server.
     ///
-    /// The default is half of the requested TTL, but at least 1 s and at most 3 s.
+    /// The default is half of the requested TTL, but at least 1 s and at most 3 s. On Redlock, the
+    /// limit is a quarter of the TTL for renewals, and otherwise 0.1 TTL, but at most 200 ms.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.options.request_timeout = Some(timeout);
         self
@@ -135,10 +137,9 @@ impl Builder {
 
     /// Sets how often the client rechecks the locks that it holds or waits for.
     ///
-    /// A server may lose a watch event. Every waiter therefore reads the queue again at this
-    /// interval, and the session reads the keys of all locks that it holds. The default is 20 s or
-    /// the requested TTL, whichever is longer. Each interval is randomly extended by up to a
-    /// quarter.
+    /// A server may lose a watch event. Every waiter therefore rechecks its place in the queue at
+    /// this interval, and the session rereads the keys of its held locks. The default is 20 s or
+    /// the requested TTL, whichever is longer. Each interval is randomly extended by up to 25 %.
     pub fn recheck_interval(mut self, interval: Duration) -> Self {
         self.options.recheck_interval = Some(interval);
         self
@@ -150,20 +151,20 @@ impl Builder {
     /// dropped. By default, it runs on the library's own runtimes, which have up to two worker
     /// threads per process.
     ///
-    /// The client depends on this runtime. If the runtime's threads are blocked for longer than the
-    /// TTL, the locks are lost, and the guards are notified. When the runtime is shut down, all
-    /// guards are lost at once ([`KeeperStopped`](crate::LostReason::KeeperStopped)), calls fail
-    /// with [`Error::Runtime`], and the servers free the locks when the session expires. A
-    /// current-thread runtime works only while `block_on` runs on it. Pass a runtime if the library
-    /// must not start threads, or if one runtime should do only this work.
+    /// The client depends on this runtime. While the runtime's threads are blocked, no keepalives
+    /// are sent, and locks can be lost in less than a TTL. When the runtime is shut down, all
+    /// guards are lost at once ([`KeeperStopped`](crate::LostReason::KeeperStopped)), calls that
+    /// acquire a lock fail with [`Error::Runtime`], and the servers free the locks when the session
+    /// expires. A current-thread runtime works only while `block_on` runs on it. Pass a runtime if
+    /// the library must not start worker threads, or if one runtime should do only this work. On
+    /// SQLite, the library starts one thread for each open file in any case.
     ///
-    /// Without this method, a client of `memory://` uses the runtime in which it is created if the
-    /// clock of that runtime is paused (`tokio::time::pause`, `#[tokio::test(start_paused =
-    /// true)]`). A paused clock does not wait for other threads.
+    /// One kind of client needs no call of this method: if the clock of the current runtime is
+    /// paused (`tokio::time::pause`, `#[tokio::test(start_paused = true)]`), a new client of
+    /// `memory://` uses that runtime. A paused clock does not wait for other threads.
     ///
     /// The runtime's timers must be enabled; otherwise, [`connect`](Self::connect) fails with
-    /// [`Error::InvalidArgument`]. Stores on a network also need the runtime's I/O driver.
-    /// `enable_all` enables timers and I/O.
+    /// [`Error::InvalidArgument`]. Stores on a network also need its I/O driver: use `enable_all`.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -183,10 +184,10 @@ impl Builder {
 
     /// Sets the function that turns a lock's name into the metrics' label `lock`.
     ///
-    /// By default, the metrics do not have this label. A recorder keeps one series for each label
-    /// value forever, so a name that contains an order or customer number must not become a label
-    /// unchanged. The function is called for every call that acquires a lock. A closure must
-    /// capture nothing. This method has an effect only with the feature `metrics`.
+    /// By default, the metrics do not have this label. Most recorders keep a series for each label
+    /// value. If names contain order or customer numbers, do not use them as labels unchanged. The
+    /// function is called for every call that acquires a lock. A closure must capture nothing. This
+    /// method has an effect only with the feature `metrics`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> distlock::Result<()> {
@@ -207,9 +208,9 @@ impl Builder {
     ///
     /// [`Error::InvalidUrl`], [`Error::InvalidArgument`] and [`Error::FeatureDisabled`] before any
     /// request is sent. [`Error::Unavailable`] if no server opens a session within the
-    /// [`connect_timeout`](Self::connect_timeout), in which each server is tried once.
-    /// [`Error::Denied`] if the servers reject the credentials or the certificate.
-    /// [`Error::Backend`] if a server is unfit for locks. [`Error::NotYet`] and [`Error::Runtime`].
+    /// [`connect_timeout`](Self::connect_timeout): `connect` tries once. [`Error::Denied`] if the
+    /// servers reject the user or the certificate. [`Error::Backend`] if a server is unfit for
+    /// locks. [`Error::Runtime`], and on Redis [`Error::NotYet`].
     ///
     /// # Cancel safety
     ///
@@ -232,11 +233,10 @@ impl Builder {
     ///
     /// The options are checked in the same way as in [`connect`](Self::connect).
     /// [`health`](Client::health) returns [`NotOpened`](crate::Health::NotOpened) until the first
-    /// call that needs a session opens one. That call fails with [`Error::Unavailable`] if no
-    /// server opens a session within the [`connect_timeout`](Self::connect_timeout), and the next
-    /// call tries again. [`ping`](Client::ping) opens a session and acquires no lock.
-    ///
-    /// Until a session is open, [`session_ttl`](Client::session_ttl) returns the requested TTL.
+    /// call that needs a session opens one. If that call cannot open a session, it fails as
+    /// [`connect`](Self::connect) does, and the next call tries again. [`ping`](Client::ping) opens
+    /// a session and acquires no lock. Until a session is open,
+    /// [`session_ttl`](Client::session_ttl) returns the requested TTL.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@ use super::Client;
 use crate::{
     backend::{Entry, error::StoreError, name::Queue},
     error::{Error, Result},
-    primitives::queue_entry::QueueEntry,
+    primitives::{queue_entry::QueueEntry, viewer::LockKind},
     queue::snapshot,
 };
 
@@ -22,13 +22,14 @@ impl Client {
     /// ([`Evicted`](crate::LostReason::Evicted)) when the store's event arrives or, if the event is
     /// lost, within 1.25 times the holder's [`recheck_interval`](crate::Builder::recheck_interval).
     /// On stores without events, such as MySQL, the holder is notified within a second. An evicted
-    /// waiter fails with [`Error::Evicted`].
+    /// waiter fails with [`Error::Evicted`]. If the waiter was being granted the lock, it may
+    /// become a holder for a moment, and is then notified of the loss.
     ///
     /// [`LockGuard::key`](crate::LockGuard::key) and [`QueueEntry::key`](crate::QueueEntry::key)
     /// return the key of a holder or waiter. The key must be in the queue of a lock in this
-    /// client's namespace. The call deletes no other keys.
+    /// client's namespace. The call deletes no other keys, such as those of release requests.
     ///
-    /// On etcd, a client that acquires a lock again uses the same key. If the holder may have
+    /// On etcd, a client that acquires a lock again may use the same key. If the holder may have
     /// released the lock since you read the key, use [`evict_entry`](Self::evict_entry), which does
     /// not evict a later hold.
     ///
@@ -39,7 +40,8 @@ impl Client {
     /// no server replies within about twice the
     /// [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
     /// could not be opened. The key may have been deleted nevertheless. [`Error::Denied`],
-    /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`].
+    /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`]. On
+    /// Redis, also [`Error::NotYet`] if the client has had no session.
     ///
     /// # Cancel safety
     ///
@@ -118,7 +120,7 @@ impl Client {
     }
 }
 
-/// Returns the queue that a key of this form belongs to.
+/// Returns the queue of a key, which the key's form shows.
 fn queue_of(namespace: &str, key: &str) -> Result<Queue, &'static str> {
     let inside = key.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/'));
     let inside = inside.ok_or("the key is not in this client's namespace")?;
@@ -130,9 +132,8 @@ fn queue_of(namespace: &str, key: &str) -> Result<Queue, &'static str> {
     }
     let name = Queue::name_in(dir).ok_or(no_entry)?;
     let queue = Queue::new(namespace, &name).map_err(|_| no_entry)?;
-    let queue = dir.split_once('!').map_or_else(|| queue.clone(), |(_, use_of)| queue.of(use_of));
-    let (_, written) = queue.dir().rsplit_once('/').ok_or(no_entry)?;
-    if written == dir { Ok(queue) } else { Err(no_entry) }
+    let mut queues = LockKind::ALL.into_iter().flat_map(|kind| kind.queues(&queue));
+    queues.find(|queue| queue.escaped() == dir).ok_or(no_entry)
 }
 
 #[cfg(test)]
@@ -145,12 +146,25 @@ mod tests {
             ("/ns/a/~1-2", "/ns/a"),
             ("/ns/a%2Fb!rw/x", "/ns/a%2Fb!rw"),
             ("/ns/a!permits/x", "/ns/a!permits"),
+            ("/ns/a!gate/x", "/ns/a!gate"),
+            ("/ns/a!election/x", "/ns/a!election"),
         ] {
             assert_eq!(queue_of("/ns", key).map(|queue| queue.dir().to_owned()), Ok(dir.into()));
         }
-        for other in
-            ["", "/", "/ns", "/ns/a", "/ns/a/", "/ns/a/b/c", "/nsa/b", "/other/a/b", "/ns/a b/c"]
-        {
+        for other in [
+            "",
+            "/",
+            "/ns",
+            "/ns/a",
+            "/ns/a/",
+            "/ns/a/b/c",
+            "/nsa/b",
+            "/other/a/b",
+            "/ns/a b/c",
+            "/ns/a!requests/x",
+            "/ns/a!rw!requests/x",
+            "/ns/!began/a",
+        ] {
             assert!(queue_of("/ns", other).is_err(), "{other:?}");
         }
     }

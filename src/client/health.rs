@@ -12,7 +12,10 @@ pub enum Health {
     /// The store has confirmed the session, and the deadline has not passed.
     #[non_exhaustive]
     Confirmed {
-        /// How long held locks stay valid without another keepalive.
+        /// How long the session stays confirmed without another keepalive.
+        ///
+        /// If the client has several sessions on ZooKeeper, this is the longest of their times. For
+        /// the time of one lock, see [`LockGuard::remaining`](crate::LockGuard::remaining).
         remaining: Duration,
     },
     /// No lock is held, and the last keepalive is too old.
@@ -74,7 +77,8 @@ impl Client {
     /// could not be opened within the [`connect_timeout`](crate::Builder::connect_timeout).
     /// [`Error::SessionLost`](crate::Error::SessionLost) if the session has ended.
     /// [`Error::Denied`](crate::Error::Denied), [`Error::Backend`](crate::Error::Backend),
-    /// [`Error::Closed`](crate::Error::Closed) and [`Error::Runtime`](crate::Error::Runtime).
+    /// [`Error::Closed`](crate::Error::Closed) and [`Error::Runtime`](crate::Error::Runtime). On
+    /// Redis, also [`Error::NotYet`](crate::Error::NotYet) if the client has had no session.
     ///
     /// # Cancel safety
     ///

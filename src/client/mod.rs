@@ -45,8 +45,10 @@ const URL_VARIABLE: &str = "DISTLOCK_URL";
 /// continue while the program's runtime is blocked, and after it has ended. When the session is
 /// lost, every guard is notified. The next call that acquires a lock opens a new session.
 ///
-/// When the last clone, guard and waiter are dropped, the session ends in the background.
-/// [`close`](Self::close) ends the session at once and returns the outcome.
+/// The session ends in the background once all clones are dropped, and all that was created with
+/// them: locks such as a [`Mutex`], guards, handles, streams and waiting calls. A stored [release
+/// request](Mutex::request_release) also keeps the session open. [`close`](Self::close) ends the
+/// session at once and returns the outcome.
 #[derive(Clone, Debug)]
 pub struct Client {
     sessions: Sessions,
@@ -87,8 +89,8 @@ impl Client {
     /// | `mysql://host:3306/database` | MySQL or MariaDB |
     /// | `redis://host:6379/0` | Redis or Valkey: a server with its replicas, or a cluster |
     /// | `redis+sentinel://s1,s2,s3/service` | Redis or Valkey: the primary of that service |
-    /// | `redlock://h1,h2,h3` | an odd number of independent Redis or Valkey servers |
-    /// | `sqlite:///path/of/a/file` | a file, for the processes on one host |
+    /// | `redlock://h1,h2,h3` | an odd number (3 or more) of independent Redis or Valkey servers |
+    /// | `sqlite:///path/to/a/file` | a file, for the processes on one host |
     /// | `memory://name` | a store within this process |
     ///
     /// Commas separate the hosts of one store. For a Redis cluster, it is enough to name a few
@@ -98,7 +100,7 @@ impl Client {
     /// mutexes.
     ///
     /// A URL can also contain a user, a password, a namespace and options:
-    /// `etcd://user:password@h1,h2/namespace?session_ttl=15s&request_timeout=2s`. The user and the
+    /// `etcds://user:password@h1,h2/namespace?session_ttl=15s&request_timeout=2s`. The user and the
     /// password are percent-escaped. On PostgreSQL, MySQL and Redis, the namespace follows the
     /// database in the path. With sentinels, it follows the service name. The builder's methods
     /// take precedence over the URL.
@@ -115,9 +117,9 @@ impl Client {
     /// - **TLS**: `ca_file`, `cert_file`, `key_file` and `server_name`. Without `ca_file`, the
     ///   client uses the operating system's CAs. On PostgreSQL and MySQL, `sslmode=verify-full`
     ///   turns TLS on, and `sslmode=require` has the same effect.
-    /// - **PostgreSQL**: URLs for libpq work, unless they contain an unknown option or another
-    ///   `sslmode` than `disable`, `require` and `verify-full`. For a Unix socket, give its
-    ///   directory: in the option `host`, or percent-escaped in place of the host.
+    /// - **PostgreSQL**: URLs for libpq work if they name the hosts once, and contain no unknown
+    ///   option and no other `sslmode` than `disable`, `require` and `verify-full`. For a Unix
+    ///   socket, give its directory: in the option `host`, or percent-escaped in place of the host.
     ///   `pooler=transaction` connects through a pooler in transaction mode.
     /// - **ZooKeeper**: `sasl` and `acl`.
     /// - **Redis**: `replicas`, the number of replicas (1 to 32) that must confirm each write, and
@@ -175,7 +177,7 @@ impl Client {
     /// Returns the mutex of this name, without I/O.
     ///
     /// The name can be any non-empty string of at most 255 bytes after percent-escaping. A `/` is
-    /// escaped, too, so names are not nested. The name is checked when the mutex is first locked.
+    /// escaped, too, so names are not nested. The name is checked when the mutex is first used.
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex {
@@ -187,7 +189,7 @@ impl Client {
     /// Returns the read-write lock of this name, without I/O.
     ///
     /// The lock is independent of a mutex of the same name. The name is checked when the lock is
-    /// first acquired.
+    /// first used.
     #[must_use]
     pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
         RwLock { named: Named::new(&self.sessions, LockKind::RwLock, name) }
@@ -197,8 +199,8 @@ impl Client {
     ///
     /// `permits` is the number of permits for all clients together. All clients should pass the
     /// same number. While the numbers differ, the smallest number that a holder or the first waiter
-    /// has passed applies. See [`Semaphore`] for how to change the number. The name and the number
-    /// are checked when a permit is first acquired.
+    /// has passed applies. See [`Semaphore`] for how to change the number. The name is checked when
+    /// the semaphore is first used, and the number when permits are first acquired or set.
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore { named: Named::new(&self.sessions, LockKind::Semaphore, name), permits }
@@ -216,9 +218,10 @@ impl Client {
     /// Returns all locks of the namespace that have holders or waiters, sorted by name.
     ///
     /// The list contains the mutexes, read-write locks, semaphores and elections of all clients.
-    /// One request returns the names, or on Redis up to 200 of them; on etcd, it returns all keys
-    /// below the namespace. The client then reads each queue as [`Mutex::queue`] does. Together,
-    /// the reads are not a consistent snapshot.
+    /// One request returns the names. On ZooKeeper this takes two requests, and on Redis one for
+    /// every 200 names. On etcd, the request returns all keys below the namespace. The client then
+    /// reads each queue as [`Mutex::queue`] does. Together, the reads are not a consistent
+    /// snapshot.
     ///
     /// # Errors
     ///
@@ -259,10 +262,10 @@ impl Client {
         self.sessions.timing().ttl
     }
 
-    /// Returns how long a held lock is valid just before its next renewal.
+    /// Returns the time that a held lock has left just before its next renewal.
     ///
-    /// A held lock always has at least this much time left while all renewals succeed. Within this
-    /// time, the program `distlock` must terminate its command.
+    /// While all renewals succeed, a held lock has at least this much time left, less the round
+    /// trip of a renewal. Within this time, the program `distlock` must terminate its command.
     #[doc(hidden)]
     #[must_use]
     pub fn deadline_reserve(&self) -> Duration {
@@ -275,7 +278,7 @@ impl Client {
         self.sessions.shared().backend.kind()
     }
 
-    /// Returns the owner text that is stored in each key: see [`Builder::owner`].
+    /// Returns the text that identifies the client to operators: see [`Builder::owner`].
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.sessions.shared().owner
@@ -287,7 +290,7 @@ impl Client {
         &self.sessions.shared().namespace
     }
 
-    /// Returns `true` if [`close`](Self::close) was called on this client or on a clone.
+    /// Returns `true` if this client or a clone was closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.sessions.is_closed()
@@ -299,8 +302,9 @@ impl Client {
     /// locks: waiters and later attempts to acquire a lock fail with
     /// [`Error::Closed`](crate::Error::Closed). Holders are notified by
     /// [`release_requested`](crate::LockGuard::release_requested), and keep their locks until they
-    /// release them or `grace` has passed. After that, the client is [closed](Self::close), and the
-    /// remaining guards are lost.
+    /// release them or `grace` has passed. Within `grace`, the call also waits for the results of
+    /// these releases. After that, the client is [closed](Self::close), and the remaining guards
+    /// are lost.
     ///
     /// # Errors
     ///
@@ -340,9 +344,9 @@ impl Client {
     ///
     /// All clones are closed too. Guards are lost
     /// ([`ClientClosed`](crate::LostReason::ClientClosed)) before the store deletes their keys.
-    /// Waiters and later calls fail with [`Error::Closed`](crate::Error::Closed). A second call of
-    /// `close` returns the same result, or `Ok` if the store has confirmed the end of the session
-    /// by then.
+    /// Waiters and later calls fail with [`Error::Closed`](crate::Error::Closed). Calls on a guard
+    /// report its loss instead. A second call of `close` returns the same result, or `Ok` if the
+    /// store has confirmed the end of the session by then.
     ///
     /// `close` also waits until earlier, lost sessions have ended on the server. The client stops
     /// trying to end a lost session after two TTLs. The keys of that session then expire by the
@@ -351,8 +355,10 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Unavailable`](crate::Error::Unavailable) if the store does not confirm within the
-    /// [`connect_timeout`](Builder::connect_timeout). The client is closed nevertheless, and its
-    /// keys expire with the session's TTL.
+    /// [`connect_timeout`](Builder::connect_timeout). [`Error::Denied`](crate::Error::Denied) or
+    /// [`Error::Backend`](crate::Error::Backend) if the store refuses to end the session.
+    /// [`Error::Runtime`](crate::Error::Runtime). The client is closed nevertheless, and its keys
+    /// expire with the session's TTL.
     ///
     /// # Cancel safety
     ///

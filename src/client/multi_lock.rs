@@ -21,8 +21,9 @@ impl Client {
     /// names count once.
     ///
     /// All callers of `lock_all` acquire locks in the same order, whatever the order of the names,
-    /// so they never deadlock with each other. If callers already hold other locks when they
-    /// call `lock_all`, all of them must acquire all of their locks in one fixed order.
+    /// so they never deadlock with each other. The order is that of the bytes of the
+    /// percent-escaped names. A caller that already holds another lock can still deadlock, unless
+    /// all callers acquire that lock and these in one fixed order.
     ///
     /// If there are at most 32 locks and all of them are free, one request acquires them on stores
     /// that support this. Otherwise, the locks are acquired one by one, each as with
@@ -129,7 +130,7 @@ impl Client {
 
     /// Returns a [`MultiLock`] for these names, without I/O.
     ///
-    /// Its locks are acquired together: see [`lock_all`](Self::lock_all).
+    /// The locks of a [`MultiLock`] are acquired together: see [`lock_all`](Self::lock_all).
     ///
     /// # Examples
     ///
@@ -240,11 +241,11 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`Client::lock_all`].
+    /// As [`Client::lock_all_timeout`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Client::lock_all`].
+    /// As [`Client::lock_all_timeout`].
     ///
     /// # Examples
     ///
@@ -270,7 +271,7 @@ impl MultiLock {
     /// # Errors
     ///
     /// As [`lock`](Self::lock). [`Error::Lost`] if one of the locks was lost before it was
-    /// released. If `work` had not finished by then, it has been dropped, as with
+    /// released. If `work` was still running, it was dropped, as with
     /// [`MultiLockGuard::run`].
     ///
     /// # Cancel safety

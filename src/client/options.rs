@@ -102,7 +102,7 @@ impl Options {
     /// Parses the options. An error names an option, and never its value.
     pub(crate) fn parse(query: &str) -> Result<Self, String> {
         if query.contains(['@', '#']) {
-            return Err("write an `@` or `#` as %40 or %23".into());
+            return Err("in an option, write `@` as %40 and `#` as %23".into());
         }
         let is_known = |name: &str| KNOWN.split(", ").any(|known| known == name);
         let mut given = BTreeMap::new();

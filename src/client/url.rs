@@ -36,8 +36,8 @@ pub(crate) struct Url {
     /// `Some` if the client connects with TLS.
     pub(crate) tls: Option<Tls>,
     pub(crate) credentials: Option<Origin<Credentials>>,
-    /// Each is `host:port`. For memory, it is the name of the space, which may be empty. On SQLite,
-    /// it is the path of the file.
+    /// Each is `host:port`, or `directory:port` for a Unix socket of PostgreSQL. For memory, it is
+    /// the name of the space, which may be empty. On SQLite, it is the path of the file.
     pub(crate) endpoints: Vec<String>,
     /// The name of the database on MySQL and PostgreSQL, its number on Redis.
     pub(crate) database: Option<String>,
@@ -78,7 +78,7 @@ impl Url {
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err("the URL has no scheme: write, for example, etcd://host:2379, \
                         zk://host:2181, postgres://host/database, mysql://host/database, \
-                        redis://host:6379, sqlite:///path/of/a/file or memory://name"
+                        redis://host:6379, sqlite:///path/to/a/file or memory://name"
                 .into());
         };
         if scheme == "mariadb" {
@@ -114,7 +114,7 @@ impl Url {
         let mut login = user.map(login).transpose()?;
         let redis = matches!(scheme, Scheme::Redis | Scheme::Redlock);
         if let Some((user, _)) = login.as_mut().filter(|_| redis) {
-            // All clients of Redis do so, because passwords there are older than users.
+            // As in other clients of Redis, which had passwords before it had users.
             if user.is_empty() {
                 *user = "default".to_owned();
             }
@@ -142,7 +142,7 @@ impl Url {
             _ => (None, path),
         };
         let namespace = Some(path).filter(|path| path.len() > 1).map(str::to_owned);
-        // Only after everything that may have been meant as a password.
+        // Parsed only now, because a part of an unescaped password may look like options.
         let options = options()?;
         if options.ssl.is_some() && !matches!(scheme, Scheme::Mysql | Scheme::Postgres) {
             return Err("sslmode is only for postgres:// and mysql://: leave it out".into());

@@ -27,14 +27,15 @@ use crate::{
 /// for example its address. A leader holds a lock, with the guarantees of a
 /// [`LockGuard`](crate::LockGuard): before a successor is elected, a partitioned leader's
 /// [`Leadership`] reports that the lead is lost. Observers may still see the old leader for a
-/// moment. If work must never overlap, let the resource check the [fencing
-/// token](crate::LockGuard::fencing_token).
+/// moment, or for as long as they are cut off from the store. If work must never overlap, let the
+/// resource check the [fencing token](crate::LockGuard::fencing_token).
 ///
 /// On etcd the keys are below `{namespace}/{name}!election/`, and each contains its candidate's
 /// value unchanged. Go's `concurrency.Election` and `etcdctl elect` can therefore join the election
 /// under that prefix. An election is independent of a [`Mutex`](crate::Mutex) of the same name.
 ///
-/// Redlock and clients with a bridge do not support elections ([`Error::Unsupported`]).
+/// Redlock and clients with a [bridge](crate::Client::builder) do not support elections
+/// ([`Error::Unsupported`]).
 ///
 /// # Examples
 ///
@@ -98,7 +99,7 @@ impl Election {
     /// # Errors
     ///
     /// As [`Mutex::lock`](crate::Mutex::lock). [`Error::InvalidArgument`] if the value is too long,
-    /// before anything is sent.
+    /// before anything is sent. [`Error::Unsupported`] on Redlock and with a bridge.
     ///
     /// # Cancel safety
     ///
@@ -124,7 +125,7 @@ impl Election {
     /// # Errors
     ///
     /// As [`Mutex::try_lock`](crate::Mutex::try_lock). [`Error::InvalidArgument`] if the value is
-    /// too long, before anything is sent.
+    /// too long, before anything is sent. [`Error::Unsupported`] on Redlock and with a bridge.
     ///
     /// # Cancel safety
     ///
@@ -148,7 +149,8 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As [`campaign`](Self::campaign).
+    /// As [`campaign`](Self::campaign). With a timeout of zero, as
+    /// [`try_campaign`](Self::try_campaign).
     ///
     /// # Cancel safety
     ///
@@ -184,7 +186,8 @@ impl Election {
     /// [`Error::Unavailable`] if the store does not reply within about twice the
     /// [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
     /// could not be opened. [`Error::Unsupported`] on Redlock and with a bridge. [`Error::Denied`],
-    /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`].
+    /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`]. On
+    /// Redis, also [`Error::NotYet`] if the client has had no session.
     ///
     /// # Cancel safety
     ///
@@ -229,7 +232,7 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::queue`](crate::Mutex::queue).
+    /// As [`Mutex::queue`](crate::Mutex::queue). With a bridge, also [`Error::Unsupported`].
     ///
     /// # Cancel safety
     ///
@@ -281,7 +284,7 @@ impl Election {
         self.named.holder().await
     }
 
-    /// Returns a stream of the queue: its current state, then each new one.
+    /// Returns a stream of the queue: its current state, then later ones.
     ///
     /// For the cost, see [`Mutex::watch_queue`](crate::Mutex::watch_queue).
     ///
@@ -303,7 +306,8 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::request_release`](crate::Mutex::request_release).
+    /// As [`Mutex::request_release`](crate::Mutex::request_release). With a bridge, also
+    /// [`Error::Unsupported`].
     ///
     /// # Cancel safety
     ///
@@ -328,7 +332,7 @@ impl Election {
     }
 
     fn candidates(&self) -> Result<Queue> {
-        Ok(self.named.queue()?.of("election"))
+        Ok(self.named.queue()?.election())
     }
 
     async fn stand(&self, value: &[u8], wait: Wait) -> Result<Option<Leadership>> {

@@ -22,9 +22,10 @@ use crate::{
 
 /// Holds a lock until it is unlocked or dropped.
 ///
-/// While the guard is valid, no other client is granted the lock, unless an operator evicts the
-/// holder or the store loses confirmed writes. [`Client::durability`](crate::Client::durability)
-/// reports whether the store can lose confirmed writes.
+/// While the guard of an exclusive lock is valid, no other client is granted the lock, unless an
+/// operator evicts the holder or the store loses confirmed writes.
+/// [`Client::durability`](crate::Client::durability) reports whether the store can lose confirmed
+/// writes.
 ///
 /// The guard is valid until its local deadline. Each keepalive that the store confirms moves the
 /// deadline forward, counted from the time at which the keepalive was sent. The deadline passes
@@ -39,12 +40,12 @@ use crate::{
 /// On these stores, a client that connects later may need 1.1 TTL from the time at which it
 /// connects. To be sure, await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
 ///
-/// The guard borrows nothing. A guard can be stored in a struct or moved into a spawned task, so
-/// `lock_owned` does not exist. For other tasks, [`handle`](Self::handle) returns a handle that can
-/// be cloned.
+/// The guard borrows nothing. A guard can be stored in a struct or moved into a spawned task, so no
+/// `lock_owned` is needed. For other tasks, [`handle`](Self::handle) returns a handle that can be
+/// cloned.
 ///
 /// Bind the guard to a name. `let _ = mutex.lock().await?;` drops the guard in the same statement,
-/// so the lock is free at once. The compiler warns about this only with
+/// which releases the lock. The compiler warns about this only with
 /// `#![warn(let_underscore_drop)]`.
 ///
 /// ```
@@ -145,11 +146,11 @@ impl LockGuard {
     /// the key is composed of the names and numbers that identify the entry.
     ///
     /// On etcd, a transaction that compares this key's create revision with the token writes only
-    /// while the lock is held.
+    /// while the lock is held, unless an operator has overwritten the key without its lease.
     ///
     /// A [`downgrade`](crate::WriteGuard::downgrade) replaces the key with another key at the same
-    /// position in the queue. The new key has its own create revision, and the token stays the
-    /// same. `etcd::compare` handles this difference.
+    /// position in the queue, and the token stays the same. On etcd, the new key has its own create
+    /// revision, which `etcd::compare` uses.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.held.own.entry.key
@@ -159,15 +160,17 @@ impl LockGuard {
     ///
     /// This method reads the clock itself, not a flag that a timer sets. On Linux, Android and
     /// Apple's systems, this clock keeps running while the machine is suspended; on other systems,
-    /// it may stop. Once this method has returned `false`, it never returns `true` again.
+    /// it may stop. In a virtual machine, the clock stops while the hypervisor has stopped the
+    /// machine. Once this method has returned `false`, it never returns `true` again.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// Returns how long the lock stays valid if no other keepalive succeeds.
+    /// Returns how long the lock stays valid if no further keepalive succeeds.
     ///
-    /// The result is zero once the lock is lost. Each confirmed keepalive raises it.
+    /// The result is zero once the lock is lost. Confirmed keepalives raise it, but not beyond the
+    /// lock's [`max_hold`](crate::Mutex::max_hold).
     #[must_use]
     pub fn remaining(&self) -> Duration {
         // In a forked child, the session returns zero here without a mutex that another thread may
@@ -211,16 +214,19 @@ impl LockGuard {
 
     /// Resolves when the lock is lost, and never before.
     ///
-    /// The future resolves at the first cause, and no later than the local deadline. If the session
-    /// expires, `lost` resolves before the store can grant the lock to another client.
+    /// The future resolves as soon as the client learns of a loss, and no later than the local
+    /// deadline. If the session expires, `lost` resolves before the store can grant the lock to
+    /// another client. On a [handle](Self::handle), the future also resolves once the guard has
+    /// released the lock.
     ///
     /// If an operator evicts the holder or ends its session, the next waiter may be granted the
     /// lock before `lost` resolves. In this case, `lost` resolves as soon as the store's event
-    /// arrives. MySQL, MariaDB, SQLite, and PostgreSQL behind a transaction pooler send no events:
-    /// there, `lost` resolves within a second. On Redlock, `lost` resolves at the next renewal. On
-    /// Redis, it does so if the key that a bridge shares with other libraries is deleted or taken
-    /// over. If the lock's key was deleted right after the grant, `lost` resolves about 0.4 s after
-    /// the grant. If the event is lost, `lost` resolves within 1.25 times the
+    /// arrives. SQLite is polled every few milliseconds instead. MySQL, MariaDB, and PostgreSQL
+    /// behind a transaction pooler send no events: there, `lost` resolves within a second. On
+    /// Redlock, `lost` resolves at the next renewal. With a bridge on Redis, `lost` also resolves
+    /// at the next renewal if the key that the bridge shares with other libraries is deleted or
+    /// taken over. If the lock's key was deleted right after the grant, `lost` resolves about 0.4 s
+    /// after the grant. If the event is lost, `lost` resolves within 1.25 times the
     /// [`recheck_interval`](crate::Builder::recheck_interval). On etcd, overwriting the key without
     /// its lease is an eviction, too.
     ///

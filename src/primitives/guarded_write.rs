@@ -195,16 +195,17 @@ impl LockGuard {
     /// without that key. No fencing token is needed for data in the same store. For other data, see
     /// [`FencingGate`](crate::FencingGate).
     ///
-    /// Keys are plain keys of the store, which any client of the store can read. A key is an
-    /// absolute path such as `/app/state`, of up to 1,024 bytes. A key has no empty part, no `.` or
-    /// `..`, no control or private-use characters, and no characters beyond U+FFEF. The key must be
-    /// outside of the client's namespace and of `/zookeeper`. One call makes 1 to 64 writes to
-    /// different keys, of at most 1,000,000 bytes in total, keys included.
+    /// A key is an absolute path such as `/app/state`, of up to 1,024 bytes. No part of a key may
+    /// be empty, `.` or `..`. A key must not contain control characters, private-use characters, or
+    /// characters above U+FFEF. The key must be outside of the client's namespace and of
+    /// `/zookeeper`. One call makes 1 to 64 writes to different keys, of at most 1,000,000 bytes in
+    /// total, keys included.
     ///
-    /// On ZooKeeper, a put creates missing parent nodes, and a node with children cannot be
-    /// deleted. On PostgreSQL, MySQL, MariaDB and SQLite, the keys are rows of one of distlock's
-    /// tables. On Redis, the keys are fields of one hash per namespace, so clients of another
-    /// namespace write to other keys.
+    /// Any client of the store that has the rights can read the keys. On etcd and ZooKeeper, they
+    /// are the store's own keys. On ZooKeeper, a put creates missing parent nodes, and a node with
+    /// children cannot be deleted. On PostgreSQL, MySQL, MariaDB and SQLite, the keys are rows of
+    /// one of distlock's tables. On Redis, the keys are fields of one hash per namespace, so
+    /// clients of another namespace write to other keys.
     ///
     /// A [`ReadGuard`](crate::ReadGuard) can write as well, concurrently with other readers.
     ///
@@ -217,9 +218,10 @@ impl LockGuard {
     /// nothing was written, and the lock may still be held. [`Error::Denied`] and
     /// [`Error::Backend`]: nothing was written.
     ///
-    /// [`Error::WriteUnconfirmed`] if the store's reply was lost, or if the client's runtime was
-    /// shut down. The write may have been applied, or may still be applied while the lock is held.
-    /// The client does not send the write again. Read the data, or write the same values again.
+    /// [`Error::WriteUnconfirmed`] if the store's reply was lost, for example because the session
+    /// or the client's runtime ended during the call. The write may have been applied, or may still
+    /// be applied while the lock is held. The client does not send the write again. Read the data,
+    /// or write the same values again.
     ///
     /// # Cancel safety
     ///
@@ -283,7 +285,7 @@ fn check(namespace: &str, writes: &[Write]) -> Result<()> {
     let invalid = |key: &str, reason: &str| Err(Error::invalid_value("key", key, reason));
     let mut keys = HashSet::new();
     let Some(first) = writes.first() else {
-        return invalid("", "there is nothing to write: pass at least one write");
+        return Err(Error::invalid("writes", "pass at least one write"));
     };
     if writes.len() > MAX_WRITES {
         return invalid(first.key(), "at most 64 writes fit into one transaction");

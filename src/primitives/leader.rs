@@ -69,13 +69,14 @@ impl Leader {
 
 /// Streams the leaders of an election, as a `Stream` of the `futures` crates.
 ///
-/// Created by [`Election::observe`](crate::Election::observe). While the leader does not change,
-/// the stream reads the queue once per [`recheck_interval`](crate::Builder::recheck_interval): for
-/// the cost of a read, see [`Mutex::queue`](crate::Mutex::queue). On stores without notifications,
-/// the stream also polls: see [`Mutex::lock`](crate::Mutex::lock). The stream survives lost
-/// connections and sessions. [`cut_off_for`](Self::cut_off_for) returns how long the stream has
-/// been cut off from the store. While there is no leader, the stream waits. The stream keeps the
-/// client open, and ends when the client is closed.
+/// Created by [`Election::observe`](crate::Election::observe). The stream reads the queue after
+/// each change of the queue. While the queue does not change, the stream reads it once per
+/// [`recheck_interval`](crate::Builder::recheck_interval): for the cost of a read, see
+/// [`Mutex::queue`](crate::Mutex::queue). On stores without notifications, the stream also polls:
+/// see [`Mutex::lock`](crate::Mutex::lock). The stream survives lost connections and sessions.
+/// [`cut_off_for`](Self::cut_off_for) returns how long the stream has been cut off from the store.
+/// While there is no leader, the stream waits. The stream keeps the client open. The stream ends
+/// when the client is closed or the client's runtime is shut down, and in a forked child.
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct Observe {
@@ -89,7 +90,7 @@ impl Observe {
         Self { feed: Feed::new(sessions, candidates, true, pick) }
     }
 
-    /// Returns the next leader or its next value; `None` once the client is closed.
+    /// Returns the next leader or its next value; `None` once the stream has ended.
     ///
     /// This method returns the items of the stream one by one, without `StreamExt`.
     ///
@@ -118,9 +119,11 @@ impl Observe {
 
     /// Returns how long the stream has been cut off; `None` if it is not.
     ///
-    /// The time is measured from the first failed request, or from the loss of the session. The
-    /// session is lost at most one TTL after the connection is lost. While the stream is cut off,
-    /// it does not see changes. The time is updated only while the stream is polled.
+    /// The time is measured from the first failed request, or from the loss of the session. While
+    /// the client holds or awaits a lock, a lost connection ends its session within about one TTL.
+    /// Otherwise, the next recheck detects the outage at the latest: see
+    /// [`recheck_interval`](crate::Builder::recheck_interval). While the stream is cut off, it does
+    /// not see changes. The time is updated only while the stream is polled.
     ///
     /// # Examples
     ///
@@ -158,7 +161,7 @@ impl Stream for Observe {
 struct Seen(Option<Leader>);
 
 impl Seen {
-    /// Returns the leader if it is later than the last one, or has another value.
+    /// Returns the leader if it is later than the last one, or has a later value that differs.
     fn newer(&mut self, first: Member) -> Option<Leader> {
         let leader = Leader::new(first);
         let age = |leader: &Leader| (leader.token, leader.version);

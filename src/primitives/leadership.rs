@@ -51,17 +51,18 @@ impl Leadership {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lead was lost. [`Error::Unavailable`] if the store has not confirmed
-    /// the value within twice the [`request_timeout`](crate::Builder::request_timeout). The
-    /// candidate then still leads. The value may have been written, or may be written later, but
-    /// never over a later value. [`Error::WriteUnconfirmed`] if the client's runtime was shut down
-    /// during the call. [`Error::InvalidArgument`] if the value is too long, before anything is
-    /// sent. [`Error::Denied`] and [`Error::Backend`] if the store refused the value.
+    /// [`Error::Lost`] if the lead was lost. The lead is also lost if the client's runtime was shut
+    /// down before the call, and in a forked child. [`Error::Unavailable`] if the store has not
+    /// confirmed the value within twice the [`request_timeout`](crate::Builder::request_timeout).
+    /// The candidate then still leads. The value may have been written, or may be written later,
+    /// but never over a later value. [`Error::WriteUnconfirmed`] if the client's runtime was shut
+    /// down during the call. [`Error::InvalidArgument`] if the value is too long, before anything
+    /// is sent. [`Error::Denied`] and [`Error::Backend`] if the store refused the value.
     ///
     /// # Cancel safety
     ///
-    /// A call that is dropped while it waits for an earlier call sends nothing. Otherwise, the call
-    /// continues in the background.
+    /// A call that is dropped before its first poll, or while it waits for an earlier call, sends
+    /// nothing. Otherwise, the call continues in the background.
     ///
     /// # Examples
     ///
@@ -77,6 +78,9 @@ impl Leadership {
     /// ```
     pub async fn proclaim(&self, value: impl AsRef<[u8]>) -> Result<()> {
         let value = checked(value.as_ref())?;
+        if let Some(reason) = self.guard.lost_reason() {
+            return Err(self.guard.lost_error(reason));
+        }
         let (held, turn) = (Arc::clone(&self.guard.held), Arc::clone(&self.turn));
         let runtime = &self.guard.held.session.shared.runtime;
         let (interest, _interested) = oneshot::channel::<()>();
@@ -205,8 +209,8 @@ impl Deref for Leadership {
 /// [`Election::run`](crate::Election::run). The handle is owned and can be cloned.
 ///
 /// The handle has all methods of a leadership that take `&self`. Methods that take the leadership
-/// itself, such as [`resign`](Leadership::resign), do not compile. Dropping the handle has no
-/// effect. Once the leader has resigned, the handle is invalid.
+/// itself, such as [`resign`](Leadership::resign), are not available. Dropping the handle does not
+/// end the leadership. Once the leader has resigned, the handle is invalid.
 #[derive(Debug)]
 pub struct LeadershipHandle(Leadership);
 

@@ -12,9 +12,9 @@ use crate::primitives::guard::LockGuard;
 /// handle is `'static`, so it can be moved into a spawned task.
 ///
 /// The handle has all methods of a guard that take `&self`. Methods that take the guard itself,
-/// such as [`unlock`](LockGuard::unlock), do not compile. Dropping the handle does not release the
-/// lock. Once the guard has released the lock, the handle is invalid and its writes are refused. A
-/// handle keeps the client's session open.
+/// such as [`unlock`](LockGuard::unlock), are not available. Dropping the handle does not release
+/// the lock. Once the guard has released the lock, the handle is invalid and its writes are
+/// refused. A handle keeps the client's session open.
 ///
 /// # Examples
 ///

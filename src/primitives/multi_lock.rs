@@ -31,7 +31,8 @@ const AT_ONCE: usize = 32;
 
 /// Holds several locks that were acquired together.
 ///
-/// Created by [`Client::lock_all`](crate::Client::lock_all).
+/// Created by [`Client::lock_all`](crate::Client::lock_all) and by a
+/// [`MultiLock`](crate::MultiLock).
 ///
 /// Dropping the guard releases all of the locks in the background, as dropping a [`LockGuard`]
 /// does.
@@ -146,8 +147,8 @@ impl Several {
             Ok(None) | Err(StoreError::Unavailable(_) | StoreError::SessionGone(_)) => {
                 return Ok(None);
             }
-            // The keys ahead belong to this client and are about to be deleted. A caller that waits
-            // acquires the locks one by one.
+            // The request may have been applied. Its keys are about to be deleted, so a caller that
+            // waits acquires the locks one by one.
             Err(StoreError::Unknown(_)) if !matches!(wait, Wait::No) => return Ok(None),
             Err(error) => return Err(error.into_public(self.sessions.shared().backend.kind())),
         };
@@ -243,15 +244,16 @@ impl MultiLockGuard {
         self.guards.iter().find(|guard| guard.name() == name.as_ref())
     }
 
-    /// Returns `true` if all locks are held at this instant.
+    /// Returns `true` if all locks are held now, as far as this process knows.
     ///
-    /// Like [`LockGuard::is_valid`], it never returns `true` again once it has returned `false`.
+    /// Like [`LockGuard::is_valid`], this method never returns `true` again once it has returned
+    /// `false`.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// Returns how long all locks stay valid if no other keepalive succeeds.
+    /// Returns how long all locks stay valid if no further keepalive succeeds.
     ///
     /// The result is zero once any of the locks is lost.
     #[must_use]
@@ -261,7 +263,7 @@ impl MultiLockGuard {
 
     /// Resolves when any of the locks is lost, with its name and the reason.
     ///
-    /// For how soon a loss is reported, see [`LockGuard::lost`].
+    /// [`LockGuard::lost`] documents how soon a loss is reported.
     ///
     /// # Cancel safety
     ///
@@ -302,8 +304,7 @@ impl MultiLockGuard {
 
     /// Releases all of the locks concurrently.
     ///
-    /// This method returns `Ok` only if all keys are known to be deleted and each lock was held
-    /// until then.
+    /// This method returns `Ok` only if [`LockGuard::unlock`] returns `Ok` for each lock.
     ///
     /// # Errors
     ///

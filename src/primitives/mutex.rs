@@ -12,7 +12,7 @@ use crate::{
     telemetry::Primitive,
 };
 
-/// Provides a named lock that at most one guard holds at a time.
+/// Provides a named lock that has one holder at a time.
 ///
 /// Created by [`Client::mutex`](crate::Client::mutex). A `Mutex` is cheap to create, clone and
 /// drop.
@@ -30,8 +30,8 @@ pub struct Mutex {
 impl Mutex {
     /// Limits how long the lock is held.
     ///
-    /// The time starts when the request that acquires the lock is sent. For a caller that waited,
-    /// the time starts at the grant.
+    /// The time starts when the request that acquires the lock is sent. For a caller that waited in
+    /// the queue, the time starts at the grant.
     ///
     /// After that time the guard is invalid ([`LostReason::HeldTooLong`](crate::LostReason)), even
     /// if the program's runtime hangs. The client's own task then deletes the key, and the next
@@ -74,8 +74,8 @@ impl Mutex {
     /// queue, so it grants the lock in no particular order.
     ///
     /// An uncontended lock usually costs one round trip. A waiter watches the one key ahead of its
-    /// own, or no key if the entry ahead belongs to the same client. While it waits, it sends one
-    /// request every [`recheck_interval`](crate::Builder::recheck_interval).
+    /// own, or no key if the entry ahead belongs to the same session. The waiter also rechecks its
+    /// place once per [`recheck_interval`](crate::Builder::recheck_interval).
     ///
     /// On MySQL and MariaDB, and on PostgreSQL behind a transaction pooler, waiters are not
     /// notified: each client polls for all of its waiters. On SQLite, one thread polls for all
@@ -85,13 +85,13 @@ impl Mutex {
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] if an argument is invalid, before anything is sent.
-    /// [`Error::SessionLost`] if the session ends during the wait, because the server ended it or
-    /// because no server has replied for about one TTL. The place in the queue is lost with the
-    /// session; lock again. [`Error::Evicted`] if an operator evicts the waiter.
-    /// [`Error::Unavailable`] if a new session was needed and could not be opened within the
+    /// [`Error::SessionLost`] if the session ends during the wait, for example because no server
+    /// has replied for about one TTL. The place in the queue is lost with the session; lock again.
+    /// [`Error::Evicted`] if an operator evicts the waiter. [`Error::Unavailable`] if a new session
+    /// was needed and could not be opened within the
     /// [`connect_timeout`](crate::Builder::connect_timeout), or if the program's own pool provides
     /// no connection in time. [`Error::Denied`], [`Error::Backend`], [`Error::Closed`] and
-    /// [`Error::Runtime`].
+    /// [`Error::Runtime`]. On Redis, also [`Error::NotYet`] if the client has had no session.
     ///
     /// # Cancel safety
     ///
@@ -99,11 +99,11 @@ impl Mutex {
     /// what the future wrote, so nothing stays in the store and the next waiter moves up. A future
     /// that is dropped before its first poll has sent nothing.
     ///
-    /// A future that is kept but not polled blocks the lock for every client. Once it has joined
-    /// the queue, it keeps its place but cannot be granted, and every client behind it waits. The
-    /// future's session is renewed, so no TTL ends the wait. A `select!` on `&mut future` has this
-    /// effect if its other arm takes a long time. Drop the future before that arm runs, or spawn it
-    /// as a task.
+    /// A future that is kept but not polled can block the lock for all other clients. Once it has
+    /// joined the queue, it keeps its place but cannot be granted, and every client behind it
+    /// waits. The future's session is renewed, so no TTL ends the wait. A `select!` that polls
+    /// `&mut future` has this effect if its other arm takes a long time. Drop the future before
+    /// that arm runs, or spawn it as a task.
     ///
     /// # Examples
     ///
@@ -122,13 +122,13 @@ impl Mutex {
 
     /// Acquires the lock if it is free and has no waiters; `None` otherwise.
     ///
-    /// The call does not wait while the lock is held, with one exception. After a holder crashed or
-    /// a server failed over, PostgreSQL, MySQL, MariaDB and Redis do not show at once whether the
-    /// lock is free. In this case, the call waits up to 1.15 TTL to find out.
+    /// The call does not wait while the lock is held, with one exception. After a holder crashes,
+    /// or a server restarts, fails over or is restored, PostgreSQL, MySQL, MariaDB and Redis may
+    /// not show at once whether the lock is free. The call then waits up to 1.15 TTL to find out.
     ///
-    /// A call that returns `None` leaves nothing in the store. A busy lock costs one request on
-    /// etcd. On ZooKeeper it costs three: the call reads the queue, and then its newest state. A
-    /// server that lags behind may still show a released lock as busy. None of these requests
+    /// A call that returns `None` leaves no key in the queue. A busy lock costs one request on
+    /// etcd. On ZooKeeper it costs three: the call reads the queue, syncs with the leader, and
+    /// checks the first entry again, because a server may lag behind. None of these requests
     /// writes, unless another client joins in the same instant.
     ///
     /// # Errors
@@ -136,8 +136,8 @@ impl Mutex {
     /// As [`lock`](Self::lock). [`Error::Unavailable`] if the store does not reply within about
     /// twice the [`request_timeout`](crate::Builder::request_timeout). [`Error::NotYet`] if it is
     /// still unknown after 1.15 TTL whether the lock is free. This happens if the dead holder's
-    /// session had a longer TTL than this client's, or, after a failover, if any earlier session
-    /// had a longer TTL.
+    /// session had a longer TTL than this client's, or, after a restart, a failover or a restore,
+    /// if any earlier session had a longer TTL.
     ///
     /// # Cancel safety
     ///
@@ -168,7 +168,7 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// As [`lock`](Self::lock). With a timeout of zero, as [`try_lock`](Self::try_lock).
     ///
     /// # Cancel safety
     ///
@@ -192,10 +192,9 @@ impl Mutex {
 
     /// Returns the holder and the waiters, in queue order.
     ///
-    /// The list includes clients of other libraries that use the same queue.
-    ///
-    /// The call reads the newest state of the store. This takes one request on etcd. On ZooKeeper
-    /// it takes one request for each key, and a few more.
+    /// The list includes clients of other libraries that use the same queue. The call reads the
+    /// newest state of the store. This takes one request on etcd. On ZooKeeper it takes one request
+    /// for each key, and a few more.
     ///
     /// # Errors
     ///
@@ -203,7 +202,8 @@ impl Mutex {
     /// [`Error::Unavailable`] if the store does not reply within about twice the
     /// [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
     /// could not be opened. [`Error::Unsupported`] on Redlock. [`Error::Denied`],
-    /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`].
+    /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`]. On
+    /// Redis, also [`Error::NotYet`] if the client has had no session.
     ///
     /// # Cancel safety
     ///
@@ -232,7 +232,8 @@ impl Mutex {
     /// Returns the holder; `None` if the lock is free.
     ///
     /// The holder is the first entry of the [`queue`](Self::queue), and its
-    /// [`is_holder`](QueueEntry::is_holder) is `true`.
+    /// [`is_holder`](QueueEntry::is_holder) is `true`. The entry may belong to no client: see
+    /// [`QueueEntry`].
     ///
     /// # Errors
     ///
@@ -258,12 +259,11 @@ impl Mutex {
         self.named.holder().await
     }
 
-    /// Returns a stream of the queue: its current state, then each new one.
+    /// Returns a stream of the queue: its current state, then later ones.
     ///
-    /// A waiter can use this stream to show its progress.
-    ///
-    /// The stream survives lost connections and sessions. Each change costs a read of the queue, so
-    /// many watchers of a long queue are expensive.
+    /// A waiter can use this stream to show its progress. The stream survives lost connections and
+    /// sessions, and skips states that were replaced before it read the queue. Many watchers of a
+    /// long queue are expensive, because each reads the whole queue after every change.
     ///
     /// # Errors
     ///
@@ -342,7 +342,7 @@ impl Mutex {
     /// # Errors
     ///
     /// As [`lock`](Self::lock). [`Error::Lost`] if the lock was lost before it was unlocked. If
-    /// `work` had not finished by then, it has been dropped, as in [`LockGuard::run`].
+    /// `work` was still running, it was dropped, as in [`LockGuard::run`].
     ///
     /// # Cancel safety
     ///

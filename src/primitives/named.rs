@@ -51,7 +51,7 @@ impl Named {
         Ok(queue.clone())
     }
 
-    /// Returns how long it may be held. An error if that is invalid, before anything is sent.
+    /// Returns the maximum hold time. An error if it is invalid, before anything is sent.
     pub(super) fn limit(&self) -> Result<Option<Duration>> {
         checked(self.max_hold)
     }

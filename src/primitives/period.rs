@@ -31,12 +31,12 @@ impl LockGuard {
     /// The store keeps the time of the claim in a record. For a mutex, the record's key is
     /// `{namespace}/!began/{name}`; for a write lock, `!rw` is appended to this key, and for a
     /// leadership, `!election`. The time is taken from the clock of the host that made the claim.
-    /// The record is written only while the lock is held. A time that is nine tenths of the period
-    /// or more ahead of this host's clock is ignored.
+    /// The record is written only while the lock is held. A recorded time that is nine tenths of
+    /// the period or more ahead of this host's clock is ignored.
     ///
     /// A mutex's record is obsolete after two periods. From time to time, a client that writes a
-    /// record also deletes obsolete ones of mutexes, each while it holds that mutex. The records of
-    /// write locks and leaderships are not deleted.
+    /// record also deletes obsolete records of mutexes, each while it holds that mutex. The records
+    /// of write locks and leaderships are not deleted.
     ///
     /// If the work fails, the period stays claimed. To run the work again in the same period, call
     /// [`clear_period`](Self::clear_period).
@@ -71,7 +71,7 @@ impl LockGuard {
         self.claim_period_at(period, clock::wall()).await
     }
 
-    /// Claims the period that contains a scheduled time.
+    /// Claims the period that begins at a scheduled time.
     ///
     /// This method works like [`claim_period`](Self::claim_period), but uses the time for which the
     /// job was scheduled, not the time of the grant. A host that waited for the lock while another
@@ -102,12 +102,7 @@ impl LockGuard {
         period: Duration,
         scheduled_at: SystemTime,
     ) -> Result<bool> {
-        if period < SHORTEST {
-            return Err(Error::invalid(
-                "period",
-                "must be at least 100 ms, because the clocks of hosts differ",
-            ));
-        }
+        check(period)?;
         let (key, now) = (note_of(&self.held.queue), now());
         let (began, fired) = (self.read(&key).await?, since_epoch(scheduled_at));
         if began.is_some_and(|began| !is_due(&began, fired, now, period)) {
@@ -121,8 +116,9 @@ impl LockGuard {
 
     /// Makes this lock's work due at once, for example after a failure.
     ///
-    /// The call deletes the record of the last run, and returns when that run began, or `None` if
-    /// there was no record.
+    /// The call deletes the record of the last run, and returns the time in the record: when that
+    /// run began, or the time for which it was scheduled. The result is `None` if there was no
+    /// record.
     ///
     /// Without this call, the work is due again only after nine tenths of the period. The record is
     /// read and deleted under the lock, so no other run can replace it in between. The record
@@ -162,6 +158,15 @@ impl LockGuard {
         let (began, _) = read_note(&note).unwrap_or_default();
         Ok(Some(UNIX_EPOCH + began))
     }
+}
+
+/// Checks that the period is not too short.
+fn check(period: Duration) -> Result<()> {
+    if period < SHORTEST {
+        let reason = "must be at least 100 ms, because the clocks of hosts differ";
+        return Err(Error::invalid("period", reason));
+    }
+    Ok(())
 }
 
 /// Returns the key of a lock's note.
@@ -210,11 +215,12 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run) and [`LockGuard::claim_period`].
+    /// [`Error::InvalidArgument`] if the period is shorter than 100 ms, before anything is sent.
+    /// Otherwise as [`run`](Self::run) and [`LockGuard::claim_period`].
     ///
     /// # Cancel safety
     ///
-    /// As [`run`](Self::run).
+    /// As [`run`](Self::run). The period may have been claimed.
     ///
     /// # Examples
     ///
@@ -233,6 +239,7 @@ impl Mutex {
         work: impl AsyncFnOnce(&LockGuard) -> T,
     ) -> Result<Option<T>> {
         self.named.must_queue("guarded writes")?;
+        check(period)?;
         let fired = clock::wall();
         let guard = self.lock().await?;
         if !guard.claim_period_at(period, fired).await? {
@@ -252,7 +259,7 @@ impl Mutex {
     ///
     /// # Cancel safety
     ///
-    /// As [`run`](Self::run).
+    /// As [`run_once_per`](Self::run_once_per).
     ///
     /// # Examples
     ///

@@ -42,6 +42,8 @@ impl QueueEntry {
 
     /// Returns `true` if the entry holds the lock, or is about to.
     ///
+    /// The result is also `true` for a first entry that belongs to no client: see [`QueueEntry`].
+    ///
     /// No other entry blocks a holder. The holder of a mutex or an election is the first entry. The
     /// holders of a read-write lock are a writer at position 0, or each reader ahead of the first
     /// writer. The holders of a semaphore are the entries that have permits.
@@ -60,16 +62,23 @@ impl QueueEntry {
     }
 
     /// Returns the fencing token that the entry has, or will have once it is granted.
+    ///
+    /// A waiter of a semaphore gets another token when it becomes the first waiter.
+    ///
+    /// With a bridge on Redis, the token of another library's lock is 0.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.token
     }
 
-    /// Returns when the entry joined the queue, if that is known.
+    /// Returns the time at which the entry joined the queue, if it is known.
     ///
-    /// On etcd and in memory, the time is from the owner's clock. On other stores, the time is from
-    /// the server's clock, and on SQLite from the host's. Use the time only for display, because
-    /// clocks differ.
+    /// For the holders and the first waiter of a semaphore, this is when they became the first
+    /// waiter. After a [downgrade](crate::WriteGuard::downgrade), it may be the time of the
+    /// downgrade.
+    ///
+    /// On etcd and in memory, the time is from the owner's clock, on SQLite from the host's, and on
+    /// other stores from the server's. Use the time only for display, because clocks differ.
     #[must_use]
     pub fn since(&self) -> Option<SystemTime> {
         self.since
@@ -85,7 +94,7 @@ impl QueueEntry {
     /// On etcd and ZooKeeper, the store's own tools show this key. On databases and Redis, the key
     /// is composed of the names and numbers that identify the entry.
     ///
-    /// On etcd, a client that acquires a lock again may use the same key. Only the [fencing
+    /// On etcd, a client that acquires a lock again may use the same key. The [fencing
     /// token](Self::fencing_token) then differs.
     #[must_use]
     pub fn key(&self) -> &str {

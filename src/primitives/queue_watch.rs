@@ -19,8 +19,8 @@ use crate::{
 /// Created by [`Mutex::watch_queue`](crate::Mutex::watch_queue) and the same methods of the other
 /// primitives.
 ///
-/// The stream keeps the client open, and ends when the client is closed. Dropping the stream ends
-/// the watch.
+/// The stream keeps the client open. The stream ends when the client is closed or the client's
+/// runtime is shut down, and in a forked child. Dropping the stream ends the watch.
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct QueueWatch {
@@ -69,7 +69,7 @@ impl QueueWatch {
         }
     }
 
-    /// Returns the next state of the queue; `None` once the client is closed.
+    /// Returns the next state of the queue; `None` once the stream has ended.
     ///
     /// The first call returns the current state. This method returns the items of the stream one
     /// by one, without `StreamExt`.
@@ -98,9 +98,11 @@ impl QueueWatch {
 
     /// Returns how long the watch has been cut off; `None` if it is not.
     ///
-    /// The time is measured from the first failed request, or from the loss of the session. The
-    /// session is lost at most one TTL after the connection is lost. While the watch is cut off, it
-    /// does not see changes. The time is updated only while the watch is polled.
+    /// The time is measured from the first failed request, or from the loss of the session. While
+    /// the client holds or awaits a lock, a lost connection ends its session within about one TTL.
+    /// Otherwise, the next recheck detects the outage at the latest: see
+    /// [`recheck_interval`](crate::Builder::recheck_interval). While the watch is cut off, it does
+    /// not see changes. The time is updated only while the watch is polled.
     ///
     /// # Examples
     ///

@@ -125,7 +125,7 @@ impl ReentrantMutex {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`].
+    /// As [`Mutex::lock_timeout`].
     ///
     /// # Cancel safety
     ///
@@ -210,7 +210,10 @@ impl ReentrantGuard {
         }
     }
 
-    /// Runs `future` while the lock is held, and unlocks: see [`LockGuard::run_owned`].
+    /// Runs `future` while the lock is held, and releases this guard.
+    ///
+    /// This method works like [`LockGuard::run_owned`], but releases the guard as
+    /// [`unlock`](Self::unlock) does.
     ///
     /// # Errors
     ///
@@ -235,7 +238,7 @@ impl ReentrantGuard {
         closure::end(self, done).await
     }
 
-    /// Runs a fallible `future` while the lock is held, and unlocks.
+    /// Runs a fallible `future` while the lock is held, and releases this guard.
     ///
     /// This method works like [`run_owned`](Self::run_owned), but returns a single `Result`.
     ///

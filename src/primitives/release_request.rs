@@ -145,12 +145,13 @@ impl LockGuard {
     ///
     /// The future also resolves for a [`Mutex::request_release`](crate::Mutex::request_release)
     /// that was sent before this call, and when this client [shuts down](crate::Client::shutdown).
-    /// The holder decides whether to release the lock: no request takes it by force.
+    /// The holder decides whether to release the lock. A request never forces the release, but a
+    /// shutdown closes the client once its grace period has passed.
     ///
     /// Requests to an earlier holder are ignored. If the lock is lost, the future never resolves:
     /// await it in a `select!` with the work, or with [`lost`](Self::lost). While the future
-    /// exists, the session watches the requests for the lock. A guard on which this method is never
-    /// called costs nothing. On Redlock, the future resolves only when this client shuts down.
+    /// exists, the session watches the requests for the lock. Without a call of this method, no
+    /// requests are watched. On Redlock, the future resolves only when this client shuts down.
     ///
     /// # Cancel safety
     ///

@@ -30,13 +30,14 @@ pub use guards::{ReadGuard, WriteGuard};
 ///
 /// Readers and writers share one queue, first come, first served. A reader waits for the nearest
 /// writer ahead. A writer waits for the nearest reader or writer ahead. Neither starves the other,
-/// and each waiter watches only one key. A waiter whose session ends gets an error and is never
+/// and each waiter watches at most one key. A waiter whose session ends gets an error and is never
 /// granted the lock; the waiters behind it move up.
 ///
 /// The lock is independent of a [`Mutex`](crate::Mutex) of the same name, and is not reentrant. A
 /// reader cannot upgrade to a writer, because two readers that tried would wait for each other.
 ///
-/// Redlock and clients with a bridge do not support read-write locks ([`Error::Unsupported`]).
+/// Redlock and clients with a [bridge](crate::Client::builder) do not support read-write locks
+/// ([`Error::Unsupported`]).
 ///
 /// # Examples
 ///
@@ -99,7 +100,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock).
+    /// As [`Mutex::lock`](crate::Mutex::lock). [`Error::Unsupported`] on Redlock and with a bridge.
     ///
     /// # Cancel safety
     ///
@@ -127,7 +128,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::try_lock`](crate::Mutex::try_lock).
+    /// As [`Mutex::try_lock`](crate::Mutex::try_lock). [`Error::Unsupported`] on Redlock and with a
+    /// bridge.
     ///
     /// # Cancel safety
     ///
@@ -151,11 +153,12 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// As [`Mutex::lock_timeout`](crate::Mutex::lock_timeout). [`Error::Unsupported`] on Redlock
+    /// and with a bridge.
     ///
     /// # Cancel safety
     ///
-    /// As [`read`](Self::read).
+    /// As [`Mutex::lock_timeout`](crate::Mutex::lock_timeout).
     ///
     /// # Examples
     ///
@@ -176,7 +179,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock).
+    /// As [`Mutex::lock`](crate::Mutex::lock). [`Error::Unsupported`] on Redlock and with a bridge.
     ///
     /// # Cancel safety
     ///
@@ -204,7 +207,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::try_lock`](crate::Mutex::try_lock).
+    /// As [`Mutex::try_lock`](crate::Mutex::try_lock). [`Error::Unsupported`] on Redlock and with a
+    /// bridge.
     ///
     /// # Cancel safety
     ///
@@ -228,11 +232,12 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write).
+    /// As [`Mutex::lock_timeout`](crate::Mutex::lock_timeout). [`Error::Unsupported`] on Redlock
+    /// and with a bridge.
     ///
     /// # Cancel safety
     ///
-    /// As [`read`](Self::read).
+    /// As [`Mutex::lock_timeout`](crate::Mutex::lock_timeout).
     ///
     /// # Examples
     ///
@@ -256,7 +261,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::queue`](crate::Mutex::queue).
+    /// As [`Mutex::queue`](crate::Mutex::queue). With a bridge, also [`Error::Unsupported`].
     ///
     /// # Cancel safety
     ///
@@ -277,7 +282,7 @@ impl RwLock {
         self.named.entries().await
     }
 
-    /// Returns a stream of the queue: its current state, then each new one.
+    /// Returns a stream of the queue: its current state, then later ones.
     ///
     /// For the cost, see [`Mutex::watch_queue`](crate::Mutex::watch_queue).
     ///
@@ -299,12 +304,13 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::request_release`](crate::Mutex::request_release).
+    /// As [`Mutex::request_release`](crate::Mutex::request_release). With a bridge, also
+    /// [`Error::Unsupported`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws the request. Holders that have already received the request
-    /// keep it.
+    /// Dropping the future withdraws the request that is being written. Requests that were already
+    /// stored for other holders remain stored.
     ///
     /// # Examples
     ///

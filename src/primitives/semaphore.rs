@@ -43,7 +43,8 @@ const MAX: u32 = 1_000_000;
 /// [`set_permits`](Self::set_permits) overrides this: the store keeps the new number, which also
 /// applies to clients that still pass a replaced number.
 ///
-/// Redlock and clients with a bridge do not support semaphores ([`Error::Unsupported`]).
+/// Redlock and clients with a [bridge](crate::Client::builder) do not support semaphores
+/// ([`Error::Unsupported`]).
 ///
 /// # Examples
 ///
@@ -95,9 +96,10 @@ impl Semaphore {
         self
     }
 
-    /// Acquires a permit, and waits until one is free.
+    /// Waits until a permit is free, and acquires it.
     ///
-    /// An uncontended permit usually costs two round trips.
+    /// An uncontended permit usually costs two round trips. If other permits are held, or
+    /// [`set_permits`](Self::set_permits) has set the number, the call also reads the queue.
     ///
     /// # Errors
     ///
@@ -122,15 +124,15 @@ impl Semaphore {
         self.acquire_many(1).await
     }
 
-    /// Acquires several permits at once, and waits until they are free.
+    /// Waits until several permits are free, and acquires them together.
     ///
     /// While the call waits, no later waiter acquires a permit.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] if the call asks for no permits or for more than the semaphore
-    /// has, or if the semaphore has no permits or more than 1,000,000. Otherwise as
-    /// [`Mutex::lock`](crate::Mutex::lock).
+    /// has, or if the semaphore has no permits or more than 1,000,000. [`Error::Unsupported`] on
+    /// Redlock and with a bridge. Otherwise as [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -158,7 +160,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] as for [`acquire_many`](Self::acquire_many). Otherwise as
+    /// [`Error::InvalidArgument`] and [`Error::Unsupported`] as for
+    /// [`acquire_many`](Self::acquire_many). Otherwise as
     /// [`Mutex::try_lock`](crate::Mutex::try_lock).
     ///
     /// # Cancel safety
@@ -179,7 +182,7 @@ impl Semaphore {
         self.try_acquire_many(1).await
     }
 
-    /// Acquires several permits at once if they are free; `None` otherwise.
+    /// Acquires several permits if all are free and no client waits; `None` otherwise.
     ///
     /// This method works like [`try_acquire`](Self::try_acquire).
     ///
@@ -209,7 +212,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`acquire_many`](Self::acquire_many).
+    /// As [`acquire_many`](Self::acquire_many). With a timeout of zero, as
+    /// [`try_acquire`](Self::try_acquire).
     ///
     /// # Cancel safety
     ///
@@ -234,7 +238,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`acquire_many`](Self::acquire_many).
+    /// As [`acquire_many`](Self::acquire_many). With a timeout of zero, as
+    /// [`try_acquire`](Self::try_acquire).
     ///
     /// # Cancel safety
     ///
@@ -267,7 +272,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::queue`](crate::Mutex::queue).
+    /// As [`Mutex::queue`](crate::Mutex::queue). With a bridge, also [`Error::Unsupported`].
     ///
     /// # Cancel safety
     ///
@@ -288,7 +293,7 @@ impl Semaphore {
         self.named.entries().await
     }
 
-    /// Returns a stream of the queue: its current state, then each new one.
+    /// Returns a stream of the queue: its current state, then later ones.
     ///
     /// For the cost, see [`Mutex::watch_queue`](crate::Mutex::watch_queue).
     ///
@@ -311,12 +316,13 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::request_release`](crate::Mutex::request_release).
+    /// As [`Mutex::request_release`](crate::Mutex::request_release). With a bridge, also
+    /// [`Error::Unsupported`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws the request. Holders that have already received the request
-    /// keep it.
+    /// Dropping the future withdraws the request that is being written. Requests that were already
+    /// stored for other holders remain stored.
     ///
     /// # Examples
     ///

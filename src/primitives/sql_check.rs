@@ -9,7 +9,7 @@ use crate::{backend::Entry, primitives::guard::LockGuard, store_kind::StoreKind}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SqlDialect {
-    /// MySQL and MariaDB: `?`.
+    /// MySQL and MariaDB: `?`. The statements of distlock have no parameters there.
     Mysql,
     /// PostgreSQL: `$1`, `$2`.
     Postgres,
@@ -27,7 +27,7 @@ impl fmt::Display for SqlDialect {
     }
 }
 
-/// Holds a parameter for a [`SqlCheck`].
+/// Holds a parameter of a [`SqlCheck`] or a [`SqlRelease`](crate::SqlRelease).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SqlParameter {
@@ -37,9 +37,10 @@ pub enum SqlParameter {
     Integer(i64),
 }
 
-/// Holds a query that returns a row only while a lock is held.
+/// Holds a query that returns a row only while its locks are held.
 ///
-/// Created by [`LockGuard::sql`], for your own transaction.
+/// Created by [`LockGuard::sql`] and [`MultiLockGuard::sql`](crate::MultiLockGuard::sql), for your
+/// own transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlCheck {
     dialect: SqlDialect,
@@ -56,9 +57,9 @@ impl SqlCheck {
 
     /// Returns the query: one `SELECT`.
     ///
-    /// On PostgreSQL and SQLite the text is the same for all guards, so it can be prepared once. On
-    /// MySQL the text contains the values as literals that depend on no character set and on no
-    /// `sql_mode`.
+    /// On PostgreSQL and SQLite the text depends only on the number of locks, so it can be prepared
+    /// once. On MySQL the text contains the values as literals that depend on no character set and
+    /// on no `sql_mode`.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -73,8 +74,8 @@ impl SqlCheck {
         &self.parameters
     }
 
-    /// Returns one query that returns a row if each of these does. `None` if there are none, or if
-    /// they are of several dialects.
+    /// Returns a query that returns a row only if all of these checks do. `None` if there are none,
+    /// or if they are of several dialects.
     pub(crate) fn all(checks: Vec<Self>) -> Option<Self> {
         let dialect = checks.first()?.dialect;
         let (mut queries, mut parameters) = (Vec::new(), Vec::new());
@@ -154,11 +155,13 @@ impl LockGuard {
     /// not an SQL database.
     ///
     /// Run the query at the beginning of the transaction. **If the query returns a row**, the lock
-    /// is held, even if this process considers it lost. No other client is granted the lock before
-    /// the transaction ends, so everything that the transaction writes is written under the lock.
-    /// **If the query returns no row**, or fails, roll back: the session has expired, or an
-    /// operator has evicted the holder. A holder that was stopped for longer than its TTL gets no
-    /// row, even if no other client has acquired the lock since.
+    /// is held, even if this process considers it lost. No client is granted the lock in the
+    /// holder's place before the transaction ends, so everything that the transaction writes is
+    /// written under the lock.
+    /// **If the query returns no row**, roll back: the session has expired, an operator has evicted
+    /// the holder, or the guard has released the lock. Also roll back if the query fails. A holder
+    /// that was stopped for longer than its TTL gets no row, even if no other client has acquired
+    /// the lock since.
     ///
     /// - On PostgreSQL and MySQL, run the query in the transaction that writes, as its first
     ///   statement. The query locks the row of the holder's entry (`FOR KEY SHARE`,
@@ -299,7 +302,7 @@ pub enum CheckError<E> {
         name: String,
         /// The store of the lock.
         store: StoreKind,
-        /// The dialect of the transaction's database.
+        /// The dialect of the transaction's database; `Postgres` if it is unknown, as with diesel.
         asked: SqlDialect,
     },
     /// The database did not return a result, so it is unknown whether the lock is held. Roll back.
@@ -307,7 +310,8 @@ pub enum CheckError<E> {
     Database(#[source] E),
 }
 
-/// Returns the check of a guard for a driver of this dialect. An error if its store is another.
+/// Returns the check of a guard for a driver of this dialect. Fails if the lock's store has another
+/// dialect, or none.
 #[allow(dead_code)] // Unused without a driver.
 pub(crate) fn of<E>(guard: &LockGuard, asked: SqlDialect) -> Result<SqlCheck, CheckError<E>> {
     let check = guard.sql().filter(|check| check.dialect == asked);

@@ -61,7 +61,7 @@ impl SqlRelease {
     /// commit.
     ///
     /// The call saves one request, and has no other purpose. If you are not certain of either
-    /// condition, drop the value instead. **After a wrong call, the lock stays held until the
+    /// condition, drop the value instead. **After a wrong call, the lock may stay held until the
     /// client's session ends.**
     ///
     /// # Examples
@@ -109,9 +109,9 @@ impl LockGuard {
     /// client is granted the lock before your writes are committed.
     ///
     /// **If the statement affects a row**, the lock was held until then, even if this process
-    /// considers it lost: commit. **If it affects no row**, or fails, roll back. An operator has
-    /// evicted the holder, or the session has ended and its key was removed, so another client may
-    /// hold the lock.
+    /// considers it lost: commit. **If it affects no row**, roll back. An operator has evicted the
+    /// holder, the session has ended and its key was removed, or the client has already released
+    /// the lock, so another client may hold it. Also roll back if the statement fails.
     ///
     /// The affected row is sufficient proof, and does not depend on a clock. A client is granted
     /// the lock only once the key of its predecessor is deleted. The statement keeps every other
@@ -119,9 +119,10 @@ impl LockGuard {
     ///
     /// The call consumes the guard: the guard and its handles are invalid before the call returns.
     /// The key stays in the store until your transaction or the client deletes it. The client
-    /// deletes the key in the background **once the value is dropped, and not before**. If the
-    /// client deleted the key earlier, your statement would find nothing to delete. Keep the value
-    /// until the transaction has ended, and then drop it, whatever the outcome:
+    /// deletes the key in the background **only once the value is dropped**, or once the lock's
+    /// [`max_hold`](crate::Mutex::max_hold) has passed. If the client deleted the key earlier, your
+    /// statement would find nothing to delete. Keep the value until the transaction has ended, and
+    /// then drop it, whatever the outcome:
     ///
     /// - After a commit, nothing is left to release. [`committed`](SqlRelease::committed) saves the
     ///   client the request that would confirm this.
@@ -130,12 +131,11 @@ impl LockGuard {
     ///   the transaction.
     ///
     /// Dropping the value during the transaction does no harm as long as you check the number of
-    /// rows. The client also releases the lock when the lock's [`max_hold`](crate::Mutex::max_hold)
-    /// has passed.
+    /// rows.
     ///
     /// - Waiters are notified when the transaction commits. Where waiters poll, such as on MySQL
     ///   and SQLite, they find the lock free at their next poll. A waiter of the same client waits
-    ///   until the value is dropped.
+    ///   until the value is dropped, or until its next recheck.
     /// - On PostgreSQL and MySQL, the statement can keep other clients from joining the queue until
     ///   the commit, so run it last.
     /// - At an isolation level above `READ COMMITTED`, the statement may be refused (40001,

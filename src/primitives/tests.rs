@@ -1,4 +1,4 @@
-//! What the primitives make of a store's answers, by a stopped clock.
+//! What the primitives conclude from a store's replies, on a paused clock.
 
 use std::{
     future::pending,
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// A store in which everybody who joins stands there.
+/// A store in which each new entry gets this standing.
 fn store(standing: fn() -> Standing) -> Arc<FakeStore> {
     let store = FakeStore::new();
     joins(&store, standing);
@@ -49,7 +49,7 @@ async fn client(store: &Arc<FakeStore>) -> Client {
     Client::open(store.shared()).await.unwrap()
 }
 
-/// Those who stand there, by their keys' numbers, with this label.
+/// A listing of entries with these numbers and this label.
 fn listing(numbers: &[u64], label: &str, notes: &[&str]) -> Listing {
     let member = |number: &u64| {
         let entry = Entry::new(format!("/ns/a/other{number}"), *number);
@@ -60,7 +60,7 @@ fn listing(numbers: &[u64], label: &str, notes: &[&str]) -> Listing {
     Listing { members: numbers.iter().map(member).collect(), notes, ..Listing::default() }
 }
 
-/// A candidate whose key was deleted stands again, with growing pauses; what is refused ends it.
+/// A candidate whose key was deleted joins again, after growing pauses. A refusal ends that.
 #[tokio::test(start_paused = true)]
 async fn candidate_rejoins_after_its_key_is_deleted() {
     let store = FakeStore::new();
@@ -86,7 +86,7 @@ async fn candidate_rejoins_after_its_key_is_deleted() {
     assert_eq!(store.asked("enqueue").len(), 1);
 }
 
-/// Sessions that are over before anything was written are no loss of the call's, three times.
+/// A session that ends before anything is written does not fail the call, up to three times.
 #[tokio::test(start_paused = true)]
 async fn calls_continue_in_new_sessions() {
     let gone = || Err(StoreError::SessionGone(LostReason::SessionExpired));
@@ -107,27 +107,28 @@ async fn calls_continue_in_new_sessions() {
         let [locks, asks] = &stores;
         let locked = client(locks).await.mutex("a").lock().await.map(drop);
         let asked = client(asks).await.mutex("a").request_release("please").await;
-        for (store, told) in [(locks, locked), (asks, asked.map(drop))] {
-            assert_eq!(told.is_ok(), done, "{stale} {told:?}");
-            assert!(done || matches!(told, Err(Error::SessionLost { .. })), "{told:?}");
+        for (store, result) in [(locks, locked), (asks, asked.map(drop))] {
+            assert_eq!(result.is_ok(), done, "{stale} {result:?}");
+            assert!(done || matches!(result, Err(Error::SessionLost { .. })), "{result:?}");
             assert_eq!(store.asked("enqueue").len(), 4);
             assert_eq!(store.asked("open").len(), 4);
         }
     }
 }
 
-/// What was lost is told by those who give it back, and by what was done under it.
+/// A lost lock is reported by the release, and by work that ran under the lock.
 #[tokio::test(start_paused = true)]
 async fn losses_are_reported_at_the_end() {
     let store = store(first);
     store
         .leave
         .then(0, || Ok(LeaveOutcome { existed: false, successor: false, at: SequencePoint(1) }));
-    // The first answer is that of another lock, which was there.
+    // The first reply is for another lock, which was free.
     let client = client(&store).await;
     client.mutex("a").lock().await.unwrap().unlock().await.unwrap();
-    let lost =
-        |told: Result<(), Error>| assert!(matches!(told, Err(Error::Lost { .. })), "{told:?}");
+    let lost = |result: Result<(), Error>| {
+        assert!(matches!(result, Err(Error::Lost { .. })), "{result:?}")
+    };
     lost(client.mutex("a").lock().await.unwrap().unlock().await);
     lost(client.mutex("a").run(async |_| ()).await);
     lost(client.rw_lock("a").run_read(async |_| ()).await);
@@ -141,7 +142,7 @@ async fn losses_are_reported_at_the_end() {
     lost(client.lock_all(["a"]).await.unwrap().unlock().await);
 }
 
-/// What was done stays done if the release is refused.
+/// Work that is done keeps its result if the release is refused.
 #[tokio::test(start_paused = true)]
 async fn work_is_returned_though_its_lock_cannot_be_released() {
     let store = FakeStore::new();
@@ -155,7 +156,7 @@ async fn work_is_returned_though_its_lock_cannot_be_released() {
     assert_eq!(client.multi_lock(["a"]).run(async |_| 7).await.unwrap(), 7);
 }
 
-/// A queue of two parts is told when both have been seen.
+/// A queue in two parts is reported once both parts have been listed.
 #[tokio::test(start_paused = true)]
 async fn a_queue_is_returned_as_a_whole() {
     let store = store(first);
@@ -167,7 +168,7 @@ async fn a_queue_is_returned_as_a_whole() {
     assert_eq!(seen.map(|entries| entries.len()), Some(2));
 }
 
-/// The store knows whose a key is, also where this client has not heard of it.
+/// The store knows which session owns a key, even if this client does not know the key.
 #[tokio::test(start_paused = true)]
 async fn own_keys_are_recognized() {
     let store = store(first);
@@ -184,22 +185,22 @@ async fn own_keys_are_recognized() {
     assert!(!own().await);
 }
 
-/// There may be more permits than this client thinks: those who wait for that many wait.
+/// There may be more permits than this client knows of, so a request for more waits.
 #[tokio::test(start_paused = true)]
 async fn request_for_more_permits_than_known_waits() {
-    // Nobody gets as far as the gate.
+    // No attempt reaches the gate.
     let store = FakeStore::new();
     store.list.then(0, || Ok(listing(&[1, 2], "1of1", &["limit=3+1+@1"])));
     let semaphore = client(&store).await.semaphore("a", 1);
     let refused = semaphore.acquire_many(4).await;
     assert!(matches!(refused, Err(Error::InvalidArgument { argument: "permits", .. })));
-    // The first look has it that there are not enough left.
+    // The first listing shows that too few permits are left.
     let waits = timeout(Duration::from_secs(1), semaphore.acquire_many(3)).await;
     assert!(waits.is_err(), "{waits:?}");
     assert_eq!(store.asked("enqueue").len(), 1);
 }
 
-/// A new number of permits replaces those before it, and nothing else that was left in the queue.
+/// A new number of permits replaces earlier ones, and no other notes in the queue.
 #[tokio::test(start_paused = true)]
 async fn a_number_of_permits_replaces_numbers() {
     let store = store(first);
@@ -213,7 +214,7 @@ async fn a_number_of_permits_replaces_numbers() {
     assert_eq!(changed("delete", "other"), 0);
 }
 
-/// Room to watch a queue is given back.
+/// A visit that is dropped returns its share of the watch budget.
 #[tokio::test(start_paused = true)]
 async fn watch_budget_of_visit_is_returned() {
     let store = store(first);
@@ -226,7 +227,7 @@ async fn watch_budget_of_visit_is_returned() {
     assert!(Visit::new(&session, &queues[1]).is_some());
 }
 
-/// What a store can tell is asked of the store.
+/// The store decides for each entry whether its release is marked.
 #[tokio::test(start_paused = true)]
 async fn marks_releases_is_queried_from_store() {
     let session = store(first).session().await;
@@ -235,7 +236,7 @@ async fn marks_releases_is_queried_from_store() {
     }
 }
 
-/// A guard is of one store.
+/// A guard belongs to one store.
 #[cfg(any(
     feature = "etcd",
     feature = "mysql",
@@ -253,7 +254,7 @@ async fn a_guard_is_of_one_store() {
     assert!(guard.entry_in(StoreKind::Etcd).is_none());
 }
 
-/// Who has time takes what is free, at once.
+/// A call with a timeout acquires a free lock at once.
 #[tokio::test(start_paused = true)]
 async fn free_locks_are_acquired_within_timeout() {
     let (client, soon) = (client(&store(first)).await, Duration::from_millis(10));
@@ -266,7 +267,7 @@ async fn free_locks_are_acquired_within_timeout() {
     assert!(client.election("a").campaign_timeout("me", soon).await.unwrap().is_some());
 }
 
-/// Periodic work, by the store's note of when it began.
+/// Periodic work depends on the store's record of when it began.
 #[tokio::test(start_paused = true)]
 async fn work_of_a_period_is_done_once() {
     let shortest = Duration::from_millis(100);
@@ -278,17 +279,39 @@ async fn work_of_a_period_is_done_once() {
         let store = store(self::first);
         store.commit.then(0, || Ok(true));
         store.read.then(0, move || Ok(began.clone()));
-        let guard = client(&store).await.mutex("a").lock().await.unwrap();
-        assert!(guard.claim_period(shortest - Duration::from_millis(1)).await.is_err());
+        let (mutex, short) = (client(&store).await.mutex("a"), shortest.mul_f64(0.99));
+        assert!(mutex.run_once_per(short, async |_| ()).await.is_err());
+        assert!(mutex.try_run_once_per(short, async |_| Ok::<_, Error>(())).await.is_err());
+        assert!(store.asked("enqueue").is_empty(), "bad arguments are refused first");
+        let guard = mutex.lock().await.unwrap();
+        assert!(guard.claim_period(short).await.is_err());
         assert!(store.asked("read").is_empty());
-        // Of an hour, as the wall's clock does not stand still.
+        // A period of an hour, because the system clock is not paused.
         assert_eq!(guard.claim_period(Duration::from_secs(3600)).await.unwrap(), first);
         assert_eq!(store.asked("commit").len(), usize::from(first));
         assert!(guard.claim_period(shortest).await.is_ok());
     }
 }
 
-/// A downgrade whose request was in doubt goes on: either of the two keys may be there.
+/// The writer waits for a second, and the time of its hold starts with the grant.
+#[tokio::test(start_paused = true)]
+async fn downgraded_hold_counts_from_the_grant() {
+    let (client, time) =
+        (Client::connect("memory://downgraded-hold").await.unwrap(), Duration::from_secs(1));
+    let lock = client.rw_lock("a");
+    let first = lock.write().await.unwrap();
+    let waiting = tokio::spawn(async move { lock.write().await });
+    tokio::time::sleep(time).await;
+    first.unlock().await.unwrap();
+    let (writer, granted) = (waiting.await.unwrap().unwrap(), tokio::time::Instant::now());
+    let reader = writer.downgrade().await.unwrap();
+    reader.hold_at_least(time).await.unwrap();
+    let held = granted.elapsed().as_millis();
+    assert!((900..1100).contains(&held), "{held}");
+    reader.unlock().await.unwrap();
+}
+
+/// A downgrade whose request had an unknown outcome continues: either of the two keys may exist.
 #[tokio::test(start_paused = true)]
 async fn downgrade_is_retried_while_in_doubt() {
     fn unavailable() -> StoreError {
@@ -318,7 +341,7 @@ async fn downgrade_is_retried_while_in_doubt() {
         let reader = guard.downgrade().await;
         assert_eq!(reader.is_ok(), done);
         assert_eq!(store.asked("relabel").len(), asked);
-        // As its docs say: an error has released the lock.
+        // As documented, an error releases the lock.
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert_eq!(store.asked("leave").is_empty(), done);
     }

@@ -11,9 +11,10 @@ use crate::{
     session::Sessions,
 };
 
-/// Names a kind of lock: [`LockInfo::kind`](crate::LockInfo::kind).
+/// Names a kind of lock.
 ///
-/// The `Display` output is `mutex`, `rw_lock`, `semaphore` or `election`.
+/// Returned by [`LockInfo::kind`](crate::LockInfo::kind). The `Display` output is `mutex`,
+/// `rw_lock`, `semaphore` or `election`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LockKind {
@@ -47,7 +48,7 @@ impl LockKind {
             Self::Mutex => vec![lock.clone()],
             Self::RwLock => vec![lock.of("rw")],
             Self::Semaphore => vec![lock.of("gate"), lock.of("permits")],
-            Self::Election => vec![lock.of("election")],
+            Self::Election => vec![lock.election()],
         }
     }
 
@@ -116,7 +117,11 @@ impl Viewer {
     fn entry(&self, position: usize, holds: bool, member: &Member) -> QueueEntry {
         let (entry, detail) = (&member.entry, member.detail.as_ref());
         let own = detail.is_some_and(|detail| detail.own) || self.sessions.owns(entry);
-        let (owner, signed) = signature::read(detail.map_or(&[], |detail| &detail.value));
+        let value: &[u8] = detail.map_or(&[], |detail| &detail.value);
+        // Either all queues of a lock have candidates, or none.
+        let queue = self.queues.first();
+        let (owner, signed) =
+            queue.map(|queue| signature::read_in(queue, value)).unwrap_or_default();
         QueueEntry {
             position,
             holds,

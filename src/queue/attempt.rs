@@ -26,9 +26,9 @@ use crate::{
     telemetry::Account,
 };
 
-/// One attempt to hold a lock. However the attempt ends, and whenever it is dropped, a task of the
-/// session deletes every key that it wrote and retries until that succeeds. If a late request
-/// creates a key after that, the session finds and removes it: see `session/claims.rs`.
+/// One attempt to hold a lock. However the attempt ends, and whenever it is dropped, every key that
+/// it wrote is deleted. The deletion is retried until it succeeds or the session is lost. If a late
+/// request creates a key after that, the session finds and removes it: see `session/claims.rs`.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) session: Arc<Session>,
@@ -92,8 +92,8 @@ impl Attempt {
 
     /// Joins the queue. Returns `None` if [`Join::IfFree`] found another entry there.
     ///
-    /// Run this future in [`Carried::whole`], so that no write is cancelled in flight. When the
-    /// caller no longer wants the result, dropping it drops the attempt. The request is retried
+    /// Run this future in [`Carried::whole`], so that no write is cancelled in flight. A caller
+    /// that no longer wants the result drops it, and the attempt with it. The request is retried
     /// until `give_up`, until the receiver of `interest` is dropped, or at the latest until the
     /// session ends. If the receiver is dropped while the request waits for a permit, nothing is
     /// sent.
@@ -199,8 +199,9 @@ impl Attempt {
 
     /// Replaces a holder's key by one with another label.
     ///
-    /// Run this future in [`Carried::whole`]: it continues until the store has confirmed the change
-    /// or the session has ended.
+    /// Run this future in [`Carried::whole`]: it continues until the store has confirmed or refused
+    /// the change, or the session has ended. A request whose outcome is unknown is repeated even
+    /// after a refusal.
     pub(crate) async fn relabel(mut self, label: &str, value: &[u8]) -> Result<Self, StoreError> {
         let session = Arc::clone(&self.session);
         let Stage::Joined { own: old, joining } = &self.stage else { return Ok(self) };
@@ -244,7 +245,7 @@ impl Attempt {
         Ok(self)
     }
 
-    /// Deletes the key and waits up to `patience` for the store to confirm it.
+    /// Deletes the key and waits up to `patience` for the store to confirm or deny it.
     ///
     /// After that, the release continues in the background.
     pub(crate) async fn release_within(mut self, patience: Duration) -> Release {

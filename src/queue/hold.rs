@@ -41,6 +41,7 @@ pub(crate) fn hold_until(attempt: &Attempt, own: &Arc<OwnKey>, until: Duration) 
         let progress = watch::Sender::new(Release::Trying(None));
         let trouble = Trouble { progress, account: Handle::default() };
         release::release(&session, &queue, ticket, Some(&own), true, &trouble).await;
+        session.deadline.released();
         if own.repeats {
             // A join request may still create the key again.
             session.claims.doubt();

@@ -2,7 +2,7 @@
 //!
 //! All clients see the same order, which the store assigns, and none can join in front. The entries
 //! ahead of a key can only become less restrictive. Keys are removed and never added there, and a
-//! label changes only to one that admits more (a writer that becomes a reader).
+//! label changes only to a label that admits more (a writer becomes a reader).
 //!
 //! A holder therefore keeps its lock, whatever happens behind it. A note may reduce the number of
 //! permits, but it does not affect current holders. A slightly outdated list errs on the side of
@@ -117,8 +117,8 @@ impl Mode<'_> {
 
     /// Reads the admission of an own key.
     ///
-    /// If `watch` is set and the rule covers the whole queue, a watch on the queue is returned too.
-    /// It starts with the read.
+    /// If `watch` is set and the mode is shared, a watch on the queue is returned too. It starts
+    /// with the read.
     pub(crate) async fn look(
         self,
         session: &Session,
@@ -139,9 +139,9 @@ impl Mode<'_> {
 
 /// Returns `true` if the rule would admit a client that joined now.
 ///
-/// `list` reads the given part of the queue, or all of it. An error means that the rule never would
-/// admit the client, or ([`Error::NotYet`]) that it would only without the entries whose sessions
-/// seem expired.
+/// `list` reads the given part of the queue, or all of it. An error means that `list` failed, that
+/// the rule would never admit the client, or ([`Error::NotYet`]) that the rule would admit it only
+/// without the entries whose sessions seem expired.
 pub(crate) async fn has_room<E: From<Error>, L: Future<Output = Result<Listing, E>>>(
     rule: &dyn Rule,
     backend: StoreKind,

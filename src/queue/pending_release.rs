@@ -51,6 +51,9 @@ impl PendingRelease {
                 Release::Absent if shared => Ended::Released,
                 _ => release.end(),
             });
+            if held {
+                session.deadline.released();
+            }
             session.left(&queue, ticket);
             if joining.count == 1 && tries.count == 1 && !expired {
                 session.reuse(ticket);
@@ -72,13 +75,16 @@ impl PendingRelease {
 
     /// Records that one of the user's transactions deleted the key; sends no request.
     pub(super) fn was_made(self) {
-        let Self { session, queue, ticket, own, joining, account, .. } = self;
+        let Self { session, queue, ticket, own, joining, held, account, .. } = self;
         if let Some(own) = own {
             session.store.was_released(&queue, ticket, &own.entry);
             // The time of the deletion is unknown, so a local waiter has to read the queue.
             session.own_keys.end(&own, End::Unclear);
         }
         account.ended(Ended::Released);
+        if held {
+            session.deadline.released();
+        }
         session.left(&queue, ticket);
         if joining.doubtful {
             session.claims.doubt();

@@ -14,10 +14,10 @@ use crate::{
 
 /// Waits for a possible change of the predecessor.
 ///
-/// A predecessor in this session reports its own end, with one exception: an evicted waiter notices
-/// the eviction only at its next recheck. A reader could be granted earlier, so it also watches the
-/// key of a waiting writer. A predecessor's key in another session is always watched. `there`: the
-/// predecessor's key existed at that sequence point.
+/// A predecessor in this session reports its own end, with one exception: an evicted waiter may
+/// notice the eviction only at its next recheck. A reader could be granted earlier, so it also
+/// watches the key of a waiting writer. A predecessor's key in another session is watched if there
+/// is room for the watch. `there`: the predecessor's key existed at that sequence point.
 pub(super) async fn watch_predecessor(
     waiter: &Waiter<'_>,
     predecessor: &Predecessor,

@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) enum Release {
     Trying(Option<String>),
-    /// This release deleted the key.
+    /// This release deleted the key, or an earlier request of it without a reply may have done so.
     Released,
     /// The key no longer existed, although only this guard should have deleted it.
     Absent,
@@ -66,8 +66,8 @@ impl Trouble {
 
 /// Deletes the key, and returns the result and the requests that it took.
 ///
-/// The request is retried until the store confirms the deletion, or until the session has ended and
-/// its keys are gone with it.
+/// The request is retried until the store confirms the deletion, or until the session is lost. The
+/// key then ends with the session.
 pub(super) async fn release(
     session: &Session,
     queue: &Queue,
@@ -115,13 +115,13 @@ mod tests {
 
     #[test]
     fn release_errors_are_reported() {
-        for (release, told) in [
+        for (release, expected) in [
             (Release::Trying(None), "no reply yet"),
             (Release::Trying(Some("timeout".into())), "timeout"),
             (Release::Refused("no".into()), "no"),
             (Release::Released, "no reply yet"),
         ] {
-            assert_eq!(release.trouble(), told, "{release:?}");
+            assert_eq!(release.trouble(), expected, "{release:?}");
         }
     }
 }

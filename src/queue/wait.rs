@@ -57,7 +57,7 @@ impl Wait {
         }
     }
 
-    /// Runs `work` until the caller's time limit, which returns `None`.
+    /// Runs `work` until the caller's time limit. Returns `None` at the limit.
     ///
     /// The end of the session, or a client that is about to close, is an error.
     pub(crate) async fn spend_on<T>(

@@ -121,7 +121,7 @@ impl Waiter<'_> {
         let place = listing.members.iter().position(|member| member.entry.key == *own);
         let Some(first) = listing.members.into_iter().next() else { return };
         let holder = match first.detail {
-            Some(detail) => signature::read(&detail.value).0,
+            Some(detail) => signature::read_in(self.queue, &detail.value).0,
             None => first.entry.key.to_string(),
         };
         let waited = clock::now().saturating_sub(self.own.sent);

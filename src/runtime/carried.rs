@@ -1,4 +1,4 @@
-//! Futures that the caller drives and the library takes over if the caller stalls.
+//! Futures that the caller drives at first, and that the library takes over if they take longer.
 //!
 //! A request occupies shared resources: a connection, a slot among the requests in flight, a
 //! permit. Polling it in the caller's task is fastest. But a caller may leave its future unpolled
@@ -18,7 +18,7 @@ use super::{
     work::{Heavy, Runtime},
 };
 
-/// A future that its caller drives, or the library's runtime if the caller stalls.
+/// A future that its caller drives at first, and the library's runtime if it takes longer.
 pub(crate) struct Carried<T: Send + 'static> {
     runtime: Runtime,
     load: Arc<Load<T>>,

@@ -105,7 +105,7 @@ impl Inline {
     }
 
     /// Returns a reference that each request upgrades and keeps until its reply.
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+    #[allow(dead_code)] // Used only by some stores.
     pub(crate) fn requests(&self) -> std::sync::Weak<()> {
         Arc::downgrade(&self.0.requests)
     }

@@ -1,8 +1,9 @@
 //! Where a client's work runs, and the seams to the machine.
 //!
-//! The seams are `clock`, `executor` and `random`, and `tcp` and `boot` for the stores that need
-//! them. No other part of the library accesses the machine. A test can therefore run a whole client
-//! on its own clock, executor, network and random numbers.
+//! The seams are `clock`, `executor`, `process` and `random`, and `tcp` and `boot` for the stores
+//! that need them. Apart from the stores' adapters, the options of a client and the module
+//! `blocking`, no other part of the library accesses the machine. A test can therefore run a whole
+//! client on its own clock, executor, network and random numbers.
 
 #[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 pub(crate) mod boot;

@@ -6,7 +6,6 @@ pub(crate) fn fraction() -> f64 {
 }
 
 /// Returns a random number from 0 (inclusive) to `below` (exclusive).
-#[cfg(feature = "etcd")]
 pub(crate) fn below(below: usize) -> usize {
     fastrand::usize(..below)
 }
@@ -20,7 +19,7 @@ pub(crate) fn id() -> i64 {
     ((high ^ low.rotate_left(32)) as i64 & i64::MAX).max(1)
 }
 
-/// Returns 128 bits that cannot be guessed.
+/// Returns 128 bits, of which 122 are random and cannot be guessed. The rest mark a UUID.
 pub(crate) fn bits() -> [u8; 16] {
     uuid::Uuid::new_v4().into_bytes()
 }

@@ -1,4 +1,4 @@
-//! The runtime of a client, and the task that takes over its stalled futures.
+//! The runtime of a client, and the task that takes over its slow futures.
 
 use std::{
     collections::VecDeque,
@@ -27,7 +27,8 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// How long a caller may leave a future unpolled that occupies shared resources.
+/// How long a caller drives a future that occupies shared resources before the library takes it
+/// over.
 pub(super) const TRUST: Duration = Duration::from_millis(50);
 
 /// The number of runtimes of the library. Clients are spread over them, so that a process with
@@ -126,7 +127,7 @@ impl Runtime {
         }
     }
 
-    /// Watches a future that its caller drives, to take it over if the caller stalls.
+    /// Watches a future that its caller drives, to take it over unless it is complete in time.
     pub(super) fn watch(&self, load: Weak<dyn Heavy>) {
         let mut watched = self.of.loads.lock();
         watched.loads.push_back((Instant::now(), load));
@@ -152,8 +153,8 @@ impl Runtime {
 
     /// Polls a future as if it ran on this runtime, from any executor.
     ///
-    /// Timers and connections of the future belong to the library's runtime. This avoids switching
-    /// between the two runtimes.
+    /// Timers and connections of the future belong to this runtime. This avoids switching between
+    /// the caller's runtime and this one.
     ///
     /// # Errors
     ///
@@ -194,9 +195,7 @@ fn ended(why: &str) -> Error {
 }
 
 fn shut_down() -> Error {
-    ended(
-        "the runtime passed to `Builder::runtime` was shut down: connect again with a new runtime",
-    )
+    ended("the client's runtime was shut down: connect again, in a runtime that is still running")
 }
 
 impl fmt::Debug for Runtime {
@@ -246,4 +245,5 @@ async fn look_after(runtime: Runtime) {
 }
 
 #[cfg(test)]
+#[path = "work/tests.rs"] // also where the interleavings include this file
 mod tests;

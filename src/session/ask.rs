@@ -76,7 +76,7 @@ impl Session {
         retry(again, request).await
     }
 
-    /// Retries a request as long as a call lasts that does not wait for other clients.
+    /// Retries a request within the time limit of a call that does not wait for other clients.
     pub(crate) async fn ask_briefly<T, F>(&self, request: impl FnMut() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,

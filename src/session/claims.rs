@@ -6,10 +6,11 @@
 //! therefore lists its keys in the store periodically. It removes every key that belongs to no
 //! attempt and that no pending request may have created.
 //!
-//! A name alone proves nothing: a ticket is reused once all of its requests have been answered, and
-//! the same name appears again. The revision at which a key was created decides. The session reads
-//! the revision first and compares it with the claims afterwards, so it knows every attempt that
-//! began before the read. The removal is conditional on the revision, so it spares newer keys.
+//! A name alone proves nothing: a ticket may be reused once all of its requests have been answered,
+//! and the same name then appears again. The revision at which a key was created decides. The
+//! session reads the revision first and compares it with the claims afterwards, so it knows every
+//! attempt that began before the read. The removal is conditional on the revision, so it spares
+//! newer keys.
 
 use std::{
     collections::HashMap,

@@ -21,8 +21,9 @@ use crate::{
 /// The deadline of one session.
 ///
 /// Only a confirmed request extends the deadline. The granted time counts from the moment when the
-/// request was *sent*, and is reduced by a tenth in case the clocks run at different speeds. A late
-/// or lost reply extends nothing, and a deadline that has passed is final.
+/// request was *sent*, and is reduced by a tenth in case the clocks run at different speeds. A lost
+/// reply extends nothing. If the deadline passes while a lock is held, the session is lost, and a
+/// later reply does not revive it. An idle session can still be renewed after its deadline.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     /// The process that owns the session. In a forked child the session is lost, because no keeper
@@ -53,6 +54,8 @@ struct State {
     patience: Duration,
     held: usize,
     awaited: usize,
+    /// How many of the awaited are releases of locks that were held.
+    releasing: usize,
     lost: Option<LostReason>,
 }
 
@@ -71,7 +74,7 @@ pub(crate) struct Vitals {
     pub(crate) proved: Duration,
     pub(crate) granted: Duration,
     pub(crate) busy: bool,
-    /// When the session is lost unless it is renewed; `None` while it is idle.
+    /// When the session is lost unless it is renewed; `None` if it is idle or lost.
     pub(crate) lapses: Option<Duration>,
     /// Renewals that are sent before this future moment count for less than usual.
     pub(crate) counts_from: Option<Duration>,
@@ -93,6 +96,7 @@ impl Deadline {
             patience: Duration::ZERO,
             held: 0,
             awaited: 0,
+            releasing: 0,
             lost: None,
         };
         Self {
@@ -170,7 +174,7 @@ impl Deadline {
     /// Returns how long the store certainly keeps a session after its deadline.
     ///
     /// Until then, the store still applies requests of the session's holders that are in flight.
-    /// Zero for any other session.
+    /// The result is zero unless the deadline passed while a lock was held.
     pub(crate) fn margin(&self) -> Duration {
         let (state, now) = self.settled();
         match state.lost {
@@ -277,20 +281,27 @@ impl Deadline {
         let (mut state, _) = self.settled();
         state.held -= 1;
         state.awaited += 1;
-        let unheld = state.held == 0;
+        state.releasing += 1;
+    }
+
+    /// Records that a release has a result.
+    pub(crate) fn released(&self) {
+        let (mut state, _) = self.settled();
+        state.releasing -= 1;
+        let unheld = state.held + state.releasing == 0;
         drop(state);
         if unheld {
             self.let_go.notify_waiters();
         }
     }
 
-    /// Returns when no lock is held, or the session is lost.
+    /// Returns when no lock is held or being released, or the session is lost.
     pub(crate) async fn unheld(&self) {
         loop {
             let unheld = self.let_go.notified();
             {
                 let (state, _) = self.settled();
-                if state.held == 0 || state.lost.is_some() {
+                if state.held + state.releasing == 0 || state.lost.is_some() {
                     return;
                 }
             }

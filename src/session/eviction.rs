@@ -1,9 +1,10 @@
 //! Watches the keys of a session's held locks, to notify holders of their eviction.
 //!
-//! Each key is watched, which reports a deletion at once. In addition, one request periodically
-//! lists all keys of the session, because servers lose watch events and there may be no room for
-//! all watches. Neither proves an eviction, so a key that seems to be gone is read. Listed keys
-//! that belong to no attempt are removed: see `claims.rs`.
+//! Each key is watched once it has been held for [`WATCH_AFTER`]. The watch reports a deletion at
+//! once, or within a second on stores without events. In addition, one request periodically lists
+//! all keys of the session, because servers lose watch events and there may be no room for all
+//! watches. Neither proves an eviction, so a key that seems to be gone is read. Listed keys that
+//! belong to no attempt are removed: see `claims.rs`.
 
 mod granted;
 mod held_keys;

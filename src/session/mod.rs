@@ -252,9 +252,9 @@ impl Session {
 
     /// Returns `true` if the session was lost and needs no further work.
     ///
-    /// That is the case once it has ended, or once the keeper has given up ending it after more
-    /// than a TTL. A session that the client has closed does not count, because `close` may be
-    /// called again. Neither does one that the store refused to end.
+    /// That is the case once it has ended, or once the keeper has given up ending it after two
+    /// TTLs. A session that the client has closed does not count, because `close` may be called
+    /// again. Neither does one that the store refused to end.
     pub(crate) fn is_done_with(&self) -> bool {
         let ended = match &*self.end.borrow() {
             Some(Ok(())) => true,

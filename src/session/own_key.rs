@@ -136,7 +136,7 @@ impl OwnKey {
     /// Notifies the holder that its time is over.
     ///
     /// Returns `true` if the caller has to delete the key afterwards, and `false` if the key is no
-    /// longer held or is being replaced.
+    /// longer held, was lost for another reason, or is being replaced.
     pub(crate) fn expire(&self) -> bool {
         let state = self.settled();
         let over = state.lost == Some(LostReason::HeldTooLong) && !state.replaced;

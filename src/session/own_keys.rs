@@ -1,6 +1,6 @@
 //! A session's own entries in the queues.
 //!
-//! If one of them follows another, it learns of its turn without a request to the store.
+//! If one of them follows another, it usually learns of its turn without a request to the store.
 
 use std::{
     collections::{HashMap, VecDeque},

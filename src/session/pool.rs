@@ -15,14 +15,14 @@ use crate::{
     runtime::{
         carried::Carried,
         clock::{Instant, timeout_at},
-        mutex::Mutex,
+        mutex::{Mutex, MutexGuard},
     },
     session::{Session, Shared, Visit, retry, store::SessionStore, timing::Timing},
     telemetry::Opened,
 };
 
 /// The sessions of a client and their shared state. Cheap to clone; all clones are the same. When
-/// the last one is dropped, the sessions end in the background.
+/// the last one is dropped, each session ends in the background once no guard or call uses it.
 #[derive(Clone, Debug)]
 pub(crate) struct Sessions {
     pool: Arc<Pool>,
@@ -70,7 +70,7 @@ impl Sessions {
 
     /// Returns `true` if the client has had a session.
     pub(crate) fn is_opened(&self) -> bool {
-        self.pool.state.lock().opened
+        self.pool.state().map_or(true, |state| state.opened)
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -79,18 +79,18 @@ impl Sessions {
 
     /// Returns the timing of the latest session, or else the requested timing.
     pub(crate) fn timing(&self) -> Timing {
-        let state = self.pool.state.lock();
+        let latest = self.pool.state().ok().and_then(|state| state.known.last().cloned());
         let asked = Timing { ttl: self.pool.shared.ttl, relayed: false };
-        state.known.last().map_or(asked, |session| session.deadline.timing)
+        latest.map_or(asked, |session| session.deadline.timing)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.pool.state.lock().closed
+        self.pool.state().is_ok_and(|state| state.closed)
     }
 
-    /// Returns the remaining time of the most recently confirmed session, if any.
+    /// Returns the longest remaining time of a live session, if any.
     pub(crate) fn remaining(&self) -> Option<Duration> {
-        let known = self.pool.state.lock().known.clone();
+        let known = self.pool.state().ok()?.known.clone();
         let alive = known.iter().filter(|session| session.deadline.lost_reason().is_none());
         alive.map(|session| session.deadline.remaining()).max()
     }
@@ -103,9 +103,9 @@ impl Sessions {
         proved.map(|()| began.elapsed()).map_err(|error| session.public(error))
     }
 
-    /// Returns when no session holds a lock.
+    /// Returns when no session holds or is releasing a lock.
     pub(crate) async fn unheld(&self) {
-        let known = self.pool.state.lock().known.clone();
+        let known = self.pool.state().map(|state| state.known.clone()).unwrap_or_default();
         join_all(known.iter().map(|session| session.deadline.unheld())).await;
     }
 
@@ -113,15 +113,15 @@ impl Sessions {
     ///
     /// Once the future has been polled, the work continues even if it is dropped.
     pub(crate) fn close(&self) -> impl Future<Output = Result<()>> + use<> {
-        let sessions = {
-            let mut state = self.pool.state.lock();
+        let sessions = self.pool.state().map(|mut state| {
             state.closed = true;
             state.known.retain(|session| !session.is_done_with());
             state.known.clone()
-        };
+        });
         let shared = Arc::clone(&self.pool.shared);
         let patience = shared.connect_timeout;
         async move {
+            let sessions = sessions?;
             // All sessions in parallel.
             let closing = async move {
                 join_all(sessions.iter().map(|session| session.close(patience))).await
@@ -158,7 +158,8 @@ impl Sessions {
 
     /// Returns `true` if one of this client's sessions is known to own the key.
     pub(crate) fn owns(&self, entry: &Entry) -> bool {
-        self.pool.state.lock().known.iter().any(|session| session.own_keys.find(entry).is_some())
+        let owns = |session: &Arc<Session>| session.own_keys.find(entry).is_some();
+        self.pool.state().is_ok_and(|state| state.known.iter().any(owns))
     }
 
     /// Returns the first result of `take` for a live session.
@@ -170,7 +171,7 @@ impl Sessions {
     ) -> Result<T> {
         loop {
             let known = {
-                let state = self.pool.state.lock();
+                let state = self.pool.state()?;
                 if state.closed {
                     return Err(Error::Closed);
                 }
@@ -187,7 +188,7 @@ impl Sessions {
                 _ => Opened::Full,
             });
             let mut opening = {
-                let mut state = self.pool.state.lock();
+                let mut state = self.pool.state()?;
                 if state.closed {
                     return Err(Error::Closed);
                 }
@@ -237,6 +238,18 @@ impl Sessions {
             outcome.send_replace(Some(opened.map(drop).map_err(Arc::new)));
         });
         opening
+    }
+}
+
+impl Pool {
+    /// Locks the state. Fails in a forked child, in which the lock may be held forever by a thread
+    /// that only the parent has.
+    fn state(&self) -> Result<MutexGuard<'_, State>> {
+        let runtime = &self.shared.runtime;
+        if runtime.is_inherited() {
+            runtime.check()?;
+        }
+        Ok(self.state.lock())
     }
 }
 

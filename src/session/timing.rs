@@ -15,12 +15,14 @@ pub(crate) struct Timing {
 impl Timing {
     /// Returns the interval between renewals.
     ///
-    /// Two may fail before the third would be too late.
+    /// If one renewal fails, the next one is still in time.
     pub(crate) fn renewal(self) -> Duration {
         self.ttl / 3
     }
 
-    /// Returns the interval after a renewal that was confirmed for less than the TTL.
+    /// Returns the interval after a renewal: less than usual if the renewal counts for less than
+    /// the TTL. On ZooKeeper, where it counts for at most two thirds, the interval is at most 2/9
+    /// of the TTL. With a third, a holder lost its lock in `clusters::restarts`.
     pub(crate) fn renewal_after(self, granted: Duration) -> Duration {
         (granted / 3).clamp(self.renewal() / 8, self.renewal())
     }
@@ -59,7 +61,7 @@ impl Timing {
         granted - granted / 10
     }
 
-    /// Returns the certain time left just before the next renewal, without failures.
+    /// Returns a time that is certainly left just before the next renewal, without failures.
     ///
     /// A forwarded renewal counts for two thirds of the TTL: see `renewed_for` in
     /// `backend/zookeeper/renewal.rs`.
@@ -85,7 +87,7 @@ impl Timing {
         self.ttl / 4
     }
 
-    /// Returns how long such a renewal would count without a stall.
+    /// Returns the least time for which such a renewal counts without a stall.
     pub(crate) fn usual(self) -> Duration {
         self.ttl / 2
     }

@@ -1,12 +1,12 @@
 //! Limits what a session watches and owns.
 //!
-//! zookeeper-client cannot restore more watches after a reconnect, and ZooKeeper cannot end a
-//! session with more nodes.
+//! After a reconnect, zookeeper-client cannot restore watches beyond a limit, and ZooKeeper cannot
+//! end a session with nodes beyond another limit.
 //!
 //! The budget counts the bytes of the watched paths, each path once for all of its waiters, and the
-//! bytes of the session's own keys. An attempt reserves room for one watch in its queue in advance,
-//! so the first waiter or the only holder always has room. The watches of the queue use that room
-//! first. Without room for a watch, the client polls every second ([`NO_ROOM`]).
+//! bytes of the session's own keys. The first attempt in a queue reserves room for one watch in
+//! advance, so the first waiter or the only holder always has room. The watches of the queue use
+//! that room first. Without room for a watch, the client polls about every second ([`NO_ROOM`]).
 //!
 //! The module is here and not in the ZooKeeper backend because the session pool of every store uses
 //! it.

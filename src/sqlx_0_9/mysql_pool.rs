@@ -10,7 +10,7 @@ use crate::backend::mysql::pool::{Pool, PoolConnection, PoolError, PoolFuture, S
 
 /// Lends one of its connections for each request: see [`Builder::mysql_pool`].
 ///
-/// sqlx tests a connection before and after each use by a round trip each.
+/// sqlx tests a connection before and after each use, with one round trip for each test.
 /// `MySqlPoolOptions::test_before_acquire(false)` saves the first one.
 ///
 /// [`Builder::mysql_pool`]: crate::Builder::mysql_pool
@@ -39,7 +39,8 @@ impl PoolConnection for Lent {
 }
 
 impl Drop for Lent {
-    /// sqlx would give it to others, who would have to wait for the rest of the reply.
+    /// Closes a connection that was not released. sqlx would lend it to another task, which would
+    /// have to wait for the rest of the reply.
     fn drop(&mut self) {
         if !self.released {
             self.connection.close_on_drop();
@@ -71,7 +72,7 @@ async fn run(
     Ok(results)
 }
 
-/// This protocol has text for every type.
+/// Returns the columns of a row. This protocol sends every type as text.
 fn texts(row: &MySqlRow) -> Result<Vec<Option<String>>, Error> {
     let text = |column| {
         let bytes = row.try_get_unchecked::<Option<Vec<u8>>, usize>(column)?;
@@ -84,7 +85,7 @@ fn reported(error: &Error) -> Option<&MySqlDatabaseError> {
     error.as_database_error()?.try_downcast_ref()
 }
 
-/// What the server says of a statement that it has refused.
+/// Returns the server's refusal of a statement; `None` for any other error.
 fn refused(error: &Error) -> Option<StatementResult> {
     let reported = reported(error)?;
     let state = reported.code().unwrap_or_default();

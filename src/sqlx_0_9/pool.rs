@@ -11,7 +11,7 @@ use crate::backend::postgres::pool::{
 
 /// Lends one of its connections for each request: see [`Builder::postgres_pool`].
 ///
-/// sqlx tests a connection before and after each use by a round trip each.
+/// sqlx tests a connection before and after each use, with one round trip for each test.
 /// `PgPoolOptions::test_before_acquire(false)` saves the first one.
 ///
 /// [`Builder::postgres_pool`]: crate::Builder::postgres_pool
@@ -26,7 +26,7 @@ impl Pool for PgPool {
 
 struct Lent {
     connection: pool::PoolConnection<Postgres>,
-    /// The server may have more to say.
+    /// The server may still be sending replies.
     unread: bool,
 }
 
@@ -35,8 +35,8 @@ impl PoolConnection for Lent {
         Box::pin(async move {
             self.unread = true;
             let results = run(&mut self.connection, statements).await;
-            // After an error of the server only the end of the reply follows, which sqlx reads
-            // before the next use.
+            // After an error of the server, only the end of the reply follows. sqlx reads it before
+            // the next use.
             self.unread = !matches!(results, Ok(_) | Err(Error::Database(_)));
             results.map_err(failed)
         })
@@ -44,7 +44,8 @@ impl PoolConnection for Lent {
 }
 
 impl Drop for Lent {
-    /// sqlx would give it to others, who would have to wait for the rest of the reply.
+    /// Closes a connection with unread replies. sqlx would lend it to another task, which would
+    /// have to wait for the rest of the reply.
     fn drop(&mut self) {
         if self.unread {
             self.connection.close_on_drop();
@@ -72,7 +73,7 @@ async fn run(
     Ok(results)
 }
 
-/// The simple protocol has text for every type.
+/// Returns the columns of a row. The simple protocol sends every type as text.
 fn texts(row: &PgRow) -> Result<Vec<Option<String>>, Error> {
     let text = |column| {
         let value = row.try_get_raw(column)?;
@@ -84,7 +85,7 @@ fn texts(row: &PgRow) -> Result<Vec<Option<String>>, Error> {
     (0..row.len()).map(text).collect()
 }
 
-/// The server's message without its detail, where a value may be.
+/// Converts an error. The server's message is kept without its detail, which may contain a value.
 fn failed(error: Error) -> PoolError {
     match &error {
         Error::Database(reported) => {

@@ -66,7 +66,8 @@ struct Record {
 #[derive(Debug)]
 struct State {
     primitive: Primitive,
-    span: Span,
+    /// Shared, because a clone of a span calls the subscriber.
+    span: Arc<Span>,
     phase: Phase,
 }
 
@@ -93,8 +94,11 @@ impl Account {
             return Self::default();
         }
         let subject = Lock { backend: telemetry.backend, primitive: primitive.as_str(), name };
-        let state =
-            State { primitive, span: trace::hold(subject, token, acquire), phase: Phase::Held };
+        let state = State {
+            primitive,
+            span: trace::hold(subject, token, acquire).into(),
+            phase: Phase::Held,
+        };
         let record = Arc::new(Record {
             telemetry,
             name: name.into(),
@@ -168,7 +172,7 @@ impl Handle {
         let Some(record) = &self.record else { return };
         let state = record.state.lock();
         let Phase::LeaveRequest(since, _) = state.phase else { return };
-        let (span, primitive) = (state.span.clone(), state.primitive);
+        let (span, primitive) = (Arc::clone(&state.span), state.primitive);
         drop(state);
         if longer.is_some_and(|longer| since.elapsed() < longer)
             || record.warned.swap(true, Ordering::Relaxed)
@@ -249,7 +253,8 @@ impl Record {
         let mut state = self.state.lock();
         let Phase::LeaveRequest(_, held) = state.phase else { return };
         state.phase = Phase::Over;
-        let (primitive, span) = (state.primitive, mem::replace(&mut state.span, Span::none()));
+        let (primitive, none) = (state.primitive, Arc::new(Span::none()));
+        let span = mem::replace(&mut state.span, none);
         drop(state);
         drop(self.accounts.open.lock().remove(&self.number));
         let subject = self.subject(primitive);

@@ -65,7 +65,7 @@ impl<'a> Call<'a> {
         .await
     }
 
-    /// Reports that the call has acquired a lock, which the key of this slot holds.
+    /// Reports that the call has acquired a lock. The slot belongs to the lock's key.
     pub(crate) fn granted(mut self, token: u64, accounts: &Accounts, slot: &Slot) -> Account {
         self.end("acquired", None, Some(token));
         let (telemetry, lock) = (self.telemetry, self.lock.take());

@@ -30,7 +30,7 @@ pub(crate) struct Telemetry {
 impl Telemetry {
     pub(crate) fn new(backend: &'static str, label: Option<Label>) -> Self {
         meter::describe();
-        // The spelling in URLs and attributes.
+        // Metrics and logs write this name in lower case.
         let backend = if backend == "ZooKeeper" { "zookeeper" } else { backend };
         Self { backend, label: label.filter(|_| LISTENS) }
     }
@@ -118,8 +118,8 @@ impl Drop for Asked {
     }
 }
 
-/// Until when the sessions in use in this process are confirmed. There may be thousands, and each
-/// reports often.
+/// The times until which the sessions in use in this process are confirmed. There may be thousands
+/// of sessions, and each reports often.
 struct Proved {
     sessions: BTreeMap<(&'static str, u64), Duration>,
     by_time: BTreeSet<(&'static str, Duration, u64)>,
@@ -145,6 +145,11 @@ impl Proved {
             self.by_time.remove(&(backend, former, number));
         }
         self.by_time.extend(until.map(|until| (backend, until, number)));
+        self.least(backend)
+    }
+
+    /// Returns the earliest time for a store.
+    fn least(&self, backend: &'static str) -> Option<Duration> {
         let first = self.by_time.range((backend, Duration::ZERO, 0)..).next();
         first.filter(|first| first.0 == backend).map(|first| first.1)
     }
@@ -165,11 +170,20 @@ impl Renewals {
         }
         let now = clock::now();
         let until = remaining().map(|remaining| now + remaining);
-        let least = PROVED.lock().set(self.backend, self.number, until);
-        let least = least.map(|least| least.saturating_sub(now));
-        // NaN means that no session is in use.
-        let least = least.map_or(f64::NAN, |least| least.as_secs_f64());
-        meter::set(&meter::REMAINING, least, Labels::of(self.backend));
+        let mut least = PROVED.lock().set(self.backend, self.number, until);
+        loop {
+            let remaining = least.map(|least| least.saturating_sub(now));
+            // NaN means that no session is in use.
+            let remaining = remaining.map_or(f64::NAN, |remaining| remaining.as_secs_f64());
+            meter::set(&meter::REMAINING, remaining, Labels::of(self.backend));
+            // The recorder is called without the lock. If another session has reported since, it
+            // may have set the gauge before this one.
+            let newest = PROVED.lock().least(self.backend);
+            if newest == least {
+                return;
+            }
+            least = newest;
+        }
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) enum Primitive {
 /// Why a session was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
-    /// The client was created.
+    /// It is the client's first session.
     First,
     /// No session was alive; the last one was lost for this reason, if known.
     Replaced(Option<LostReason>),

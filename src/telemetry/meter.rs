@@ -1,4 +1,4 @@
-//! Metrics with OpenTelemetry names. Durations are in seconds, and gauges return to zero.
+//! Metrics with OpenTelemetry names. Durations are in seconds. Gauges that count return to zero.
 
 use std::{sync::Arc, time::Duration};
 
@@ -166,10 +166,10 @@ mod on {
         describe_gauge!(
             REMAINING.name,
             Unit::Seconds,
-            "Shortest time to the deadline of a session in use"
+            "Time until the earliest deadline of any session in use"
         );
         for (metric, what) in [
-            (&LOST, "Locks that were lost while they were held"),
+            (&LOST, "Locks that were lost while they were held or being released"),
             (&OPENED, "Sessions that were opened"),
             (&KEEPALIVE_FAILURES, "Failed keepalives"),
             (&RECHECK, "Changes that a recheck found and no watch had reported"),

@@ -18,7 +18,7 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Durability {
-    /// `true` if no server failure can make two guards of one lock valid at once.
+    /// `true` if no server failure can make two guards of one mutex valid at once.
     ///
     /// If the value is `false`, [`reasons`](Self::reasons) explains why. The value depends on the
     /// store:

@@ -100,7 +100,7 @@ pub(crate) enum Watched {
     Since(Watch),
     /// The key did not exist.
     Gone,
-    /// One of the two keys did not exist. Has the state of both.
+    /// At least one of the two keys did not exist. Contains the state of both.
     Over(Present),
 }
 
@@ -109,6 +109,6 @@ pub(crate) enum Watched {
 #[cfg_attr(not(feature = "zookeeper"), allow(dead_code))]
 pub(crate) enum Event {
     Deleted,
-    /// The key was written to. Any client may do that, so the event does not tell whose the key is.
+    /// The key was written to. Any client may do that, so the event does not show whose key it is.
     Touched,
 }

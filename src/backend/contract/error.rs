@@ -24,8 +24,7 @@ pub(crate) enum StoreError {
     /// Certainly not applied. Another attempt may succeed.
     Unavailable(BoxError),
     /// Not applied, because the user's pool lent no connection. The caller may hold the last
-    /// connection itself, so a call that waits for other clients must not wait for the pool as
-    /// well.
+    /// connection itself, so a request to join a queue is not retried.
     #[allow(dead_code)] // Only for MySQL and PostgreSQL.
     Exhausted(BoxError),
     /// Not applied, and further attempts will fail for some time.
@@ -35,7 +34,7 @@ pub(crate) enum StoreError {
     Unknown(BoxError),
     /// The server has reported that the lease or session has ended.
     SessionGone(LostReason),
-    /// The server rejected the user.
+    /// The server rejected the user or denied access, or the client rejected the server.
     Denied(BoxError),
     /// The server rejected the request.
     Fatal { operation: &'static str, source: BoxError },

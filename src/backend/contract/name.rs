@@ -36,6 +36,8 @@ impl Eq for Queue {}
 /// The separator between a lock's name and its queue's purpose, so that primitives of the same name
 /// are independent. No escaped name has this character.
 const PURPOSE: char = '!';
+/// The purpose of the queue of candidates.
+const ELECTION: &str = "election";
 
 impl Queue {
     pub(crate) fn new(namespace: &str, name: &str) -> Result<Self, Error> {
@@ -69,6 +71,17 @@ impl Queue {
     pub(crate) fn of(&self, purpose: &str) -> Self {
         let dir = format!("{}{PURPOSE}{purpose}", self.dir);
         Self { name: Arc::clone(&self.name), dir: dir.into(), label: None }
+    }
+
+    /// Returns the queue of the candidates of an election. A candidate's value may be any bytes,
+    /// even bytes that look like the signature of another entry.
+    pub(crate) fn election(&self) -> Self {
+        self.of(ELECTION)
+    }
+
+    /// Returns `true` for the queue of an [`election`](Self::election).
+    pub(crate) fn is_election(&self) -> bool {
+        self.dir.rsplit_once(PURPOSE).is_some_and(|(_, purpose)| purpose == ELECTION)
     }
 
     /// Returns the queue where a namespace stores when the work of its locks last began. No client
@@ -135,8 +148,8 @@ impl Queue {
     }
 }
 
-/// Checks a namespace: absolute, no empty or dotted component, and only characters that are safe in
-/// a store and on a terminal.
+/// Checks a namespace: absolute, no component that is empty, `.` or `..`, and only characters that
+/// are safe in a store and on a terminal.
 pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
     let invalid =
         |reason: &str| Err(Error::InvalidArgument { argument: "namespace", reason: reason.into() });
@@ -161,7 +174,8 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
 /// The label of an entry that no client owns. It keeps clients out for a while.
 pub(crate) const NOBODY: &str = "nobody";
 
-/// One attempt to acquire a lock: 128 random bits, which find its key again if the reply was lost.
+/// One attempt to acquire a lock: a UUID with 122 random bits, which finds its key again if the
+/// reply was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket(Uuid);
 

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::runtime::clock;
+use crate::{backend::name::Queue, runtime::clock};
 
 /// Writes the owner and the time in milliseconds, because etcd does not return when a key was
 /// created.
@@ -22,6 +22,16 @@ pub(crate) fn read(value: &[u8]) -> (String, Option<SystemTime>) {
         Some((owner.to_owned(), Some(at)))
     });
     signature.unwrap_or_else(|| (text.into_owned(), None))
+}
+
+/// Reads the value of an entry in a queue. A candidate's value has no signature, and may be any
+/// bytes.
+pub(crate) fn read_in(queue: &Queue, value: &[u8]) -> (String, Option<SystemTime>) {
+    if queue.is_election() {
+        (String::from_utf8_lossy(value).into_owned(), None)
+    } else {
+        read(value)
+    }
 }
 
 #[cfg(test)]

@@ -28,8 +28,9 @@ pub(crate) trait Backend: Debug + Send + Sync + 'static {
     /// Returns `true` if the store has queues.
     ///
     /// A store without queues offers only locks, which clients poll. Of the session's methods, only
-    /// these are called: `keep_alive`, `enqueue` with [`Join::IfFree`], `standing`, `own_keys`,
-    /// `watch`, `leave`, `on_loss`, `free_within`, `durability` and `close`.
+    /// these are called: `keep_alive`, `ended`, `enqueue` with [`Join::IfFree`], `standing`,
+    /// `standing_now`, `own_keys`, `watch`, `leave`, `on_loss`, `free_within`, `durability` and
+    /// `close`.
     fn queues(&self) -> bool {
         true
     }
@@ -69,7 +70,7 @@ pub(crate) struct Facts {
     /// of two keys shows the change, and no list is needed.
     pub(crate) renames_relabelled: bool,
     /// Whether the [`SequencePoint`] of a key's deletion can directly follow that of another key's
-    /// join only if the latter key existed at the deletion.
+    /// join only if that other key existed at the deletion.
     pub(crate) follows_if_there: bool,
     /// How many bytes of keys the session can watch. Beyond that, the client opens another session.
     pub(crate) watch_budget: usize,
@@ -103,7 +104,7 @@ impl Facts {
     }
 }
 
-/// Notifies the holder of a key of its loss. Returns `false` if the key is not known yet.
+/// Notifies a key's holder of the loss. Returns `false` if the key is not known yet.
 pub(crate) type LossListener = Box<dyn Fn(&str, LostReason) -> bool + Send + Sync>;
 
 /// Forwards the losses that a store reports.
@@ -133,13 +134,13 @@ impl Debug for Losses {
 /// One lease (etcd) or session (ZooKeeper), and its requests to the store.
 ///
 /// Every call is one attempt with its own timeout, and uses another endpoint if the last one
-/// failed. Every call except `enqueue` and `leave` may be dropped at any await. The caller of this
-/// trait lets those two finish.
+/// failed. The caller of this trait lets `enqueue`, `enqueue_all`, `relabel`, `rewrite` and `leave`
+/// finish. Every other call may be dropped at any await.
 pub(crate) trait Store: Specifics + Extras {}
 
 impl<T: Specifics + Extras> Store for T {}
 
-/// The operations that a lock needs on every store.
+/// The operations that a lock needs on every store with queues.
 #[async_trait]
 pub(crate) trait LockStore: Debug + Send + Sync + 'static {
     /// Renews the session. `Ok(granted)`: the store has confirmed, after this call began, that it
@@ -181,8 +182,7 @@ pub(crate) trait LockStore: Debug + Send + Sync + 'static {
     async fn close(&self) -> Result<()>;
 }
 
-/// Operations that only one or two stores implement in their own way. The defaults apply to all
-/// others.
+/// Operations that only some stores implement in their own way. The defaults apply to all others.
 #[async_trait]
 pub(crate) trait Specifics: LockStore {
     /// Like [`standing`](LockStore::standing), but with the current state and not that of a server
@@ -276,7 +276,7 @@ pub(crate) async fn watch_and_look(
 
 /// Operations that only some primitives need: guarded writes and the number of permits (`commit`,
 /// `read`), an election's `proclaim` (`rewrite`), `downgrade` (`relabel`), and the list of all
-/// locks (`queues`). `enqueue_all` is only faster.
+/// locks (`queues`). `evict` and `durability` are for operators. `enqueue_all` is only faster.
 #[async_trait]
 pub(crate) trait Extras: Debug + Send + Sync + 'static {
     /// Overwrites an own key if it has this version, so that a write whose reply was lost cannot be
@@ -298,8 +298,9 @@ pub(crate) trait Extras: Debug + Send + Sync + 'static {
         Err(missing("writing data"))
     }
 
-    /// Deletes a key of another session if its revision is the entry's. `false`: it does not exist.
-    /// If the names of deleted keys are never reused, comparing the name is sufficient.
+    /// Deletes a key of any session if its revision is the entry's. `false`: it does not exist. The
+    /// default compares only the name, which is sufficient if the names of deleted keys are never
+    /// reused. It does not report whether the key existed.
     async fn evict(&self, entry: &Entry) -> Result<bool> {
         let delete = [Write::Delete { key: entry.key.to_string() }];
         self.commit(&[], &delete).await

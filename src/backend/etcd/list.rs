@@ -42,13 +42,13 @@ impl EtcdStore {
     /// Reads from the leader. Fails if the reply is older than a transaction's reply to this
     /// session.
     pub(super) async fn newest(&self, key: &str, options: GetOptions) -> Result<GetResponse> {
-        let told = self.told.load(Ordering::Relaxed);
+        let latest = self.latest.load(Ordering::Relaxed);
         let read = async |client: Arc<Client>| {
             let mut client = client.kv_client().max_decoding_message_size(LARGEST_ANSWER);
             client.get(key, Some(options)).await
         };
         // A linearizable read may be stale (https://github.com/etcd-io/etcd/issues/20418).
-        Ok(self.pool.read(READ, told, GetResponse::header, read).await?.0)
+        Ok(self.pool.read(READ, latest, GetResponse::header, read).await?.0)
     }
 
     fn member(&self, prefix: &str, kv: KeyValue, values: bool) -> Member {

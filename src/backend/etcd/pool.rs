@@ -29,11 +29,11 @@ const PATIENCE_WITH_NEW: Duration = Duration::from_secs(1);
 const NO_ANSWER: [Code; 5] =
     [Code::Cancelled, Code::Unknown, Code::DeadlineExceeded, Code::Internal, Code::Unavailable];
 
-/// One connection per endpoint, made when needed. All requests go to the current endpoint until it
-/// fails.
+/// One connection per endpoint, made when needed. Requests go to the current endpoint until it
+/// fails. A renewal that gets no reply is also sent to another endpoint.
 ///
 /// etcd-client's own balancing is not used: it sends each request to a random endpoint, even to a
-/// dead one. So one dead endpoint of three fails every third request
+/// dead one. With one dead endpoint of three, every third request fails
 /// (<https://github.com/grpc/grpc-rust/issues/2839>).
 #[derive(Debug)]
 pub(super) struct Pool {

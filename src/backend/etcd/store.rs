@@ -60,7 +60,7 @@ pub(super) struct EtcdStore {
     renewing: AtomicUsize,
     unanswered: Unanswered,
     /// The latest revision in a reply to a transaction.
-    pub(super) told: AtomicU64,
+    pub(super) latest: AtomicU64,
 }
 
 impl EtcdStore {
@@ -76,7 +76,7 @@ impl EtcdStore {
             joining: AtomicUsize::new(0),
             renewing: AtomicUsize::new(0),
             unanswered: Unanswered::default(),
-            told: AtomicU64::new(0),
+            latest: AtomicU64::new(0),
         }
     }
 
@@ -97,7 +97,7 @@ impl EtcdStore {
         let request = async |client: Arc<Client>| client.kv_client().txn(txn).await;
         let header = TxnResponse::header;
         let (response, revision) = self.pool.read(operation, least, header, request).await?;
-        self.told.fetch_max(revision, Ordering::Relaxed);
+        self.latest.fetch_max(revision, Ordering::Relaxed);
         Ok((response, revision))
     }
 
@@ -219,8 +219,8 @@ impl LockStore for EtcdStore {
             let keys = LeaseTimeToLiveOptions::new().with_keys();
             client.lease_client().time_to_live(lease, Some(keys)).await
         };
-        let told = self.pool.request("reading a lease", ask).await?;
-        Ok(told.keys().iter().map(|key| String::from_utf8_lossy(key).into()).collect())
+        let lease = self.pool.request("reading a lease", ask).await?;
+        Ok(lease.keys().iter().map(|key| String::from_utf8_lossy(key).into()).collect())
     }
 
     async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>> {
@@ -258,15 +258,15 @@ impl LockStore for EtcdStore {
             Err(error) if is_full(&error) => self.txn(LEAVE, paths.leave()).await?,
             left => left?,
         };
-        let mut told = left.op_responses().into_iter();
-        let existed = match told.next() {
+        let mut responses = left.op_responses().into_iter();
+        let existed = match responses.next() {
             Some(TxnOpResponse::Delete(delete)) => {
                 transactions::was_there(&delete, self.lease, leave.entry)
             }
             _ => false,
         };
         let successor = leave.successor.is_some_and(|successor| {
-            transactions::is_there(told.next(), successor, Some(self.lease))
+            transactions::is_there(responses.next(), successor, Some(self.lease))
         });
         Ok(LeaveOutcome { existed, successor, at: SequencePoint(revision) })
     }

@@ -141,9 +141,11 @@ impl<'a> Paths<'a> {
 
     pub(super) fn answer(&self, joined: &TxnResponse) -> Answer {
         let is_own = |kv: &KeyValue| kv.key() == self.key.as_bytes();
-        let mut told = joined.op_responses();
+        let mut responses = joined.op_responses();
         if joined.succeeded() {
-            let Some(TxnOpResponse::Get(mut get)) = told.pop() else { return Answer::Nonsense };
+            let Some(TxnOpResponse::Get(mut get)) = responses.pop() else {
+                return Answer::Nonsense;
+            };
             let count = get.count();
             let (own, ahead): (Vec<_>, Vec<_>) = get.take_kvs().into_iter().partition(is_own);
             // A reply without the key that was just put is stale
@@ -151,15 +153,17 @@ impl<'a> Paths<'a> {
             let answer = Answer::Joined { ahead: ahead.into_iter().next(), count };
             return if own.is_empty() { Answer::Nonsense } else { answer };
         }
-        let Some(TxnOpResponse::Txn(swapped)) = told.pop() else { return Answer::Nonsense };
-        let mut told = swapped.op_responses().into_iter();
+        let Some(TxnOpResponse::Txn(swapped)) = responses.pop() else { return Answer::Nonsense };
+        let mut responses = swapped.op_responses().into_iter();
         if !swapped.succeeded() {
-            let Some(TxnOpResponse::Get(mut get)) = told.next() else { return Answer::Nonsense };
+            let Some(TxnOpResponse::Get(mut get)) = responses.next() else {
+                return Answer::Nonsense;
+            };
             return get.take_kvs().pop().filter(is_own).map_or(Answer::Nonsense, Answer::Before);
         }
-        let Some(TxnOpResponse::Put(mut tail)) = told.nth(1) else { return Answer::Nonsense };
+        let Some(TxnOpResponse::Put(mut tail)) = responses.nth(1) else { return Answer::Nonsense };
         let others =
-            told.any(|range| !matches!(range, TxnOpResponse::Get(get) if get.count() == 0));
+            responses.any(|range| !matches!(range, TxnOpResponse::Get(get) if get.count() == 0));
         let tail = tail.take_prev_key().filter(|_| !others);
         // The transaction that created this key also wrote the tail.
         let behind =

@@ -56,7 +56,7 @@ enum Command {
 struct Signals {
     created: Option<oneshot::Sender<i64>>,
     /// The revision of the latest event; zero before the first one.
-    news: Sender<i64>,
+    changes: Sender<i64>,
     /// The prefix, if a prefix is watched.
     prefix: Option<Arc<str>>,
 }
@@ -69,7 +69,7 @@ pub(super) struct Watch {
     start: i64,
     /// Events up to this revision are not reported either.
     known: i64,
-    news: tokio::sync::watch::Receiver<i64>,
+    changes: tokio::sync::watch::Receiver<i64>,
     commands: mpsc::UnboundedSender<Command>,
 }
 
@@ -135,17 +135,17 @@ impl Watcher {
     /// revision on. A read after this call misses nothing.
     pub(super) async fn watch(&self, key: &Arc<str>, prefix: bool, puts: bool) -> Result<Watch> {
         let (created, created_rx) = oneshot::channel();
-        let (news, news_rx) = tokio::sync::watch::channel(0);
+        let (changes, changes_rx) = tokio::sync::watch::channel(0);
         // The client chooses the ID, because replies are matched by it and not by their order. It
         // is never 0, which would leave the choice to the server, and never used twice.
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let signals =
-            Signals { created: Some(created), news, prefix: prefix.then(|| Arc::clone(key)) };
+            Signals { created: Some(created), changes, prefix: prefix.then(|| Arc::clone(key)) };
         // If the task has ended, the senders are dropped here and the watch is broken from the
         // start.
         let _ = self.commands.send(Command::Watch { id, key: Arc::clone(key), puts, signals });
         let (key, commands) = (Arc::clone(key), self.commands.clone());
-        let mut watch = Watch { id, key, start: 0, known: 0, news: news_rx, commands };
+        let mut watch = Watch { id, key, start: 0, known: 0, changes: changes_rx, commands };
         let start = timeout(self.patience, created_rx).await;
         let start = start.map_err(|late| StoreError::Unavailable(late.into()))?;
         watch.start = start.map_err(|_| Broken)?;
@@ -155,8 +155,8 @@ impl Watcher {
 
 impl Watch {
     /// Returns after an event with a later revision.
-    async fn news(&mut self, after: i64) -> Result<()> {
-        self.news.wait_for(|news| *news > after).await.map_err(|_| Broken)?;
+    async fn changed_after(&mut self, after: i64) -> Result<()> {
+        self.changes.wait_for(|latest| *latest > after).await.map_err(|_| Broken)?;
         Ok(())
     }
 
@@ -168,7 +168,7 @@ impl Watch {
     /// Returns `true` if the watch reports all events of this key since it was put.
     pub(super) fn began_before(&self, entry: &Entry) -> bool {
         // A watch whose stream broke has ended.
-        let goes_on = self.news.has_changed().is_ok();
+        let goes_on = self.changes.has_changed().is_ok();
         goes_on && self.key == entry.key && self.start() <= entry.revision
     }
 
@@ -197,7 +197,7 @@ impl Watch {
     /// and none is lost.
     pub(super) fn since(mut self, read: i64) -> Result<backend::Watch> {
         self.check(read.unsigned_abs())?;
-        Ok(Box::pin(async move { self.news(read).await.map(|()| Event::Touched) }))
+        Ok(Box::pin(async move { self.changed_after(read).await.map(|()| Event::Touched) }))
     }
 
     /// Waits for the deletion of a key that existed when the watch began. `seen` is the revision of
@@ -242,7 +242,7 @@ impl Watch {
 
     /// Returns when the key was deleted.
     async fn deleted(&mut self) -> Result<Event> {
-        self.news(self.known).await.map(|()| Event::Deleted)
+        self.changed_after(self.known).await.map(|()| Event::Deleted)
     }
 }
 
@@ -270,7 +270,7 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
                 None => return,
                 Some(Command::Cancel(id)) => cancel(&mut stream, &mut watches, id).await.is_err(),
                 // The watch was dropped.
-                Some(Command::Watch { signals, .. }) if signals.news.is_closed() => false,
+                Some(Command::Watch { signals, .. }) if signals.changes.is_closed() => false,
                 Some(Command::Watch { id, key, puts, signals }) => {
                     let options = WatchOptions::new().with_watch_id(id);
                     let options = match signals.prefix {
@@ -355,15 +355,15 @@ fn is_canceled(watches: &mut HashMap<i64, Signals>, message: &WatchResponse) -> 
         return false;
     }
     let prefix = &signals.prefix;
-    let is_news = |event: &&etcd_client::Event| match (prefix, event.kv()) {
+    let is_change = |event: &&etcd_client::Event| match (prefix, event.kv()) {
         (Some(prefix), Some(kv)) => keys::is_direct(prefix, kv),
         // A key without a lease holds no place.
         (None, Some(kv)) => event.event_type() == EventType::Delete || kv.lease() == 0,
         (_, None) => false,
     };
-    let news = message.events().iter().filter(is_news).filter_map(|event| event.kv());
-    if let Some(latest) = news.map(KeyValue::mod_revision).max() {
-        signals.news.send_replace(latest);
+    let changes = message.events().iter().filter(is_change).filter_map(|event| event.kv());
+    if let Some(latest) = changes.map(KeyValue::mod_revision).max() {
+        signals.changes.send_replace(latest);
     }
     false
 }

@@ -132,7 +132,9 @@ impl Space {
         spaces.entry(name.to_owned()).or_insert_with(new).clone()
     }
 
-    /// Returns all keys, oldest first.
+    /// Returns the keys of all holders, waiters and release requests, oldest first.
+    ///
+    /// The keys of data are not included.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         self.state().keys.values().map(|record| record.key.clone()).collect()
@@ -190,7 +192,7 @@ impl Space {
 
     /// Moves the store's clock forward.
     ///
-    /// Sessions that are not renewed in time expire.
+    /// Sessions whose TTLs have then passed expire at once.
     pub fn advance(&self, time: Duration) {
         self.state().ahead += time;
         drop(self.state());

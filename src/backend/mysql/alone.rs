@@ -88,8 +88,10 @@ impl<'a> Batch<'a> {
         Self { selects, ..self }
     }
 
-    /// Returns one statement for a single step. For several steps, the last statement returns the
-    /// queue, ticket and number of each. `fresh`: some of the queues may have no row yet.
+    /// Returns one statement for a single step, and a second one if the step is a leave with a
+    /// successor or a join of a [selecting](Self::selecting) batch. For several steps, the last
+    /// statement returns the queue, ticket and number of each. `fresh`: some of the queues may have
+    /// no row yet.
     ///
     /// Several statements form a transaction, so that a refused statement undoes the others.
     pub(super) fn message(&self, fresh: bool) -> Message {

@@ -15,9 +15,8 @@ use super::{
     time::{BEAT, NOW},
 };
 
-/// The settings that requests on a session's own connection rely on, and that another program may
-/// have changed; `opening.rs` gives the reasons. Text is compared and stored as ASCII, whatever the
-/// pool uses.
+/// The settings that requests rely on, and that another program may have changed; `opening.rs`
+/// gives the reasons for most. Text is compared and stored as ASCII, whatever the pool uses.
 const SETTINGS: [(&str, &str); 7] = [
     ("sql_mode", "'STRICT_ALL_TABLES'"),
     ("collation_connection", "'utf8mb4_bin'"),

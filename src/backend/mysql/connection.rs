@@ -280,8 +280,7 @@ impl Link {
     /// pooler has then lent the connection to other clients, or has reset it. The request may have
     /// run with their settings, or on a read-only server.
     fn is_own(&self, outcomes: &[Outcome]) -> bool {
-        let called = outcomes.first().map(|outcome| outcome.first()?.number(CALLED));
-        self.name.is_none() || called.is_none_or(|called| called == self.name)
+        is_named(self.name, outcomes)
     }
 
     /// Records the server in the tables, whose reply this is, and reads their epoch for the
@@ -321,9 +320,32 @@ fn names(reply: &[Outcome]) -> (String, bool) {
     (names.into_iter().flatten().collect::<Vec<_>>().join("/"), false)
 }
 
+/// Returns `false` if these outcomes name another connection than this one, or none.
+fn is_named(name: Option<i64>, outcomes: &[Outcome]) -> bool {
+    let called = outcomes.first().map(|outcome| outcome.first()?.number(CALLED));
+    name.is_none() || called.is_none_or(|called| called == name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connection_that_a_pooler_has_reset_has_no_name() {
+        let called = |name: &str| vec![Outcome::of_one(&["1700", "1", name])];
+        for (name, outcomes, is_own) in [
+            (Some(7), called("7"), true),
+            (Some(7), called("8"), false),
+            // After a reset, the variable is NULL.
+            (Some(7), called(""), false),
+            (Some(7), vec![Outcome::default()], false),
+            // The request has no statement that names the connection.
+            (Some(7), vec![], true),
+            (None, called("8"), true),
+        ] {
+            assert_eq!(is_named(name, &outcomes), is_own, "{name:?} {outcomes:?}");
+        }
+    }
 
     #[test]
     fn a_server_and_a_cluster_have_names() {

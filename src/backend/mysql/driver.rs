@@ -195,8 +195,9 @@ fn refusal(error: mysql_async::Error) -> Refusal {
     }
 }
 
-const UNKNOWN_WAY: &str = "the server requires an unsupported authentication method: use \
-                           mysql_native_password, caching_sha2_password, ed25519 or parsec";
+const UNKNOWN_WAY: &str = "the server requires a password for this user, or an unsupported \
+                           authentication method: use mysql_native_password, \
+                           caching_sha2_password, ed25519 or parsec";
 
 #[cfg(test)]
 mod tests {

@@ -38,10 +38,18 @@ pub(super) fn read(outcomes: &[Outcome]) -> Durability {
                 .to_owned(),
         );
     }
-    if value("innodb_doublewrite") == "OFF" {
-        reasons.push(
-            "innodb_doublewrite is OFF: a crash may corrupt the tables. Set it to ON".to_owned(),
-        );
+    // MySQL's DETECT_ONLY repairs no torn pages, and MariaDB's `fast` does not sync data files:
+    // https://dev.mysql.com/doc/refman/8.4/en/innodb-doublewrite-buffer.html
+    // https://github.com/MariaDB/server/pull/3091
+    match value("innodb_doublewrite").as_str() {
+        "ON" | "1" | "DETECT_AND_RECOVER" => {}
+        "" => reasons.push(
+            "the server does not report innodb_doublewrite: a crash may corrupt the tables"
+                .to_owned(),
+        ),
+        other => reasons.push(format!(
+            "innodb_doublewrite is {other}: a crash may corrupt the tables. Set it to ON"
+        )),
     }
     let replicas = [value("Slaves_connected"), value("Replicas_connected")];
     match replicas.iter().filter_map(|count| count.parse::<u32>().ok()).max() {
@@ -61,8 +69,8 @@ pub(super) fn read(outcomes: &[Outcome]) -> Durability {
     }
     if !value("group_replication_group_name").is_empty() {
         reasons.push(
-            "the server is a member of a replication group: distlock is not tested with group \
-             replication"
+            "group_replication_group_name is set, so the server may be a member of a replication \
+             group: distlock is not tested with group replication"
                 .to_owned(),
         );
     }
@@ -98,9 +106,10 @@ mod tests {
     fn settings_and_replicas_decide() {
         let flush = ("innodb_flush_log_at_trx_commit", "1");
         let none = ("Slaves_connected", "0");
+        let twice = |twice| ("innodb_doublewrite", twice);
         let options = |options| ("wsrep_provider_options", options);
         for (settings, exclusive, reasons) in [
-            (&[flush, ("innodb_doublewrite", "ON"), ("wsrep_cluster_size", "0")][..], true, 0),
+            (&[flush, ("wsrep_cluster_size", "0")][..], true, 0),
             (&[flush, ("Slaves_connected", "0"), ("log_bin", "ON"), ("sync_binlog", "1")], true, 0),
             (&[flush, none, ("log_bin", "ON"), ("sync_binlog", "0")], false, 1),
             (&[flush, none, ("log_bin", "ON"), ("sync_binlog", "1000")], false, 1),
@@ -111,7 +120,11 @@ mod tests {
             (&[("innodb_flush_log_at_trx_commit", "3")], true, 0),
             (&[("innodb_flush_log_at_trx_commit", "2")], false, 1),
             (&[], false, 1),
-            (&[flush, ("innodb_doublewrite", "OFF")], false, 1),
+            (&[flush, twice("OFF")], false, 1),
+            (&[flush, twice("DETECT_AND_RECOVER")], true, 0),
+            (&[flush, twice("DETECT_ONLY")], false, 1),
+            (&[flush, twice("fast")], false, 1),
+            (&[flush, twice("")], false, 1),
             (&[flush, ("Slaves_connected", "2")], false, 1),
             (&[flush, ("Replicas_connected", "1")], false, 1),
             (&[flush, ("wsrep_cluster_size", "3")], false, 1),
@@ -122,8 +135,9 @@ mod tests {
             ),
             (&[flush, ("group_replication_group_name", "a")], false, 1),
         ] {
-            let rows: Vec<_> =
-                settings.iter().map(|(name, value)| Outcome::of_one(&[name, value])).collect();
+            // The first row of a name counts.
+            let rows = settings.iter().chain(&[("innodb_doublewrite", "ON")]);
+            let rows: Vec<_> = rows.map(|(name, value)| Outcome::of_one(&[name, value])).collect();
             let durability = read(&rows);
             assert_eq!(durability.exclusive, exclusive, "{settings:?}");
             assert_eq!(durability.reasons.len(), reasons, "{settings:?}");

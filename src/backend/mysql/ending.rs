@@ -1,8 +1,8 @@
 //! Ends expired sessions, and removes their rows in batches, so that no request takes long. The
 //! entries are removed before their session.
 //!
-//! No statement waits for another transaction. A session that is locked by its own request is left
-//! to the next sweep. An entry that a user's transaction has checked stays until that transaction
+//! No sweep waits for another transaction. A session that is locked by its own request is left to
+//! the next sweep. An entry that a user's transaction has checked stays until that transaction
 //! ends, and so does the session's row.
 
 use super::{
@@ -61,7 +61,8 @@ pub(super) fn sweep(
 }
 
 /// Removes those of these entries whose sessions have ended. It locks no session, so it also covers
-/// one whose entries another client is removing. The quarantine may begin again.
+/// a session whose entries another client is removing. The quarantine is excluded, because it may
+/// begin again.
 fn remove_first(first: &[What]) -> Vec<String> {
     let ended = format!(
         "EXISTS (SELECT 1 FROM distlock_sessions AS s WHERE s.id = o.session AND s.{ENDED} \
@@ -99,8 +100,8 @@ fn empty(chosen: &str) -> String {
     )
 }
 
-/// The number of the last statements of [`sweep`] whose counts show whether there is more to
-/// remove.
+/// The number of the last statements of [`sweep`], whose counts show whether there are more entries
+/// to remove.
 pub(super) const REMOVALS: usize = 3;
 
 /// Removes the entries of ended sessions, and the ended sessions without entries.

@@ -45,7 +45,7 @@ impl KnownQueues {
         is_alone && self.fits(step)
     }
 
-    /// Returns `true` if one `UPDATE` may do it.
+    /// Returns `true` if one `UPDATE` may be sufficient for the message.
     pub(super) fn is_open(&self, message: &Message) -> bool {
         match &message.step {
             Some(Step::Join { dir, .. }) => self.open.contains(dir),

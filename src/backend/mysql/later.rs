@@ -1,4 +1,4 @@
-//! Requests that have to be sent separately: because their queue has other entries, or again,
+//! Requests that have to be sent separately, because their queue has other entries, or repeated,
 //! because a lock blocked them.
 
 use std::{collections::VecDeque, time::Duration};
@@ -28,7 +28,7 @@ impl<T> Later<T> {
         self.now.push_back((request, Duration::ZERO));
     }
 
-    /// Adds a request that was taken out, to be sent again. It has waited this long before.
+    /// Adds a request to be repeated, which has waited this long before.
     pub(super) fn again(&mut self, request: T, waited: Duration) {
         let pause = (waited * 2).clamp(SOONEST, LATEST);
         self.again.push((Instant::now() + jittered(pause), request, pause));

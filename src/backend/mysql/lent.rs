@@ -1,7 +1,8 @@
 //! A connection of the user's pool that is lent for one request.
 //!
-//! Renewals and polls use the session's own connection, which never waits for the pool. All other
-//! requests use a connection of the pool for one transaction, with the statements of `by_pool.rs`.
+//! Renewals, polls, rechecks of held locks, the end of a session and `durability` use the session's
+//! own connection, which never waits for the pool. Other requests use a connection of the pool for
+//! one transaction, with the statements of `by_pool.rs`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -175,7 +176,10 @@ impl Reply {
                 return Err(Failure::InTransaction);
             }
             Some(refusal) if done == CHECK && error::is_elsewhere(&refusal) => {
-                let words = format!("{PLACE}: the connection is to another server or database");
+                let words = format!(
+                    "{PLACE}: the connection is to another server or database, or the server was \
+                     restarted"
+                );
                 return Err(Failure::Elsewhere(words));
             }
             Some(refusal) => {
@@ -223,8 +227,11 @@ pub(super) async fn verify(
     };
     Err(match elsewhere {
         true => StoreError::Denied(
-            format!("the pool is not connected to the database in the client's URL: {words}")
-                .into(),
+            format!(
+                "the pool is not connected to the database in the client's URL, or its user lacks \
+                 a right: {words}"
+            )
+            .into(),
         ),
         false => StoreError::Unavailable(words.into()),
     })

@@ -13,7 +13,7 @@ use crate::backend::sql::{outcome::Outcome, server_clock::ClockTrust, step::Step
 pub(super) struct Message {
     statements: Vec<String>,
     pub(super) transaction: bool,
-    /// The request has no other statements.
+    /// The request does not read the clock.
     pub(super) bare: bool,
     /// Expired sessions are ended before.
     pub(super) sweeps: bool,
@@ -147,8 +147,8 @@ impl Message {
     }
 }
 
-/// A request as it is sent. Its first outcome contains the clock, the beat and the name of the
-/// connection.
+/// A request as it is sent. Unless it is bare, its first outcome contains the clock, the beat and
+/// the name of the connection.
 pub(super) struct Batch {
     pub(super) text: String,
     /// The number of outcomes before the message's own; `own` is the number of those.
@@ -203,6 +203,21 @@ pub(super) const IS_THERE: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::{mysql::statements::MysqlStatements, sql::statements::Statements as _};
+
+    #[test]
+    fn renewals_never_wait_for_the_users_pool() {
+        let statements = MysqlStatements { session: 1 };
+        for (by_pool, message) in [
+            (false, statements.keep_alive(&[])),
+            (false, statements.close()),
+            (false, Message::default().sweeping()),
+            (true, statements.read("/a/b")),
+            (true, statements.queues("/a")),
+        ] {
+            assert_eq!(message.goes_by_pool(), by_pool, "{message:?}");
+        }
+    }
 
     #[test]
     fn request_refused_before_its_commit_is_not_applied() {

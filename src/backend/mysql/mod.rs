@@ -1,6 +1,6 @@
 //! MySQL and MariaDB: a row for each session, a row for each queue with the entry that is alone in
-//! it, and a row for each other entry. The entries are ordered by a number that is drawn while the
-//! queue's other row is locked. The server cannot notify, so waiters poll.
+//! it, and a row for each other entry. The entries are ordered by a number that is drawn while a
+//! row of the queue is locked. The server cannot notify, so waiters poll.
 //!
 //! Keys are `{namespace}/{name}/{session in hex}-{ticket}`, followed by `.{label}` if the label is
 //! not empty.

@@ -29,9 +29,9 @@ pub(super) fn hello(
         format!(
             "SET {CONNECTION} = {connection}, SESSION sql_mode = 'STRICT_ALL_TABLES', \
              SESSION autocommit = 1, SESSION completion_type = 0, \
-             SESSION sql_select_limit = 18446744073709551615, SESSION time_zone = '+00:00', \
-             SESSION foreign_key_checks = 1, SESSION unique_checks = 1, \
-             SESSION sql_safe_updates = 0"
+             SESSION sql_select_limit = 18446744073709551615, SESSION sql_big_selects = 1, \
+             SESSION time_zone = '+00:00', SESSION foreign_key_checks = 1, \
+             SESSION unique_checks = 1, SESSION sql_safe_updates = 0"
         ),
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
         format!(
@@ -166,9 +166,9 @@ pub(super) fn open(session: i64, microseconds: u128) -> Message {
 const TIDYING: &str = "CONCAT('distlock ', SHA1(DATABASE()))";
 
 /// Removes the rows of queues that were unused for 20 s: among the next 1,000 of `distlock_alone`,
-/// and up to 1,000 of `distlock_queues`. It locks no other row. Later entries never reuse a number
-/// of these rows. The same transaction raises the floor, and a join reads the floor once its
-/// queue's row exists again.
+/// and up to 1,000 of `distlock_queues`. It locks no row of another queue. Later entries never
+/// reuse a number of these rows. The same transaction raises the floor, and a join reads the floor
+/// once its queue's row exists again.
 ///
 /// One client tidies at a time. [`tidied`] has to follow in any case. The last statement returns
 /// whether there may be more to remove.

@@ -48,8 +48,8 @@ pub trait Pool: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Every error means that nothing was sent. If the server reported the error, attach its number
-    /// with [`PoolError::with_code`].
+    /// Every error means that no request was sent. If the server reported the error, attach its
+    /// number with [`PoolError::with_code`].
     ///
     /// # Cancel safety
     ///
@@ -105,8 +105,8 @@ pub trait PoolConnection: Send {
 
     /// Returns the connection to the pool.
     ///
-    /// At this point, all replies have been read and no transaction is open. The connection's
-    /// settings are the same as when it was lent.
+    /// At this point, all replies have been read. A transaction is open only if it was open when
+    /// the connection was lent. The connection's settings are the same as then.
     fn release(self: Box<Self>);
 }
 
@@ -171,8 +171,10 @@ impl PoolError {
 
     /// Creates an error for a pool whose connections are all in use.
     ///
-    /// Return this error when the pool has stopped waiting for a free connection. The call that
-    /// acquires a lock then fails, because its caller may hold one of the connections.
+    /// Return this error when the pool has stopped waiting for a free connection. A call that
+    /// acquires a lock then fails without another attempt, because its caller may hold one of the
+    /// connections. If the server does not reply on the client's own connection either, the error
+    /// counts as an outage of the server.
     #[must_use]
     pub fn exhausted(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { exhausted: true, ..Self::new(source) }

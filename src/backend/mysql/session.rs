@@ -146,7 +146,7 @@ impl Served for Task {
 }
 
 impl Task {
-    /// Serves keepalives first, then due polls, then other requests in their order.
+    /// Serves keepalives first. Due polls and other requests take turns.
     async fn serve_all(&mut self, link: &mut Link, inbox: &mut Inbox<Message>) -> Over {
         let mut looked = false;
         loop {

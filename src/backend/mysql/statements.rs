@@ -1,5 +1,5 @@
-//! The requests to the server as SQL. Together with `opening.rs`, `message.rs` and `looks.rs`, this
-//! file contains all SQL of this store.
+//! Most requests to the server, as SQL. Modules such as `opening.rs`, `join.rs`, `leave.rs`,
+//! `ending.rs` and `looks.rs` contain the rest.
 //!
 //! **A request is one text** with all of its statements, so it costs one round trip. Writes are
 //! between `START TRANSACTION` and `COMMIT`. The server begins only when it has received the whole

@@ -72,7 +72,7 @@ impl<T> Waiting<T> {
         self.places().map(|at| &self.all[at])
     }
 
-    /// Returns the positions of these.
+    /// Returns the positions of the requests whose queues no earlier request uses.
     fn places(&self) -> impl Iterator<Item = usize> {
         let mut before: HashSet<&str> = self.busy.iter().map(String::as_str).collect();
         let all = self.all.iter().enumerate();

@@ -135,13 +135,20 @@ impl Watches {
         let own = self.is_own(&seen);
         let mut state = self.state.lock();
         let before = state.get(what);
-        // Another waiter may have read something else before, which takes precedence.
-        if before.is_none_or(|before| before.seen.is == seen.is) {
+        let mut changed = None;
+        // If another waiter has read something else, one of the two waits for a change that has
+        // already happened. Which one is unknown: replies may be noted in any order.
+        if before.is_some_and(|before| before.seen.is != seen.is) {
+            changed = state.watched.0.remove(what);
+        } else {
             let look = Look::new(what, own, seen, before);
             state.set(what, look);
         }
         drop(state);
-        self.changed.notify_one();
+        match changed {
+            Some(changed) => changed.notify(),
+            None => self.changed.notify_one(),
+        }
     }
 
     fn is_own(&self, seen: &Seen) -> bool {
@@ -204,7 +211,7 @@ impl Watches {
     /// Records the results of a poll. A watched entry without a result is absent.
     pub(super) fn saw(&self, looked: &[What], shown: Vec<(What, Seen)>) {
         let mut shown: HashMap<_, _> = shown.into_iter().collect();
-        let (mut state, mut news) = (self.state.lock(), Vec::new());
+        let (mut state, mut changed) = (self.state.lock(), Vec::new());
         for what in looked {
             let Some(before) = state.get(what) else { continue };
             match shown.remove(what) {
@@ -212,7 +219,7 @@ impl Watches {
                     let look = Look::new(what, before.own, seen, Some(before));
                     state.set(what, look);
                 }
-                _ => news.extend(state.watched.0.remove(what)),
+                _ => changed.extend(state.watched.0.remove(what)),
             }
         }
         state.soonest = state
@@ -222,7 +229,7 @@ impl Watches {
             .filter_map(|watched_entry| Some(watched_entry.known.as_ref()?.due))
             .min();
         drop(state);
-        news.into_iter().for_each(WatchedEntry::notify);
+        changed.into_iter().for_each(WatchedEntry::notify);
     }
 
     /// Records the results for own entries, of which only the keys were read.
@@ -246,7 +253,7 @@ impl Watches {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{slice, sync::Arc};
 
     use super::*;
     use crate::backend::mysql::looks::FAR;
@@ -299,6 +306,23 @@ mod tests {
         tokio::time::sleep_until(watches.due().unwrap()).await;
         assert!(watches.take_due().is_empty());
         assert_eq!(watches.due(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn predecessor_is_looked_at_again_and_again() {
+        let watches = Watches::new(1);
+        let waiting = waits(&watches, "/a", 1);
+        let what = (Arc::<str>::from("/a"), 1);
+        watches.note(&what, seen("/a/2-x", 0));
+        for _ in 0..100 {
+            let pause = watches.due().expect("a look is due") - Instant::now();
+            // The pause of the next waiter in line, and the spread of pauses.
+            assert!(pause <= LATEST.mul_f64(1.25) + SOONEST, "{pause:?}");
+            tokio::time::sleep(pause + SOONEST).await;
+            assert_eq!(watches.take_due().what, slice::from_ref(&what));
+            watches.saw(slice::from_ref(&what), [(what.clone(), seen("/a/2-x", 0))].into());
+        }
+        watches.leave(&waiting);
     }
 
     #[test]

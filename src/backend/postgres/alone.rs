@@ -1,4 +1,5 @@
-//! Joining and leaving, the two most frequent requests. Each connection has prepared both.
+//! Joining and leaving, the two most frequent requests. A connection has prepared both, except
+//! behind a pooler and with the user's pool.
 //!
 //! An entry that is alone in its queue is stored in the queue's own row (see `distlock.queues` in
 //! `tables.sql`), and one `UPDATE` adds or removes it. If the `UPDATE` finds no row, the same
@@ -48,7 +49,7 @@ const HELD: &str = "SELECT queue FROM distlock.queues \
 
 /// The deletion grants nothing, so it is not flushed: see `distlock.unflushed`. This is decided
 /// after the entry was deleted, because before that, other entries may have joined behind it. A
-/// release from the table of entries is a grant.
+/// release from the table of entries may be a grant.
 const UNFLUSHED: &str = "CASE WHEN current_setting('synchronous_standby_names') = '' \
                          THEN set_config('synchronous_commit', 'off', true) END";
 

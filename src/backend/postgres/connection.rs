@@ -74,7 +74,7 @@ pub(super) struct Link {
     pub(super) name: i64,
     /// The identity of the server.
     pub(super) server: String,
-    /// The position up to which its log is on the disk, an order of its own.
+    /// The position up to which the server's log is on the disk.
     pub(super) flushed: i64,
     /// The log positions that servers have shown before the connection was made.
     seen: SoFar,
@@ -86,10 +86,11 @@ pub(super) struct Link {
     pub(super) pooled: Option<Pooled>,
     /// The statements before requests on connections of the user's pool, if there is one.
     pub(super) by_pool: Option<Pooled>,
-    /// The prepared statements, once there are tables.
+    /// The prepared statements, once there are tables. `None` behind a pooler and with the user's
+    /// pool.
     pub(super) kept: Option<Statements>,
     pub(super) looks: Option<Looks>,
-    /// The statements for many calls at once, unless the tables lack them.
+    /// The prepared statements for many calls at once.
     pub(super) batches: Option<Batches>,
 }
 

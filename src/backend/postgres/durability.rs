@@ -5,7 +5,7 @@ use crate::backend::{Durability, FailoverBehavior, sql::outcome::Row};
 /// Reads the settings and the number of standbys. Other receivers of the log cannot be promoted and
 /// do not count: logical subscribers, backups in progress, and `pg_receivewal`, which only stores
 /// the log and reports no replay position. Without the right to read all of `pg_stat_replication`,
-/// every receiver counts.
+/// backups and `pg_receivewal` count too.
 pub(super) const SQL: &str = "SELECT current_setting('fsync') = 'on', \
      current_setting('full_page_writes') = 'on', current_setting('synchronous_commit'), \
      current_setting('synchronous_standby_names') <> '', \

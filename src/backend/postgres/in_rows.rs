@@ -6,8 +6,8 @@ use tokio::sync::Notify;
 
 use crate::{backend::Ticket, runtime::mutex::Mutex};
 
-/// The number of doubtful queues that are remembered. Each request without a reply adds one for the
-/// rest of the session.
+/// The number of doubtful queues that are remembered. Each join whose outcome is unknown adds its
+/// queue for the rest of the session.
 const DOUBTFUL: usize = 1000;
 
 #[derive(Debug, Default)]

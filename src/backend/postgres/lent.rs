@@ -1,7 +1,8 @@
 //! A connection of the user's pool that is lent for one request.
 //!
-//! Renewals and watches use the session's own connection, which never waits for the pool. All other
-//! requests use a connection of the pool for one transaction, with the statements of `pooled.rs`.
+//! Renewals, watches, the end of a session and requests without a waiting caller use the session's
+//! own connection, which never waits for the pool. Other requests use a connection of the pool for
+//! one transaction, with the statements of `pooled.rs`.
 
 use std::{sync::Arc, time::Duration};
 

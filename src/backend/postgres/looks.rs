@@ -1,4 +1,4 @@
-//! The frequent queries of waiters, by statements that each connection has prepared.
+//! The frequent queries of waiters, by statements that a connection has prepared.
 
 use futures_util::future::try_join;
 use tokio_postgres::{

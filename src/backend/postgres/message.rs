@@ -44,10 +44,10 @@ pub(super) struct Message {
 enum Form {
     /// Statements that are planned each time.
     Statements(String),
-    /// A call of a function of `queue.sql`, whose plans the server keeps, and the number of parts
+    /// A call of a function of `leave.sql`, whose plans the server keeps, and the number of parts
     /// in its reply after that of the clock.
     Call(String, usize),
-    /// Statements that each connection has prepared: see `alone.rs` and `looks.rs`.
+    /// Statements that most connections have prepared: see `alone.rs` and `looks.rs`.
     Step(Step),
     Look(Look),
 }

@@ -1,10 +1,10 @@
 //! What the processes of one host have successively seen of a server.
 //!
-//! A process removes a dead session after it has watched it for 1.1 TTL. A process that lives for a
-//! shorter time, such as a cron job, would never do so. Each client therefore records in the tables
-//! the position of the server's log, and when it read that. The time is that of `CLOCK_BOOTTIME`,
-//! which all processes of a host share from one boot to the next. A session whose beat is below
-//! that position was not renewed since.
+//! A process removes a dead session after it has watched the clock for 1.1 TTL. A process that
+//! lives for a shorter time, such as a cron job, would never do so. Each client therefore records
+//! in the tables the position of the server's log, and when it read this position. The time is that
+//! of `CLOCK_BOOTTIME`, which all processes of a host share from one boot to the next. A session
+//! whose beat is below that position was not renewed since.
 //!
 //! A record counts only for the same boot of the host and the same run of the server. The server's
 //! clock also has to show that as much time has passed. A virtual machine may be resumed twice from
@@ -24,9 +24,9 @@ impl Host {
         Self(boot::id().ok())
     }
 
-    /// Returns a condition on rows of `distlock.sessions` that records show the session to have
-    /// expired. It uses the time of this call: the later the query runs, the less time it assumes
-    /// to have passed.
+    /// Returns the condition that the session in a row of `distlock.sessions` has expired by the
+    /// records. It uses the time of this call, so a query that runs later assumes that less time
+    /// has passed than really has.
     pub(super) fn knows_dead(&self, server: &str) -> String {
         let Some(boot) = &self.0 else { return "FALSE".to_owned() };
         format!(

@@ -20,7 +20,8 @@ const FLUSHED: &str = "CASE WHEN NOT pg_is_in_recovery() \
                        THEN (pg_current_wal_flush_lsn() - '0/0')::bigint END";
 
 /// Disables limits of a role or database that would end the connection, because a waiter is silent
-/// for up to a third of its TTL. Servers before versions 14 and 17 do not have these settings.
+/// for up to a third of its TTL. Servers before version 14 lack the first setting, and servers
+/// before version 17 lack the second.
 const WITHOUT_LIMITS: &str = "CASE WHEN current_setting('idle_session_timeout', true) <> '0' \
                               THEN set_config('idle_session_timeout', '0', false) END, \
                               CASE WHEN current_setting('transaction_timeout', true) <> '0' \

@@ -47,7 +47,7 @@ pub trait Pool: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Every error means that nothing was sent. If the server reported the error, attach its
+    /// Every error means that no request was sent. If the server reported the error, attach its
     /// SQLSTATE with [`PoolError::with_sqlstate`].
     ///
     /// # Cancel safety
@@ -145,8 +145,10 @@ impl PoolError {
 
     /// Creates an error for a pool whose connections are all in use.
     ///
-    /// Return this error when the pool has stopped waiting for a free connection. The call that
-    /// acquires a lock then fails, because its caller may hold one of the connections.
+    /// Return this error when the pool has stopped waiting for a free connection. A call that
+    /// acquires a lock then fails without another attempt, because its caller may hold one of the
+    /// connections. If the server does not reply on the client's own connection either, the error
+    /// counts as an outage of the server.
     #[must_use]
     pub fn exhausted(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { exhausted: true, ..Self::new(source) }

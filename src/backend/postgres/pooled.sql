@@ -6,7 +6,7 @@ CREATE FUNCTION distlock.adopt(name bigint, begun_on bigint, shown bigint, for_s
     for_locks integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_is_in_recovery() THEN
-        RAISE EXCEPTION 'the pooler has switched to a standby' USING ERRCODE = 'DL002';
+        RAISE EXCEPTION 'the pooler or the pool has switched to a standby' USING ERRCODE = 'DL002';
     END IF;
     PERFORM set_config('distlock.connection', name::text, true),
         set_config('distlock.polls', 'on', true),
@@ -27,7 +27,7 @@ BEGIN
     IF pg_current_wal_flush_lsn() - '0/0' < shown OR NOT EXISTS (SELECT FROM distlock.runs
         WHERE started = pg_postmaster_start_time() AND run = begun_on)
     THEN
-        RAISE EXCEPTION 'the server has crashed, or the pooler has switched to another one'
+        RAISE EXCEPTION 'the server was restarted, or the pooler or the pool has switched servers'
             USING ERRCODE = 'DL002';
     END IF;
 END $$;

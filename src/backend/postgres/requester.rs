@@ -41,7 +41,8 @@ use crate::{
 const PING: &str = "SELECT 1";
 
 /// The pauses between attempts to leave a queue whose row a user's transaction has locked. They
-/// grow. No request waits for the row on the server, because all later ones would wait too.
+/// grow. Requests do not wait for the row on the server, because all later ones would wait too. The
+/// exception is an entry that is not in the row: see `FIRST_PATIENCE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
@@ -115,7 +116,7 @@ pub(super) struct Retry {
 }
 
 impl Requester {
-    /// Runs a request, which is sent when the future is first polled.
+    /// Runs a request. Nothing is sent before the future is polled.
     pub(super) async fn ask(self, what: What) -> Ended {
         match what {
             What::One(Requested::Order(Order::Ask(request))) => self.one(request).await,
@@ -256,8 +257,8 @@ impl Requester {
         if now < retry.until {
             return Some(What::Checked(request, retry));
         }
-        let reason =
-            format!("{}: a transaction that has checked the lock is still open", self.endpoint);
+        let why = "a transaction that has checked or released the lock is still open";
+        let reason = format!("{}: {why}", self.endpoint);
         request.answer(Err(Verdict::Again(reason)));
         None
     }

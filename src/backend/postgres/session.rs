@@ -262,7 +262,7 @@ impl Lanes {
     }
 }
 
-/// Returns how long a connection is silent before the query: 10 to 15 s.
+/// Returns how long a connection is silent before the query: 12.5 to 15 s.
 fn ping_after() -> Duration {
     Duration::from_secs(10) + jittered(Duration::from_secs(5)).min(Duration::from_secs(5))
 }

@@ -112,7 +112,8 @@ END $$;
 
 -- Records what a client has read. Older records are kept farther apart: some eight for each
 -- doubling of the age, and none beyond 27 hours, because no TTL is longer than a day. One client at
--- a time removes the others.
+-- a time removes the others. Of records that are close together, the last one stays: the session
+-- that a later client asks about may have been renewed between them.
 CREATE FUNCTION distlock.observe(this text, now_at bigint, of_server text, now_shows bigint,
     now_beat bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -121,7 +122,8 @@ BEGIN
     IF pg_try_advisory_xact_lock(7234316409435) THEN
         DELETE FROM distlock.observations WHERE boot = this AND at IN (
             SELECT at FROM (
-                SELECT at, row_number() OVER (PARTITION BY apart, at / apart ORDER BY at) AS place
+                SELECT at,
+                    row_number() OVER (PARTITION BY apart, at / apart ORDER BY at DESC) AS place
                     FROM (SELECT at, greatest(20000, (2 ^ floor(log(2,
                         greatest(now_at - at, 1)::numeric / 8)))::bigint) AS apart
                         FROM distlock.observations WHERE boot = this) AS aged) AS placed

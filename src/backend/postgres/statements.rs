@@ -1,5 +1,5 @@
-//! The requests to the server as SQL. Together with `opening.rs` and `message.rs`, this file
-//! contains all SQL of this store.
+//! Most requests to the server, as SQL. Modules such as `opening.rs`, `alone.rs`, `looks.rs` and
+//! `pooled.rs` contain the rest, and the `*.sql` files contain the functions that requests call.
 //!
 //! **A request is one message** of the simple query protocol, with all of its statements. The
 //! server runs it in one transaction (<https://www.postgresql.org/docs/17/protocol-flow.html>,
@@ -49,12 +49,13 @@ impl Statements for PostgresStatements {
     /// The TTL starts when the server processes the request, while the client counts from the time
     /// of sending. A session that is still present keeps its locks, whatever the clock shows.
     ///
-    /// The renewal is not flushed. If a crash of the server undoes it, the client renews again. No
-    /// client removes a session within 1.1 TTL of its own last connection (see `connection.rs`).
+    /// The renewal is not flushed. If a crash of the server undoes it, the client renews again.
+    /// After a crash, a session is removed at the earliest 1.1 TTL after a client has connected
+    /// again (see `connection.rs`): the crash also deletes all observations (`observed.rs`).
     ///
-    /// It also reads how long `others` have left, for which this client's waiters wait. While these
-    /// are renewed, no further query is needed. A session that seems to live longer than its TTL is
-    /// ignored: the clock was set back, and the session may be dead.
+    /// The request also reads how long the sessions `others` have left, which this client's waiters
+    /// wait for. While these are renewed, no further query is needed. A session that seems to live
+    /// longer than its TTL is ignored: the clock was set back, and the session may be dead.
     fn keep_alive(&self, others: &[i64]) -> Message {
         let renew = format!(
             "SELECT distlock.unflushed();\n\

@@ -1,4 +1,4 @@
-//! One request at a time: renewals first, and requests without a waiting caller last.
+//! One request at a time: renewals first, then calls, and background work last.
 //!
 //! A pooler may take the first reply for the end of all requests, lend the server's connection to
 //! other clients, and lose the other replies (<https://github.com/pgbouncer/pgbouncer/issues/759>).

@@ -15,10 +15,10 @@ use crate::{
     lost::LostReason,
 };
 
-/// The word of a reply whose script has reached its limit of work and has more to do.
+/// The status of a reply whose script has reached its limit of work and has more to do.
 const MORE: &str = "more";
 
-/// The reply of a script: a header, a word, and an outcome for each statement. The header holds the
+/// The reply of a script: a header, a status, and an outcome for each statement. The header has the
 /// server's time, the beat, the session's number of writes, whether the script wrote, and the
 /// highest number that the server has issued.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Answer {
     pub(super) written: bool,
     /// The highest number that the server has issued to any session.
     pub(super) newest: u64,
-    word: String,
+    status: String,
     outcomes: Vec<Outcome>,
 }
 
@@ -48,14 +48,14 @@ impl Answer {
         let Value::Array(parts) = value else { return Err(nonsense()) };
         let mut parts = parts.into_iter();
         let clock = parts.next().and_then(row).ok_or_else(nonsense)?;
-        let word = parts.next().and_then(text).ok_or_else(nonsense)?;
+        let status = parts.next().and_then(text).ok_or_else(nonsense)?;
         let writes = clock.number(2).and_then(|writes| u64::try_from(writes).ok());
         Ok(Self {
             writes: writes.ok_or_else(nonsense)?,
             written: clock.flag(3),
             newest: clock.number(4).and_then(|newest| u64::try_from(newest).ok()).unwrap_or(0),
             clock: [Outcome::new(vec![clock], 1)],
-            word,
+            status,
             outcomes: parts.map(outcome).collect::<Option<_>>().ok_or_else(nonsense)?,
         })
     }
@@ -71,12 +71,12 @@ impl Answer {
 
     /// Returns `true` if the server has more of the same work to do.
     pub(super) fn is_unfinished(&self) -> bool {
-        self.word == MORE
+        self.status == MORE
     }
 
     /// Returns the outcomes of the request, or its error.
     pub(super) fn outcomes(self, operation: &'static str) -> Result<Vec<Outcome>> {
-        match self.word.as_str() {
+        match self.status.as_str() {
             "ok" | MORE => Ok(self.outcomes),
             "gone" => Err(StoreError::SessionGone(LostReason::SessionExpired)),
             "gate" => Err(self.gate(operation)),
@@ -142,9 +142,9 @@ mod tests {
         Value::BulkString(text.as_bytes().to_vec())
     }
 
-    fn answer(word: &str, outcomes: Vec<Value>) -> Value {
+    fn answer(status: &str, outcomes: Vec<Value>) -> Value {
         let clock = Value::Array(["17", "3", "5", "1", "40"].map(bulk).to_vec());
-        Value::Array([vec![clock, bulk(word)], outcomes].concat())
+        Value::Array([vec![clock, bulk(status)], outcomes].concat())
     }
 
     /// A guarded write that the server has made is not rejected as if its lock were lost.
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn refusals_are_errors() {
-        let outcomes = |word| Answer::read(answer(word, Vec::new())).unwrap().outcomes("test");
+        let outcomes = |status| Answer::read(answer(status, Vec::new())).unwrap().outcomes("test");
         assert!(matches!(outcomes("gone"), Err(StoreError::SessionGone(_))));
         assert!(outcomes("version 3").unwrap_err().reason().contains("have version 3"));
         assert!(outcomes("more").unwrap().is_empty());

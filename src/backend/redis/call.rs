@@ -17,7 +17,7 @@ pub(super) struct Call {
     pub(super) sweeps: bool,
     /// The follow-up if the server has more of the same work to do.
     pub(super) continues: Continues,
-    /// The word for a value that is the session's owner.
+    /// The encoded value of the call, if it is the session's owner.
     pub(super) owner: Option<Vec<u8>>,
     /// The call uses the connection that is reserved for keepalives.
     pub(super) beats: bool,
@@ -155,8 +155,8 @@ impl Call {
         Self { continues, ..self }
     }
 
-    pub(super) fn with_owner(mut self, word: &[u8]) -> Self {
-        self.owner = word.starts_with(b"o").then(|| word.to_vec());
+    pub(super) fn with_owner(mut self, owner: &[u8]) -> Self {
+        self.owner = owner.starts_with(b"o").then(|| owner.to_vec());
         self
     }
 

@@ -59,12 +59,16 @@ impl WatchedClock {
 
     /// Returns what a request to this server may conclude from its clock.
     pub(super) fn clock_trust(&self, server: &str, now: Duration) -> Option<ClockTrust> {
-        let is_same = self.watched.lock().server == server;
-        self.clock.clock_trust(now).filter(|_| is_same)
+        let watched = self.watched.lock();
+        if watched.server != server {
+            return None;
+        }
+        self.clock.clock_trust(now)
     }
 
     pub(super) fn acted_on(&self, server: &str, clock_trust: &ClockTrust) {
-        if self.watched.lock().server == server {
+        let watched = self.watched.lock();
+        if watched.server == server {
             self.clock.acted_on(clock_trust);
         }
     }

@@ -61,8 +61,8 @@ impl Dialect for Connections {
             _ => None,
         };
         let outcomes = connection.ask(operation, message).await?;
-        if let Some(word) = owner {
-            self.calls.owner.sent(&word);
+        if let Some(owner) = owner {
+            self.calls.owner.sent(&owner);
         }
         if is_beat {
             gate::tell_losses(&self.shared.losses, &outcomes)?;

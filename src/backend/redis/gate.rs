@@ -32,12 +32,12 @@ impl Gate {
     pub(super) fn named(bridge: Option<&Bridge>, key: &str) -> Option<Self> {
         let (dir, name) = key.rsplit_once('/')?;
         let gate = Self::of(bridge, dir)?;
-        (name.strip_prefix("gate-")? == gate.layout.word()).then_some(gate)
+        (name.strip_prefix("gate-")? == gate.layout.name()).then_some(gate)
     }
 
     /// Returns the two arguments that name a gate.
     pub(super) fn arguments(gate: Option<&Self>) -> [&str; 2] {
-        let (layout, key) = gate.map(|gate| (gate.layout.word(), gate.key.as_str())).unzip();
+        let (layout, key) = gate.map(|gate| (gate.layout.name(), gate.key.as_str())).unzip();
         [layout, key].map(Option::unwrap_or_default)
     }
 
@@ -72,13 +72,13 @@ pub(super) fn tell_losses(losses: &Losses, outcomes: &[Outcome]) -> Result<()> {
 /// Adds the limits of a bridge to what the server guarantees.
 pub(super) fn limit(durability: &mut Durability, bridge: &Bridge) {
     durability.exclusive = false;
-    let word = bridge.layout.word();
+    let layout = bridge.layout.name();
     durability.reasons.push(format!(
-        "bridge={word}: a lock of another library expires after the TTL that its holder chose, \
-         even while the work continues, and the holder is not notified"
+        "bridge={layout}: a lock of another library may expire while its holder's work continues, \
+         and the holder is not notified"
     ));
     durability.reasons.push(format!(
-        "bridge={word}: keys expire by the server's clock. If that clock is set forward, or the \
+        "bridge={layout}: keys expire by the server's clock. If that clock is set forward, or the \
          server fails over, another library may acquire a lock while distlock's guard is still \
          valid"
     ));

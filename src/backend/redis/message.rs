@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{
     call::{Acks, Call, Continues, Text},
     gate::Gate,
-    owner::Owner,
+    owner::{Owner, unsigned},
     script::{
         ADOPT, CLOSE, COMMIT, CONFIRM, EXPIRIES, FORMER, GATE, HELLO, JOIN, KEEP_ALIVE, KEPT,
         LABELS, LEAVE, LIST, NEAREST, OPEN, OWN, PRESENT, QUEUES, READ, RELABEL, REWRITE, STANDING,
@@ -134,7 +134,7 @@ impl Calls {
 
     /// Returns the layout of all gates, or an empty string.
     fn layout(&self) -> &'static str {
-        self.bridge.as_ref().map_or("", |bridge| bridge.layout.word())
+        self.bridge.as_ref().map_or("", |bridge| bridge.layout.name())
     }
 }
 
@@ -158,14 +158,15 @@ impl Statements for Calls {
     }
 
     fn join(&self, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Message {
-        let word = self.owner.word(value);
-        let mut call = Call::new(&JOIN).arg(flag(if_free)).arg(&word).arg(self.layout());
+        let is_signed = joiners.iter().all(|joiner| !joiner.queue.is_election());
+        let owner = if is_signed { self.owner.encoded(value) } else { unsigned(value) };
+        let mut call = Call::new(&JOIN).arg(flag(if_free)).arg(&owner).arg(self.layout());
         for Joiner { queue, ticket } in joiners {
             let gate = self.gate(queue.dir()).map(|gate| gate.key);
             call = call.arg(queue.dir()).arg(Text(ticket)).arg(queue.label());
             call = call.arg(gate.unwrap_or_default());
         }
-        call.with(Acks::Read).with_owner(&word).into()
+        call.with(Acks::Read).with_owner(&owner).into()
     }
 
     fn standing(&self, own: &Place<'_>) -> Message {
@@ -197,9 +198,9 @@ impl Statements for Calls {
     }
 
     fn relabel(&self, entry: &Place<'_>, label: &str, value: &[u8]) -> Message {
-        let word = self.owner.word(value);
+        let owner = self.owner.encoded(value);
         let call = Call::new(&RELABEL).arg(entry.dir).arg(Text(entry.number));
-        call.arg(label).arg(&word).with_owner(&word).into()
+        call.arg(label).arg(&owner).with_owner(&owner).into()
     }
 
     fn commit(&self, guards: &[Place<'_>], writes: &[Write]) -> Message {
@@ -211,7 +212,7 @@ impl Statements for Calls {
             call = match write {
                 Write::Put { key, value } => call.arg("put").arg(key).arg(value),
                 Write::Delete { key } => match Gate::named(self.bridge.as_ref(), key) {
-                    Some(Gate { layout, key }) => call.arg("gate").arg(key).arg(layout.word()),
+                    Some(Gate { layout, key }) => call.arg("gate").arg(key).arg(layout.name()),
                     None => call.arg("del").arg(key).arg(""),
                 },
             };

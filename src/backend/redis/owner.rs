@@ -9,20 +9,25 @@ pub(super) struct Owner(OnceLock<Vec<u8>>);
 
 impl Owner {
     /// Encodes a value as `keep_value` in the scripts reads it.
-    pub(super) fn word(&self, value: &[u8]) -> Vec<u8> {
+    pub(super) fn encoded(&self, value: &[u8]) -> Vec<u8> {
         match (signed(value), self.0.get()) {
             (Some(owner), Some(known)) if owner == known => Vec::new(),
             (Some(owner), None) => [b"o", owner].concat(),
-            _ => [b"v", value].concat(),
+            _ => unsigned(value),
         }
     }
 
-    /// Notes that the server has processed a request with this word.
-    pub(super) fn sent(&self, word: &[u8]) {
-        if let Some((b'o', owner)) = word.split_first() {
+    /// Notes that the server has processed a request with this encoded value.
+    pub(super) fn sent(&self, encoded: &[u8]) {
+        if let Some((b'o', owner)) = encoded.split_first() {
             let _ = self.0.set(owner.to_vec());
         }
     }
+}
+
+/// Encodes a value that is no signature.
+pub(super) fn unsigned(value: &[u8]) -> Vec<u8> {
+    [b"v", value].concat()
 }
 
 /// Returns the owner in a value that adds only the request's time: see `signature.rs`.
@@ -41,13 +46,13 @@ mod tests {
         let owner = Owner::default();
         let value = crate::backend::signature::write("a\nb");
         for _ in 0..2 {
-            assert_eq!(owner.word(&value), b"oa\nb");
+            assert_eq!(owner.encoded(&value), b"oa\nb");
         }
         owner.sent(b"vx");
         owner.sent(b"oa\nb");
-        assert!(owner.word(&value).is_empty());
+        assert!(owner.encoded(&value).is_empty());
         for other in [&b"a"[..], b"", b"c\n17", b"a\nb\n", b"a\nb"] {
-            assert_eq!(owner.word(other), [b"v", other].concat());
+            assert_eq!(owner.encoded(other), [b"v", other].concat());
         }
     }
 }

@@ -87,7 +87,7 @@ impl Server {
     }
 
     /// Returns `true` if a crash loses at most the last second or two of writes. The server must
-    /// also be able to report when a write is on its disk (`WAITAOF`, of Redis 7.2 and Valkey 8).
+    /// also be able to report when a write is on its disk (`WAITAOF`, of Redis 7.2 and any Valkey).
     pub(super) fn writes_soon(&self) -> bool {
         let tells = !self.field("valkey_version").is_empty() || self.version() >= (7, 2);
         let everysec = self.fsync() == Some("everysec");
@@ -118,10 +118,8 @@ impl Server {
             let reason = format!("{endpoint} is loading its data from disk");
             return Err(StoreError::Unavailable(reason.into()));
         }
-        if let Some(version) = self.info.unsupported() {
-            return fatal(format!(
-                "is {version}: locks need Redis 7 or later, or Valkey 7.2 or later"
-            ));
+        if let Some(reason) = self.info.unsupported() {
+            return fatal(format!("{reason}: locks need Redis 7 or later, or Valkey 7.2 or later"));
         }
         if let Some(missing) = NAMES.iter().find(|name| self.field(name).is_empty()) {
             return fatal(format!(
@@ -200,10 +198,17 @@ impl Server {
         }
         let (at_once, soon) = (self.writes_at_once(), self.writes_soon());
         let now = match (self.field("aof_enabled"), self.fsync()) {
-            ("1", None) => "appendonly = yes, but this user may not read appendfsync".to_owned(),
-            ("1", Some("always")) if !at_once => {
-                "appendfsync = always, no-appendfsync-on-rewrite = yes".to_owned()
+            ("", _) => "the server does not report aof_enabled (INFO)".to_owned(),
+            ("1", None) => {
+                "appendonly = yes, but this user may not read appendfsync (CONFIG GET)".to_owned()
             }
+            ("1", Some("always")) if !at_once => match self.settings.get(SETTINGS[1]) {
+                Some(pauses) => format!("appendfsync = always, {} = {pauses}", SETTINGS[1]),
+                None => format!(
+                    "appendfsync = always, but the server does not report {} (CONFIG GET)",
+                    SETTINGS[1]
+                ),
+            },
             ("1", Some(fsync)) => format!("appendfsync = {fsync}"),
             _ => "appendonly = no".to_owned(),
         };
@@ -211,8 +216,9 @@ impl Server {
             reasons.push(format!(
                 "{now}: a crash may undo confirmed writes and the record of the longest TTL, so \
                  the server then waits only for the TTLs of the clients that reconnect. To keep \
-                 the record, set appendonly = yes, and appendfsync = always with \
-                 no-appendfsync-on-rewrite = no, or appendfsync = everysec from Redis 7.2 on"
+                 the record, set appendonly = yes and one of these: appendfsync = everysec (Redis \
+                 7.2 or later, or Valkey), or appendfsync = always with \
+                 no-appendfsync-on-rewrite = no"
             ));
         }
         let exclusive = reasons.is_empty();
@@ -259,7 +265,7 @@ mod tests {
         check(&[("maxmemory_policy", "volatile-lru")]).unwrap();
         for (changes, words) in [
             (&[("redis_version", "6.2.1")][..], "is Redis 6.2.1"),
-            (&[("redis_version", "")], "is Redis "),
+            (&[("redis_version", "")], "does not report redis_version (INFO)"),
             (&[("redis_version", "7.2.4"), ("valkey_version", "6.9.9")], "is Valkey 6.9.9"),
             (&[("dragonfly_version", "df-v1.27.1")], "is Dragonfly df-v1.27.1"),
             (&[("run_id", "")], "does not report run_id"),
@@ -327,8 +333,18 @@ mod tests {
     }
 
     #[test]
+    fn missing_fields_are_named() {
+        for missing in ["maxmemory_policy", "connected_slaves", "aof_enabled"] {
+            let durability = server(&[(missing, "")], Some("always")).durability(None, None);
+            let named = format!("the server does not report {missing} (INFO)");
+            assert!(durability.reasons[0].starts_with(&named), "{durability:?}");
+        }
+    }
+
+    #[test]
     fn always_with_unsynced_rewrites_is_not_always() {
-        for unsynced in [Some("yes"), None] {
+        let names = ["= yes", "the server does not report no-appendfsync-on-rewrite (CONFIG GET)"];
+        for (unsynced, named) in [Some("yes"), None].into_iter().zip(names) {
             let mut server = server(&[], Some("always"));
             let pauses = unsynced.map(|setting| (SETTINGS[1].to_owned(), setting.to_owned()));
             server.settings.remove(SETTINGS[1]);
@@ -338,10 +354,7 @@ mod tests {
                 !durability.exclusive && durability.failover == FailoverBehavior::MayLoseGrants,
                 "{durability:?}"
             );
-            assert!(
-                durability.reasons[0].contains("no-appendfsync-on-rewrite = yes"),
-                "{durability:?}"
-            );
+            assert!(durability.reasons[0].contains(named), "{durability:?}");
             assert!(!server.identity().keeps);
         }
     }

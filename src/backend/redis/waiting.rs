@@ -88,15 +88,15 @@ pub(super) async fn watch(
         loop {
             let pause = pause(now, began.elapsed(), listener.is_some());
             let due = pause.map(|pause| Instant::now() + pause);
-            let news = async {
+            let published = async {
                 match &mut listener {
-                    Some(listener) => listener.news().await,
+                    Some(listener) => listener.published().await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 biased;
-                news = news => news?,
+                published = published => published?,
                 () = until(due) => {}
             }
             match look(&connection, &dir, &gate).await? {
@@ -133,7 +133,7 @@ impl Listener {
     }
 
     /// Returns once a message was published since the last call.
-    async fn news(&mut self) -> Result<()> {
+    async fn published(&mut self) -> Result<()> {
         let lost = |_| StoreError::Unavailable("the connection was lost".into());
         self.heard.changed().await.map_err(lost)
     }

@@ -66,9 +66,9 @@ impl Server {
             let source = format!("{endpoint} {reason}").into();
             Err(StoreError::Fatal { operation: CONNECTING, source })
         };
-        if let Some(version) = info.unsupported() {
+        if let Some(reason) = info.unsupported() {
             return fatal(format!(
-                "is {version}: Redlock needs Redis 7 or later, or Valkey 7.2 or later"
+                "{reason}: Redlock needs Redis 7 or later, or Valkey 7.2 or later"
             ));
         }
         if field("cluster_enabled") == "1" {
@@ -85,11 +85,26 @@ impl Server {
                     .into(),
             );
         }
-        if field("role") != "master" {
-            return fatal("is a replica: each node must be an independent primary".into());
+        match field("role") {
+            "master" => {}
+            "" => {
+                return fatal(
+                    "does not report its role (INFO), so it may be a replica: use Redis or Valkey \
+                     itself"
+                        .into(),
+                );
+            }
+            _ => return fatal("is a replica: each node must be an independent primary".into()),
         }
         match field("maxmemory_policy") {
             "noeviction" => {}
+            "" => {
+                return fatal(
+                    "does not report maxmemory_policy (INFO), so it may evict locks when it is \
+                     full: use Redis or Valkey itself"
+                        .into(),
+                );
+            }
             policy => {
                 return fatal(format!(
                     "may evict locks when it is full (maxmemory-policy = {policy}): set noeviction"
@@ -149,8 +164,11 @@ mod tests {
             ("dragonfly_version:df-v1.27.1", "h:1 is Dragonfly df-v1.27.1"),
             ("cluster_enabled:1", "h:1 is part of a cluster"),
             ("run_id:", "does not report its run_id"),
+            ("redis_version:", "h:1 does not report redis_version (INFO)"),
             ("role:slave", "h:1 is a replica"),
+            ("role:", "h:1 does not report its role (INFO)"),
             ("maxmemory_policy:volatile-ttl", "maxmemory-policy = volatile-ttl"),
+            ("maxmemory_policy:", "h:1 does not report maxmemory_policy (INFO)"),
             ("uptime_in_seconds:", "does not report its uptime"),
         ] {
             let reason = read(changed).unwrap_err().reason();

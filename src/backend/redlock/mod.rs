@@ -128,7 +128,7 @@ impl Backend for Redlock {
         let longest = store.longest_ttl();
         if longest > self.remote.longest_ttl {
             let source = format!(
-                "another client of these nodes has a TTL of {longest:?}: set longest_ttl to at \
+                "a client of these nodes has a TTL of {longest:?}: set longest_ttl to at \
                  least that, in the URLs of all clients"
             );
             return Err(StoreError::Fatal { operation: CONNECTING, source: source.into() });

@@ -208,8 +208,8 @@ impl Nodes {
                     "{endpoint} was started less than `longest_ttl` ago, so it does not count yet"
                 )),
                 (None, Some(Spoiled::ClockSet)) => Some(format!(
-                    "the clock of {endpoint} was changed, or differs from the others, so the node \
-                     does not count until `longest_ttl` has passed"
+                    "the clock of {endpoint} was changed less than `longest_ttl` ago, or does not \
+                     agree with a majority of the nodes' clocks, so the node does not count yet"
                 )),
                 (None, None) => None,
             }

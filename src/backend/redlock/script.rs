@@ -136,17 +136,17 @@ impl Reply {
         Some(Self { time, longest, fields: fields.split_off(3) })
     }
 
-    fn word(&self, index: usize) -> &str {
+    fn field(&self, index: usize) -> &str {
         self.fields.get(index).map(String::as_str).unwrap_or_default()
     }
 
     fn number(&self, index: usize) -> u64 {
-        self.word(index).parse().unwrap_or(0)
+        self.field(index).parse().unwrap_or(0)
     }
 
     /// Returns `true` if the node has the value of the lock at this index of the request.
     pub(super) fn has(&self, index: usize) -> bool {
-        matches!(self.word(index), "1" | "2")
+        matches!(self.field(index), "1" | "2")
     }
 
     /// Returns the counter of the lock's tokens, in a reply to an acquisition.
@@ -156,18 +156,18 @@ impl Reply {
 
     /// Returns how long another client's value is kept, in a reply to a failed acquisition.
     pub(super) fn left(&self) -> Option<Duration> {
-        self.word(2).parse().ok().map(Duration::from_millis)
+        self.field(2).parse().ok().map(Duration::from_millis)
     }
 
     /// Returns `true` if an acquisition has raised the counter to the proposed token.
     pub(super) fn raised(&self) -> bool {
-        self.has(0) && self.word(3) == "1"
+        self.has(0) && self.field(3) == "1"
     }
 
     /// Returns the reply to a proposed token.
     pub(super) fn answer(&self) -> super::token::Answer {
         use super::token::Answer;
-        match (self.word(0), self.word(1)) {
+        match (self.field(0), self.field(1)) {
             ("1", "1") => Answer::Raised,
             ("1", _) => Answer::Ahead(self.number(2)),
             _ => Answer::NotOurs,

@@ -27,11 +27,14 @@ struct State {
 
 impl Strays {
     /// Adds locks. Returns `true` if the caller has to start the task.
+    ///
+    /// A lock that is known keeps its end: it has not been renewed since its release began.
     pub(super) fn add(&self, keys: &[Key], ttl: Duration, now: Duration) -> bool {
         let ends = now + ttl.mul_f64(LIVES);
-        let added = keys.iter().map(|key| (Arc::clone(&key.value), (key.clone(), ends)));
         let mut state = self.0.lock();
-        state.keys.extend(added);
+        for key in keys {
+            state.keys.entry(Arc::clone(&key.value)).or_insert_with(|| (key.clone(), ends));
+        }
         !std::mem::replace(&mut state.served, true)
     }
 
@@ -93,6 +96,8 @@ mod tests {
         strays.add(&[key("a")], TTL, s(0));
         strays.add(&[key("b")], TTL, s(5));
         assert_eq!(strays.next(s(14)).len(), 2);
+        // Its release is retried.
+        strays.add(&[key("a")], TTL, s(14));
         assert_eq!(values(&strays.next(s(15))), ["b"]);
         assert!(strays.next(s(20)).is_empty());
     }

@@ -35,7 +35,7 @@ impl FromStr for Acl {
         }
         if rest.is_some() {
             return Err("write entries of the form scheme:id:rights, separated by commas, with \
-                        rights from cdrwa, as in auth::cdrwa,world:anyone:r"
+                        some of the letters cdrwa as rights, as in auth::cdrwa,world:anyone:r"
                 .into());
         }
         Ok(Self(parts))

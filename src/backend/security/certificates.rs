@@ -119,7 +119,7 @@ fn alert(text: &str) -> Option<AlertDescription> {
 
 fn words(error: &Error) -> Option<String> {
     use CertificateError as Wrong;
-    let told = match error {
+    let advice = match error {
         Error::InvalidCertificate(Wrong::UnknownIssuer) => {
             "the server's certificate was issued by an untrusted CA: pass that CA with ?ca_file= \
              in the URL, or with Tls::ca_certificate"
@@ -148,5 +148,5 @@ fn words(error: &Error) -> Option<String> {
         }
         _ => return None,
     };
-    Some(told.to_owned())
+    Some(advice.to_owned())
 }

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Debug, Formatter};
 
-/// A value that `Debug` never shows. It is a password, a private key, or a type of a client crate
-/// that contains one of them. Only `expose` returns it.
+/// A value that `Debug` never shows, such as a password, a private key, or a URL or another value
+/// that may contain one of them. Only `expose` returns it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret<T = String>(T);
 
@@ -20,5 +20,17 @@ impl<T> Secret<T> {
 impl<T: Debug> Debug for Secret<T> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("***")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let secret = Secret::new("hunter2".to_owned());
+        assert_eq!(format!("{secret:?} {:?}", Some(&secret)), "*** Some(***)");
+        assert_eq!(secret.expose(), "hunter2");
     }
 }

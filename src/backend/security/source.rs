@@ -48,6 +48,10 @@ struct Inner<T> {
 struct Known<T> {
     newest: Arc<T>,
     read_at: Duration,
+    /// The number of reads that have begun.
+    begun: u64,
+    /// The number of the read that returned `newest`.
+    read: u64,
 }
 
 impl<T> Clone for Source<T> {
@@ -76,7 +80,8 @@ impl<T: PartialEq> Source<T> {
     }
 
     fn of(read: Option<Read<T>>, value: T) -> Self {
-        let known = Known { newest: Arc::new(value), read_at: clock::now() };
+        let newest = Arc::new(value);
+        let known = Known { newest, read_at: clock::now(), begun: 0, read: 0 };
         Self(Arc::new(Inner { read, known: Mutex::new(known) }))
     }
 
@@ -90,17 +95,25 @@ impl<T: PartialEq> Source<T> {
             let due = {
                 let mut known = self.0.known.lock();
                 let due = now.saturating_sub(known.read_at) >= FRESH;
-                if due {
+                due.then(|| {
                     // Other callers use the last value in the time of the read.
                     known.read_at = now;
-                }
-                due
+                    known.begun += 1;
+                    known.begun
+                })
             };
             // Read without the lock, as this may be the program's code.
-            let newest = if due { call(read).ok() } else { None };
-            let mut known = self.0.known.lock();
-            if let Some(newest) = newest.filter(|newest| *newest != *known.newest) {
-                known.newest = Arc::new(newest);
+            if let Some(number) = due
+                && let Ok(newest) = call(read)
+            {
+                let mut known = self.0.known.lock();
+                // A later read may have ended first.
+                if number > known.read {
+                    known.read = number;
+                    if newest != *known.newest {
+                        known.newest = Arc::new(newest);
+                    }
+                }
             }
         }
         Arc::clone(&self.0.known.lock().newest)

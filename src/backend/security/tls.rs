@@ -38,8 +38,10 @@ use crate::backend::{credentials::read, secret::Secret};
 ///
 /// Open connections are not affected: no store requests a certificate again, and no lock is lost.
 /// On etcd, a request that is sent a second or more after the change uses a new connection, while a
-/// watch stays on its old connection until that connection ends. On the other stores, the client
-/// rereads the files when the session's connection ends, and uses them for the new connections.
+/// watch stays on its old connection until that connection ends. On ZooKeeper, the client rereads
+/// the files when it opens a session and when the session's connection ends. The first attempt to
+/// reconnect may still use the previous certificates. On the other stores, the client rereads the
+/// files when it opens a connection.
 #[derive(Clone, Default)]
 pub struct Tls {
     ca: Option<Pem>,
@@ -122,7 +124,8 @@ impl Tls {
 
     /// Sets the name that the servers' certificates must have.
     ///
-    /// The default is the host in the URL. Set the name if the certificates contain a different
+    /// The default is the host in the URL or, on Redis, the host that a sentinel or the cluster
+    /// reports. Set the name if the certificates contain a different
     /// one, for example behind a proxy or a forwarded port. The name is a host name or an address,
     /// and applies to all servers.
     ///
@@ -190,7 +193,7 @@ impl Material {
         ];
         for (what, kind, pem) in texts {
             if pem.is_some_and(|pem| !is(pem, kind)) {
-                return Err(format!("{what} is not a PEM text with a {kind}"));
+                return Err(format!("{what} must be a PEM text that contains a {kind}"));
             }
         }
         #[cfg(feature = "_network")]

@@ -9,9 +9,10 @@
 //! doubt.
 //!
 //! One case remains unnoticed: the clock is set back by less than the time between two readings,
-//! and forward again before the second one. A session that was opened in between ends early by that
-//! amount. Each request therefore carries enough readings to keep the gap between them below a
-//! quarter of their age, where so many readings exist.
+//! and forward again before the second one. A session that was opened or renewed in between may
+//! then end too early, by at most that amount. Each request therefore carries enough readings to
+//! keep the gap between them within a quarter of their age or 100 ms, where so many readings exist.
+//! Above an age of one minute, the gaps may be larger.
 
 #[cfg(any(feature = "mysql", feature = "postgres", test))]
 use std::fmt::Write as _;
@@ -56,7 +57,7 @@ pub(crate) struct Mark {
 #[cfg(feature = "redis")]
 impl Mark {
     /// Formats the mark with a leading space.
-    pub(crate) fn word(&self) -> String {
+    pub(crate) fn encoded(&self) -> String {
         format!(" {}:{}:{}", self.age, self.shows, self.beat)
     }
 }
@@ -99,8 +100,8 @@ impl ClockReadings {
     }
 
     /// Returns some of the readings, newest first, up to the oldest. Between two marks there is no
-    /// other reading, or the gap is less than a quarter of their age. Above one minute, the gap is
-    /// less than their age.
+    /// other reading, or the gap is at most a quarter of the newer one's age, or 100 ms. Above one
+    /// minute, the gap is at most that age.
     pub(crate) fn marks(&self, now: Micros) -> Vec<Mark> {
         let mut marks: Vec<Mark> = Vec::new();
         let mut farthest = 0;

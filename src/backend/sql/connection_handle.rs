@@ -131,7 +131,9 @@ impl<M: Clone + Send + 'static> ConnectionHandle<M> {
         Err(Verdict::Failed(match answered {
             Ok(Ok(answer)) => return answer,
             Ok(Err(_)) | Err(_) if stage.give_up() => StoreError::Unavailable(
-                "the request was not sent: the client is not connected to the server".into(),
+                "the request was not sent: the client is not connected to the server, or earlier \
+                 requests are still in progress"
+                    .into(),
             ),
             Ok(Err(_)) => StoreError::Unknown("the connection was lost".into()),
             Err(late) => StoreError::Unknown(late.into()),

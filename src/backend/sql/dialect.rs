@@ -1,4 +1,5 @@
-//! What databases differ in, apart from the text of requests: how a session learns of changes.
+//! The differences between databases apart from the text of requests, such as how a session is
+//! notified of changes.
 
 use std::fmt::Debug;
 

@@ -15,7 +15,8 @@ use crate::{
 /// Returns the error for a server that is not writable.
 pub(crate) fn not_primary(endpoint: &str, what: &str) -> StoreError {
     let reason = format!(
-        "{endpoint} {what}: only the primary can store locks; check that the URL leads to it"
+        "{endpoint} {what}: locks need a server that accepts writes, such as the primary; check \
+         the URL"
     );
     StoreError::Unavailable(reason.into())
 }

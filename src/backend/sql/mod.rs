@@ -1,4 +1,4 @@
-//! The common parts of the SQL stores and of Redis. A session uses one server at a time and expires
+//! The common parts of PostgreSQL, MySQL and Redis. A session uses one server at a time and expires
 //! by its clock, and replies consist of text rows.
 
 pub(crate) mod asking;

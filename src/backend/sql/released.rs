@@ -13,8 +13,6 @@ pub(crate) struct Released(Mutex<VecDeque<Release>>);
 
 #[derive(Debug)]
 struct Release {
-    /// Only PostgreSQL uses it.
-    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     dir: Arc<str>,
     ticket: Ticket,
 }
@@ -39,7 +37,7 @@ impl Released {
     }
 
     /// Returns the queues and tickets.
-    #[cfg(feature = "postgres")]
+    #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
     pub(crate) fn all(&self) -> Vec<(Arc<str>, Ticket)> {
         let releases = self.0.lock();
         releases.iter().map(|release| (Arc::clone(&release.dir), release.ticket)).collect()

@@ -34,7 +34,7 @@ pub(crate) fn standing(dir: &str, rows: &[Row]) -> Result<Option<(Entry, Standin
         [] => Standing::First,
         [nearest, others @ ..] => {
             let entry = entry(nearest)?;
-            // An entry without a number is in no queue. When it goes, another one may take its
+            // An entry without a number is in no queue. When it ends, another one may take its
             // place.
             let first = others.is_empty() && entry.revision > 0;
             Standing::Behind(Predecessor { entry, first, seen: true })
@@ -91,8 +91,9 @@ pub(crate) fn why_not_yet(reply: &Outcome) -> Option<&'static str> {
     let row = reply.first()?;
     if row.flag(1) {
         return Some(
-            "the server has changed or was emptied. It may lack granted locks, so it grants none \
-             for 1.1 times the longest TTL of any session: wait for the lock, or try again later",
+            "the server may lack granted locks, for example after a restart, a failover or a \
+             restore, so it grants none for 1.1 times the longest TTL of any session: wait for the \
+             lock, or try again later",
         );
     }
     row.flag(0).then_some(SEEMS_DEAD)

@@ -4,7 +4,9 @@
 //! client that removes a session also uses its own clock. It removes the session only if the two
 //! clocks have run alike for longer than the session's TTL, up to the request itself. A clock that
 //! jumps therefore frees nothing. A client that has seen the jump waits for a TTL, as does a client
-//! that connects later. Live sessions that seem expired are renewed during that time.
+//! that connects later. Live sessions that seem expired are renewed during that time. On PostgreSQL
+//! and Redis, observations of earlier processes on the host may replace the client's own: see
+//! `postgres/observed.rs`.
 //!
 //! A clock that is right at each reading may still have been wrong in between. A client without a
 //! connection does not see it jump and jump back. A session that was renewed in between seems
@@ -26,7 +28,14 @@ const APART: i64 = 50;
 type Micros = i64;
 
 #[derive(Debug, Default)]
-pub(crate) struct ServerClock(Mutex<Option<Seen>>, Mutex<ClockReadings>);
+pub(crate) struct ServerClock(Mutex<State>);
+
+/// Both parts change together: the readings of one clock prove nothing about another one.
+#[derive(Debug, Default)]
+struct State {
+    seen: Option<Seen>,
+    readings: ClockReadings,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -58,29 +67,44 @@ impl ServerClock {
     pub(crate) fn read(&self, outcomes: &[Outcome], sent: Duration) {
         let (reply, answered) = (outcomes.first().and_then(Outcome::first), clock::now());
         let Some((row, shows)) = reply.and_then(|row| Some((row, row.number(0)?))) else { return };
-        let goes_on = self.saw(shows, sent, answered);
-        let mut readings = self.1.lock();
-        if !goes_on {
-            readings.forget();
+        let mut state = self.0.lock();
+        if !state.saw(shows, sent, answered) {
+            state.readings.forget();
         }
         if let Some(beat) = row.number(1) {
-            readings.saw(beat, shows, micros(answered));
+            state.readings.saw(beat, shows, micros(answered));
         }
     }
 
     /// Discards the readings, so that the clock is not trusted yet.
     pub(crate) fn forget(&self) {
-        *self.0.lock() = None;
-        self.1.lock().forget();
+        *self.0.lock() = State::default();
     }
 
+    /// Returns what a request may conclude that is sent now. `None`: the clock was never read.
+    pub(crate) fn clock_trust(&self, now: Duration) -> Option<ClockTrust> {
+        let (state, now) = (self.0.lock(), micros(now));
+        let seen = state.seen?;
+        let shows = now + seen.apart_at(now)[0];
+        let marks = state.readings.marks(now);
+        Some(ClockTrust { since: seen.since, shows, clips: !seen.clipped, marks })
+    }
+
+    /// Records that a request with this evidence was answered.
+    pub(crate) fn acted_on(&self, clock_trust: &ClockTrust) {
+        if let Some(seen) = &mut self.0.lock().seen {
+            seen.clipped |= seen.since == clock_trust.since && clock_trust.clips;
+        }
+    }
+}
+
+impl State {
     /// Records a reading of a request, by the client's times of sending and reply. Returns `true`
     /// if the clocks still run alike.
-    fn saw(&self, shows: Micros, sent: Duration, answered: Duration) -> bool {
+    fn saw(&mut self, shows: Micros, sent: Duration, answered: Duration) -> bool {
         let (sent, answered) = (micros(sent), micros(answered));
         let apart = [shows - answered, shows - sent];
-        let mut seen = self.0.lock();
-        let same = seen.and_then(|seen| {
+        let same = self.seen.and_then(|seen| {
             let before = seen.apart_at(answered);
             let both = [before[0].max(apart[0]), before[1].min(apart[1])];
             (both[0] <= both[1]).then_some(Seen {
@@ -90,23 +114,8 @@ impl ServerClock {
             })
         });
         let anew = Seen { since: shows, read: answered, apart, clipped: false };
-        *seen = Some(same.unwrap_or(anew));
+        self.seen = Some(same.unwrap_or(anew));
         same.is_some()
-    }
-
-    /// Returns what a request may conclude that is sent now. `None`: the clock was never read.
-    pub(crate) fn clock_trust(&self, now: Duration) -> Option<ClockTrust> {
-        let (seen, now) = ((*self.0.lock())?, micros(now));
-        let shows = now + seen.apart_at(now)[0];
-        let marks = self.1.lock().marks(now);
-        Some(ClockTrust { since: seen.since, shows, clips: !seen.clipped, marks })
-    }
-
-    /// Records that a request with this evidence was answered.
-    pub(crate) fn acted_on(&self, clock_trust: &ClockTrust) {
-        if let Some(seen) = &mut *self.0.lock() {
-            seen.clipped |= seen.since == clock_trust.since && clock_trust.clips;
-        }
     }
 }
 
@@ -126,7 +135,7 @@ impl ClockTrust {
         let (clips, boot, sent) = (u8::from(*clips), boot.unwrap_or("-"), micros(sent));
         let mut words = format!("{since} {shows} {clips} {boot} {sent}");
         for mark in &self.marks {
-            words += &mark.word();
+            words += &mark.encoded();
         }
         words
     }
@@ -144,7 +153,7 @@ mod tests {
     /// from `sent` on.
     fn saw(clock: &ServerClock, shows: i64, sent: u64) {
         let at = |time| Duration::from_millis(time);
-        clock.saw(shows * 1000, at(sent), at(sent + 10));
+        clock.0.lock().saw(shows * 1000, at(sent), at(sent + 10));
     }
 
     /// Returns since when the clocks have run alike, and the server's time now, in milliseconds.
@@ -180,7 +189,7 @@ mod tests {
     #[test]
     fn slow_reply_gives_little_clock_trust() {
         let clock = ServerClock::default();
-        clock.saw(5_000_000, Duration::from_secs(1), Duration::from_secs(3));
+        clock.0.lock().saw(5_000_000, Duration::from_secs(1), Duration::from_secs(3));
         assert_eq!(clock_trust(&clock, 3000), (5000, 5000));
         // Somewhere between the two.
         saw(&clock, 6500, 3000);

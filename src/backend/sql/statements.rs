@@ -22,8 +22,8 @@ pub(crate) trait Statements: Debug + Send + Sync + 'static {
     fn is_closed(outcomes: &[Outcome]) -> Result<bool>;
 
     /// Joins all of these queues or none. The last statements return one joiner each. With
-    /// `if_free`, it joins only if all queues are empty. An additional statement then returns
-    /// whether some session in them seems dead.
+    /// `if_free`, it joins only if all queues are empty. An additional statement then returns the
+    /// row that `replies::why_not_yet` reads.
     fn join(&self, joiners: &[Joiner<'_>], value: &[u8], if_free: bool) -> Self::Message;
 
     /// Reads an entry and the two ahead of it, nearest first.

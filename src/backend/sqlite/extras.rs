@@ -66,7 +66,8 @@ impl Extras for SqliteStore {
         Ok(self.join(all, value, true).await?.into_iter().collect())
     }
 
-    /// Only a power loss undoes commits, and it also ends the boot. Only one host uses the file.
+    /// Only a power loss or a kernel crash undoes commits, and both end the boot, unless the disk
+    /// fails. Only one host uses the file.
     async fn durability(&self) -> Result<Durability> {
         self.within(READ, Kind::Read, |_, _| Ok(())).await?;
         let reasons = vec![

@@ -91,7 +91,7 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
         Ok(path) => path,
         Err(error) => return refused(error.to_string()),
     };
-    let Some(folder) = path.parent() else { return refused("this is not a file".into()) };
+    let Some(folder) = path.parent() else { return refused("this is not a regular file".into()) };
     match fs::metadata(folder) {
         // The directory may be created, or come back.
         Err(error) => {
@@ -106,12 +106,12 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
         Ok(_) => {}
     }
     match fs::metadata(&path) {
-        Ok(found) if !found.is_file() => return refused("this is not a file".into()),
+        Ok(found) if !found.is_file() => return refused("this is not a regular file".into()),
         // SQLite names its auxiliary files after the path, so two names would lead to two sets of
         // them.
         #[cfg(unix)]
         Ok(found) if found.nlink() > 1 => {
-            return refused("the file has other names (hard links), but must have only one".into());
+            return refused("the file has several names (hard links), but must have one".into());
         }
         // Like a second name: the auxiliary files would stay outside of the mount.
         Ok(_) if boot::is_mount_point(&path) => {
@@ -162,7 +162,7 @@ mod tests {
         fs::create_dir_all(folder.join("sub")).unwrap();
         let reason = |path: &Path| check(path).unwrap_err().reason();
         assert!(reason(&folder.join("none/a")).contains("its directory"));
-        assert!(reason(&folder).contains("not a file"));
+        assert!(reason(&folder).contains("not a regular file"));
         assert!(reason(Path::new("/proc/self/none/a")).contains("its directory"));
         let (one, other) = (folder.join("one"), folder.join("other"));
         fs::write(&one, "").unwrap();
@@ -170,7 +170,7 @@ mod tests {
         let found = find(&one);
         assert_ne!((found, find(&other)), (None, found));
         fs::hard_link(&one, &other).unwrap();
-        assert!(reason(&one).contains("other names"));
+        assert!(reason(&one).contains("several names"));
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Most commits are not flushed, so a power loss undoes the last ones, with the numbers that they
 //! drew. Numbers are therefore drawn from a block. The block's end is flushed before its first
-//! number is used, and each client that opens the file begins after that end. A number that was
+//! number is used, and each process that opens the file begins after that end. A number that was
 //! drawn by an undone commit is therefore not drawn again.
 //!
 //! - **The end is `distlock_meta.number`**: no higher number was used. A build that does not know

@@ -47,9 +47,9 @@ pub(super) enum Access {
 impl Kind {
     /// Returns the access that a request needs, if there are enough numbers.
     ///
-    /// Only a power loss undoes a commit that was not flushed
-    /// (<https://sqlite.org/pragma.html#pragma_synchronous>). It also ends the boot, and with it
-    /// all sessions and their locks.
+    /// Only a power loss or a kernel crash undoes a commit that was not flushed
+    /// (<https://sqlite.org/pragma.html#pragma_synchronous>), unless the disk fails. Both also end
+    /// the boot, and with it all sessions and their locks.
     pub(super) fn access(self) -> Access {
         match self {
             Self::Read | Self::Look => Access::Reads,

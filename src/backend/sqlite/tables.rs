@@ -6,10 +6,10 @@
 //! predecessors sees all of them.
 //!
 //! **Time.** Sessions expire by `CLOCK_BOOTTIME`, which all processes of a host share. A holder and
-//! the client that removes it read the same clock, so no margin for differing clocks is needed. The
-//! clock is never set, and continues while the host sleeps. It restarts with a boot, which has
-//! another id: sessions of another boot are over. The clock is read after the transaction has
-//! begun. If the process is then paused, it works with a time in the past: it finds fewer dead
+//! the client that removes its session read the same clock, so no margin for differing clocks is
+//! needed. The clock is never set, and continues while the host sleeps. It restarts with a boot,
+//! which has another id: sessions of another boot are over. The clock is read after the transaction
+//! has begun. If the process is then paused, it works with a time in the past: it finds fewer dead
 //! sessions than there are, and renews for less than a TTL.
 
 use std::cell::{Cell, RefCell};

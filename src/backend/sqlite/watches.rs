@@ -32,12 +32,12 @@ pub(super) struct Watches {
     /// The earliest end of a session that a waiter watches.
     due: Option<i64>,
     /// The time of the last event.
-    news: Duration,
+    changed_at: Duration,
 }
 
 impl Default for Watches {
     fn default() -> Self {
-        Self { watched: Vec::new(), due: None, news: clock::now() }
+        Self { watched: Vec::new(), due: None, changed_at: clock::now() }
     }
 }
 
@@ -67,7 +67,7 @@ impl Tables<'_, '_> {
 impl Watches {
     pub(super) fn add(&mut self, watched: Vec<WatchedEntry>) {
         if !watched.is_empty() {
-            self.news = clock::now();
+            self.changed_at = clock::now();
             // The ends of their sessions are not known yet.
             self.due = Some(0);
         }
@@ -80,7 +80,7 @@ impl Watches {
         if self.watched.is_empty() {
             return None;
         }
-        let quiet = clock::now().saturating_sub(self.news);
+        let quiet = clock::now().saturating_sub(self.changed_at);
         Some(if quiet < BRISK { SHORTEST } else { (quiet / 50).clamp(SHORTEST, LONGEST) })
     }
 
@@ -111,7 +111,7 @@ impl Watches {
             }
         }
         self.due = due;
-        self.news = clock::now();
+        self.changed_at = clock::now();
         let count = changed.len() as u64;
         for (at, event) in changed.into_iter().rev() {
             // The waiter may have gone.

@@ -145,8 +145,7 @@ impl ZooKeeper {
             Err(zk::Error::NoHosts) => {
                 let unknown = || {
                     self.no_session(
-                        "every server refused the connection, did not reply in time, or had no \
-                         quorum",
+                        "every server was unreachable, did not reply in time, or had no quorum",
                     )
                 };
                 Err(handshake::fault(&self.remote).await.unwrap_or_else(unknown))
@@ -251,7 +250,7 @@ impl ZooKeeper {
     fn no_session(&self, reason: &str) -> StoreError {
         let tls = if self.remote.tls.is_some() { ", or the TLS handshake failed" } else { "" };
         let servers = self.remote.endpoints.join(", ");
-        StoreError::Unavailable(format!("no session from {servers}: {reason}{tls}").into())
+        StoreError::Unavailable(format!("no session was opened on {servers}: {reason}{tls}").into())
     }
 }
 

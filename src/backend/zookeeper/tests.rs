@@ -1,4 +1,4 @@
-//! Opening a session with servers that are too old, and with such as only look so.
+//! Opening a session on servers that are too old, and on servers that only seem so.
 
 pub(crate) mod script;
 
@@ -16,8 +16,8 @@ async fn refusal(server: &Server) -> Error {
     connecting.await.expect_err("it is no server to rely on")
 }
 
-/// Servers before 3.6 say that they do not know the request, and close the connection; the answer
-/// may be lost by that.
+/// Servers before 3.6 reply that they do not know the request, and close the connection, so that
+/// the reply may be lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_up_on_requests_of_3_6_is_refused() {
     for answer in [Answer::HangUp, Answer::Refused(UNIMPLEMENTED)] {
@@ -54,7 +54,8 @@ async fn immediately_lost_connection_is_not_a_refusal() {
     assert_eq!(server.connections(), 2);
 }
 
-/// The answer to the request to end the session may be lost, as the server hangs up after it.
+/// The reply to the request to end the session may be lost, because the server closes the
+/// connection after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn session_unknown_to_server_counts_as_closed() {
     let server = Server::start(|kind| match kind {
@@ -67,7 +68,8 @@ async fn session_unknown_to_server_counts_as_closed() {
     assert_eq!(server.connections(), 2, "it asked again");
 }
 
-/// The crate counts by itself, too, and says the same; that is no server's word.
+/// The client crate detects an expired session by its own clock, too, and returns the same error,
+/// which is not the reply of a server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn session_unconfirmed_by_servers_is_not_closed() {
     let server = Server::start(|kind| match kind {

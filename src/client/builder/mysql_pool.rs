@@ -13,19 +13,22 @@ impl Builder {
     /// that the URL names.
     ///
     /// The client also opens one connection of its own, to the server in the URL. This
-    /// connection is for keepalives, polling, rechecks, [`durability`](crate::Client::durability)
-    /// and the end of a session, which therefore never wait for the pool. Requests to acquire,
-    /// release or query a lock, and guarded writes, use a connection from the pool. Each request is
-    /// one transaction. Settings of the pool's connections, such as the isolation level,
-    /// `autocommit`, `completion_type`, `sql_mode` or a time limit, do not affect these requests,
-    /// and the requests leave the settings unchanged. User variables whose names begin with
-    /// `distlock_` remain set on the connections.
+    /// connection is for keepalives, polling, rechecks of held locks,
+    /// [`durability`](crate::Client::durability) and the end of a session, which therefore never
+    /// wait for the pool. Requests to acquire, release or query a lock, rechecks of waiters, and
+    /// guarded writes use a connection from the pool. Each request is one transaction. Settings of
+    /// the pool's connections, such as the isolation level, `autocommit`, `completion_type`,
+    /// `sql_mode` or a time limit, do not affect these requests, and the requests leave the
+    /// settings unchanged. User variables whose names begin with `distlock_` remain set on the
+    /// connections.
     ///
     /// A request waits for a connection for up to three quarters of the
     /// [`request_timeout`](Self::request_timeout). While the pool has no free connection, held
-    /// locks stay held, and calls that need the store fail with [`Error::Unavailable`] without
-    /// acquiring a lock. After a guard is dropped or its `unlock` fails, the client releases the
-    /// lock in the background as soon as the pool has a connection.
+    /// locks stay held. Calls that need the pool then fail with [`Error::Unavailable`] without
+    /// acquiring a lock, unless their own timeout expires first. A waiter in the queue of a mutex,
+    /// read-write lock or election keeps its place and tries again. `unlock` fails with
+    /// [`Error::ReleaseUnconfirmed`]. After a guard is dropped or its `unlock` fails, the client
+    /// releases the lock in the background as soon as the pool has a connection.
     ///
     /// **Do not call the client within a transaction that holds the pool's last connection**: the
     /// call fails with [`Error::Unavailable`]. Reserve one connection for each task that calls the
@@ -40,6 +43,7 @@ impl Builder {
     /// [`Error::Backend`]: crate::Error::Backend
     /// [`Error::Denied`]: crate::Error::Denied
     /// [`Error::InvalidArgument`]: crate::Error::InvalidArgument
+    /// [`Error::ReleaseUnconfirmed`]: crate::Error::ReleaseUnconfirmed
     /// [`Error::Unavailable`]: crate::Error::Unavailable
     ///
     /// ```ignore

@@ -12,22 +12,26 @@ impl Builder {
     /// `deadpool-postgres-0_14`), a pool of `bb8-postgres` (feature `bb8-postgres-0_9`), or an
     /// implementation of [`Pool`]. The pool must connect to the database that the URL names.
     ///
-    /// The client also opens one connection of its own, to the server in the URL. This
-    /// connection is for keepalives, watches and the end of a session, which therefore never wait
-    /// for the pool. Every other request uses a connection from the pool: requests to acquire,
-    /// release or query a lock, and guarded writes. Each request is one transaction. Settings of
-    /// the pool's connections, such as the isolation level, `synchronous_commit` or a time limit,
-    /// do not affect these requests, and the requests leave the settings unchanged.
+    /// The client also opens one connection of its own, to the server in the URL. This connection
+    /// is for keepalives, watches and the end of a session, which therefore never wait for the
+    /// pool. Other requests use a connection from the pool: requests to acquire, release or query a
+    /// lock, guarded writes, rechecks and [`durability`](crate::Client::durability). Each request
+    /// is one transaction. Settings of the pool's connections, such as the isolation level,
+    /// `synchronous_commit` or a time limit, do not affect these requests, and the requests leave
+    /// the settings unchanged.
     ///
     /// A request waits for a connection for up to three quarters of the
     /// [`request_timeout`](Self::request_timeout). While the pool has no free connection, held
-    /// locks stay held, and calls that need the store fail with [`Error::Unavailable`] without
-    /// acquiring a lock. After a guard is dropped or its `unlock` fails, the client releases the
-    /// lock in the background as soon as the pool has a connection.
+    /// locks stay held. Calls that need the pool then fail with [`Error::Unavailable`] without
+    /// acquiring a lock, unless their own timeout expires first. A waiter in the queue of a mutex,
+    /// read-write lock or election keeps its place and tries again. `unlock` fails with
+    /// [`Error::ReleaseUnconfirmed`]. After a guard is dropped or its `unlock` fails, the client
+    /// releases the lock in the background as soon as the pool has a connection.
     ///
     /// **Do not call the client within a transaction that holds the pool's last connection**: the
     /// call fails with [`Error::Unavailable`]. Reserve one connection for each task that calls the
-    /// client in a transaction, or lock before the transaction begins.
+    /// client in a transaction, or lock before the transaction begins. A request fails if its
+    /// pooled connection has an open transaction: end transactions before you return connections.
     ///
     /// [`connect`](Self::connect) verifies with one request that the pool connects to the URL's
     /// database. If the pool connects to another database, `connect` fails with [`Error::Denied`].
@@ -36,6 +40,7 @@ impl Builder {
     ///
     /// [`Error::Denied`]: crate::Error::Denied
     /// [`Error::InvalidArgument`]: crate::Error::InvalidArgument
+    /// [`Error::ReleaseUnconfirmed`]: crate::Error::ReleaseUnconfirmed
     /// [`Error::Unavailable`]: crate::Error::Unavailable
     ///
     /// ```ignore

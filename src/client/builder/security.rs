@@ -24,10 +24,11 @@ impl Builder {
     /// [`sasl`](Self::sasl), SASL.
     ///
     /// Without TLS, the client sends the credentials only within this machine: to loopback
-    /// addresses and Unix sockets. With any other host, [`connect`](Self::connect) fails with
-    /// [`Error::InvalidArgument`] before any request is sent. See
-    /// [`allow_plaintext_credentials`](Self::allow_plaintext_credentials). The check does not apply
-    /// to an empty password, which is for users that need no password.
+    /// addresses and Unix sockets. With any other host in the URL, [`connect`](Self::connect) fails
+    /// with [`Error::InvalidArgument`] before any request is sent. With any other host that a
+    /// sentinel or a server of a Redis cluster names, it fails with [`Error::Denied`]. See
+    /// [`allow_plaintext_credentials`](Self::allow_plaintext_credentials). The check of the URL
+    /// does not apply to an empty password, which is for users that need no password.
     ///
     /// On ZooKeeper, other users have no access to the nodes that the client creates, unless
     /// [`acl`](Self::acl) sets another ACL. The `digest` scheme accepts any user with any password,
@@ -94,7 +95,8 @@ impl Builder {
 
     /// Allows the client to send the user and password to other hosts without TLS.
     ///
-    /// Every device on the network path can then read the password. In a URL:
+    /// Every device on the network path may then read the password, or a value derived from it.
+    /// etcd, Redis, Redlock and ZooKeeper's `digest` scheme receive the password itself. In a URL:
     /// `?allow_plaintext_credentials=true`.
     pub fn allow_plaintext_credentials(mut self) -> Self {
         self.options.allow_plaintext_credentials = true;
@@ -213,9 +215,9 @@ pub(super) fn stays_here(endpoints: &[String]) -> Result<()> {
         return Ok(());
     };
     let reason = format!(
-        "the password would be sent to {host} without encryption: use TLS (etcds://, zks://, \
-         rediss://, rediss+sentinel://, redlocks://, sslmode=verify-full or Builder::tls), or \
-         allow this with ?allow_plaintext_credentials=true in the URL or with \
+        "the password, or a value derived from it, would be sent to {host} without TLS: use TLS \
+         (etcds://, zks://, rediss://, rediss+sentinel://, redlocks://, sslmode=verify-full or \
+         Builder::tls), or allow this with ?allow_plaintext_credentials=true in the URL or with \
          Builder::allow_plaintext_credentials"
     );
     Err(Error::invalid("credentials", reason))

@@ -15,7 +15,7 @@ pub(super) fn options(query: &str) -> String {
             Some(("sslrootcert", path)) => format!("ca_file={path}"),
             Some(("sslcert", path)) => format!("cert_file={path}"),
             Some(("sslkey", path)) => format!("key_file={path}"),
-            // Prisma's name for that option.
+            // Prisma's name for the option `pooler`.
             Some(("pgbouncer", "true")) => "pooler=transaction".to_owned(),
             Some(("connect_timeout", time)) if time.bytes().all(|byte| byte.is_ascii_digit()) => {
                 format!("connect_timeout={time}s")
@@ -33,7 +33,9 @@ pub(super) fn socket(host: &str, port: u16) -> Option<Result<String, String>> {
         None => (host, Some(port)),
     };
     let directory = percent_decode_str(directory).decode_utf8().unwrap_or(Cow::Borrowed(""));
-    let invalid = || "write a Unix socket as its directory, optionally with a port".to_owned();
+    let invalid = || {
+        "for a Unix socket, give the path of its directory, and :port if it is not 5432".to_owned()
+    };
     directory.starts_with('/').then(|| match port.filter(|port| *port != 0) {
         Some(port) if !directory.contains('\0') => Ok(format!("{directory}:{port}")),
         _ => Err(invalid()),

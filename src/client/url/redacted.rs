@@ -9,7 +9,8 @@ pub(super) const LONGEST: usize = 200;
 ///
 /// A password may contain any character, and a URL with a password may be malformed in any way.
 /// Hosts are therefore shown only if the URL contains no `@` and the whole list parses as hosts and
-/// ports. A name in memory is not shown if it looks like a user or a query.
+/// ports. The name of a store in memory and the path of a file are shown only without `@`, `:`,
+/// `?`, `#` and `=`.
 pub(super) fn redacted(url: &str) -> String {
     let is_known = |name: &str| {
         SCHEMES.iter().any(|(known, ..)| *known == name) || matches!(name, "http" | "https")

@@ -29,8 +29,9 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As [`campaign`](Self::campaign). After a [retryable](Error::is_retryable) error, the
-    /// candidate pauses for up to a second and campaigns again.
+    /// The errors of [`campaign`](Self::campaign) that are not
+    /// [retryable](Error::is_retryable). After a retryable error, the candidate pauses for up to a
+    /// second and campaigns again.
     ///
     /// # Cancel safety
     ///

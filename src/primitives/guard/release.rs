@@ -21,6 +21,7 @@ impl LockGuard {
         let (session, name) = (Arc::clone(&self.held.session), self.name().to_owned());
         let lost_error = |reason| Error::Lost { name: name.clone(), reason };
         let (runtime, until) = (&session.shared.runtime, self.held.own.holds_until());
+        let since = self.held.since;
         let Some(attempt) = self.give_up() else { return Err(Error::Closed) };
         let value = signature::write(&session.shared.owner);
         let relabelling =
@@ -38,7 +39,6 @@ impl LockGuard {
         if let Some(until) = until {
             queue::hold_until(&attempt, &own_key, until);
         }
-        let since = own_key.sent;
         let guard = Self::new(Hold { attempt, own: own_key, since });
         match guard.lost_reason() {
             Some(reason) => Err(lost_error(reason)),
@@ -49,19 +49,22 @@ impl LockGuard {
     /// Releases the lock.
     ///
     /// This method returns `Ok` only if the key is known to be deleted and the lock was held until
-    /// then.
+    /// then. There is one exception: if the reply to a release request is lost, the client repeats
+    /// the request. If the key is then gone, the client cannot distinguish its own deletion from an
+    /// earlier eviction, and the method returns `Ok`.
     ///
     /// The release deletes only this guard's own key, so a late or repeated attempt never affects a
     /// successor.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lock had already been lost. Another client may have held it since.
-    /// [`Error::ReleaseUnconfirmed`] if the store has not confirmed the release within twice the
-    /// [`request_timeout`](crate::Builder::request_timeout), or if the client's runtime was shut
-    /// down. [`Error::Denied`] as soon as the store refuses to delete the key. After the last two
-    /// errors, the release continues in the background until it is confirmed, the session has
-    /// ended, or the runtime is shut down. On Redlock, it continues for at most 1.5 TTL.
+    /// [`Error::Lost`] if the lock was lost before it was released. Another client may have held it
+    /// since. [`Error::ReleaseUnconfirmed`] if the store has not confirmed the release within twice
+    /// the [`request_timeout`](crate::Builder::request_timeout), or if the client's runtime is shut
+    /// down during the call. [`Error::Denied`] as soon as the store denies access to the key.
+    /// After the last two errors, the release continues in the background until it is confirmed,
+    /// the session has ended, or the runtime is shut down. On Redlock, it continues for at most 1.5
+    /// TTL.
     ///
     /// # Cancel safety
     ///

@@ -26,8 +26,9 @@ fn writes_are_checked() {
         check("/ns", &good).unwrap();
     }
     let put = |key: &str| vec![Write::put(key, "value")];
+    let error = check("/ns", &[]).unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { argument: "writes", .. }), "{error:?}");
     for bad in [
-        vec![],
         all(65),
         put(""),
         put("/"),
@@ -57,7 +58,7 @@ fn writes_are_checked() {
     }
 }
 
-/// A lock that is held in this store.
+/// Acquires a lock in this store.
 async fn held(store: &Arc<FakeStore>) -> LockGuard {
     let at = SequencePoint(1);
     store.enqueue.then(0, move || {
@@ -74,11 +75,11 @@ fn unavailable() -> StoreError {
     StoreError::Unavailable("no answer".into())
 }
 
-/// What a write is told, how often it is sent, and whether the lock is held on.
+/// The result of a write, how often it is sent, and whether the lock is still held.
 #[tokio::test(start_paused = true)]
 async fn guarded_write_reports_the_store_reply() {
     let gone = || StoreError::SessionGone(LostReason::SessionExpired);
-    for (answer, told, held_on) in [
+    for (answer, expected, held_on) in [
         (Ok(true), "ok", true),
         (Ok(false), "lost", false),
         (Err((|| StoreError::Unknown("no answer".into())) as fn() -> StoreError), "unknown", true),
@@ -95,17 +96,16 @@ async fn guarded_write_reports_the_store_reply() {
             Err(Error::Denied { .. }) => "denied",
             Err(error) => panic!("{error:?}"),
         };
-        assert_eq!((said, guard.is_valid()), (told, held_on));
-        assert_eq!(store.asked("commit").len(), 1, "{told}");
-        // What is known to be lost is not asked for.
+        assert_eq!((said, guard.is_valid()), (expected, held_on));
+        assert_eq!(store.asked("commit").len(), 1, "{expected}");
+        // No request is sent for a lock that is known to be lost.
         let again = guard.put("/b", "c").await;
         assert_eq!(matches!(again, Err(Error::Lost { .. })), !held_on);
-        assert_eq!(store.asked("commit").len(), 1 + usize::from(held_on), "{told}");
+        assert_eq!(store.asked("commit").len(), 1 + usize::from(held_on), "{expected}");
     }
 }
 
-/// What was not applied is sent again, and what was not read asked for again, for the time of two
-/// requests.
+/// A write that was not applied, and a read that failed, are repeated for the time of two requests.
 #[tokio::test(start_paused = true)]
 async fn unapplied_write_is_retried_for_two_request_timeouts() {
     let store = FakeStore::new();

@@ -1,4 +1,4 @@
-//! When several locks are taken in one request, and what comes of that, by a stopped clock.
+//! When several locks are acquired in one request, and the results, on a paused clock.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use crate::{
     session::fake_store::FakeStore,
 };
 
-/// One more that is first in its queue.
+/// Another entry that is first in its queue.
 fn first() -> Joined {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
@@ -21,7 +21,7 @@ fn first() -> Joined {
     Joined::Queued { entry, standing, at, alive: None, alone: true }
 }
 
-/// A store in which each lock is free, one by one.
+/// A store in which each lock is free, but only one by one.
 fn store() -> Arc<FakeStore> {
     let store = FakeStore::new();
     store.enqueue.then(0, || Ok(first()));
@@ -36,7 +36,7 @@ async fn several(store: &Arc<FakeStore>, names: usize) -> Several {
     Several::new(sessions, names, None).unwrap()
 }
 
-/// What was asked to take them: at once, and one by one.
+/// Counts the requests to join: for all locks at once, and for single locks.
 fn asked(store: &FakeStore) -> (usize, usize) {
     (store.asked("enqueue_all").len(), store.asked("enqueue").len())
 }
@@ -55,8 +55,8 @@ async fn at_most_a_fixed_number_is_acquired_in_one_request() {
     }
 }
 
-/// What failed is done one by one, where that may be done better, and nobody waits behind a key of
-/// its own who does not want to wait.
+/// After a failure, the locks are acquired one by one if that may succeed. An attempt that must not
+/// wait does not wait behind its own key.
 #[tokio::test(start_paused = true)]
 async fn failed_batch_is_acquired_one_by_one() {
     fn unavailable() -> StoreError {
@@ -114,7 +114,7 @@ async fn lock_lost_during_multi_acquire_ends_the_wait() {
             let (entry, standing) = (entry.clone(), Standing::First);
             Ok(Joined::Queued { entry, standing, at, alive: None, alone: true })
         });
-        // The second one is not answered for long.
+        // The reply for the second lock takes long.
         store.enqueue.then(600_000, || Ok(first()));
         store.leave.then(0, move || Ok(LeaveOutcome { existed: false, successor: false, at }));
         store.close.then(0, || Ok(()));
@@ -128,16 +128,16 @@ async fn lock_lost_during_multi_acquire_ends_the_wait() {
             session.deadline.lose(LostReason::ClientClosed);
         }
         let error = taking.await.unwrap().unwrap_err();
-        let told = match &error {
+        let reported = match &error {
             Error::Evicted { name } => name == "lock-0",
             Error::Closed => false,
             _ => panic!("{error:?}"),
         };
-        assert_eq!(told, evicted);
+        assert_eq!(reported, evicted);
     }
 }
 
-/// A lock whose key is gone while the next one is waited for, of which nobody was notified.
+/// A lock whose key was deleted without an event, while the call waited for the next lock.
 #[tokio::test(start_paused = true)]
 async fn multi_grant_after_wait_rechecks_earlier_keys() {
     for (waited, there, looks) in [(100, false, 0), (500, true, 1), (500, false, 1)] {

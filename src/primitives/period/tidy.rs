@@ -8,12 +8,13 @@ use crate::{
     error::{Error, Result},
     primitives::guard::LockGuard,
     queue::{self, Failure, Wait, attempt::Attempt, mode::Mode},
+    runtime::random,
     session::Session,
 };
 
 /// The shortest interval between two searches by one session.
 const EVERY: Duration = Duration::from_secs(600);
-/// The maximum number of notes that a search deletes. Each takes its lock and four requests.
+/// The maximum number of notes that a search reads. A deletion takes the lock and four requests.
 const AT_ONCE: usize = 1000;
 /// How many periods a note is kept. Clocks of hosts differ, and the next run may be late.
 const KEPT: u32 = 2;
@@ -29,7 +30,7 @@ pub(super) fn now_and_then(session: &Arc<Session>, queue: &Queue) {
         let Some(session) = weak.upgrade() else { return };
         let Ok(names) = noted(&session, &namespace).await else { return };
         drop(session);
-        for name in names.into_iter().take(AT_ONCE) {
+        for name in some_of(names) {
             // The task must not keep a dropped client alive.
             let Some(session) = weak.upgrade() else { return };
             if tidy(&session, &namespace, &name).await.is_err() {
@@ -44,6 +45,16 @@ async fn noted(session: &Session, namespace: &str) -> Result<Vec<String>, StoreE
     let ask = Ask::default();
     let notes = session.store.list(&Queue::periods(namespace), ask).await?.notes;
     Ok(notes.iter().filter_map(|note| Queue::name_in(note)).collect())
+}
+
+/// Returns at most [`AT_ONCE`] names, from a random one on: stores list them in order, and the
+/// first ones may be current in every search.
+fn some_of(mut names: Vec<String>) -> impl Iterator<Item = String> {
+    if names.len() > AT_ONCE {
+        let first = random::below(names.len());
+        names.rotate_left(first);
+    }
+    names.into_iter().take(AT_ONCE)
 }
 
 /// Deletes this lock's note if it is obsolete, and skips a busy lock. It holds the lock, so that no
@@ -77,6 +88,8 @@ fn is_over(note: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -93,5 +106,22 @@ mod tests {
         }
         assert!(is_over(b"nonsense") && is_over(b""));
         assert!(!is_over(format!("{now} {}", u64::MAX).as_bytes()));
+    }
+
+    #[test]
+    fn searches_reach_every_note() {
+        let names: Vec<_> = (0..AT_ONCE * 2).map(|name| name.to_string()).collect();
+        let mut unread: HashSet<_> = names.iter().cloned().collect();
+        for _ in 0..1000 {
+            let read: Vec<_> = some_of(names.clone()).collect();
+            assert_eq!(read.len(), AT_ONCE);
+            read.iter().for_each(|name| {
+                unread.remove(name);
+            });
+            if unread.is_empty() {
+                return;
+            }
+        }
+        panic!("{} notes were never read", unread.len());
     }
 }

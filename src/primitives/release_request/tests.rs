@@ -1,4 +1,4 @@
-//! Whom a request is for, and how long it stands, by a stopped clock.
+//! Which holder a request is for, and how long it exists, on a paused clock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ fn release_request_applies_to_named_holder() {
         let entry = Entry::new("/ns/a!ask/1", 9);
         ReleaseRequest::read(Member { entry, label: None, detail: Some(detail) }, &holder)
     };
-    for (value, told) in [
+    for (value, expected) in [
         ("/ns/a/7\n5\nme\nplease", Some(("me", "please"))),
         ("/ns/a/7\n0\nme\nplease,\nnow", Some(("me", "please,\nnow"))),
         ("/ns/a/7\n7\nme\nplease", None),
@@ -29,7 +29,7 @@ fn release_request_applies_to_named_holder() {
     ] {
         let request = read(value);
         let said = request.as_ref().map(|request| (request.owner(), request.reason()));
-        assert_eq!(said, told, "{value:?}");
+        assert_eq!(said, expected, "{value:?}");
     }
     let request = ReleaseRequest { owner: "me".into(), reason: "please".into() };
     let written = request.write(&holder);
@@ -46,7 +46,7 @@ fn queue() -> Queue {
     Queue::new("/ns", "a").unwrap()
 }
 
-/// A store in which one holds the lock, and requests can be left.
+/// A store with a holder, which accepts requests to release.
 fn store() -> Arc<FakeStore> {
     let store = FakeStore::new();
     store.list.then(0, || {
@@ -73,15 +73,15 @@ async fn a_reason_is_of_limited_length() {
     assert!(ask(1000).await.unwrap());
 }
 
-/// A watch that tells something after so many milliseconds.
-fn tells(after: u64, event: Option<Event>) -> Watch {
+/// A watch that reports an event after this many milliseconds.
+fn reports(after: u64, event: Option<Event>) -> Watch {
     Box::pin(async move {
         sleep(Duration::from_millis(after)).await;
         event.ok_or_else(|| crate::backend::error::StoreError::Unavailable("it broke".into()))
     })
 }
 
-/// When a request was taken back that was left at once, and when the holder's key was watched.
+/// Writes a request. Returns when the request was deleted, and when the holder's key was watched.
 async fn stands(answers: impl FnOnce(&FakeStore), seconds: u64) -> (Vec<u64>, Vec<u64>) {
     let store = store();
     answers(&store);
@@ -95,10 +95,10 @@ async fn stands(answers: impl FnOnce(&FakeStore), seconds: u64) -> (Vec<u64>, Ve
 async fn release_request_lasts_until_holder_releases() {
     let gone = |store: &FakeStore| store.watch.then(0, || Ok(None));
     assert_eq!(stands(gone, 60).await, (vec![0], vec![0]));
-    // It was written to, and then deleted.
+    // The key was written to, and then deleted.
     let written = |store: &FakeStore| {
-        store.watch.then(0, || Ok(Some(tells(400, Some(Event::Touched)))));
-        store.watch.then(0, || Ok(Some(tells(500, Some(Event::Deleted)))));
+        store.watch.then(0, || Ok(Some(reports(400, Some(Event::Touched)))));
+        store.watch.then(0, || Ok(Some(reports(500, Some(Event::Deleted)))));
     };
     assert_eq!(stands(written, 60).await, (vec![900], vec![0, 400]));
 }
@@ -110,19 +110,19 @@ async fn release_request_lasts_at_most_ten_minutes() {
     };
     let (left, watched) = stands(never, 1000).await;
     assert_eq!(left, [600_000]);
-    // Servers do lose events.
+    // Servers may lose events.
     let pauses = pauses(&watched);
     assert!(pauses.iter().all(|pause| (20_000..=25_001).contains(pause)), "{pauses:?}");
     assert!(pauses.len() >= 23, "{pauses:?}");
 }
 
-/// Without an answer nothing is concluded.
+/// Without a reply, nothing is concluded.
 #[tokio::test(start_paused = true)]
 async fn release_request_lasts_while_holder_is_unknown() {
     for broken in [false, true] {
         let fails = move |store: &FakeStore| {
             store.watch.then(0, move || match broken {
-                true => Ok(Some(tells(0, None))),
+                true => Ok(Some(reports(0, None))),
                 false => Err(crate::backend::error::StoreError::Unavailable("no answer".into())),
             });
         };

@@ -18,7 +18,8 @@ pub struct ReadGuard(pub(super) LockGuard);
 
 /// Holds the write lock: the guard of [`RwLock::write`](crate::RwLock::write).
 ///
-/// A `WriteGuard` is a [`LockGuard`]. No other client holds the lock at the same time.
+/// A `WriteGuard` is a [`LockGuard`]. While the guard is valid, no other client holds the lock,
+/// with the exceptions that [`LockGuard`] names.
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct WriteGuard(pub(super) LockGuard);

@@ -16,7 +16,7 @@ impl RwLock {
     /// # Errors
     ///
     /// As [`read`](Self::read). [`Error::Lost`] if the lock was lost before it was unlocked. If
-    /// `work` had not finished by then, it has been dropped, as with
+    /// `work` was still running, it was dropped, as with
     /// [`LockGuard::run`](crate::LockGuard::run).
     ///
     /// # Cancel safety
@@ -77,7 +77,7 @@ impl RwLock {
     /// # Errors
     ///
     /// As [`write`](Self::write). [`Error::Lost`] if the lock was lost before it was unlocked. If
-    /// `work` had not finished by then, it has been dropped, as with
+    /// `work` was still running, it was dropped, as with
     /// [`LockGuard::run`](crate::LockGuard::run).
     ///
     /// # Cancel safety

@@ -1,8 +1,8 @@
 //! Determines how many permits a semaphore has, and which clients it admits.
 //!
 //! Clients of two builds may name different numbers during a rollout. The smallest number that any
-//! client in the queue names then applies. So no client holds permits together with more permits
-//! than it counts on.
+//! client in the queue names then applies. So while a client holds permits, all clients together
+//! hold no more permits than that client has named, unless `set_permits` changes the number.
 
 use std::cmp::Reverse;
 

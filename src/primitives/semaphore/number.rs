@@ -10,13 +10,15 @@ impl Semaphore {
     /// Changes the number of permits for all clients.
     ///
     /// The store keeps the number in a key that belongs to no session:
-    /// `{namespace}/{name}!permits/limit=…`. The new number replaces an earlier number that was
-    /// set, and the numbers that this client, the holders and the first waiter have passed. The new
-    /// number applies to every client that passes a replaced number. The store keeps up to eight
-    /// replaced numbers. If a client passes any other number, the smaller of the two applies.
+    /// `{namespace}/{name}!permits/limit=…`. The new number replaces the number that was set last,
+    /// the numbers which that number had replaced, and those that this client, the holders and the
+    /// first waiter have passed. The new number applies to every client that passes a replaced
+    /// number. The store keeps up to eight replaced numbers. If a client passes any other number,
+    /// the smaller of the two applies.
     ///
-    /// If the number increases, waiters are granted the new permits at once. If it decreases, no
-    /// holder loses a permit, and no waiter is granted one until enough permits have been released.
+    /// If the number increases, waiters are granted the new permits as soon as they are notified or
+    /// poll. If it decreases, no holder loses a permit, and no waiter is granted one until enough
+    /// permits have been released.
     ///
     /// # Errors
     ///
@@ -59,7 +61,7 @@ impl Semaphore {
         sessions.ask(|store| store.commit(&[], &writes)).await.map(drop)
     }
 
-    /// Returns the number of permits that applies now.
+    /// Returns the number of permits that is in effect now.
     ///
     /// This is the number that [`set_permits`](Self::set_permits) last set. If a holder or the
     /// first waiter has passed a smaller number that `set_permits` has not replaced, the smaller

@@ -16,7 +16,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire). [`Error::Lost`] if the permit was lost before it was
-    /// released. If `work` had not finished by then, it has been dropped, as with
+    /// released. If `work` was still running, it was dropped, as with
     /// [`LockGuard::run`](crate::LockGuard::run).
     ///
     /// # Cancel safety

@@ -1,4 +1,4 @@
-//! What an attempt asks of the store until nothing is left of it, by a stopped clock.
+//! The requests of an attempt until none of its keys is left, on a paused clock.
 
 use super::*;
 use crate::{
@@ -45,7 +45,7 @@ impl Fails {
     }
 }
 
-/// Those fail first, in turn; then that is answered, for ever.
+/// First these failures in turn, and then always this reply.
 fn script<T: 'static>(
     answers: &crate::session::fake_store::Answers<T>,
     fails: &[Fails],
@@ -62,15 +62,15 @@ async fn attempt(store: &Arc<FakeStore>) -> Attempt {
     Attempt::in_session(&session, &queue()).unwrap()
 }
 
-/// Joins, and keeps the interest alive meanwhile.
+/// Joins on behalf of a caller that waits.
 async fn join(attempt: Attempt, give_up: Option<Instant>) -> Result<Option<JoinOutcome>> {
     let (interest, _interested) = oneshot::channel();
     attempt.join(Join::Always, give_up, interest).await
 }
 
-/// A session in which a request to join was in doubt lists its keys soon after the release, and
-/// from then on at each recheck; and a ticket is used again only if there was one request of each
-/// kind.
+/// After a request to join with an unknown outcome, the session lists its keys soon after the
+/// release, and then at each recheck. A ticket is reused only if each kind of request was sent
+/// once.
 #[tokio::test(start_paused = true)]
 async fn session_in_doubt_lists_its_keys_for_as_long_as_it_lives() {
     for (joins, doubtful) in [
@@ -110,7 +110,7 @@ async fn session_in_doubt_lists_its_keys_for_as_long_as_it_lives() {
     }
 }
 
-/// A session whose keys have tickets for names, on a store in which this is found at each look.
+/// A session on a store that names keys by tickets, and in which each search finds this.
 async fn doubtful_session(store: &Arc<FakeStore>) -> Arc<Session> {
     store.change(|facts| facts.joins_late = true);
     script(&store.remove, &[], || Ok(true));
@@ -118,7 +118,7 @@ async fn doubtful_session(store: &Arc<FakeStore>) -> Arc<Session> {
     store.session().await
 }
 
-/// The network delivers it when it likes: 13 s after the release, or a minute.
+/// The network delivers the request a minute after it was sent.
 #[tokio::test(start_paused = true)]
 async fn join_that_lands_long_after_its_release_is_removed() {
     let store = FakeStore::new();
@@ -142,14 +142,14 @@ async fn join_that_lands_long_after_its_release_is_removed() {
     assert_eq!(store.asked("leave").len(), 1);
 }
 
-/// What a request under way may have put is an attempt's, whenever that began: a key that the store
-/// showed before may have been of another attempt with the same ticket.
+/// A key that a request in flight may have written belongs to an attempt, whenever the attempt
+/// began. A key that the store showed before may belong to an earlier attempt with the same ticket.
 #[tokio::test(start_paused = true)]
 async fn key_of_a_join_under_way_is_not_removed() {
     for begins_during_the_read in [false, true] {
         let store = FakeStore::new();
         store.change(|facts| facts.keeps_old_names = true);
-        // The answer to the request is on its way.
+        // The reply to the request is in flight.
         store.enqueue.then(1_000_000, || Ok(joined(Standing::First)));
         let session = doubtful_session(&store).await;
         let ticket = Ticket::random();
@@ -174,8 +174,8 @@ async fn key_of_a_join_under_way_is_not_removed() {
     }
 }
 
-/// An operator has deleted the key of a waiter or holder, and a request in doubt has put it again:
-/// it blocks the queue, and nothing else would take it away.
+/// An operator has deleted the key of a waiter or holder, and a late request has written it again.
+/// The key blocks the queue, and nothing else would delete it.
 #[tokio::test(start_paused = true)]
 async fn recreated_key_is_not_the_held_key() {
     for (revision, removed) in [(1, false), (5, true)] {
@@ -202,7 +202,7 @@ async fn recreated_key_is_not_the_held_key() {
     }
 }
 
-/// Tickets are used again where names are kept, and only those of which nothing can come any more.
+/// Tickets are reused on stores that keep names, but only if no late request can use them.
 #[tokio::test(start_paused = true)]
 async fn tickets_are_reused_if_useful() {
     for (keeps, leaves, reused) in
@@ -221,7 +221,7 @@ async fn tickets_are_reused_if_useful() {
     }
 }
 
-/// What cannot have been written need not be deleted.
+/// A key that cannot have been written is not deleted.
 #[tokio::test(start_paused = true)]
 async fn only_possibly_existing_keys_are_deleted() {
     for (fails, leaves) in [
@@ -243,7 +243,7 @@ async fn only_possibly_existing_keys_are_deleted() {
         assert_eq!(store.asked("leave").len(), leaves, "{fails:?}");
         assert!(!session.deadline.vitals().busy, "{fails:?}: it counts for nothing any more");
     }
-    // Nor what found somebody there.
+    // Nor is the key of an attempt that found the lock occupied.
     let store = FakeStore::new();
     store.enqueue.then(0, || Ok(Joined::Occupied));
     let attempt = attempt(&store).await;
@@ -252,7 +252,7 @@ async fn only_possibly_existing_keys_are_deleted() {
     assert!(store.asked("leave").is_empty());
 }
 
-/// Joining goes on for as long as its time lasts and somebody is interested.
+/// Joining continues until its time is over or the caller leaves.
 #[tokio::test(start_paused = true)]
 async fn joining_ends_with_its_time_and_its_caller() {
     let store = FakeStore::new();
@@ -262,7 +262,7 @@ async fn joining_ends_with_its_time_and_its_caller() {
     assert!(join(attempt(&store).await, give_up).await.is_err());
     let took = began.elapsed();
     assert!((3000..4001).contains(&took.as_millis()), "{took:?}");
-    // A caller that goes.
+    // A caller that leaves.
     let (interest, interested) = oneshot::channel();
     let joining = tokio::spawn(attempt(&store).await.join(Join::Always, None, interest));
     sleep(Duration::from_secs(5)).await;
@@ -270,7 +270,7 @@ async fn joining_ends_with_its_time_and_its_caller() {
     drop(interested);
     sleep(Duration::from_millis(1001)).await;
     assert!(joining.is_finished());
-    // And one that has gone before.
+    // A caller that had left before.
     let asked = store.asked("enqueue").len();
     let (interest, interested) = oneshot::channel();
     drop(interested);
@@ -280,7 +280,7 @@ async fn joining_ends_with_its_time_and_its_caller() {
 
 #[tokio::test(start_paused = true)]
 async fn release_outcome_matches_store_replies() {
-    for (fails, existed, told) in [
+    for (fails, existed, expected) in [
         (&[][..], true, "Released"),
         (&[], false, "Absent"),
         (&[Unavailable], true, "Released"),
@@ -297,9 +297,9 @@ async fn release_outcome_matches_store_replies() {
         let mut entered = join(attempt(&store).await, None).await.unwrap().unwrap();
         entered.attempt.grant().unwrap();
         let release = entered.attempt.release_within(PATIENCE).await;
-        assert_eq!(format!("{release:?}"), told, "{fails:?} {existed}");
+        assert_eq!(format!("{release:?}"), expected, "{fails:?} {existed}");
     }
-    // Without an answer it goes on behind the caller's back, until it has one.
+    // Without a reply, the release continues in the background until the store replies.
     let store = FakeStore::new();
     script(&store.enqueue, &[], || Ok(joined(Standing::First)));
     store.leave.then(500, || Err(Unavailable.error()));
@@ -313,7 +313,7 @@ async fn release_outcome_matches_store_replies() {
     assert_eq!(store.asked("leave").len(), 2);
 }
 
-/// One that was dropped is deleted like one that was released, and a holder is known to have gone.
+/// A dropped entry is deleted like a released one, and a holder counts as ended.
 #[tokio::test(start_paused = true)]
 async fn dropped_attempt_deletes_its_key() {
     for grant in [false, true] {
@@ -329,8 +329,10 @@ async fn dropped_attempt_deletes_its_key() {
         assert_eq!(own.is_held(), grant);
         drop(entered);
         assert!(!own.is_held());
-        session.deadline.unheld().await;
         assert!(session.deadline.vitals().busy, "its key is there");
+        let began = Instant::now();
+        session.deadline.unheld().await;
+        assert_eq!(began.elapsed() >= Duration::from_millis(50), grant, "a release is awaited");
         sleep(Duration::from_millis(51)).await;
         assert!(!session.deadline.vitals().busy);
         assert_eq!(store.asked("leave").len(), 1);
@@ -347,18 +349,18 @@ async fn held_keys_are_watched() {
     assert_eq!(store.asked("watch /ns/name/1").len(), 1);
 }
 
-/// Several at once: all of them or none, and what may be there is deleted.
+/// Several locks at once: all of them or none, and every key that may exist is deleted.
 #[tokio::test(start_paused = true)]
 async fn several_are_joined_in_one_request() {
     let first = || joined(Standing::First);
     for (case, (answer, entered, leaves)) in [
         (Ok(Some(vec![first(), first()])), Some(2), 0),
         (Ok(None), None, 0),
-        // No store says that; should one, whatever it put is deleted.
+        // No store replies this. If one did, each key that it wrote would be deleted.
         (Ok(Some(vec![first(), Joined::Occupied])), None, 1 + 1),
         (Err(Unavailable), None, 0),
         (Err(Denied), None, 0),
-        // Either of both may be there, now or later.
+        // Each of the two keys may exist, now or later.
         (Err(Unknown), None, 2),
     ]
     .into_iter()

@@ -1,5 +1,5 @@
-//! What is asked of the store for a release that a transaction of the user's own may make, by a
-//! stopped clock.
+//! When a release that is left to one of the user's transactions sends a request, on a paused
+//! clock.
 
 use std::time::Duration;
 

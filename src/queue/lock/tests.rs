@@ -1,6 +1,6 @@
-//! The algorithm over a store that follows a script: each of its calls may fail, lag or hang the
-//! first time, and the caller may go away at any moment. Whatever happens, no key stays behind, and
-//! a caller that is told that it holds the lock does.
+//! The algorithm on a store that follows a script: each call may fail, lag or hang the first time,
+//! and the caller may leave at any moment. In every case, no key is left behind, and a caller that
+//! is granted the lock holds it.
 
 mod cases;
 
@@ -31,19 +31,19 @@ use crate::{
     session::{Session, Shared, fake_store},
 };
 
-/// What the first call does; later ones answer at once.
+/// What the first call does. Later calls reply at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
     Answers,
-    /// Fails, and nothing was done.
+    /// Fails without an effect.
     Fails,
-    /// Does it, and the answer is lost.
+    /// Has its effect, but the reply is lost.
     LosesReply,
-    /// Answers late.
+    /// Replies late.
     Lags,
-    /// Does it, and never answers: the adapter's timeout ends it.
+    /// Has its effect, but never replies, until the adapter's timeout.
     Hangs,
-    /// The adapter's timeout ends it, and the server does it long after that.
+    /// The adapter's timeout ends the call, and the server applies it long after that.
     LandsLate,
 }
 
@@ -64,7 +64,7 @@ impl Step {
         Self { first, done: AtomicBool::new(false) }
     }
 
-    /// Does `effect` as the script has it.
+    /// Applies `effect` as the script demands.
     async fn play<T>(&self, effect: impl FnOnce() -> T + Send) -> Result<T, StoreError> {
         let first =
             if self.done.swap(true, Ordering::Relaxed) { First::Answers } else { self.first };
@@ -89,14 +89,14 @@ impl Step {
     }
 }
 
-/// One queue: the keys in their order.
+/// A queue: the keys in their order.
 #[derive(Debug)]
 struct Script {
     keys: Mutex<Vec<Entry>>,
     changed: watch::Sender<()>,
     revision: AtomicU64,
     ttl: Duration,
-    /// Proofs of life are answered.
+    /// Whether keepalives get replies.
     answers: AtomicBool,
     closed: Mutex<Option<Duration>>,
     enqueue: Step,
@@ -107,7 +107,7 @@ struct Script {
 }
 
 impl Script {
-    /// Both kinds of look have the same script.
+    /// Both kinds of reads have the same script.
     fn new([enqueue, look, watch, leave]: [First; 4]) -> Arc<Self> {
         Arc::new(Self {
             keys: Mutex::default(),
@@ -284,7 +284,7 @@ impl Specifics for ScriptedStore {
 
 #[async_trait]
 impl Extras for ScriptedStore {
-    /// One ticket is one queue here.
+    /// Each ticket has its own queue here.
     async fn enqueue_all(
         &self,
         joiners: &[Joiner<'_>],

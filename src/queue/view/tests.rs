@@ -1,6 +1,6 @@
-//! A view of a store that is like ZooKeeper in what is hard about it: a list is no single look, and
-//! its watch does not tell of what is written into the keys. Whatever happens, and whenever between
-//! two steps of a look, the view shows the end of it, without looking again by itself.
+//! Views of a store with ZooKeeper's difficulties: a listing takes several requests, and its watch
+//! does not report writes to the keys. Whatever happens between two requests of a listing, the view
+//! shows the final state, without the help of a recheck.
 
 mod looks;
 
@@ -29,12 +29,12 @@ use crate::{
     store_kind::StoreKind,
 };
 
-/// What happens to the first key, or to the view.
+/// An event at the first key or in the view.
 #[derive(Clone, Copy, Debug)]
 enum Effect {
     Written,
     Deleted,
-    /// It is deleted, and the next one is written to.
+    /// The key is deleted, and the next one is written to.
     Followed,
     /// The call fails, and the key is written to.
     Failed,
@@ -50,9 +50,9 @@ struct Node {
 struct Script {
     nodes: Mutex<Vec<Node>>,
     changed: watch::Sender<()>,
-    /// How many steps were taken.
+    /// The number of steps so far.
     steps: AtomicUsize,
-    /// What happens after so many.
+    /// The effect, and the number of steps after which it happens.
     plot: (usize, Effect),
 }
 
@@ -192,7 +192,7 @@ impl Specifics for Scripted {}
 
 impl Extras for Scripted {}
 
-/// Runs a plot, and then lets the same happen once more when all is quiet.
+/// Runs a plot, and then causes the same effect again while no listing runs.
 async fn play(plot: (usize, Effect)) {
     let script = Script::new(plot);
     let shared = Shared {
@@ -215,7 +215,7 @@ async fn play(plot: (usize, Effect)) {
         };
         let outcome = timeout(Duration::from_secs(10), shows).await;
         assert!(outcome.is_ok(), "{plot:?}: {shown:?} is shown, not {:?}", script.state());
-        // A look may be due to what happened last, and meet with the plot.
+        // The last event may have caused another listing, during which the plot happens.
         while let Ok(more) = timeout(Duration::from_millis(50), view.next(&session, true)).await {
             let before = std::mem::replace(&mut shown, state(more.unwrap().members));
             assert_ne!(before, shown, "{plot:?}: nothing has happened");

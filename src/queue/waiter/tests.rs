@@ -1,4 +1,4 @@
-//! When one that waits looks, and what it makes of it, by a stopped clock.
+//! When a waiter reads the queue, and what it concludes, on a paused clock.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use crate::{
     session::fake_store::{self, FakeStore, grow},
 };
 
-/// A store in which who joins stands there.
+/// A store in which each new entry gets this standing.
 fn store(standing: impl Fn() -> Standing + Send + 'static) -> Arc<FakeStore> {
     let (store, last) = (FakeStore::new(), AtomicU64::new(0));
     store.enqueue.then(0, move || {
@@ -45,13 +45,13 @@ fn deleted() -> Watch {
     Box::pin(async { Ok(Event::Deleted) })
 }
 
-/// What comes of waiting for a mutex for so many seconds.
+/// Waits for a mutex for this many seconds.
 async fn waits(store: &Arc<FakeStore>, seconds: u64) -> Option<Result<LockGuard, Error>> {
     let client = Client::open(store.shared()).await.unwrap();
     timeout(Duration::from_secs(seconds), client.mutex("a").lock()).await.ok()
 }
 
-/// Two keys are looked at every 20 to 25 seconds; only what has changed is looked into.
+/// A waiter rechecks two keys every 20 to 25 seconds, and reads the queue only after a change.
 #[tokio::test(start_paused = true)]
 async fn waiter_rechecks_periodically() {
     for (own, ahead, granted) in [
@@ -66,12 +66,12 @@ async fn waiter_rechecks_periodically() {
         store.present.then(0, || Ok(Present { own: true, ahead: Fate::There }));
         store.present.then(0, move || Ok(Present { own, ahead }));
         let taken = waits(&store, 76).await;
-        let told = taken.as_ref().map(|taken| match taken {
+        let result = taken.as_ref().map(|taken| match taken {
             Ok(_) => true,
             Err(Error::Evicted { .. }) => false,
             Err(error) => panic!("{error:?}"),
         });
-        assert_eq!(told, granted, "{own} {ahead:?}");
+        assert_eq!(result, granted, "{own} {ahead:?}");
         let looks = store.asked("present");
         assert_eq!(looks.len(), if granted.is_some() { 2 } else { 3 }, "{looks:?}");
         let mut last = 0;
@@ -79,13 +79,13 @@ async fn waiter_rechecks_periodically() {
             assert!((20_000..=25_001).contains(&(look - last)), "{looks:?}");
             last = *look;
         }
-        // The watch stays meanwhile, and the queue is not looked at.
+        // During the recheck, the watch continues and the queue is not read.
         assert_eq!(store.asked("urgent watch /ns/a/other").len(), 1);
         assert!(store.asked("standing /ns/a/1").is_empty());
     }
 }
 
-/// What the end of the one ahead shows depends on what is known of it.
+/// What a predecessor's deletion proves depends on what is known of the predecessor.
 #[tokio::test(start_paused = true)]
 async fn predecessor_deletion_triggers_a_read() {
     for (first, seen, present, standing) in
@@ -98,13 +98,13 @@ async fn predecessor_deletion_triggers_a_read() {
         let taken = waits(&store, 1).await;
         assert!(taken.is_some_and(|taken| taken.is_ok()), "{first} {seen}");
         let asked = (store.asked("present").len(), store.asked("standing /ns/a/1").len());
-        // One that was only concluded to be ahead was found there, as it could be watched.
+        // A predecessor that was only inferred has been seen once its watch has started.
         let looked = if (first, seen) == (true, false) { (1, 0) } else { (present, standing) };
         assert_eq!(asked, looked, "{first} {seen}");
     }
 }
 
-/// A read-write lock's queue: a writer, unless it is gone, and our own reader.
+/// A read-write lock's queue: our own reader, and a writer if `is_there`.
 fn written(is_there: bool) -> Listing {
     let member = |key: &str, revision, label: &str| Member {
         entry: Entry::new(key, revision),
@@ -116,8 +116,8 @@ fn written(is_there: bool) -> Listing {
     Listing { members, ..Listing::default() }
 }
 
-/// A reader rechecks the writer's key and its own, if labels show in keys: thousands of readers
-/// would list thousands of keys each. A change is looked up in the queue.
+/// Where keys show labels, a reader rechecks only the writer's key and its own, because thousands
+/// of readers would otherwise list thousands of keys each. After a change, it reads the queue.
 #[tokio::test(start_paused = true)]
 async fn a_recheck_of_readers_needs_no_list() {
     for (shows_labels, own, ahead, looks, lists, granted) in [
@@ -138,13 +138,13 @@ async fn a_recheck_of_readers_needs_no_list() {
         store.present.then(0, move || Ok(Present { own, ahead }));
         let client = Client::open(store.shared()).await.unwrap();
         let taken = timeout(Duration::from_secs(76), client.rw_lock("a").read()).await.ok();
-        let told = taken.as_ref().map(|taken| match taken {
+        let result = taken.as_ref().map(|taken| match taken {
             Ok(_) => true,
             Err(Error::Evicted { .. }) => false,
             Err(error) => panic!("{error:?}"),
         });
         let asked = (store.asked("present").len(), store.asked("list").len());
-        assert_eq!((told, asked), (granted, (looks, lists)), "{shows_labels} {own} {ahead:?}");
+        assert_eq!((result, asked), (granted, (looks, lists)), "{shows_labels} {own} {ahead:?}");
     }
 }
 
@@ -162,7 +162,7 @@ async fn writer_release_alone_does_not_grant_readers() {
     assert!(taken.is_err(), "the list has another writer ahead");
 }
 
-/// Those who stand in the queue of permits: one that has the only one, and our own.
+/// A semaphore's queue: a holder of the only permit, and our own entry.
 fn full(watch: Option<Watch>) -> Listing {
     let member = |key: &str, revision| {
         let (entry, label) = (Entry::new(key, revision), Some("1of1".into()));
@@ -193,7 +193,7 @@ async fn waits_for_a_permit(
 
 fn pauses(store: &FakeStore) -> Vec<u64> {
     let asked = store.asked("list");
-    // The first look is without a watch; the second, with one, comes at once.
+    // The first listing has no watch. The second one, with a watch, follows at once.
     assert_eq!(asked[1] - asked[0], 0);
     fake_store::pauses(&asked[1..])
 }
@@ -218,8 +218,7 @@ async fn permit_waiter_reads_after_changes() {
     assert_eq!(pauses(&store), [500, 700]);
 }
 
-/// Watches that break, or that cannot be had, are begun again with growing pauses; one that tells
-/// something ends that.
+/// A watch that fails is started again after a pause that grows. An event resets the pause.
 #[tokio::test(start_paused = true)]
 async fn permit_waiter_backs_off_after_broken_watches() {
     fn broken() -> Option<Watch> {
@@ -249,8 +248,8 @@ async fn permit_waiter_rechecks_periodically() {
     let answers = |store: &FakeStore| store.list.then(0, || Ok(full(Some(never()))));
     let (store, granted) = waits_for_a_permit(answers, 76).await;
     assert!(!granted);
-    // All but the first look begin a watch; a look at a server that lags errs on the side of
-    // waiting. The key at the gate is watched, because an operator may evict the waiter there.
+    // All listings but the first start a watch. A listing from a server that lags can only make the
+    // waiter wait longer. The key at the gate is watched, because an operator may evict the waiter.
     let (looks, watched) = (store.asked("list").len(), store.asked("watched list").len());
     assert_eq!((watched, store.asked("fresh list").len()), (looks - 1, 0));
     assert!(!store.asked("watch /ns/a/1").is_empty());
@@ -263,11 +262,12 @@ fn nobody() -> Listing {
     Listing { members: vec![], ..Listing::default() }
 }
 
-/// One that only tries writes nothing where it cannot have what it wants, by the newest state.
+/// An attempt without a wait writes nothing if the newest state shows too few permits.
 #[tokio::test(start_paused = true)]
 async fn try_reads_before_it_writes() {
     for (looks, written) in [
-        // There is none; somebody takes it on the way to the gate; or just then.
+        // No permit is free; or another client takes it while this one is at the gate; or as this
+        // one joins the queue of the permits.
         (&[true][..], 0),
         (&[false, true], 1),
         (&[false, false, true], 2),
@@ -281,14 +281,15 @@ async fn try_reads_before_it_writes() {
         let taken = timeout(Duration::from_millis(200), semaphore.try_acquire());
         assert!(taken.await.unwrap().unwrap().is_none(), "{looks:?}");
         assert_eq!(store.asked("enqueue").len(), written, "{looks:?}");
-        // An entry that was written in vain lists the queue: the entries ahead may seem dead.
+        // After an entry in vain, the queue is listed, because the entries ahead may be dead.
         assert_eq!(store.asked("fresh list").len(), looks.len(), "{looks:?}");
         sleep(Duration::from_millis(10)).await;
         assert_eq!(store.asked("leave").len(), written, "{looks:?}");
     }
 }
 
-/// One that is behind the same writer as before goes on waiting; what has changed is looked into.
+/// A writer behind the same writer as before continues to wait. Behind another one, it watches that
+/// one.
 #[tokio::test(start_paused = true)]
 async fn reader_behind_writer_rechecks_periodically() {
     let queue = |keys: &[(&str, u64)]| {
@@ -310,15 +311,15 @@ async fn reader_behind_writer_rechecks_periodically() {
     let client = Client::open(store.shared()).await.unwrap();
     let lock = client.rw_lock("a");
     assert!(timeout(Duration::from_secs(101), lock.write()).await.unwrap().is_ok());
-    // The first two looks; one that sees the same; one that sees another, which is looked into and
-    // watched, and then nobody.
+    // Two listings at the start; then the same writer; then another one, which is watched; then
+    // none.
     assert_eq!(store.asked("urgent watch /ns/a/other").len(), 1);
     assert_eq!(store.asked("urgent watch /ns/a/another").len(), 1);
     let looks = store.asked("list");
     assert!(looks.len() >= 5, "{looks:?}");
 }
 
-/// What is known of the one ahead decides whether both keys are looked at beside the watch.
+/// What is known of the predecessor decides whether both keys are read when the watch starts.
 #[tokio::test(start_paused = true)]
 async fn a_short_hold_may_end_before_it_is_watched() {
     for (first, seen, fate, granted) in [
@@ -337,13 +338,13 @@ async fn a_short_hold_may_end_before_it_is_watched() {
     }
 }
 
-/// A watch that cannot be had says nothing; the look after it says where one stands.
+/// A watch that fails to start proves nothing. The following read shows the standing.
 #[tokio::test(start_paused = true)]
 async fn waiter_without_watch_polls_the_queue() {
     let silent = || StoreError::Unavailable("no answer".into());
     let store = store(|| behind(true, false));
     store.urgent_watch.then(5, move || Err(silent()));
-    // The same one, which is there; then another one; then nobody.
+    // The same predecessor, which exists; then another one; then none.
     store.standing.then(0, || Ok(behind(true, true)));
     store.standing.then(0, || {
         let entry = Entry::new("/ns/a/another", 0);
@@ -353,16 +354,16 @@ async fn waiter_without_watch_polls_the_queue() {
     let taken = waits(&store, 10).await;
     assert!(taken.is_some_and(|taken| taken.is_ok()));
     assert_eq!(store.asked("standing /ns/a/1").len(), 3);
-    // It was seen there, so that both keys are looked at, beside the second watch.
+    // The predecessor had been seen, so both keys are read when the second watch starts.
     assert_eq!(store.asked("present").len(), 1);
     let watched = |key: &str| store.asked(&format!("urgent watch {key}")).len();
     assert_eq!((watched("/ns/a/other"), watched("/ns/a/another")), (2, 1));
 }
 
-/// The answer to joining tells of one that was there as we joined; nothing else has a moment.
+/// Only the reply to joining shows a predecessor that existed at that moment.
 #[tokio::test(start_paused = true)]
 async fn predecessor_seen_at_join_counts_as_existing() {
-    for (first, seen, told) in
+    for (first, seen, expected) in
         [(true, true, 1), (false, true, 1), (true, false, 0), (false, false, 0)]
     {
         let store = store(move || behind(first, seen));
@@ -377,7 +378,7 @@ async fn predecessor_seen_at_join_counts_as_existing() {
         store.standing.then(0, || Ok(Standing::First));
         drop(waits(&store, 1).await);
         let known = |key: &str| store.asked(&format!("watch /ns/a/{key} that existed at 1")).len();
-        assert_eq!((known("other"), known("another")), (told, 0), "{first} {seen}");
+        assert_eq!((known("other"), known("another")), (expected, 0), "{first} {seen}");
         assert!(store.asked("urgent watch /ns/a/other").len() > 1, "{first} {seen}");
     }
 }

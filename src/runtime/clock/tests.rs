@@ -1,5 +1,5 @@
-//! A machine that is suspended, as a process sees it: `CLOCK_BOOTTIME` jumps ahead, while the
-//! monotonic clock and with it tokio's timers know of nothing.
+//! A suspended machine, as a process sees it: `CLOCK_BOOTTIME` jumps ahead, but the monotonic clock
+//! and therefore tokio's timers do not.
 
 use std::{
     process::Command,
@@ -16,11 +16,11 @@ use crate::{Client, Error, LockGuard, LostReason, memory::Space};
 
 const TTL: Duration = Duration::from_secs(60);
 
-/// By how many seconds the clock has jumped.
+/// The number of seconds by which the clock has jumped.
 static SUSPENDED: AtomicU64 = AtomicU64::new(0);
 
-/// What the clock shows in unit tests, of which some stop tokio's clock: both go together. And what
-/// suspend would add to this clock, and to no other.
+/// Returns the clock of unit tests: tokio's clock, which some tests pause, plus the time of a
+/// simulated suspend.
 pub(super) fn shown(now: Duration) -> Duration {
     static START: LazyLock<(AtomicU64, Instant)> = LazyLock::new(|| {
         let early = std::time::Instant::now() - Duration::from_secs(30);
@@ -53,12 +53,12 @@ fn alone(test: &str, body: impl Future<Output = ()>) {
         .args(["--exact", &format!("runtime::clock::tests::{test}"), "--nocapture"])
         .env(VARIABLE, test);
     let output = process.output().unwrap();
-    let told = format!(
+    let printed = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
 }
 
 async fn held() -> LockGuard {
@@ -82,16 +82,16 @@ fn suspended_holder_sees_loss_on_first_check() {
 fn a_suspended_holder_is_notified_within_a_second() {
     alone("a_suspended_holder_is_notified_within_a_second", async {
         let guard = held().await;
-        // The keeper has gone to sleep by then: it is to be woken, not to find out before.
+        // By then, the keeper sleeps, so that only its timer can wake it.
         sleep(Duration::from_millis(200)).await;
-        // Nor is the network back at once: only the clock can tell.
+        // The network is not available again at once, so only the clock shows the loss.
         Space::named("suspended").set_reachable(false);
         suspend(TTL * 2);
         let woke = Instant::now();
-        let told = timeout(Duration::from_secs(5), guard.lost()).await;
-        assert_eq!(told.ok(), Some(LostReason::DeadlinePassed), "it is told");
-        // And a little for a busy machine.
-        assert!(woke.elapsed() < Duration::from_secs(2), "told after {:?}", woke.elapsed());
+        let lost = timeout(Duration::from_secs(5), guard.lost()).await;
+        assert_eq!(lost.ok(), Some(LostReason::DeadlinePassed), "the loss is reported");
+        // Some more time, for a busy machine.
+        assert!(woke.elapsed() < Duration::from_secs(2), "reported after {:?}", woke.elapsed());
     });
 }
 
@@ -139,7 +139,7 @@ fn an_unlock_after_a_suspend_reports_the_loss() {
     });
 }
 
-/// A short one is no reason to lose anything: the session is renewed as soon as that is noticed.
+/// After a short suspend, no lock is lost: the session is renewed once the suspend is noticed.
 #[test]
 fn a_short_suspend_is_survived() {
     alone("a_short_suspend_is_survived", async {

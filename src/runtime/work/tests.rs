@@ -1,4 +1,4 @@
-//! What becomes of a client whose runtime is shut down.
+//! A client whose runtime is shut down.
 
 use std::{pin::Pin, task::Context};
 
@@ -8,7 +8,7 @@ use crate::{Builder, Client, Error, LockGuard, LostReason};
 
 use super::*;
 
-/// Far longer than a test takes: nothing here may wait for a session to expire.
+/// Far longer than a test: nothing here may wait until a session expires.
 const TTL: Duration = Duration::from_secs(120);
 const SOON: Duration = Duration::from_secs(20);
 
@@ -21,7 +21,7 @@ fn builder(space: &str, runtime: &tokio::runtime::Runtime) -> Builder {
     Client::builder(format!("memory://{space}")).session_ttl(TTL).runtime(runtime.handle().clone())
 }
 
-async fn told<T>(future: impl Future<Output = T>) -> T {
+async fn within_limit<T>(future: impl Future<Output = T>) -> T {
     timeout(SOON, future).await.expect("it is not notified")
 }
 
@@ -35,16 +35,16 @@ async fn guards_are_lost_with_the_runtime_of_their_client() {
     let mut both = Box::pin(both);
     assert!(timeout(Duration::from_millis(50), &mut both).await.is_err(), "it is held");
     locks.shutdown_background();
-    let (done, reason) = told(both.as_mut()).await;
+    let (done, reason) = within_limit(both.as_mut()).await;
     drop(both);
     assert_eq!(done.unwrap_err().reason, LostReason::KeeperStopped);
     assert_eq!(reason, LostReason::KeeperStopped);
     assert!(!one.is_valid() && two.remaining().is_zero());
-    let error = told(one.unlock()).await.unwrap_err();
+    let error = within_limit(one.unlock()).await.unwrap_err();
     assert!(matches!(error, Error::Lost { reason: LostReason::KeeperStopped, .. }), "{error:?}");
 }
 
-/// What has begun, and what begins afterwards: all of it fails by name, and none of it panics.
+/// Calls that are in progress, and later calls, fail with a named error and do not panic.
 #[tokio::test]
 async fn calls_fail_with_the_runtime_of_their_client() {
     let locks = runtime();
@@ -54,29 +54,31 @@ async fn calls_fail_with_the_runtime_of_their_client() {
     let guard = held.lock().await.unwrap();
     let (written, read) = (written.lock().await.unwrap(), read.lock().await.unwrap());
     let writer = client.rw_lock("rw").write().await.unwrap();
+    let leadership = client.election("led").campaign("one").await.unwrap();
     let mut waiting: Pin<Box<dyn Future<Output = Result<LockGuard>>>> = Box::pin(held.lock());
     assert!(waiting.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_pending());
     locks.shutdown_background();
-    told(guard.lost()).await;
-    assert!(told(waiting).await.is_err());
+    within_limit(guard.lost()).await;
+    assert!(within_limit(waiting).await.is_err());
 
     let is_named = |error: Error| assert!(matches!(error, Error::Runtime { .. }), "{error:?}");
     let free = client.mutex("free");
-    is_named(told(free.lock()).await.unwrap_err());
-    is_named(told(free.try_lock()).await.unwrap_err());
-    is_named(told(free.lock_timeout(SOON)).await.unwrap_err());
-    is_named(told(free.queue()).await.unwrap_err());
-    is_named(told(client.lock_all(["one", "other"])).await.unwrap_err());
-    is_named(told(client.rw_lock("rw").read()).await.unwrap_err());
-    is_named(told(client.semaphore("permits", 2).acquire()).await.unwrap_err());
-    is_named(told(client.election("election").campaign("a")).await.unwrap_err());
-    is_named(told(client.ping()).await.unwrap_err());
-    is_named(told(client.locks()).await.unwrap_err());
-    is_named(told(builder.connect()).await.unwrap_err());
+    is_named(within_limit(free.lock()).await.unwrap_err());
+    is_named(within_limit(free.try_lock()).await.unwrap_err());
+    is_named(within_limit(free.lock_timeout(SOON)).await.unwrap_err());
+    is_named(within_limit(free.queue()).await.unwrap_err());
+    is_named(within_limit(client.lock_all(["one", "other"])).await.unwrap_err());
+    is_named(within_limit(client.rw_lock("rw").read()).await.unwrap_err());
+    is_named(within_limit(client.semaphore("permits", 2).acquire()).await.unwrap_err());
+    is_named(within_limit(client.election("election").campaign("a")).await.unwrap_err());
+    is_named(within_limit(client.ping()).await.unwrap_err());
+    is_named(within_limit(client.locks()).await.unwrap_err());
+    is_named(within_limit(builder.connect()).await.unwrap_err());
     let is_lost = |error: Error| assert!(matches!(error, Error::Lost { .. }), "{error:?}");
-    is_lost(told(written.put("/data", "new")).await.unwrap_err());
-    is_lost(told(read.get("/data")).await.unwrap_err());
-    is_lost(told(writer.downgrade()).await.unwrap_err());
-    drop((written, read));
-    is_named(told(client.close()).await.unwrap_err());
+    is_lost(within_limit(written.put("/data", "new")).await.unwrap_err());
+    is_lost(within_limit(read.get("/data")).await.unwrap_err());
+    is_lost(within_limit(writer.downgrade()).await.unwrap_err());
+    is_lost(within_limit(leadership.proclaim("two")).await.unwrap_err());
+    drop((written, read, leadership));
+    is_named(within_limit(client.close()).await.unwrap_err());
 }

@@ -20,13 +20,13 @@ fn deadline_counts_from_request_sent() {
     let deadline = Deadline::new(sent, TTL, false);
     deadline.renewed(sent + TTL / 2, TTL);
     assert!(deadline.remaining() <= TTL / 2 + TTL * 9 / 10);
-    // An older proof that arrives late takes nothing away.
+    // A late reply to an older renewal does not shorten the deadline.
     deadline.renewed(sent, TTL);
     assert!(deadline.remaining() > TTL);
 }
 
-/// The session came to be at an unknown time after its opening was sent, and the process may
-/// have stood still since.
+/// The session was created at an unknown time after its request was sent, and the process may have
+/// paused since.
 #[test]
 fn process_stall_during_open_counts() {
     let (now, opening) = (clock::now(), TTL * 8 / 10);
@@ -66,7 +66,7 @@ fn session_expired_while_idle_needs_renewal() {
     assert_eq!(deadline.grant(), Ok(()));
 }
 
-/// As an executor does that runs on its own thread and looks at once.
+/// An executor with its own thread may poll at once.
 #[test]
 fn waker_may_read_the_deadline() {
     struct Looks(Arc<Deadline>);
@@ -76,14 +76,14 @@ fn waker_may_read_the_deadline() {
         }
     }
     let deadline = Arc::new(Deadline::new(clock::now(), TTL, false));
-    let (told, done) = mpsc::channel();
+    let (sender, done) = mpsc::channel();
     thread::spawn(move || {
         let waker = Arc::new(Looks(Arc::clone(&deadline))).into();
         let mut lost = pin!(deadline.lost());
         assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         deadline.lose(LostReason::SessionExpired);
         assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
-        told.send(()).unwrap();
+        sender.send(()).unwrap();
     });
     done.recv_timeout(Duration::from_secs(10)).expect("it looks at its own thread's leisure");
 }
@@ -100,7 +100,7 @@ fn stalled_idle_session_is_given_up() {
     assert!(deadline.enter());
     deadline.left();
     beat(TTL);
-    // Its own write comes back before anybody else has noticed, and proves nothing.
+    // The client's own write returns before others notice, and proves nothing.
     let before = deadline.state.lock().deadline;
     deadline.renewed(clock::now(), TTL * 2 / 3);
     assert_eq!(deadline.state.lock().deadline, before);
@@ -119,7 +119,7 @@ fn waiters_give_up_after_the_ttl() {
     assert_eq!(deadline.lost_reason(), Some(LostReason::DeadlinePassed));
 }
 
-/// A stopped clock goes on by this much.
+/// Advances the paused clock.
 async fn pass(millis: u64) {
     tokio::time::advance(Duration::from_millis(millis)).await;
 }
@@ -141,13 +141,13 @@ async fn hold_ends_exactly_at_its_deadline() {
     assert!(deadline.is_over());
     assert_eq!(deadline.remaining(), Duration::ZERO);
     assert_eq!(deadline.lost().await, LostReason::DeadlinePassed);
-    // The store keeps it for a tenth of the TTL more.
+    // The store keeps the session for another tenth of the TTL.
     assert_eq!(millis(deadline.margin()), 1000);
     pass(400).await;
     assert_eq!(millis(deadline.margin()), 600);
     pass(4000).await;
     assert_eq!(deadline.margin(), Duration::ZERO);
-    // The first reason stays, and nothing is granted any more.
+    // The first reason is kept, and nothing is granted afterwards.
     deadline.lose(LostReason::ClientClosed);
     assert_eq!(deadline.lost_reason(), Some(LostReason::DeadlinePassed));
     assert!(!deadline.enter());
@@ -172,7 +172,7 @@ async fn margin_applies_only_to_held_sessions() {
             Some(reason) => deadline.lose(reason),
             None => {
                 pass(9000).await;
-                // A waiter has patience for the TTL.
+                // A waiter tolerates the silence of a whole TTL.
                 assert_eq!(deadline.lost_reason().is_some(), holds);
                 if !holds {
                     deadline.lose(LostReason::DeadlinePassed);
@@ -193,7 +193,7 @@ async fn busy_session_lapses() {
     assert_eq!(lapses(), (false, None));
     pass(5000).await;
     assert!(deadline.enter());
-    // For those who wait: the TTL from when the first of them came.
+    // For waiters: the TTL, from when the first of them joined.
     assert_eq!(lapses(), (true, Some(10_000)));
     pass(1000).await;
     assert!(deadline.enter());
@@ -213,7 +213,7 @@ async fn busy_session_lapses() {
     assert_eq!(lapses(), (true, None));
 }
 
-/// A moment that has come is past the deadline.
+/// At the deadline itself, the lock is no longer held.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_granted_at_the_deadline() {
     for (waits, granted) in [(8999, Ok(())), (9000, Err(NotGranted::Unconfirmed))] {
@@ -241,8 +241,11 @@ async fn wait_ends_with_the_last_release() {
         };
         assert!(waits().await);
         deadline.leave();
+        deadline.released();
         assert!(waits().await);
         deadline.leave();
+        assert!(waits().await, "the release has no result yet");
+        deadline.released();
         assert!(!waits().await);
     }
     held(&deadline);
@@ -251,8 +254,8 @@ async fn wait_ends_with_the_last_release() {
     unheld.await;
 }
 
-/// Where renewals are passed on, a silence of over an eighth of the TTL counts: for three eighths
-/// after its end what is sent shows no more than what was sent before it.
+/// Where a server forwards renewals, a pause of more than an eighth of the TTL counts: a renewal
+/// that is sent in the three eighths after its end proves no more than one sent before it.
 #[tokio::test(start_paused = true)]
 async fn session_waits_after_stall_until_renewals_count() {
     let deadline = Deadline::new(clock::now(), TTL, true);
@@ -269,7 +272,7 @@ async fn session_waits_after_stall_until_renewals_count() {
     pass(1000).await;
     assert_eq!(millis(deadline.until_proofs_count()), 2750);
     deadline.vitals();
-    // In steps, so that it is no silence.
+    // In steps, so that the process does not seem to have paused.
     for _ in 0..3 {
         pass(1000).await;
         deadline.vitals();
@@ -277,8 +280,8 @@ async fn session_waits_after_stall_until_renewals_count() {
     assert_eq!(deadline.until_proofs_count(), Duration::ZERO);
 }
 
-/// An idle session that was silent for so long that a proof would leave less than a quarter of the
-/// TTL, of a half that it leaves as a rule.
+/// An idle session after a pause so long that a renewal would leave less than a quarter of the TTL,
+/// instead of the usual half.
 #[tokio::test(start_paused = true)]
 async fn idle_sessions_are_given_up_after_a_process_stall() {
     for (silence, entered) in [(1250, true), (5249, true), (5250, true), (5251, false)] {
@@ -287,7 +290,7 @@ async fn idle_sessions_are_given_up_after_a_process_stall() {
         assert_eq!(deadline.enter(), entered, "{silence}");
         assert_eq!(deadline.is_over(), !entered);
     }
-    // Not one that is needed: then the deadline decides.
+    // For a session that is in use, the deadline decides.
     let deadline = Deadline::new(clock::now(), TTL, true);
     held(&deadline);
     pass(5300).await;

@@ -61,8 +61,8 @@ impl HeldKeys {
 
     /// Returns when it is time to recheck all own keys.
     ///
-    /// At that time there is a key, or was one a moment ago, or there may be keys that belong to no
-    /// attempt.
+    /// At that time there is a key, or there was one during the interval, or there may be keys that
+    /// belong to no attempt.
     pub(super) async fn due(&self, recheck: Duration, claims: &Claims) {
         let mut since = None;
         // Adds up to a quarter to the interval, so that clients recheck at different times.

@@ -1,4 +1,4 @@
-//! When a holder's key is watched and looked at, by a stopped clock.
+//! When a holder's key is watched and read, on a paused clock.
 
 use super::*;
 use crate::{
@@ -71,7 +71,7 @@ async fn long_held_keys_are_watched() {
     assert_eq!(watched.store.asked("watch /q/1"), [400]);
     assert!(watched.store.asked("watch /q/2").is_empty());
     assert_eq!(watched.store.asked("watch /q/3"), [500]);
-    // And after nobody held anything.
+    // The same after a time without holders.
     first.leave();
     third.leave();
     pass(1000).await;
@@ -82,7 +82,7 @@ async fn long_held_keys_are_watched() {
 
 #[tokio::test(start_paused = true)]
 async fn deleted_key_is_checked_and_reported() {
-    for (there, told) in [(false, Some(LostReason::Evicted)), (true, None)] {
+    for (there, expected) in [(false, Some(LostReason::Evicted)), (true, None)] {
         let watched = Watched::new(usize::MAX, |store| {
             store.watch.then(0, || Ok(Some(ends(100, Ok(Event::Deleted)))));
             store.watch.then(0, || Ok(Some(Box::pin(std::future::pending()))));
@@ -92,13 +92,13 @@ async fn deleted_key_is_checked_and_reported() {
         let own_key = watched.granted("/q/1", false);
         pass(600).await;
         assert_eq!(watched.store.asked("standing /q/1"), [500]);
-        assert_eq!(own_key.lost_reason(), told);
+        assert_eq!(own_key.lost_reason(), expected);
         assert_eq!(watched.store.asked("watch /q/1").len(), 1 + usize::from(there));
         assert_eq!(watched.deadline.lost_reason(), None);
     }
 }
 
-/// What is not there when it is to be watched is looked at, too.
+/// A key that is missing when its watch starts is read, too.
 #[tokio::test(start_paused = true)]
 async fn unwatchable_key_is_polled() {
     let watched = Watched::new(usize::MAX, |store| {
@@ -110,7 +110,7 @@ async fn unwatchable_key_is_polled() {
     assert_eq!(own_key.lost_reason(), Some(LostReason::Evicted));
 }
 
-/// Neither a watch that failed nor one that cannot be had says anything; it is asked for again.
+/// A watch that fails, or fails to start, proves nothing, and is started again.
 #[tokio::test(start_paused = true)]
 async fn failed_watches_are_retried_with_growing_pauses() {
     for broken in [false, true] {
@@ -129,8 +129,8 @@ async fn failed_watches_are_retried_with_growing_pauses() {
     }
 }
 
-/// A store that is back after a while is asked soon if few keys are held: an operator may delete
-/// one before its watch has begun again.
+/// If few keys are held, they are read soon after the store is available again, because an operator
+/// may delete a key before its watch has started again.
 #[tokio::test(start_paused = true)]
 async fn pauses_before_a_lost_watch_are_short_if_few_keys_are_held() {
     for (keys, is_short) in [(1, true), (AT_ONCE, true), (AT_ONCE + 1, false)] {
@@ -158,14 +158,14 @@ async fn eviction_task_notices_session_end() {
     pass(401).await;
     assert_eq!(watched.deadline.lost_reason(), Some(LostReason::SessionExpired));
     assert_eq!(own_key.lost_reason(), None, "its guard knows from the session");
-    // And nobody looks after it any more.
+    // Then the key is no longer watched.
     let asked = watched.store.asked("watch /q/1");
     pass(60_000).await;
     assert_eq!(watched.store.asked("watch /q/1"), asked);
 }
 
-/// A store that knows of the end of the session may say so as the watch begins, or by it: without
-/// that the next keepalive would, a third of the TTL later.
+/// A store may report the session's end when the watch starts, or as an event. Otherwise the next
+/// keepalive reports it, a third of the TTL later.
 #[tokio::test(start_paused = true)]
 async fn session_that_ended_is_noticed_by_the_watch_on_the_own_key() {
     let gone = || StoreError::SessionGone(LostReason::SessionExpired);
@@ -185,7 +185,7 @@ async fn session_that_ended_is_noticed_by_the_watch_on_the_own_key() {
     }
 }
 
-/// Now and then all are looked for at once, and those that are missing one by one.
+/// Rechecks read all keys in one request, and then each missing key by itself.
 #[tokio::test(start_paused = true)]
 async fn all_own_keys_are_rechecked_periodically() {
     let watched = Watched::new(usize::MAX, |store| {
@@ -206,7 +206,7 @@ async fn all_own_keys_are_rechecked_periodically() {
     assert_eq!(there.lost_reason(), None);
     assert_eq!(repeats.lost_reason(), None);
     assert_eq!(gone.lost_reason(), Some(LostReason::Evicted));
-    // And again; what is let go is not looked for.
+    // The next recheck: released keys are not read.
     pass(25_000).await;
     assert!(watched.store.asked("own_keys").len() >= 2);
     assert_eq!(watched.store.asked("standing /q/3").len(), 1);
@@ -218,7 +218,7 @@ async fn all_own_keys_are_rechecked_periodically() {
     assert_eq!(watched.store.asked("own_keys").len(), asked, "nothing is held");
 }
 
-/// Without an answer about one of them the others are left for another time.
+/// Without a reply about one key, the others are left for the next recheck.
 #[tokio::test(start_paused = true)]
 async fn unanswered_recheck_ends_the_round() {
     let watched = Watched::new(usize::MAX, |store| {
@@ -232,7 +232,7 @@ async fn unanswered_recheck_ends_the_round() {
     assert!(own_keys.iter().all(|own_key| own_key.lost_reason().is_none()));
 }
 
-/// Keys that there is no room to watch are looked for each second, all in one request.
+/// Keys without room for a watch are read every second, all in one request.
 #[tokio::test(start_paused = true)]
 async fn keys_without_watch_room_are_checked_every_second() {
     let watched = Watched::new(0, |store| {
@@ -246,7 +246,7 @@ async fn keys_without_watch_room_are_checked_every_second() {
     assert!(own_keys.iter().all(|own_key| own_key.lost_reason().is_none()));
 }
 
-/// A key may be let go and come again, under the same name.
+/// A key may be released, and created again with the same name.
 #[tokio::test(start_paused = true)]
 async fn recreated_key_is_watched_again() {
     let watched = Watched::new(usize::MAX, |store| store.own_keys.then(0, || Ok(Vec::new())));
@@ -260,7 +260,7 @@ async fn recreated_key_is_watched_again() {
     assert_eq!(again.lost_reason(), Some(LostReason::Evicted));
 }
 
-/// As soon as nothing is unwatched, the watches are trusted in again.
+/// Once every key is watched, no more reads are needed.
 #[tokio::test(start_paused = true)]
 async fn unwatched_key_causes_polling_only_while_held() {
     // Room for one path.

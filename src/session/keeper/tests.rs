@@ -1,5 +1,5 @@
-//! When a session is renewed, given up and ended, by a stopped clock. The TTL is 2,400 ms: it is
-//! renewed each 800 ms, and a proof is certain for 2,160 ms.
+//! When a session is renewed, abandoned and ended, on a paused clock. The TTL is 2,400 ms. The
+//! session is renewed every 800 ms, and a renewal is trusted for 2,160 ms.
 
 use std::ops::RangeInclusive;
 
@@ -11,7 +11,7 @@ use crate::{
 
 const TTL: Duration = Duration::from_millis(2400);
 
-/// A session whose opening was just proved.
+/// A session that has just been opened.
 struct Kept {
     store: Arc<FakeStore>,
     deadline: Arc<Deadline>,
@@ -38,7 +38,7 @@ impl Kept {
         Self { store, deadline, hurry, ended }
     }
 
-    /// The same, and somebody holds a lock.
+    /// A session with a lock that is held.
     fn held(answers: impl FnOnce(&FakeStore)) -> Self {
         let kept = Self::new(true, answers);
         assert!(kept.deadline.enter());
@@ -46,7 +46,7 @@ impl Kept {
         kept
     }
 
-    /// What it was asked by then.
+    /// Returns when the store got requests until then.
     async fn asked(&self, millis: u64) -> Vec<u64> {
         sleep(Duration::from_millis(millis)).await;
         self.store.asked("keep_alive")
@@ -61,7 +61,7 @@ fn silent() -> StoreError {
 async fn a_session_is_renewed_each_third_of_its_ttl() {
     let kept = Kept::held(|store| store.keep_alive.then(100, || Ok(TTL)));
     assert_eq!(kept.asked(5000).await, [800, 1600, 2400, 3200, 4000, 4800]);
-    // It counts from when it was asked for.
+    // The TTL counts from the sending of the request.
     assert_eq!(kept.deadline.remaining().as_millis(), 4800 + 2160 - 5000);
 }
 
@@ -83,12 +83,12 @@ async fn unanswered_renewal_is_retried_on_another_server() {
     let lost = kept.deadline.lost();
     assert_eq!(lost.await, LostReason::DeadlinePassed);
     assert_eq!(kept.asked(0).await, [800, 1200, 1600, 2000]);
-    // What the holder has under way may be done while the store still keeps the session.
+    // The holder's requests in flight may finish while the store still keeps the session.
     kept.ended.await.unwrap().unwrap();
     assert_eq!(kept.store.asked("close"), [2400]);
 }
 
-/// As many as that; what comes of the last one is waited for.
+/// While that many renewals have no reply, the keeper sends no other.
 #[tokio::test(start_paused = true)]
 async fn at_most_six_renewals_overlap() {
     let kept = Kept::new(true, |store| store.keep_alive.then(4000, || Ok(TTL)));
@@ -97,14 +97,14 @@ async fn at_most_six_renewals_overlap() {
     assert!(later.len() > 6, "{later:?}");
 }
 
-/// A second one would only wait for the first, and others for both.
+/// A second renewal would only wait for the first, and other requests for both.
 #[tokio::test(start_paused = true)]
 async fn sequential_stores_get_one_renewal_at_a_time() {
     let store = FakeStore::new();
     store.keep_alive.then(700, || Ok(TTL));
     let kept = Kept::of(store, Facts { one_at_a_time: true, ..Facts::new(TTL) });
     assert_eq!(kept.asked(3000).await, [800, 1600, 2400]);
-    // What takes longer than the pause between two is followed at once.
+    // A renewal that takes longer than the interval is followed by the next one at once.
     let store = FakeStore::new();
     store.keep_alive.then(1000, || Ok(TTL));
     let kept = Kept::of(store, Facts { one_at_a_time: true, ..Facts::new(TTL) });
@@ -136,7 +136,7 @@ async fn refused_renewal_is_retried_after_half_an_interval() {
     assert_eq!(kept.asked(2100).await, [800, 1200, 1600, 2000]);
 }
 
-/// A pause is for those that failed since the last answer alone.
+/// The pause depends only on the failures since the last reply.
 #[tokio::test(start_paused = true)]
 async fn renewal_pauses_reset_after_a_reply() {
     let kept = Kept::held(|store| {
@@ -158,7 +158,7 @@ async fn unused_session_is_not_renewed() {
         let kept = Kept::new(renewed_when_idle, |store| store.keep_alive.then(0, || Ok(TTL)));
         assert_eq!(kept.asked(5000).await.len(), if renewed_when_idle { 6 } else { 0 });
         assert_eq!(kept.deadline.lost_reason(), None);
-        // Once it is needed it is renewed as soon as the keeper looks, which it does now and then.
+        // Once the session is in use, it is renewed at the keeper's next periodic check.
         assert!(kept.deadline.enter());
         let soon = kept.asked(301).await;
         assert!(renewed_when_idle || soon.len() == 1, "{soon:?}");
@@ -175,20 +175,20 @@ async fn an_idle_session_without_an_answer_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn the_stores_report_of_the_end_is_passed_on() {
-    let told = LostReason::SessionExpired;
+    let reason = LostReason::SessionExpired;
     let by_renewal = Kept::held(|store| {
-        store.keep_alive.then(50, move || Err(StoreError::SessionGone(told)));
-        store.close.then(0, move || Err(StoreError::SessionGone(told)));
+        store.keep_alive.then(50, move || Err(StoreError::SessionGone(reason)));
+        store.close.then(0, move || Err(StoreError::SessionGone(reason)));
     });
-    assert_eq!(by_renewal.deadline.lost().await, told);
-    // Nothing can be under way any more in a session that has ended.
+    assert_eq!(by_renewal.deadline.lost().await, reason);
+    // No request can be in flight in a session that has ended.
     by_renewal.ended.await.unwrap().unwrap();
     assert_eq!(by_renewal.store.asked("close"), [850]);
     let unasked = Kept::held(|store| {
-        store.ended.then(300, move || Ok(told));
+        store.ended.then(300, move || Ok(reason));
         store.close.then(0, || Ok(()));
     });
-    assert_eq!(unasked.deadline.lost().await, told);
+    assert_eq!(unasked.deadline.lost().await, reason);
     unasked.ended.await.unwrap().unwrap();
     assert_eq!(unasked.store.asked("close"), [300]);
 }
@@ -218,21 +218,22 @@ async fn session_close_is_retried_for_two_ttls() {
     assert_eq!(refused.store.asked("close"), [0]);
 }
 
-/// What is sent after a silence counts for less; so it is sent once more as soon as it counts.
+/// A renewal that is sent after a pause is trusted for less time, so another one follows as soon as
+/// it counts in full.
 #[tokio::test(start_paused = true)]
 async fn session_is_renewed_as_soon_as_it_counts_after_a_stall() {
     let store = FakeStore::new();
     store.keep_alive.then(0, || Ok(TTL));
     let kept = Kept::of(store, Facts { relays_renewals: true, ..Facts::new(TTL) });
     tokio::task::yield_now().await;
-    // The process stands still for two thirds of a second.
+    // The process pauses for two thirds of a second.
     tokio::time::advance(Duration::from_millis(660)).await;
     let asked = kept.asked(4000).await;
-    // Three eighths of the TTL after its end, and then as usual.
+    // Three eighths of the TTL after the pause, and then as usual.
     assert_eq!(asked, [800, 1560, 2360, 3160, 3960], "{asked:?}");
 }
 
-/// And once is enough, though the keeper be late.
+/// One additional renewal is enough, even if the keeper is late.
 #[tokio::test(start_paused = true)]
 async fn late_keeper_does_not_catch_up() {
     let store = FakeStore::new();
@@ -241,7 +242,7 @@ async fn late_keeper_does_not_catch_up() {
     tokio::task::yield_now().await;
     tokio::time::advance(Duration::from_millis(660)).await;
     kept.asked(790).await;
-    // No silence, but past the moment from which a proof counts.
+    // No pause, but past the moment from which a renewal counts in full.
     tokio::time::advance(Duration::from_millis(200)).await;
     let asked = kept.asked(1000).await;
     assert_eq!(asked, [800, 1650, 2450], "{asked:?}");

@@ -17,7 +17,7 @@ fn add(own_keys: &OwnKeys, key: &str) -> Arc<OwnKey> {
     own_keys.add(entry(key, 1), SequencePoint(1), Duration::ZERO, false)
 }
 
-/// Whether it is done when it is looked at once.
+/// Polls a future once, and returns its result if it is ready.
 async fn done<T>(future: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -26,7 +26,7 @@ async fn done<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// By its name and, where the store tells that, by when it was created.
+/// A key is known by its name and, where the store reports it, by its creation.
 #[test]
 fn recreated_key_is_a_different_key() {
     let own_keys = OwnKeys::default();
@@ -43,7 +43,7 @@ fn recreated_key_is_a_different_key() {
     }
 }
 
-/// As an executor does that runs on its own thread and looks at once.
+/// An executor with its own thread may poll at once.
 #[test]
 fn waker_may_search_for_a_key() {
     struct Looks(Arc<OwnKeys>, Entry);
@@ -52,7 +52,7 @@ fn waker_may_search_for_a_key() {
             drop(self.0.find(&self.1));
         }
     }
-    let (told, done) = mpsc::channel();
+    let (sender, done) = mpsc::channel();
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.unwrap();
@@ -67,12 +67,12 @@ fn waker_may_search_for_a_key() {
         let _ = first.as_mut().poll(&mut context);
         let _ = second.as_mut().poll(&mut context);
         own_keys.add(entry.clone(), SequencePoint(1), Duration::ZERO, false);
-        told.send(()).unwrap();
+        sender.send(()).unwrap();
     });
     done.recv_timeout(Duration::from_secs(10)).expect("it looks while one is added");
 }
 
-/// One that joins may be the one that is looked for; it is waited for a little.
+/// An attempt that joins may own the key in question, so the search waits for a moment.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_about_to_be_added_is_found() {
     let own_keys = OwnKeys::default();
@@ -96,14 +96,14 @@ async fn a_key_that_is_about_to_be_added_is_found() {
     assert!(done(own_keys.find_soon(&other)).await.is_some(), "nobody joins any more");
 }
 
-/// The last ones that ended are known, and no more than that.
+/// Only the keys that ended last are remembered.
 #[test]
 fn ended_keys_are_remembered_up_to_a_bound() {
     let own_keys = OwnKeys::default();
     let known = |key: &str| own_keys.find(&entry(key, 0)).is_some();
     let (first, second) = (add(&own_keys, "/a/first"), add(&own_keys, "/a/second"));
     own_keys.end(&first, End::Unclear);
-    // That name came again.
+    // The name was used again.
     own_keys.end(&second, End::Unclear);
     let again = add(&own_keys, "/a/second");
     for number in 2..REMEMBERED {
@@ -137,13 +137,13 @@ async fn a_waiter_for_a_key_learns_how_it_ended() {
         let End::Passed { successor, there: true, .. } = end else { panic!("{end:?}") };
         assert!(Arc::ptr_eq(&successor.upgrade().unwrap(), &waiter));
     }
-    // One that holds is nobody's successor.
+    // A holder has no predecessor.
     waiter.hold();
     assert!(holder.successor().is_none());
     assert!(!holder.leave(), "it did not hold any more");
 }
 
-/// Its holder may take its time to notice: who waits behind it looks.
+/// A holder may notice its loss late, so the waiter behind it reads the queue.
 #[tokio::test(start_paused = true)]
 async fn waiter_for_lost_key_reads_the_queue() {
     let own_keys = OwnKeys::default();
@@ -157,14 +157,14 @@ async fn waiter_for_lost_key_reads_the_queue() {
     assert!(matches!(done(&mut ended).await, Some(End::Unclear)));
     assert_eq!(done(&mut lost).await, Some(LostReason::Evicted));
     assert!(done(&mut over).await.is_some());
-    // The first reason stays; and letting go is another thing.
+    // The first reason is kept. A release is different from a loss.
     holder.lose(LostReason::ClientClosed);
     assert_eq!(holder.lost_reason(), Some(LostReason::Evicted));
     assert!(holder.leave());
     assert!(done(holder.over()).await.is_some());
 }
 
-/// A waiter that goes leaves its place to the one behind it.
+/// A waiter that leaves gives its place to the one behind it.
 #[test]
 fn deletion_reported_by_store_determines_key_end() {
     let own_keys = OwnKeys::default();
@@ -178,7 +178,7 @@ fn deletion_reported_by_store_determines_key_end() {
     assert!(matches!(own.end(false, left(false), None), End::Unclear));
     let end = own.end(false, left(true), None);
     assert!(
-        matches!(&end, End::Left { at: told, predecessor } if (told, predecessor) == (&at, &ahead))
+        matches!(&end, End::Left { at: end, predecessor } if (end, predecessor) == (&at, &ahead))
     );
     let end = own.end(true, left(true), None);
     let End::Passed { successor, there: false, .. } = end else { panic!("{end:?}") };

@@ -1,10 +1,18 @@
-//! When sessions are opened and ended, by a stopped clock.
+//! When sessions are opened and ended, on a paused clock.
+
+use std::{fs, process};
+
+use distlock_fork::{Fork, has_ended};
+use futures_util::FutureExt;
 
 use super::*;
 use crate::{
     backend::SequencePoint,
     lost::LostReason,
-    runtime::clock::{sleep, timeout},
+    runtime::{
+        clock::{sleep, timeout},
+        random,
+    },
     session::fake_store::FakeStore,
 };
 
@@ -20,7 +28,7 @@ fn closing() -> Arc<FakeStore> {
     store
 }
 
-/// The first session is wanted at once or not at all; later ones may take the connect timeout.
+/// `open` tries once. A session that is opened later is retried for the connect timeout.
 #[tokio::test(start_paused = true)]
 async fn openings_are_repeated_while_there_is_time() {
     for (error, once, insisted) in [
@@ -44,7 +52,7 @@ async fn openings_are_repeated_while_there_is_time() {
         assert!(took < Duration::from_millis(6100), "{took:?}");
         assert!(!sessions.is_opened());
     }
-    // One that never answers takes no longer.
+    // A store that never replies takes no longer.
     let store = FakeStore::new();
     store.open.then(60_000, || Ok(()));
     let began = Instant::now();
@@ -65,7 +73,7 @@ async fn concurrent_callers_share_a_session() {
     assert!(Arc::ptr_eq(&one, &sessions.any().await.unwrap()));
     assert_eq!(store.asked("open"), [0]);
     assert!(sessions.remaining().unwrap() > Duration::from_secs(50));
-    // Another one is opened when that is over, and that one is forgotten once it is ended.
+    // Another session is opened when this one is over, which is forgotten once it has ended.
     one.deadline.lose(GONE);
     assert_eq!(sessions.remaining(), None);
     let next = sessions.any().await.unwrap();
@@ -77,7 +85,7 @@ async fn concurrent_callers_share_a_session() {
     assert_eq!(sessions.pool.state.lock().known.len(), 1, "two are done with");
 }
 
-/// One that has no room serves others; another one is opened beside it.
+/// A session without room continues to serve its locks. Another one is opened for new locks.
 #[tokio::test(start_paused = true)]
 async fn sessions_without_room_are_kept() {
     let store = closing();
@@ -88,7 +96,7 @@ async fn sessions_without_room_are_kept() {
         .await
         .unwrap();
     assert_eq!(sessions.pool.state.lock().known.len(), 2);
-    // The one that was proved last counts, if it lives.
+    // The session that was renewed last counts, if it is alive.
     sleep(Duration::from_secs(5)).await;
     second.prove().await.unwrap();
     assert_eq!(sessions.remaining(), Some(second.deadline.remaining()));
@@ -114,25 +122,25 @@ async fn a_closed_client_opens_nothing() {
     assert!(matches!(waiting.await, Err(Error::Closed)));
     assert!(matches!(sessions.any().await, Err(Error::Closed)));
     assert!(!sessions.is_opened());
-    // What was opened all the same has been ended.
+    // The session that was opened nevertheless has been ended.
     sleep(Duration::from_secs(200)).await;
     assert_eq!((store.asked("open").len(), store.asked("close").len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn close_returns_the_store_reply() {
-    for (error, told) in [(None, false), (Some("no"), true)] {
+    for (error, fails) in [(None, false), (Some("no"), true)] {
         let store = FakeStore::new();
         store.close.then(0, move || error.map_or(Ok(()), |no| Err(StoreError::Denied(no.into()))));
         let sessions = Sessions::open(store.shared()).await.unwrap();
         let session = sessions.any().await.unwrap();
-        assert_eq!(sessions.close().await.is_err(), told);
+        assert_eq!(sessions.close().await.is_err(), fails);
         assert_eq!(session.deadline.lost_reason(), Some(LostReason::ClientClosed));
-        // It is asked for again, as often as the user does, and answered the same.
-        assert_eq!(sessions.close().await.is_err(), told);
+        // Both calls return the same result, and only one request is sent.
+        assert_eq!(sessions.close().await.is_err(), fails);
         assert_eq!(store.asked("close").len(), 1);
     }
-    // No answer within the connect timeout.
+    // No reply within the connect timeout.
     let store = FakeStore::new();
     let sessions = Sessions::open(store.shared()).await.unwrap();
     let began = Instant::now();
@@ -140,8 +148,8 @@ async fn close_returns_the_store_reply() {
     assert_eq!(began.elapsed().as_secs(), 5);
 }
 
-/// A session that was lost, and that the store could not be asked to end, is given up in the end;
-/// one that the store refused to end is not.
+/// A lost session that could not be ended, because the store does not reply, is abandoned after a
+/// while. A session that the store refuses to end is not.
 #[tokio::test(start_paused = true)]
 async fn ended_sessions_are_forgotten() {
     for (answer, done) in [
@@ -176,12 +184,13 @@ async fn a_keeper_that_panics_ends_its_session() {
     session.deadline.grant().unwrap();
     let lost = timeout(Duration::from_secs(60), session.deadline.lost()).await;
     assert_eq!(lost, Ok(LostReason::KeeperStopped));
-    // The next one is opened, and this one is not kept.
+    // The next session is opened, and this one is dropped.
     let next = sessions.any().await.unwrap();
     assert!(!Arc::ptr_eq(&next, &session) && session.is_done_with());
 }
 
-/// An opening whose task is dropped fails the calls that wait for it, and not those after them.
+/// If the task that opens a session is dropped, the calls that wait for it fail, but later calls do
+/// not.
 #[tokio::test(start_paused = true)]
 async fn an_opening_that_panics_is_repeated() {
     let store = closing();
@@ -192,4 +201,35 @@ async fn an_opening_that_panics_is_repeated() {
         assert!(matches!(opened, Err(Error::Runtime { .. })));
         assert_eq!(store.asked("open").len(), tries);
     }
+}
+
+/// A thread of the parent may hold the pool's lock at the fork.
+#[tokio::test]
+async fn forked_child_does_not_wait_for_its_parents_lock() {
+    let store = closing();
+    let sessions = Sessions::open(store.shared()).await.unwrap();
+    let file = std::env::temp_dir().join(format!("distlock-pool-{:x}", random::id()));
+    let held = sessions.pool.state.lock();
+    let child = match distlock_fork::split().unwrap() {
+        Fork::Child => {
+            let seen = (sessions.is_opened(), sessions.is_closed(), sessions.remaining());
+            let closed = sessions.close().now_or_never();
+            let text = format!("{seen:?} {}", matches!(closed, Some(Err(Error::Runtime { .. }))));
+            process::exit(i32::from(fs::write(&file, text).is_err()));
+        }
+        Fork::Parent(child) => child,
+    };
+    drop(held);
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while !has_ended(child, false).unwrap() {
+        if std::time::Instant::now() > until {
+            process::Command::new("kill").args(["-9", &child.to_string()]).status().unwrap();
+            assert!(has_ended(child, true).unwrap());
+            panic!("the child hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let text = fs::read_to_string(&file).unwrap();
+    fs::remove_file(file).unwrap();
+    assert_eq!(text, "(true, false, None) true");
 }

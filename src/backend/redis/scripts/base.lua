@@ -1,5 +1,6 @@
--- The beginning of every script. ARGV: 1 the session in hexadecimal digits, 2 the client's trust in
--- the server's clock, or nothing, for scripts that end sessions.
+-- The common beginning of all scripts except adopt.lua and former.lua. ARGV: 1 the session in
+-- hexadecimal digits, 2 the client's trust in the server's clock, or nothing, for scripts that end
+-- sessions.
 --
 -- META, hash:      version; last: the highest number; beat: see `clock_readings.rs`;
 --                  server, keeps, replicated, doubted, since, assured, kept: see server.lua;

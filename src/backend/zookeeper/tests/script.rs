@@ -1,5 +1,4 @@
-//! A server that answers by a script: one that is too old, or that grants rights as no real one can
-//! be told to.
+//! A scripted server: one that is too old, or that grants rights as no real server can.
 
 use std::{
     io,
@@ -38,22 +37,22 @@ pub(crate) const NO_NODE: i32 = -101;
 pub(crate) const NO_AUTH: i32 = -102;
 pub(crate) const QUOTA_EXCEEDED: i32 = -125;
 
-/// What becomes of a request.
+/// The reply to a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
-    /// It finds nothing: an empty list, a node of which all that is told is zero.
+    /// Success without content: an empty list, or a node whose numbers are all zero.
     Nothing,
     Refused(i32),
-    /// Of a transaction of two operations, the second one is.
+    /// In a transaction of two operations, the second one is refused with this error.
     SecondRefused(i32),
     HangUp,
-    /// It hangs up, and has no such session from then on.
+    /// The server closes the connection, and no longer has the session.
     Ends,
-    /// It hangs up, and answers nobody from then on.
+    /// The server closes the connection, and no longer replies to any client.
     Vanishes,
 }
 
-/// The kind of a request, and what becomes of it.
+/// Returns the kind of a request, and the reply.
 type Script = dyn Fn(&[u8]) -> (i32, Answer) + Send + Sync;
 
 pub(crate) struct Server {
@@ -94,7 +93,7 @@ impl Server {
         self.connections.load(SeqCst)
     }
 
-    /// The transactions that it was asked for, as text.
+    /// Returns the requested transactions as text.
     pub(crate) fn transactions(&self) -> Vec<String> {
         self.transactions.lock().clone()
     }
@@ -128,7 +127,7 @@ impl Server {
     }
 }
 
-/// Serves one connection, which gets a session and what the script says.
+/// Serves one connection: opens a session, and then replies by the script.
 async fn serve(mut stream: TcpStream, script: &Script, end: &OnceLock<Answer>) -> io::Result<()> {
     let asked = receive(&mut stream).await?;
     let known = match end.get() {
@@ -167,7 +166,7 @@ async fn serve(mut stream: TcpStream, script: &Script, end: &OnceLock<Answer>) -
     }
 }
 
-/// What a transaction's operations come to if not all of them can be done.
+/// Returns the results of a transaction's operations if not all of them can be applied.
 fn failed(errors: [i32; 2]) -> Vec<u8> {
     let result = |done: u8, error: i32| {
         [&(-1_i32).to_be_bytes()[..], &[done], &error.to_be_bytes()].concat()

@@ -1,4 +1,4 @@
-//! What is noted, and who is let in by it.
+//! The notes on the number of permits, and which attempts they admit.
 
 use super::*;
 use crate::backend::Entry;
@@ -11,7 +11,8 @@ fn limit_records_round_trip() {
     ] {
         assert_eq!(Limit::noted(&limit.note()), Some(limit));
     }
-    // Of builds that knew of no generations, and for them: they stop at what is no number.
+    // Notes of builds without generations, and for them: such builds read up to the first character
+    // that is not a digit.
     assert_eq!(
         Limit::noted("limit=5+2"),
         Some(Limit { number: 5, replaced: vec![2], generation: 0 })
@@ -49,7 +50,7 @@ fn latest_limit_record_counts() {
     assert_eq!(Limit::latest(&[]), None);
 }
 
-/// Who wants `wanted` of `named`, behind these labels and with this note.
+/// Judges an attempt for `wanted` of `named` permits, behind these labels and with this note.
 fn judged(ahead: &[&str], note: Option<&str>, wanted: u32, named: u32) -> String {
     let member = |(place, label): (usize, &&str)| Member {
         entry: Entry { key: format!("key-{place}").into(), revision: 0, token: 0, crowded: false },
@@ -73,21 +74,21 @@ fn larger_limit_does_not_admit_beyond_other_limits() {
         (&["1of3", "1of3"], 1, 3, "in"),
         (&["1of3", "1of3"], 2, 3, "full"),
         (&["1of3", "1of3", "1of3"], 1, 3, "full"),
-        // While one number is replaced by another, the smaller one counts.
+        // While one number replaces another, the smaller one counts.
         (&["1of4"], 1, 3, "in"),
         (&["1of4", "1of4"], 2, 3, "full"),
         (&["1of3", "1of4"], 1, 4, "in"),
         (&["1of3", "1of4"], 2, 4, "full"),
-        // Those who name less will go: it is worth waiting for that.
+        // The entries that name less will leave, so the attempt waits.
         (&["1of3"], 4, 4, "full"),
         (&[], 4, 3, "4 permits were requested, but the semaphore has only 3"),
-        // A key that names another number has its place...
+        // A key that names another number takes its place...
         (&["1of3", "1of4"], 1, 3, "in"),
         (&["1of3", "2of4"], 1, 3, "full"),
         (&["", "1of3"], 1, 3, "in"),
         (&["", "1of3", "x"], 1, 3, "full"),
         (&["1of0", "1of3"], 1, 3, "in"),
-        // ... and lets nobody in by its number.
+        // ... but its number admits no other attempt.
         (&["1of5", "1of3"], 1, 5, "in"),
         (&["1of5", "1of3", "1of5"], 1, 5, "full"),
         (&["1of5", "1of3"], 4, 5, "full"),
@@ -95,16 +96,16 @@ fn larger_limit_does_not_admit_beyond_other_limits() {
         (&["1of3", "1of2"], 1, 3, "full"),
     ] {
         let verdict_now = judged(ahead, None, wanted, named);
-        let told = verdict_now.split(';').next().unwrap();
-        assert!(told.ends_with(verdict), "{wanted} of {named} behind {ahead:?}: {verdict_now}");
+        let shown = verdict_now.split(';').next().unwrap();
+        assert!(shown.ends_with(verdict), "{wanted} of {named} behind {ahead:?}: {verdict_now}");
     }
-    // What was noted counts for all.
+    // The note applies to all attempts.
     for (ahead, wanted, named, verdict) in [
         (&["1of5", "1of3", "1of5"][..], 1, 3, "in"),
         (&["1of5", "1of3", "1of5"], 2, 5, "in"),
         (&["1of5", "1of3", "1of5"], 3, 5, "full"),
         (&[], 5, 3, "in"),
-        // It has not replaced these: the smaller one counts.
+        // The note has not replaced these numbers, so the smaller one counts.
         (&["1of4"], 3, 4, "in"),
         (&["1of4"], 4, 4, "full"),
         (&["1of4"], 4, 5, "full"),
@@ -113,8 +114,8 @@ fn larger_limit_does_not_admit_beyond_other_limits() {
         (&[], 9, 9, "9 permits were requested, but the semaphore has only 5"),
     ] {
         let verdict_now = judged(ahead, Some("limit=5+3+@2"), wanted, named);
-        let told = verdict_now.split(';').next().unwrap();
-        assert!(told.ends_with(verdict), "{wanted} of {named} behind {ahead:?}: {verdict_now}");
+        let shown = verdict_now.split(';').next().unwrap();
+        assert!(shown.ends_with(verdict), "{wanted} of {named} behind {ahead:?}: {verdict_now}");
     }
 }
 
@@ -157,37 +158,41 @@ fn permit_holders_are_no_waiters() {
     }
 }
 
-/// Four had permits at once, where one of them counted on three: it went in behind one who
-/// named more and was about to be refused. However they come and go, nobody has more beside it
-/// than it named.
+/// Four attempts once had permits, although one of them had named three: it was admitted behind an
+/// attempt that had named more and was about to be refused. In every order of events, no holder has
+/// more permits beside it than it named.
 #[test]
 fn permits_in_use_never_exceed_any_holders_limit() {
     for seed in 0..2_000 {
         let mut random = fastrand::Rng::with_seed(seed);
-        // Label, number, permits, and whether it is in; in the order in which they came.
-        let mut line: Vec<(String, u32, u32, bool)> = Vec::new();
+        // Label, number, permits, and whether the attempt is admitted, in the order of joining.
+        let mut queue: Vec<(String, u32, u32, bool)> = Vec::new();
         for _ in 0..60 {
             match random.u32(..5) {
                 0 | 1 => {
                     let named = random.u32(3..6);
                     let wanted = random.u32(1..3);
-                    line.push((format!("{wanted}of{named}"), named, wanted, false));
+                    queue.push((format!("{wanted}of{named}"), named, wanted, false));
                 }
-                // One leaves, or was refused long ago.
-                2 if !line.is_empty() => drop(line.remove(random.usize(..line.len()))),
-                _ if !line.is_empty() => {
-                    let own_key = random.usize(..line.len());
+                // An attempt leaves, or was refused long ago.
+                2 if !queue.is_empty() => drop(queue.remove(random.usize(..queue.len()))),
+                _ if !queue.is_empty() => {
+                    let own_key = random.usize(..queue.len());
                     let ahead: Vec<_> =
-                        line[..own_key].iter().map(|(label, ..)| label.as_str()).collect();
-                    let (_, named, wanted, _) = line[own_key];
-                    line[own_key].3 |= judged(&ahead, None, wanted, named) == "in";
+                        queue[..own_key].iter().map(|(label, ..)| label.as_str()).collect();
+                    let (_, named, wanted, _) = queue[own_key];
+                    queue[own_key].3 |= judged(&ahead, None, wanted, named) == "in";
                 }
                 _ => {}
             }
             let out: u32 =
-                line.iter().filter(|(.., is_in)| *is_in).map(|(_, _, wanted, _)| wanted).sum();
-            let least = line.iter().filter(|(.., is_in)| *is_in).map(|(_, named, ..)| *named).min();
-            assert!(least.is_none_or(|least| out <= least), "{out} are out: {line:?}, seed {seed}");
+                queue.iter().filter(|(.., is_in)| *is_in).map(|(_, _, wanted, _)| wanted).sum();
+            let least =
+                queue.iter().filter(|(.., is_in)| *is_in).map(|(_, named, ..)| *named).min();
+            assert!(
+                least.is_none_or(|least| out <= least),
+                "{out} are out: {queue:?}, seed {seed}"
+            );
         }
     }
 }

@@ -1,10 +1,10 @@
-//! What callers leave behind, and what they are told.
+//! Which keys callers leave behind, and which results they get.
 
 use tokio::task::JoinSet;
 
 use super::*;
 
-/// Waits until no key but `others` is left.
+/// Waits until only the keys `others` are left.
 async fn only(script: &Script, others: &[&str], what: &str) {
     let mut changed = script.changed.subscribe();
     let clean = async {
@@ -19,7 +19,7 @@ async fn only(script: &Script, others: &[&str], what: &str) {
     );
 }
 
-/// One caller, behind a holder that goes after a while, leaves after `patience`.
+/// Runs one caller, which leaves after `patience`, behind a holder that releases after a while.
 async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Option<Duration>) {
     let what = format!("{first:?} {wait:?} {held} {patience:?}");
     let script = Script::new(first);
@@ -46,7 +46,7 @@ async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Optio
         }
         Ok(Ok(None)) => assert!(!matches!(wait, Wait::Forever), "{what}: gave up"),
         Ok(Err(failure)) => {
-            // Only who does not wait may be told that the store did not answer.
+            // Only a caller that does not wait may get the error that the store did not reply.
             let unanswered = matches!(failure, Failure::Final(Error::Unavailable { .. }));
             assert!(unanswered && matches!(wait, Wait::No), "{what}: {failure:?}");
         }
@@ -58,7 +58,7 @@ async fn play(first: [First; 4], wait: Option<Wait>, held: bool, patience: Optio
     assert_eq!(session.deadline.lost_reason(), None, "{what}: the session is lost");
 }
 
-/// So many scenes at a time that each keeps its bounds on a busy machine.
+/// Few enough scenes in parallel that each keeps its bounds on a busy machine.
 const AT_ONCE: usize = 200;
 
 async fn play_each(scenes: impl IntoIterator<Item = impl Future<Output = ()> + Send + 'static>) {
@@ -74,7 +74,7 @@ async fn play_each(scenes: impl IntoIterator<Item = impl Future<Output = ()> + S
     }
 }
 
-/// Every combination of scripts, ways to wait and moments to leave.
+/// Runs every combination of scripts, waits and moments to leave.
 async fn play_all(enqueue: First) {
     let mut scenes = Vec::new();
     for standing in ALL {
@@ -139,7 +139,7 @@ async fn no_key_left_after_late_join() {
     play_each(scenes).await;
 }
 
-/// A caller that waits behind these keys, and its own key.
+/// Starts a caller that waits behind these keys, and returns it with its own key.
 async fn wait_behind(
     script: &Arc<Script>,
     ahead: &[&str],
@@ -160,7 +160,7 @@ async fn wait_behind(
 async fn a_wake_up_is_not_a_grant() {
     let script = Script::new([First::Answers; 4]);
     let (_session, mut caller, own) = wait_behind(&script, &["holder", "middle"]).await;
-    // The one just ahead gives up: its key goes, the lock stays held.
+    // The predecessor gives up: its key is deleted, and the lock is still held.
     script.remove("middle");
     assert!(timeout(Duration::from_millis(50), &mut caller).await.is_err(), "granted while held");
     script.remove("holder");
@@ -195,8 +195,8 @@ async fn held(script: &Arc<Script>) -> (Arc<Session>, Hold) {
     (session, hold)
 }
 
-/// The first attempt to release did nothing for certain, and before the second one somebody deletes
-/// the key.
+/// A key that is already gone counts as released only if the reply to an earlier release request
+/// was lost.
 #[tokio::test]
 async fn externally_deleted_key_is_not_released() {
     for (first, released) in
@@ -213,7 +213,7 @@ async fn externally_deleted_key_is_not_released() {
     }
 }
 
-/// The deadline of its session has passed while nothing was held, and no proof comes.
+/// The session's deadline passed while no lock was held, and no renewal is confirmed.
 #[tokio::test]
 async fn try_ends_without_session_confirmation() {
     const TTL: Duration = Duration::from_secs(6);
@@ -237,8 +237,8 @@ async fn try_ends_without_session_confirmation() {
     only(&script, &[], "a try that was given up").await;
 }
 
-/// What a holder has under way when its deadline passes is its to do until the store could end the
-/// session.
+/// A request that is in flight when the holder's deadline passes may finish until the store can end
+/// the session.
 #[tokio::test]
 async fn a_session_is_not_ended_before_its_margin() {
     const TTL: Duration = Duration::from_secs(1);
@@ -265,8 +265,8 @@ async fn a_session_is_not_ended_before_its_margin() {
     drop(hold);
 }
 
-/// Several queues are joined in one request; whatever becomes of that, all of the keys are held or
-/// none is there.
+/// Several queues are joined in one request. In every case, either all of the keys are held, or
+/// none exists.
 #[tokio::test]
 async fn no_key_left_after_joining_several() {
     let mut scenes = Vec::new();

@@ -1,4 +1,4 @@
-//! When a queue is looked at again.
+//! When a view lists the queue again.
 
 use super::*;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     session::Sessions,
 };
 
-/// When a view looks, by a stopped clock.
+/// The listings of a view, on a paused clock.
 struct Looks {
     store: Arc<FakeStore>,
     session: Arc<Session>,
@@ -23,26 +23,26 @@ impl Looks {
         Self { store, session, view }
     }
 
-    /// What is seen, if anything is by then.
+    /// Returns what the view reports within this time.
     async fn within(&mut self, milliseconds: u64, watch: bool) -> Option<usize> {
         let next = self.view.next(&self.session, watch);
         let next = timeout(Duration::from_millis(milliseconds), next).await.ok()?;
         Some(next.unwrap().members.len())
     }
 
-    /// How long it paused between two looks.
+    /// Returns the pauses between listings.
     fn pauses(&self) -> Vec<u64> {
         fake_store::pauses(&self.store.asked("list"))
     }
 }
 
-/// So many who stand in the queue; the watch ends after this many milliseconds.
-fn listing(members: u64, news: Option<u64>) -> Listing {
+/// A queue of this many entries. The watch ends after this many milliseconds.
+fn listing(members: u64, event: Option<u64>) -> Listing {
     let member = |revision| {
         let entry = Entry::new(format!("k{revision}"), revision);
         Member { entry, label: None, detail: None }
     };
-    let watch = news.map(|after| {
+    let watch = event.map(|after| {
         Box::pin(async move {
             sleep(Duration::from_millis(after)).await;
             Ok(Event::Touched)
@@ -63,7 +63,7 @@ async fn failed_reads_are_retried_with_growing_pauses() {
     grow(&looks.pauses());
 }
 
-/// A watch that ends at once, again and again, though nothing has changed.
+/// A watch that repeatedly ends at once, although nothing has changed.
 #[tokio::test(start_paused = true)]
 async fn spurious_events_cause_reads_with_growing_pauses() {
     let mut looks = Looks::new(false, |store| {
@@ -77,10 +77,10 @@ async fn spurious_events_cause_reads_with_growing_pauses() {
     .await;
     assert_eq!(looks.within(0, true).await, Some(1), "at once");
     assert_eq!(looks.within(3000, true).await, Some(2));
-    // The first look is without a pause, and so is one after it.
+    // The first two listings have no pause before them.
     grow(&looks.pauses()[1..]);
     let before = looks.pauses().len();
-    // What has changed was worth it.
+    // After a real change, the pause is short again.
     assert_eq!(looks.within(500, true).await, None);
     grow(&looks.pauses()[before + 1..]);
 }
@@ -100,7 +100,7 @@ async fn queue_view_rechecks_without_events() {
     }
 }
 
-/// Only where its value may change, and where there is room, is the first key watched.
+/// The first key is watched only if its value may change and there is room for a watch.
 #[tokio::test(start_paused = true)]
 async fn queue_view_watches_first_key_if_needed() {
     for (values_change, watch, watched) in
@@ -113,14 +113,14 @@ async fn queue_view_watches_first_key_if_needed() {
         .await;
         assert_eq!(looks.within(400, watch).await, Some(2));
         assert_eq!(looks.store.asked("urgent watch k1").len(), watched, "{values_change} {watch}");
-        // To be sure of its value it is read after the watch has begun.
+        // The value is read after the watch has started, so that no change is missed.
         assert_eq!(looks.store.asked("list").len(), 1 + watched);
         assert_eq!(looks.within(400, watch).await, None);
         assert_eq!(looks.store.asked("urgent watch k1").len(), watched);
     }
 }
 
-/// A first key that is gone before it can be watched.
+/// A first key that is deleted before its watch starts.
 #[tokio::test(start_paused = true)]
 async fn deleted_keys_are_checked_with_growing_pauses() {
     let mut looks = Looks::new(true, |store| {
@@ -134,25 +134,25 @@ async fn deleted_keys_are_checked_with_growing_pauses() {
 
 #[tokio::test(start_paused = true)]
 async fn session_end_stops_queue_reads() {
-    let told = LostReason::SessionExpired;
+    let reason = LostReason::SessionExpired;
     let mut by_list = Looks::new(false, |store| {
-        store.list.then(0, move || Err(StoreError::SessionGone(told)));
+        store.list.then(0, move || Err(StoreError::SessionGone(reason)));
     })
     .await;
-    assert_eq!(by_list.view.next(&by_list.session, true).await, Err(told));
-    assert_eq!(by_list.session.deadline.lost_reason(), Some(told));
+    assert_eq!(by_list.view.next(&by_list.session, true).await, Err(reason));
+    assert_eq!(by_list.session.deadline.lost_reason(), Some(reason));
     let mut looks = Looks::new(false, |store| store.list.then(0, || Ok(listing(1, None)))).await;
     assert_eq!(looks.within(10, true).await, Some(1));
-    looks.session.deadline.lose(told);
-    assert_eq!(looks.view.next(&looks.session, true).await, Err(told));
-    // In another one it looks at once; what it has told it does not tell again.
+    looks.session.deadline.lose(reason);
+    assert_eq!(looks.view.next(&looks.session, true).await, Err(reason));
+    // In another session, the view lists at once, and does not report the same again.
     looks.session = looks.store.session().await;
     let before = looks.store.asked("list").len();
     assert_eq!(looks.within(10, true).await, None);
     assert_eq!(looks.store.asked("list").len(), before + 1);
 }
 
-/// One look gives up after two requests' time, and after its fourth session.
+/// A single listing gives up after the time of two requests, and after its fourth session.
 #[tokio::test(start_paused = true)]
 async fn single_read_is_bounded() {
     let queue = Queue::new("/ns", "name").unwrap();
@@ -174,7 +174,7 @@ async fn single_read_is_bounded() {
     }
 }
 
-/// Who watches for ever gets over failures, in whatever session there is, with growing pauses.
+/// An endless watch survives failures, in whichever session exists, with growing pauses.
 #[tokio::test(start_paused = true)]
 async fn follower_survives_lost_sessions() {
     let store = FakeStore::new();
@@ -190,7 +190,7 @@ async fn follower_survives_lost_sessions() {
     assert_eq!(feed.next().await, Some(1));
     let asked = store.asked("list");
     grow(&fake_store::pauses(&asked));
-    // And then they are short again; its session is looked at now and then.
+    // Then the pauses are short again, and only rechecks follow.
     assert!(timeout(Duration::from_secs(26), feed.next()).await.is_err());
     let asked = store.asked("list");
     grow(&fake_store::pauses(&asked[6..]));
