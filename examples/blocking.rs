@@ -1,7 +1,7 @@
 //! Acquires locks in plain threads, without `async` and without a runtime.
 //!
-//! `cargo run --features blocking --example blocking` needs only Rust. With a server:
-//! `cargo run --features blocking,etcd,zookeeper --example blocking -- etcd://127.0.0.1:2379`
+//! `cargo run -p distlock --features blocking --example blocking` needs only Rust. With a server:
+//! `cargo run -p distlock --features blocking,etcd --example blocking -- etcd://127.0.0.1:2379`
 
 use std::{thread, time::Duration};
 

@@ -1,4 +1,4 @@
-//! A follower sends its requests to the leader, and is notified of each new leader.
+//! A follower sends its requests to the leader, and is notified when the leader has changed.
 //!
 //! `cargo run --example follow`
 

@@ -1,4 +1,4 @@
-//! A unit test of code that waits for a lock. On the paused clock, hours pass instantly.
+//! A unit test of code that waits for a lock. With tokio's clock paused, hours pass instantly.
 //!
 //! `cargo test --example paused_clock`
 

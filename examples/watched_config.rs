@@ -1,4 +1,4 @@
-//! One process publishes the configuration, and all others follow every change.
+//! One process publishes the configuration, and all others follow its changes.
 //!
 //! `cargo run --example watched_config`
 

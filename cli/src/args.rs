@@ -30,11 +30,12 @@ pub(crate) struct StoreArgs {
     /// File that contains the URL of the store.
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
     pub(crate) url_file: Option<PathBuf>,
-    /// Keeps the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only
+    /// Stores the locks in an SQLite file below XDG_STATE_HOME or HOME. These locks exclude only
     /// processes of this user on this host.
     #[arg(long, global = true, conflicts_with_all = ["url", "url_file"])]
     pub(crate) local: bool,
-    /// Prints one JSON object per line: results on standard output, messages on standard error.
+    /// Prints one JSON object per line: results on standard output, messages on standard error. If
+    /// the command line cannot be parsed, the error is printed as text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -61,13 +62,15 @@ pub(crate) enum Command {
         /// The election.
         name: String,
     },
-    /// Watches an election and prints the values that its leaders publish.
+    /// Watches an election and prints the leader's value when it has changed.
+    ///
+    /// If the value is replaced before distlock has read it, only the last value is printed.
     Observe {
         /// The election.
         name: String,
     },
-    /// Lists the locks that have a holder or waiter, with their kinds, holders and ages and the
-    /// numbers of waiters.
+    /// Lists the locks that have a holder or waiter, with the kind, the number of waiters, the age
+    /// of the first holder and the holders of each.
     Ls {
         /// Lists only locks whose names begin with this prefix.
         #[arg(default_value = "")]
@@ -80,12 +83,13 @@ pub(crate) enum Command {
         /// The kind of the lock.
         #[arg(long, value_enum, default_value_t = Kind::Mutex)]
         kind: Kind,
-        /// Prints the queue again after each change.
+        /// Prints the queue again when it has changed. If it changes again before distlock has read
+        /// it, only the last state is printed.
         #[arg(long)]
         watch: bool,
     },
     /// Asks the holder of a mutex to release it, and waits for the release. A holder that ignores
-    /// requests keeps the mutex.
+    /// requests keeps the mutex, and a request ends after ten minutes.
     Ask {
         /// The mutex.
         name: String,
@@ -126,14 +130,16 @@ pub(crate) enum Command {
         #[arg(short, long, value_name = "TIME", value_parser = time)]
         wait: Option<Duration>,
     },
-    /// Prints the number of permits of a semaphore, or changes it for all clients.
+    /// Prints the number of permits of a semaphore, or changes it.
     ///
     /// If no number was set and no client holds or awaits a permit, distlock prints 1.
     Permits {
         /// The semaphore.
         name: String,
-        /// The new number. Permits in use stay valid: after a reduction, no permit is granted until
-        /// enough of them have been released.
+        /// The new number. It replaces the number that was set last, the numbers that were replaced
+        /// before, and those that the holders and the first waiter have passed. For a client that
+        /// passes any other number, the smaller number applies. Permits in use stay valid: after a
+        /// reduction, no permit is granted until enough of them have been released.
         #[arg(long, value_name = "N")]
         set: Option<u32>,
     },
@@ -157,22 +163,23 @@ pub(crate) enum Command {
 /// The kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// A lock that `run NAME` acquires, with one holder at a time.
+    /// A lock with one holder at a time, which `run NAME` acquires.
     Mutex,
     /// A read-write lock, which `run --shared` and `run --exclusive` acquire.
     #[value(name = "rw_lock")]
     RwLock,
     /// A semaphore, whose permits `run --permits` acquires.
     Semaphore,
-    /// An election, in which `elect` is a candidate.
+    /// An election, which `elect` joins as a candidate.
     Election,
 }
 
 /// Options of `run` and `elect`.
 #[derive(Debug, ArgsOf)]
 pub(crate) struct HoldArgs {
-    /// Does not wait if the lock is busy. On PostgreSQL, MySQL, MariaDB and Redis, if the holder
-    /// seems to be dead, distlock waits up to 1.15 times the TTL to confirm that.
+    /// Does not wait if the lock is busy. On PostgreSQL, MySQL, MariaDB and Redis, distlock waits
+    /// up to 1.15 times the TTL if the holder seems to be dead, or if the server may lack locks,
+    /// for example after a failover.
     #[arg(short = 'n', long, conflicts_with = "wait")]
     pub(crate) nonblock: bool,
     /// Maximum time to wait for the lock, such as 30s or 500ms.
@@ -205,7 +212,7 @@ pub(crate) struct HoldArgs {
     pub(crate) on_lost: Option<Words>,
     /// Interval at which distlock prints the holder and the position in the queue while it waits.
     /// The default is 10s if standard error is a terminal and --json is not set. Otherwise,
-    /// distlock prints this only if the option is set.
+    /// distlock prints this only if the option is set. On Redlock, distlock never prints this.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) wait_log: Option<Duration>,
 }
@@ -230,20 +237,21 @@ pub(crate) struct RunArgs {
     #[arg(long, group = "manner")]
     pub(crate) exclusive: bool,
     /// Acquires K of the N permits of a semaphore. If the holders and the first waiter pass
-    /// different values of N, the smallest value applies.
+    /// different values of N, the smallest value applies. `permits --set` can replace these values.
     #[arg(long, value_name = "K/N", value_parser = permits, group = "manner")]
     pub(crate) permits: Option<(u32, u32)>,
     /// Acquires all of these locks, and NAME if it is given, or none of them.
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', group = "manner")]
     pub(crate) all: Vec<String>,
-    /// Minimum time to hold the lock, even if the command ends earlier. Use this option with -n if
-    /// the hosts' clocks differ.
+    /// Minimum time to hold the lock, even if the command ends earlier. A signal that arrives after
+    /// the command has ended, or the loss of the lock, cuts this time short. Use this option with
+    /// -n if the hosts' clocks differ.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) hold_at_least: Option<Duration>,
-    /// Period of a job that many hosts start. If less than nine tenths of this period has passed
-    /// since the last run began, distlock exits with 0 without running the command. The store
-    /// records when the last run began.
-    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "manner")]
+    /// Period of a job that many hosts start. If distlock was started less than nine tenths of this
+    /// period after the last run was started, it exits with 0 without running the command. Time
+    /// spent waiting for the lock does not count. The store records when the last run was started.
+    #[arg(long, value_name = "TIME", value_parser = period, conflicts_with = "manner")]
     pub(crate) once_per: Option<Duration>,
     /// The command and its arguments. The command runs without a shell.
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -270,6 +278,16 @@ fn time(text: &str) -> Result<Duration, String> {
         Some(time) => Ok(time),
         None => humantime::parse_duration(text)
             .map_err(|_| "use a number with a unit, such as 500ms, 30s or 1h".to_owned()),
+    }
+}
+
+/// Parses a period. The library would refuse a shorter one only while the command holds the lock.
+fn period(text: &str) -> Result<Duration, String> {
+    match time(text)? {
+        period if period < Duration::from_millis(100) => {
+            Err("must be at least 100ms, because the clocks of hosts differ".to_owned())
+        }
+        period => Ok(period),
     }
 }
 
@@ -305,6 +323,8 @@ mod tests {
         assert_eq!(time("1.5"), Ok(Duration::from_millis(1500)));
         assert!(time("-1").is_err());
         assert!(time("soon").is_err());
+        assert_eq!(period("0.1"), Ok(Duration::from_millis(100)));
+        assert!(period("99ms").is_err());
         assert_eq!(permits("2/10"), Ok((2, 10)));
         assert!(permits("2").is_err());
         assert_eq!(words("a 'b c'"), Ok(Words(vec!["a".into(), "b c".into()])));

@@ -1,4 +1,4 @@
-//! What an operator can do to others' locks.
+//! The subcommands with which an operator changes the locks of others.
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -13,7 +13,8 @@ use crate::{
     output::Output,
 };
 
-/// `ask`. The request stands as long as this client lives, so it waits until the holder has let go.
+/// `ask`. The request lasts as long as this client's session, but at most ten minutes, so the
+/// command waits until the holder has released the lock.
 pub(crate) async fn ask(
     client: &Client,
     name: &str,
@@ -22,7 +23,7 @@ pub(crate) async fn ask(
     output: Output,
 ) -> Result<u8, Failure> {
     let mutex = client.mutex(name);
-    // Before the request, whose own key stands elsewhere.
+    // Read before the request, so that the holder's key is known if the holder releases at once.
     let mut holder = mutex.holder().await?;
     if !mutex.request_release(reason).await? {
         return Err(Failure::new(ABSENT, format!("{name} is not held")));
@@ -67,7 +68,7 @@ pub(crate) async fn evict(
         return Err(Failure::usage(
             "evict deletes the key of a holder or waiter. If the only holder is evicted, the next \
              waiter is granted the lock at once, while the evicted holder may still be working. To \
-             request a release instead, use ask. To evict, add --yes",
+             request the release of a mutex instead, use ask. To evict, add --yes",
         ));
     }
     let evicted = match token {
@@ -128,7 +129,8 @@ pub(crate) async fn permits(
     // The number passed here counts only if none was set and the queue is empty.
     let now = client.semaphore(name, 1).permits().await?;
     if let Some(number) = set {
-        client.semaphore(name, now).set_permits(number).await?;
+        // The number passed here counts as replaced, unless it is the new number.
+        client.semaphore(name, number).set_permits(number).await?;
     }
     let number = set.unwrap_or(now);
     output.line(&number.to_string(), &json!({ "name": name, "permits": number, "before": now }))?;

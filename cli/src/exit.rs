@@ -1,10 +1,11 @@
-//! What went wrong, and the code that this process exits with.
+//! Failures and exit codes.
 
 use std::{error::Error as _, fmt, io, iter::successors};
 
 use distlock::Error;
 
-/// The request succeeded, but what it names does not exist: there is no leader, or no such key.
+/// What the request names does not exist, such as a leader or a key, or the key has a different
+/// token. Also for a failed check of `doctor`.
 pub(crate) const ABSENT: u8 = 1;
 /// A wrong command line, name, URL or option.
 pub(crate) const USAGE: u8 = 64;
@@ -12,9 +13,9 @@ pub(crate) const USAGE: u8 = 64;
 pub(crate) const UNAVAILABLE: u8 = 69;
 /// The lock was lost.
 pub(crate) const LOST: u8 = 70;
-/// Something that should not happen.
+/// An error that none of the other codes describes.
 pub(crate) const SYSTEM: u8 = 71;
-/// The lock is held by another.
+/// The lock is busy, the wait timed out, or the store could not confirm in time that it is free.
 pub(crate) const BUSY: u8 = 75;
 /// The store refuses access.
 pub(crate) const DENIED: u8 = 77;
@@ -23,26 +24,27 @@ const NOT_RUNNABLE: u8 = 126;
 /// The command was not found.
 const NOT_FOUND: u8 = 127;
 
-/// For `--help` and the manual page.
+/// The list for `--help` and the manual page.
 pub(crate) const CODES: &str = "\
 Exit codes:
   The exit code of the command, or 128 + n if signal n ended the command, or ended distlock before
-  the command started.
+  the command started. Also 128 + n if signal n ended ask, observe, queue --watch or top.
     0  success; also if --once-per skipped the command
     1  leader, ask, evict, clear: not found; evict: a different token; doctor: a check failed
-   64  usage error in the command line, a name, the URL or an option, or the store does not support
-       the request; no command was run
+   64  the command line, a name, the URL or an option is invalid, or the store does not support the
+       request; no command was run
    69  no usable server of the store replied in time
-   70  the lock was lost, or could no longer be guarded; if the command was still running, it was
-       killed before another client could acquire the lock, except after an eviction
+   70  the lock was lost, or distlock could no longer guard the command; if the command was still
+       running, it was killed
    71  any other error
    75  the lock is busy (-n, clear), the wait timed out (-w), or the store could not confirm in time
        that the lock is free; run and elect: --conflict-exit-code sets a different code
-   77  the store refused access
+   77  the store refused access, or distlock rejected the server, for example because of its
+       certificate
   126  the command could not be run
-  127  the command was not found";
+  127  the command or its interpreter was not found";
 
-/// Why this process ends without having done what it was asked for.
+/// Why a subcommand failed, and the exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: u8,
@@ -68,7 +70,7 @@ impl fmt::Display for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match error {
-            // The error's own text is for programs.
+            // The error's own text describes how to change a program that uses the library.
             Error::FeatureDisabled { scheme, feature, .. } => {
                 return Self::usage(format!(
                     "this build of distlock does not support {scheme}://: to add the feature \
@@ -94,7 +96,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// An error and what is behind it.
+/// Returns the text of an error and of its sources.
 pub(crate) fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     for source in successors(error.source(), |error| (*error).source()) {
@@ -106,10 +108,12 @@ pub(crate) fn chain(error: &Error) -> String {
     text
 }
 
-/// The code of a command that could not be started, and why not.
+/// Returns the exit code for a command that could not be started, and the reason.
 pub(crate) fn not_started(error: &io::Error) -> (u8, String) {
     match error.kind() {
-        io::ErrorKind::NotFound => (NOT_FOUND, "command not found".to_owned()),
+        io::ErrorKind::NotFound => {
+            (NOT_FOUND, "the command or its interpreter was not found".to_owned())
+        }
         _ => (NOT_RUNNABLE, error.to_string()),
     }
 }

@@ -1,4 +1,4 @@
-//! A command under a guardian, as `distlock` sees it.
+//! The side of `distlock` in its connection to the guardian.
 
 use std::{
     ffi::OsString,
@@ -25,12 +25,13 @@ use crate::{
     protocol::{self, Lines, Order, Report},
 };
 
-/// A command under a guardian. If this process ends in any way, the guardian kills the command; if
-/// the guardian ends, this process can.
+/// A command under a guardian. If this process ends, for whatever reason, the guardian kills the
+/// command. If the guardian ends, this process can kill the command.
 pub(crate) struct GuardedCommand {
     guardian: Child,
     stream: UnixStream,
-    /// The same, for orders: they go out at once, whatever the runtime knows of the socket.
+    /// The same socket, for orders. They are written at once, without waiting until the runtime
+    /// reports the socket as writable.
     orders: StdStream,
     lines: Lines,
     leader: Option<Pid>,
@@ -47,13 +48,13 @@ impl GuardedCommand {
         adopt()?;
         let (own, other) = StdStream::pair()?;
         own.set_nonblocking(true)?;
-        // Itself, even if its file was replaced meanwhile.
+        // The running program, even if its file has been replaced.
         let guardian = Command::new("/proc/self/exe")
             .arg0("distlock")
             .args(guardian::arguments(&limits, command))
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::from(OwnedFd::from(other)))
-            // What the terminal sends to this process's group is not for the guardian.
+            // The terminal's signals to this process's group must not reach the guardian.
             .process_group(0)
             .spawn()?;
         let (orders, stream) = (own.try_clone()?, UnixStream::from_std(own)?);
@@ -63,7 +64,7 @@ impl GuardedCommand {
         Ok(guarded_command)
     }
 
-    /// Hands over what the command is to read.
+    /// Passes this process's standard input to the guardian, for the command.
     fn pass_input(&self) -> io::Result<()> {
         let input = stdin();
         let rights = [input.as_fd()];
@@ -74,29 +75,29 @@ impl GuardedCommand {
         Ok(())
     }
 
-    /// Whether it went out. A guardian that does not listen is stopped or dead: `next` tells of the
-    /// one, and before the deadline of the other this process kills the command itself.
+    /// Sends an order, and returns whether it was sent. If it was not, the guardian is dead, which
+    /// `next` reports, or stopped: then this process kills the command itself before the deadline.
     fn order(&self, order: Order) -> bool {
         let line = protocol::encoded(&order);
         (&self.orders).write(line.as_bytes()).is_ok_and(|written| written == line.len())
     }
 
-    /// The lock is certain until then. Whether the guardian was told.
+    /// Sends the time until which the lock is held, and returns whether it was sent.
     pub(crate) fn deadline(&self, at: Duration) -> bool {
         self.order(Order::Deadline(at))
     }
 
-    /// Passes a signal on.
+    /// Forwards a signal to the command.
     pub(crate) fn signal(&self, signal: Signal) {
         let _ = self.order(Order::Signal(signal.as_raw()));
     }
 
-    /// The lock is lost.
+    /// Orders the guardian to kill the command at once, because the lock is lost.
     pub(crate) fn kill(&self) {
         let _ = self.order(Order::Kill);
     }
 
-    /// What the guardian has to say next. `None`: it is dead. Can be dropped at any time.
+    /// Waits for the guardian's next report. Returns `None` if the guardian is dead. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Report> {
         loop {
             while let Some(line) = self.lines.next() {
@@ -115,15 +116,16 @@ impl GuardedCommand {
         }
     }
 
-    /// Waits for the guardian, which has reported the end.
+    /// Waits until the guardian, which has reported the end of the command, has exited.
     pub(crate) fn finish(mut self) {
         drop((self.stream, self.orders));
         let _ = self.guardian.wait();
     }
 
-    /// Kills everything without the guardian's help. With how the command has ended.
+    /// Kills the guardian, the command, and all processes that the command started. Returns how
+    /// the command ended.
     pub(crate) fn kill_all(mut self) -> Ended {
-        // First, so that it reaps nothing any more.
+        // First, because the guardian would otherwise reap the command.
         let _ = self.guardian.kill();
         let _ = self.guardian.wait();
         kill_all(self.leader).unwrap_or(Ended::Signal(Signal::KILL.as_raw()))

@@ -1,8 +1,8 @@
-//! The guardian: a second copy of `distlock`, the parent of the command. It is told each new
-//! deadline of the lock, and kills the command before that, or when `distlock` is gone.
+//! The guardian: a second copy of `distlock`, the parent of the command. It receives each new
+//! deadline of the lock, and kills the command before that deadline, or when `distlock` ends.
 //!
-//! It does not speak with the store, has one thread and no timers but the kernel's, on the clock
-//! that goes on while the machine is suspended.
+//! The guardian does not connect to the store. It has one thread, and one timer of the kernel, on
+//! the clock that continues while the machine is suspended.
 
 use std::{
     ffi::OsString,
@@ -35,20 +35,20 @@ use crate::{
     signals::Signals,
 };
 
-/// How often it looks for the end of what the command has left behind.
+/// How often the guardian checks whether the processes that the command left behind have ended.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The first argument of a guardian.
 const GUARDIAN: &str = "__guardian";
 
-/// How a guardian is started, with these limits for this command.
+/// Returns the arguments that start a guardian with these limits for this command.
 pub(crate) fn arguments(limits: &Limits, command: &[OsString]) -> Vec<OsString> {
     let limits = (limits.kill_signal.as_raw(), limits.kill_after, limits.margin);
     let own = [GUARDIAN.to_owned(), protocol::encoded(&limits)].map(OsString::from);
     own.into_iter().chain(command.iter().cloned()).collect()
 }
 
-/// What these arguments of a program say, if they are those of a guardian.
+/// Parses a program's arguments, if they are those of a guardian.
 pub(crate) fn read(arguments: &[OsString]) -> Option<(Limits, &[OsString])> {
     let [guardian, limits, command @ ..] = arguments else { return None };
     if guardian != GUARDIAN {
@@ -59,12 +59,14 @@ pub(crate) fn read(arguments: &[OsString]) -> Option<(Limits, &[OsString])> {
     Some((Limits { kill_signal, kill_after, margin }, command))
 }
 
-/// Starts the command that it is to guard, and returns when that and all that it started is dead.
-/// Its standard input is the way to `distlock`; what the command is to read comes by it first.
+/// Starts the command, and returns when the command and all processes that it started are dead.
+/// Standard input is the connection to `distlock`, which first sends the command's own standard
+/// input.
 pub(crate) fn guard(limits: Limits, command: &[OsString]) -> io::Result<()> {
-    // Not "distlock": so that one who kills all of that name does not kill the guardian with it.
+    // Not "distlock", so that `pkill distlock` does not kill the guardian, too.
     set_name(c"lock-guardian")?;
-    // Signals are for the command, by way of `distlock`, even those that a whole container gets.
+    // Signals must not end the guardian, not even those that are sent to a whole container.
+    // `distlock` forwards them to the command.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _entered = runtime.enter();
     let _caught = Signals::catch()?;
@@ -96,13 +98,13 @@ pub(crate) fn guard(limits: Limits, command: &[OsString]) -> io::Result<()> {
     })
 }
 
-/// The way to `distlock`.
+/// The connection to `distlock`.
 struct Link {
     stream: UnixStream,
     lines: Lines,
-    /// Nobody is there any more.
+    /// `distlock` has ended.
     closed: bool,
-    /// What the command is to read.
+    /// The command's standard input.
     input: Option<OwnedFd>,
 }
 
@@ -122,8 +124,8 @@ impl Link {
         Ok(Self { stream, lines: Lines::default(), closed: false, input: rights })
     }
 
-    /// Hears what has come.
-    fn hear(&mut self) {
+    /// Reads the bytes that have arrived.
+    fn receive(&mut self) {
         let mut bytes = [0; 4096];
         loop {
             match self.stream.read(&mut bytes) {
@@ -141,14 +143,14 @@ impl Link {
     }
 
     fn orders(&mut self) -> Vec<Order> {
-        self.hear();
+        self.receive();
         std::iter::from_fn(|| self.lines.next())
             .filter_map(|line| protocol::decoded(&line))
             .collect()
     }
 
-    /// Without a deadline the command is not started. `None`: there is nobody who would tell one.
-    /// With what else was ordered.
+    /// Waits for the first deadline, without which the command is not started. Returns the deadline
+    /// and the other orders that have arrived, or `None` if `distlock` has ended.
     fn first_deadline(&mut self) -> io::Result<Option<(Duration, Vec<Order>)>> {
         let mut others = Vec::new();
         loop {
@@ -170,18 +172,18 @@ impl Link {
     }
 
     fn report(&mut self, report: &Report) {
-        // If nobody hears it, nobody is there.
+        // A failure means that `distlock` has ended, which the next read notices.
         let _ = self.stream.write_all(protocol::encoded(report).as_bytes());
     }
 }
 
-/// A command that is watched.
+/// A running command, and when to end it.
 struct Watch {
     limits: Limits,
     link: Link,
     process_group: ProcessGroup,
     deadline: Duration,
-    /// Why it is to end, and when it is killed.
+    /// Why the command must end, and when the guardian kills it.
     ending: Option<(Cause, Duration)>,
     timer: OwnedFd,
 }
@@ -227,11 +229,11 @@ impl Watch {
         }
     }
 
-    /// Tells the command to end.
+    /// Sends the signal that asks the command to end.
     fn end(&mut self, cause: Cause, now: Duration, lives: bool) {
         if lives {
             self.process_group.signal(self.limits.kill_signal);
-            // One that was stopped would not hear it.
+            // A stopped process handles no signal until it continues.
             self.process_group.signal(Signal::CONT);
         }
         if cause == Cause::Abandoned {
@@ -242,13 +244,13 @@ impl Watch {
         self.ending = Some((cause, at));
     }
 
-    /// Until something has happened or is due.
+    /// Sleeps until the next event or deadline.
     fn sleep(&self, now: Duration, ended: bool) -> io::Result<()> {
         let next = match self.ending {
             None => self.limits.ended_at(self.deadline),
             Some((_, at)) => at.min(now + LOOK),
         };
-        // A time of zero would turn it off.
+        // A time of zero would turn the timer off.
         let next = next.max(Duration::from_nanos(1));
         let value = Timespec {
             tv_sec: i64::try_from(next.as_secs()).unwrap_or(i64::MAX),

@@ -1,4 +1,4 @@
-//! What a command is run under: which lock to take, and the lock once it is taken.
+//! The lock under which a command runs, before and after it is acquired.
 
 use std::{
     slice::from_ref,
@@ -10,7 +10,7 @@ use distlock::{
     QueueEntry, ReadGuard, ReleaseRequest, Result, RwLock, Semaphore, WriteGuard,
 };
 
-/// Which lock to take.
+/// The lock to acquire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Mutex(String),
@@ -22,7 +22,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// The names, for people.
+    /// Returns the names for display.
     pub(crate) fn names(&self) -> String {
         match self {
             Self::Mutex(name)
@@ -34,8 +34,9 @@ impl Target {
         }
     }
 
-    /// Takes the lock, for `max_hold` at most. `None` if it is busy until then; without an end it
-    /// waits for ever, and an end that has passed makes it a try.
+    /// Acquires the lock, to be held for at most `max_hold`. Returns `None` if the lock is busy
+    /// until `end`. Without an end, waits for as long as necessary. An `end` in the past makes
+    /// this a single attempt.
     pub(crate) async fn take(
         &self,
         client: &Client,
@@ -72,7 +73,8 @@ impl Target {
         })
     }
 
-    /// Who stands in its queue; of several, in that of the first one that another client holds.
+    /// Lists the queue. For several locks, lists the queue of the first lock that another client
+    /// holds.
     pub(crate) async fn queue(&self, client: &Client) -> Result<Vec<QueueEntry>> {
         match self {
             Self::Mutex(name) => client.mutex(name).queue().await,
@@ -93,7 +95,7 @@ impl Target {
     }
 }
 
-/// A primitive with its longest time of holding, if there is one.
+/// Sets the `max_hold` of a primitive, if there is one.
 fn limited<T>(primitive: T, max: Option<Duration>, limit: impl Fn(T, Duration) -> T) -> T {
     match max {
         Some(time) => limit(primitive, time),
@@ -113,7 +115,7 @@ pub(crate) enum Held {
 }
 
 impl Held {
-    /// The guards of it: one, or more of several locks.
+    /// Returns the guards: one, or one for each of several locks.
     pub(crate) fn guards(&self) -> &[LockGuard] {
         match self {
             Self::One(guard) => from_ref(guard),
@@ -125,7 +127,7 @@ impl Held {
         }
     }
 
-    /// Something of each, with commas in between.
+    /// Returns a property of each guard, separated by commas.
     pub(crate) fn each(&self, pick: impl Fn(&LockGuard) -> String) -> String {
         self.guards().iter().map(pick).collect::<Vec<_>>().join(",")
     }
@@ -141,7 +143,8 @@ impl Held {
         }
     }
 
-    /// Resolves when somebody asks for the lock, of one kind of lock.
+    /// Waits for a request to release the lock. `ask` sends requests only for mutexes. Requests for
+    /// other locks, or with `--all`, are ignored.
     pub(crate) async fn asked(&self) -> ReleaseRequest {
         match self {
             Self::One(guard) => guard.release_requested().await,

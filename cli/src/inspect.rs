@@ -1,4 +1,4 @@
-//! What is asked of a store about its locks, and told by one answer or a stream of them.
+//! The subcommands that list or watch locks, queues and leaders.
 
 use std::{future::Future, time::UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use crate::{
     wait::since,
 };
 
-/// An entry as an object.
+/// Returns an entry as a JSON object.
 pub(crate) fn object(entry: &QueueEntry) -> Value {
     let since = entry.since().and_then(|since| since.duration_since(UNIX_EPOCH).ok());
     json!({
@@ -25,7 +25,7 @@ pub(crate) fn object(entry: &QueueEntry) -> Value {
     })
 }
 
-/// For how long it is there, in words.
+/// Returns the age of an entry as text.
 pub(crate) fn age(entry: &QueueEntry) -> String {
     since(entry).map_or_else(|| "?".to_owned(), |age| age.to_string())
 }
@@ -107,7 +107,7 @@ fn entry_line(entry: &QueueEntry) -> String {
 pub(crate) async fn leader(client: &Client, name: &str, output: Output) -> Result<u8, Failure> {
     match client.election(name).leader().await? {
         Some(leader) => {
-            tell(&leader, output)?;
+            print(&leader, output)?;
             Ok(0)
         }
         None => Err(Failure::new(ABSENT, format!("{name} has no leader"))),
@@ -119,14 +119,14 @@ pub(crate) async fn observe(client: &Client, name: &str, output: Output) -> Resu
     let mut leaders = client.election(name).observe()?;
     until_signal(async {
         while let Some(leader) = leaders.next().await {
-            tell(&leader, output)?;
+            print(&leader, output)?;
         }
         Ok(0)
     })
     .await
 }
 
-fn tell(leader: &Leader, output: Output) -> Result<(), Failure> {
+fn print(leader: &Leader, output: Output) -> Result<(), Failure> {
     let value = String::from_utf8_lossy(leader.value());
     let object = json!({
         "value": value, "token": leader.fencing_token().as_u64(), "key": leader.key(),
@@ -134,7 +134,7 @@ fn tell(leader: &Leader, output: Output) -> Result<(), Failure> {
     Ok(output.line(&value, &object)?)
 }
 
-/// Does this until a signal comes, with the code to exit with.
+/// Runs the work until it ends or a signal arrives. Returns the exit code.
 pub(crate) async fn until_signal(
     work: impl Future<Output = Result<u8, Failure>>,
 ) -> Result<u8, Failure> {

@@ -1,27 +1,27 @@
-//! How long before the deadline what is done.
+//! How long before the lock's deadline a command is asked to end, and killed.
 
 use std::time::Duration;
 
 use distlock::StoreKind;
 use rustix::process::Signal;
 
-/// When a command is told to end, and when it is killed.
+/// How a command is ended before the lock's deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// What tells it to end.
+    /// The signal that asks the command to end.
     pub(crate) kill_signal: Signal,
-    /// How long it has for that.
+    /// The time between that signal and KILL.
     pub(crate) kill_after: Duration,
-    /// How long before the deadline it is killed: what killing takes, and the scheduler.
+    /// The time between KILL and the deadline, for killing and for delays by the scheduler.
     pub(crate) margin: Duration,
 }
 
-/// The longest time to end that nobody asked for.
+/// The longest default of `kill_after`.
 const ENOUGH: Duration = Duration::from_secs(5);
 
 impl Limits {
-    /// For locks of this store with this TTL, of which at least `reserve` is left before their
-    /// deadlines while all is well. The error says what to choose instead.
+    /// Computes the limits for locks on this store with this TTL. Without faults, at least
+    /// `reserve` is always left before the deadline. The error suggests other values.
     pub(crate) fn new(
         backend: StoreKind,
         ttl: Duration,
@@ -41,14 +41,15 @@ impl Limits {
                 humantime::format_duration(least)
             ));
         }
-        // Half of it, at least, is for the work.
+        // At least half of the time is left for the work.
         let usual = held.map_or(most / 2, |held| (most / 2).min(held / 2));
         let kill_after = kill_after.unwrap_or(usual.min(ENOUGH));
         if kill_after > most {
             let ratio = kill_after.as_secs_f64() / most.as_secs_f64().max(0.001);
             return Err(format!(
-                "--kill-after {} is too long for a TTL of {} on {backend}: even without faults, a \
-                 held lock may come that close to its deadline; use {} or less, or --ttl {}s",
+                "--kill-after {} is too long for a TTL of {} on {backend}: even without faults, \
+                 less time than that may be left before the deadline; use {} or less, or \
+                 --ttl {}s",
                 humantime::format_duration(kill_after),
                 humantime::format_duration(ttl),
                 humantime::format_duration(Duration::from_millis(
@@ -60,17 +61,17 @@ impl Limits {
         Ok(Self { kill_signal, kill_after, margin })
     }
 
-    /// When the command is told to end.
+    /// When the command is asked to end.
     pub(crate) fn ended_at(&self, deadline: Duration) -> Duration {
         self.killed_at(deadline).saturating_sub(self.kill_after)
     }
 
-    /// When it is killed.
+    /// When the command is killed.
     pub(crate) fn killed_at(&self, deadline: Duration) -> Duration {
         deadline.saturating_sub(self.margin)
     }
 
-    /// How often the guardian is told of the deadline.
+    /// How often the deadline is sent to the guardian.
     pub(crate) fn tick(&self) -> Duration {
         self.margin / 2
     }

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = env::args_os().skip(1).collect();
     if let Some((limits, command)) = guardian::read(&arguments) {
         let guarded = guardian::guard(limits, command);
-        // Then `distlock` kills the command.
+        // If the guardian fails, `distlock` kills the command.
         return guarded.map_or(exit::SYSTEM.into(), |()| ExitCode::SUCCESS);
     }
     let args = match Args::try_parse() {
@@ -72,8 +72,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tells what is wrong with the command line, without a URL in the wrong place that may have a
-/// password.
+/// Reports an error in the command line. An argument that may be a misplaced URL with a password is
+/// replaced by asterisks.
 fn explain(error: &clap::Error, arguments: &[OsString]) {
     let arguments = arguments.iter().filter_map(|argument| argument.to_str());
     let secrets: Vec<_> = arguments.filter(|text| text.contains('@')).collect();
@@ -109,12 +109,12 @@ async fn carry_out(args: Args, fired: SystemTime, output: Output) -> Result<u8, 
     }
     let client = store::connect(&store::url(store)?, None).await?;
     let done = look(args.command, &client, output).await;
-    // What was answered is so, whatever becomes of the session.
+    // The result does not depend on how the session ends.
     let _ = timeout(Duration::from_secs(2), client.close()).await;
     done
 }
 
-/// What only needs a client.
+/// Runs the subcommands that need only a client.
 async fn look(command: Command, client: &Client, output: Output) -> Result<u8, Failure> {
     match command {
         Command::Leader { name } => inspect::leader(client, &name, output).await,
@@ -130,7 +130,7 @@ async fn look(command: Command, client: &Client, output: Output) -> Result<u8, F
         Command::Clear { name, wait } => change::clear(client, &name, wait, output).await,
         Command::Permits { name, set } => change::permits(client, &name, set, output).await,
         Command::Top { interval } => top::show(client, interval, output).await,
-        // They were done before.
+        // `carry_out` has run the others.
         _ => Ok(0),
     }
 }

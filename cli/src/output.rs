@@ -1,10 +1,10 @@
-//! What is told to people and to programs, without a panic if nobody reads it.
+//! Writes messages for people or for programs. A closed pipe causes no panic.
 
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 
 use serde_json::Value;
 
-/// How things are told.
+/// The format of messages: text, or JSON lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     json: bool,
@@ -15,18 +15,18 @@ impl Output {
         Self { json }
     }
 
-    /// Whether programs read it.
+    /// Whether messages are JSON objects, for programs.
     pub(crate) fn is_json(self) -> bool {
         self.json
     }
 
-    /// Whether somebody looks on.
+    /// Whether a person watches a terminal.
     pub(crate) fn has_terminal(self) -> bool {
         !self.json && stderr().is_terminal()
     }
 
-    /// A word on standard error, or an object with what happened: the standard output is the
-    /// command's.
+    /// Writes a message or an event to standard error, because standard output belongs to the
+    /// command.
     pub(crate) fn note(self, event: &str, text: &str, mut details: Value) {
         let line = if self.json {
             if let Some(details) = details.as_object_mut() {
@@ -37,18 +37,18 @@ impl Output {
         } else {
             format!("distlock: {}\n", printable(text))
         };
-        // In one piece; if nobody reads it, so be it.
+        // One write, so that lines of several processes do not mix. A closed pipe is ignored.
         let _ = stderr().lock().write_all(line.as_bytes());
     }
 
-    /// The same where only programs want to know.
+    /// Writes an event that only programs need.
     pub(crate) fn event(self, event: &str, details: Value) {
         if self.json {
             self.note(event, "", details);
         }
     }
 
-    /// A line on standard output.
+    /// Writes a line to standard output.
     pub(crate) fn line(self, text: &str, object: &Value) -> io::Result<()> {
         let line = if self.json { format!("{object}\n") } else { format!("{}\n", printable(text)) };
         let mut out = stdout().lock();
@@ -57,7 +57,8 @@ impl Output {
     }
 }
 
-/// What others wrote into the store must not command this terminal.
+/// Replaces control characters: text from the store must not send control sequences to the
+/// terminal.
 pub(crate) fn printable(text: &str) -> String {
     let plain = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
     text.chars().map(plain).collect()

@@ -1,4 +1,4 @@
-//! A command and all that it has started: told a signal together, and killed to the last of it.
+//! A command and all processes that it started, which can be signalled and killed together.
 
 use std::{
     fs, io,
@@ -18,14 +18,14 @@ use serde::{Deserialize, Serialize};
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ended {
-    /// By itself, with this code.
+    /// It exited with this code.
     Code(i32),
-    /// By this signal.
+    /// A signal killed it.
     Signal(i32),
 }
 
 impl Ended {
-    /// As shells have it.
+    /// The exit code that a shell would report.
     pub(crate) fn exit_code(self) -> u8 {
         let code = match self {
             Self::Code(code) => code,
@@ -35,8 +35,8 @@ impl Ended {
     }
 }
 
-/// From now on what this process's children leave behind becomes its own children: nothing that
-/// they start escapes, not even what has left their process group.
+/// Makes this process the parent of all orphaned descendants. No process that a child starts can
+/// escape, even if it leaves the process group.
 pub(crate) fn adopt() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
@@ -44,7 +44,7 @@ pub(crate) fn adopt() -> io::Result<()> {
 /// A command in a process group of its own, started by a process that [adopts](adopt).
 pub(crate) struct ProcessGroup {
     leader: Pid,
-    /// Readable once the leader has ended.
+    /// Becomes readable when the leader ends.
     pub(crate) pidfd: OwnedFd,
 }
 
@@ -63,20 +63,20 @@ impl ProcessGroup {
         self.leader
     }
 
-    /// Tells all of the group.
+    /// Sends a signal to the whole group.
     pub(crate) fn signal(&self, signal: Signal) {
-        // The leader is not reaped before the end, so that the number is not another group's.
+        // The leader is reaped last, so that the group's ID cannot be reused before.
         let _ = kill_process_group(self.leader, signal);
     }
 
-    /// Whether the command itself has ended. It is not reaped.
+    /// Whether the command itself has ended. Does not reap it.
     pub(crate) fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         !matches!(waitid(WaitId::Pid(self.leader), options), Ok(None))
     }
 
-    /// Whether anything else of it lives that this process can see: all, once the leader has ended.
-    /// Reaps what has ended.
+    /// Whether other processes of the command live that are children of this process. Once the
+    /// leader has ended, these are all of them. Reaps those that have ended.
     pub(crate) fn has_others(&self) -> bool {
         let lives = |pid: &Pid| {
             *pid != self.leader && matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None))
@@ -84,25 +84,25 @@ impl ProcessGroup {
         children().iter().filter(|pid| lives(pid)).count() > 0
     }
 
-    /// Kills what lives of it. All is dead and gone when this returns.
+    /// Kills all processes of the command, and returns when they are dead and reaped.
     pub(crate) fn kill(self) -> Ended {
         kill_all(Some(self.leader)).unwrap_or(Ended::Signal(Signal::KILL.as_raw()))
     }
 }
 
-/// Kills all children of this process, and theirs, and reaps them. With how that one has ended.
+/// Kills and reaps all descendants of this process. Returns how the leader ended.
 pub(crate) fn kill_all(leader: Option<Pid>) -> Option<Ended> {
     let mut ended = None;
     if let Some(leader) = leader {
-        // All of them at once: one by one they could start others meanwhile.
+        // The whole group at once: if they were killed one by one, they could start others.
         let _ = kill_process_group(leader, Signal::KILL);
     }
     loop {
         for child in children() {
             let _ = kill_process(child, Signal::KILL);
         }
-        // What a child leaves behind is this process's before the child can be reaped, so each
-        // turn of the loop sees all that came by the last one.
+        // Orphans become children of this process before their parent can be reaped, so each
+        // iteration sees all orphans that the last one caused.
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if Some(pid) == leader => {
                 let code = status.exit_status().map(Ended::Code);
@@ -114,7 +114,7 @@ pub(crate) fn kill_all(leader: Option<Pid>) -> Option<Ended> {
     }
 }
 
-/// The children of this process, those that have ended among them.
+/// Lists the children of this process, including those that have ended.
 fn children() -> Vec<Pid> {
     let listed = |task: io::Result<fs::DirEntry>| {
         fs::read_to_string(task.ok()?.path().join("children")).ok()
@@ -127,14 +127,14 @@ fn children() -> Vec<Pid> {
     lists.iter().flat_map(|list| list.split_whitespace()).filter_map(pid).collect()
 }
 
-/// The same where the kernel was built without those lists.
+/// Lists the children on kernels that were built without the lists in `/proc`.
 fn children_by_stat() -> Vec<Pid> {
     let own = getpid().as_raw_nonzero().to_string();
     let child = |entry: io::Result<fs::DirEntry>| {
         let entry = entry.ok()?;
         let pid = pid(entry.file_name().to_str()?)?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        // `pid (name) state parent`; a name may have anything in it.
+        // `pid (name) state parent`, where the name may contain any character.
         let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.to_owned();
         (parent == own).then_some(pid)
     };

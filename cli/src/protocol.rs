@@ -1,4 +1,4 @@
-//! What `distlock` and its guardian say to each other, a line each.
+//! The messages between `distlock` and its guardian, one in each line.
 
 use std::time::Duration;
 
@@ -6,53 +6,53 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::process_group::Ended;
 
-/// To the guardian.
+/// A message to the guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// The lock is certain until then, on [`clock::now`](crate::clock::now).
+    /// The lock is held until this time of [`clock::now`](crate::clock::now).
     Deadline(Duration),
-    /// Pass this signal on.
+    /// Forward this signal to the command.
     Signal(i32),
-    /// The lock is lost.
+    /// Kill the command, because the lock is lost.
     Kill,
 }
 
 /// Why a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Cause {
-    /// It was done.
+    /// It exited by itself.
     Itself,
-    /// The deadline was near.
+    /// The guardian ended it before the deadline.
     Deadline,
-    /// By an order.
+    /// `distlock` ordered the guardian to kill it.
     Ordered,
-    /// `distlock` itself is gone.
+    /// The guardian ended it, because `distlock` had ended.
     Abandoned,
 }
 
-/// From the guardian.
+/// A message from the guardian.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Report {
-    /// The command runs, and has this number.
+    /// The command was started with this process ID.
     Started(i32),
-    /// It could not be started. With the exit code for that.
+    /// The command could not be started: the exit code, and the reason.
     Failed(u8, String),
-    /// It has ended, and nothing lives of all that it started.
+    /// The command and all processes that it started have ended.
     Ended(Ended, Cause),
 }
 
-/// A message, as a line.
+/// Encodes a message as a line.
 pub(crate) fn encoded(message: &impl Serialize) -> String {
-    // All that a message is made of can be written.
+    // Serialization cannot fail for these types.
     serde_json::to_string(message).unwrap_or_default() + "\n"
 }
 
-/// The message of a line.
+/// Decodes the message of a line.
 pub(crate) fn decoded<T: DeserializeOwned>(line: &str) -> Option<T> {
     serde_json::from_str(line).ok()
 }
 
-/// Lines, from bytes as they come.
+/// Splits received bytes into lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines(Vec<u8>);
 
@@ -61,7 +61,7 @@ impl Lines {
         self.0.extend_from_slice(bytes);
     }
 
-    /// The next whole one.
+    /// Returns the next complete line.
     pub(crate) fn next(&mut self) -> Option<String> {
         let end = self.0.iter().position(|byte| *byte == b'\n')?;
         let line: Vec<u8> = self.0.drain(..=end).collect();

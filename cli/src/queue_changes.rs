@@ -1,4 +1,4 @@
-//! What can be told of locks by looking at them again and again.
+//! Counts handovers and lost places by comparing successive listings of the locks.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -7,33 +7,35 @@ use std::{
 
 use distlock::{LockInfo, LockKind, QueueEntry};
 
-/// Over how long hand-overs are averaged.
+/// The period over which handovers are averaged.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// A lock's name and kind.
 type Lock = (String, LockKind);
 
-/// One who stands in a lock's queue.
+/// An entry of a lock's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     token: u64,
     holds: bool,
 }
 
-/// Counts what has changed from one look to the next.
+/// Counts the changes between successive listings.
 #[derive(Default)]
 pub(crate) struct QueueChanges {
     last: Option<BTreeMap<Lock, Vec<Entry>>>,
-    /// How often locks went from one to another, and when that was seen.
+    /// The number of handovers that each listing showed, and when.
     handovers: VecDeque<(Instant, usize)>,
     first: Option<Instant>,
-    /// How many waiters are gone that have certainly never held the lock: they gave up, or lost
-    /// their session. Of a holder nobody can see in the store whether it released or lost its lock.
+    /// How many waiters of mutexes and elections have left that certainly never held the lock,
+    /// because they gave up, lost their session or were evicted. For a holder, the store does not
+    /// show whether it released or lost its lock.
     pub(crate) lost_places: usize,
 }
 
 impl QueueChanges {
-    /// Counts what this look shows. What happens twice between two looks counts once.
+    /// Counts the changes since the last listing. Several handovers of one mutex between two
+    /// listings count once.
     pub(crate) fn look(&mut self, locks: &[LockInfo], now: Instant) {
         let entry = |holds| {
             move |entry: &QueueEntry| Entry { token: entry.fencing_token().as_u64(), holds }
@@ -52,7 +54,7 @@ impl QueueChanges {
         for (lock, before) in self.last.iter().flatten() {
             let Some(after) = seen.get(lock) else { continue };
             handovers += passed(before, after);
-            // In others, several can hold side by side and leave in any order.
+            // Other locks can have several holders, which leave in any order.
             if matches!(lock.1, LockKind::Mutex | LockKind::Election) {
                 self.lost_places += never_held(before, after);
             }
@@ -64,16 +66,16 @@ impl QueueChanges {
         self.last = Some(seen);
     }
 
-    /// Hand-overs a second, of late.
+    /// Recent handovers per second.
     pub(crate) fn rate(&self, now: Instant) -> f64 {
         let count: usize = self.handovers.iter().map(|(_, count)| count).sum();
         let time = self.first.map_or(Duration::ZERO, |first| now.duration_since(first)).min(WINDOW);
-        // Counts that small are exact.
+        // The counts are small enough to be exact as floating-point numbers.
         if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
     }
 }
 
-/// How many holders are new, in the place of others.
+/// Counts the holders that have replaced others.
 fn passed(before: &[Entry], after: &[Entry]) -> usize {
     let holds =
         |entries: &[Entry], token| entries.iter().any(|entry| entry.holds && entry.token == token);
@@ -83,7 +85,8 @@ fn passed(before: &[Entry], after: &[Entry]) -> usize {
     changed(after, before).min(changed(before, after))
 }
 
-/// How many waiters are gone from behind the one that holds: it is first come, first served.
+/// Counts the waiters that have left from behind the holder. They never held the lock, because it
+/// is granted in the order of the queue.
 fn never_held(before: &[Entry], after: &[Entry]) -> usize {
     let Some(holder) = after.iter().find(|entry| entry.holds) else { return 0 };
     let is_there = |token| after.iter().any(|entry| entry.token == token);
@@ -125,7 +128,7 @@ mod tests {
     fn only_entries_that_cannot_have_held_count_as_lost() {
         let (mut queue_changes, now) = (QueueChanges::default(), Instant::now());
         queue_changes.count(seen(&[("a", &[1, 2, 3, 4])]), now);
-        // The second may have held it, the last one has not.
+        // The second entry may have held the lock, but the last one has not.
         queue_changes.count(seen(&[("a", &[3])]), now);
         assert_eq!(queue_changes.lost_places, 1);
         queue_changes.count(seen(&[("a", &[3, 5])]), now);

@@ -26,13 +26,13 @@ use crate::{
     store, wait,
 };
 
-/// How long the store has to take back what a lost or unlucky client wrote.
+/// How long the client may take to close, or to release a lock that it has lost.
 const COURTESY: Duration = Duration::from_secs(2);
 
-/// Why a command is killed at the deadline.
+/// The reason for a kill at the deadline.
 const UNCONFIRMED: &str = "the store did not confirm the lock in time";
 
-/// A command, and what it is to be run under.
+/// A command and the lock under which it runs.
 pub(crate) struct Job {
     pub(crate) target: Target,
     pub(crate) hold: HoldArgs,
@@ -62,21 +62,36 @@ impl Job {
         let (hold, command) = (args.hold, args.command);
         Self { target, hold, hold_at_least: None, once_per: None, command, fired }
     }
+
+    /// Returns the code of `--conflict-exit-code` if the failure means that the lock is, or may be,
+    /// busy.
+    fn conflict(&self, failure: Failure, output: Output) -> Result<u8, Failure> {
+        if failure.code != exit::BUSY {
+            return Err(failure);
+        }
+        let names = self.target.names();
+        output.note("busy", &format!("{names}: {failure}"), json!({ "name": names }));
+        Ok(self.hold.conflict_exit_code)
+    }
 }
 
-/// Does all of it; with the code to exit with.
+/// Connects, acquires the lock, runs the command and closes. Returns the exit code.
 pub(crate) async fn run(job: Job, store: &StoreArgs, output: Output) -> Result<u8, Failure> {
     let mut signals = Signals::catch()?;
     let url = store::url(store)?;
     let client = tokio::select! {
         biased;
         signal = signals.ending() => return Ok(exit_code(signal)),
-        client = store::connect(&url, job.hold.ttl) => client?,
+        client = store::connect(&url, job.hold.ttl) => client,
+    };
+    let client = match client {
+        Ok(client) => client,
+        Err(failure) => return job.conflict(failure, output),
     };
     let done = tokio::select! {
         biased;
         done = under_lock(&job, &client, output) => done,
-        // Whatever was written by then is taken back by closing the client.
+        // Closing the client deletes the keys that it has written by then.
         signal = signals.ending() => Ok(Done::Ended(exit_code(signal))),
     };
     let taken = match done {
@@ -95,10 +110,10 @@ pub(crate) async fn run(job: Job, store: &StoreArgs, output: Output) -> Result<u
     outcome
 }
 
-/// How far it has come before the command.
+/// The result of the attempt to lock, before the command starts.
 enum Done {
     Taken(Box<Taken>),
-    /// There is nothing to run.
+    /// There is no command to run.
     Ended(u8),
 }
 
@@ -108,7 +123,7 @@ struct Taken {
     since: Instant,
 }
 
-/// Takes the lock, and looks whether the command is to be run.
+/// Acquires the lock, and checks whether the command has to run in this period.
 async fn under_lock(job: &Job, client: &Client, output: Output) -> Result<Done, Failure> {
     let (hold, names) = (&job.hold, job.target.names());
     let limits = Limits::new(
@@ -121,18 +136,13 @@ async fn under_lock(job: &Job, client: &Client, output: Output) -> Result<Done, 
     );
     let limits = limits.map_err(Failure::usage)?;
     let start = Instant::now();
-    let busy = match wait::take(client, &job.target, hold, output).await {
-        Ok(Some(held)) => Ok(held),
-        Ok(None) => Err(format!("{names}: held or awaited by another client")),
-        Err(failure) if failure.code == exit::BUSY => Err(format!("{names}: {failure}")),
-        Err(failure) => return Err(failure),
-    };
-    let held = match busy {
-        Ok(held) => held,
-        Err(text) => {
-            output.note("busy", &text, json!({ "name": names }));
-            return Ok(Done::Ended(hold.conflict_exit_code));
+    let held = match wait::take(client, &job.target, hold, output).await {
+        Ok(Some(held)) => held,
+        Ok(None) => {
+            let busy = Failure::new(exit::BUSY, "held or awaited by another client");
+            return job.conflict(busy, output).map(Done::Ended);
         }
+        Err(failure) => return job.conflict(failure, output).map(Done::Ended),
     };
     output.event(
         "granted",
@@ -153,14 +163,14 @@ async fn under_lock(job: &Job, client: &Client, output: Output) -> Result<Done, 
              command was skipped"
         );
         output.note("refused", &text, json!({ "name": names, "period": period.to_string() }));
-        // Those behind it would wait for the end of this client otherwise.
+        // Otherwise the waiters behind it would wait until this client is closed.
         held.unlock().await?;
         return Ok(Done::Ended(0));
     }
     Ok(Done::Taken(Box::new(Taken { held, limits, since: Instant::now() })))
 }
 
-/// Runs the command, and lets go of the lock when nothing lives of it any more.
+/// Runs the command, and releases the lock when all processes of the command have ended.
 async fn guard(
     job: &Job,
     url: &str,
@@ -199,7 +209,8 @@ async fn guard(
                     lost(job, &environment, &exit::chain(&error), output).await;
                     Ok(exit::LOST)
                 }
-                // It goes on in the background, and ends with the TTL.
+                // The session repeats the release until the client closes. After that, the session
+                // expires.
                 Err(error) => {
                     output.note("unconfirmed", &exit::chain(&error), json!({}));
                     Ok(code)
@@ -208,14 +219,15 @@ async fn guard(
         }
         Outcome::Lost(reason) => {
             let reason = match job.hold.max_hold {
-                // Which of the two the deadline was, the guardian does not know.
+                // The guardian does not know which of the two limits the deadline was.
                 Some(time) if reason == UNCONFIRMED && is_over(time, limits, since) => {
                     let time = humantime::format_duration(time);
-                    format!("the --max-hold time ({time}) has passed")
+                    format!("the command did not end within --max-hold ({time})")
                 }
                 _ => reason,
             };
-            // Nothing lives any more: if it is held still, the next one need not wait for the TTL.
+            // The command is dead. If the lock is still held, the next waiter need not wait for the
+            // TTL.
             let _ = timeout(COURTESY, held.unlock()).await;
             lost(job, &environment, &reason, output).await;
             Ok(exit::LOST)
@@ -223,12 +235,12 @@ async fn guard(
     }
 }
 
-/// Whether the command had to end by now, as the lock is held for no longer than this.
+/// Whether `--max-hold` required the command to have ended by now.
 fn is_over(max_hold: Duration, limits: Limits, since: Instant) -> bool {
     since.elapsed() + limits.kill_after + limits.margin * 2 >= max_hold
 }
 
-/// How it went.
+/// How the run of the command ended.
 enum Outcome {
     Done(Ended),
     NotStarted(u8, String),
@@ -236,7 +248,8 @@ enum Outcome {
     Lost(String),
 }
 
-/// Tells the guardian what there is to tell, until the command and all that it started is dead.
+/// Sends deadlines and signals to the guardian, until the command and all processes that it started
+/// are dead.
 async fn watch(
     mut guarded_command: GuardedCommand,
     held: &Held,
@@ -266,7 +279,7 @@ async fn watch(
                 }
                 None => {
                     guarded_command.kill_all();
-                    return Outcome::Lost("the guardian was killed".to_owned());
+                    return Outcome::Lost("the guardian ended unexpectedly".to_owned());
                 }
             },
             reason = held.lost(), if lost.is_none() => {
@@ -286,11 +299,11 @@ async fn watch(
                 }
             }
             _ = tick.tick() => {
-                // Taken before, so that it is never too late.
+                // Read first, so that the computed deadline is never too late.
                 let now = clock::now();
                 let remaining = held.remaining();
                 if remaining < limits.margin / 2 && sent != Duration::ZERO {
-                    // The guardian should have done that.
+                    // The guardian should have killed the command before.
                     guarded_command.kill_all();
                     return Outcome::Lost(lost.unwrap_or(UNCONFIRMED.to_owned()));
                 }
@@ -304,7 +317,7 @@ async fn watch(
     }
 }
 
-/// Tells that the lock was lost, and runs what is to be run then.
+/// Reports that the lock was lost, and runs the command of `--on-lost`.
 async fn lost(job: &Job, environment: &[(&str, String)], reason: &str, output: Output) {
     let names = job.target.names();
     let text = format!("{names} was lost: {reason}");
@@ -323,7 +336,7 @@ async fn lost(job: &Job, environment: &[(&str, String)], reason: &str, output: O
     }
 }
 
-/// Takes back what the client has written. A signal cuts it short.
+/// Closes the client, which deletes its keys. A signal ends the wait for that.
 async fn close(client: &Client, signals: &mut Signals) {
     tokio::select! {
         biased;

@@ -1,4 +1,4 @@
-//! The servers of a URL, as they answer to bare questions.
+//! Queries the servers of a URL directly, without a client of the library.
 
 use std::{
     fmt, io,
@@ -11,16 +11,16 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a server has to answer.
+/// How long a server may take to reply.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A server, and what it said.
+/// A server and its reply.
 pub(crate) struct Server {
     pub(crate) address: String,
-    /// How long it took to connect.
+    /// The time that it took to connect.
     pub(crate) reached: io::Result<Duration>,
     pub(crate) version: Option<Version>,
-    /// This machine's clock and the server's, which tells whole seconds.
+    /// This machine's clock and the server's, which has a resolution of one second.
     pub(crate) clock: Option<(SystemTime, SystemTime)>,
     kind: Kind,
 }
@@ -29,9 +29,9 @@ pub(crate) struct Server {
 enum Kind {
     Etcd,
     ZooKeeper,
-    /// Nothing is asked without its keys.
+    /// It accepts only TLS, which this module does not use.
     Tls,
-    /// It answers to nothing before a client has logged in.
+    /// It does not reply before a client has logged in.
     Login,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// The least that distlock needs.
+    /// The oldest version that distlock supports.
     pub(crate) fn least(&self) -> &'static str {
         if self.kind == Kind::Etcd { "3.5" } else { "3.6" }
     }
@@ -93,7 +93,7 @@ impl Server {
     }
 }
 
-/// All servers of a URL, asked one after the other.
+/// Queries all servers of a URL, one after the other.
 pub(crate) async fn servers(url: &str) -> Vec<Server> {
     let mut servers = Vec::new();
     for (address, kind) in addresses(url) {
@@ -102,8 +102,8 @@ pub(crate) async fn servers(url: &str) -> Vec<Server> {
     servers
 }
 
-/// How a store's servers are asked, and the port that its URL means without one. `None`: there are
-/// no servers, or no such scheme.
+/// Returns how a store's servers are queried, and the default port of its URL. Returns `None` if
+/// the scheme is unknown, or the store has no servers.
 fn scheme(scheme: &str) -> Option<(Kind, u16)> {
     Some(match scheme {
         "etcd" => (Kind::Etcd, 2379),
@@ -120,13 +120,13 @@ fn scheme(scheme: &str) -> Option<(Kind, u16)> {
     })
 }
 
-/// The servers of a URL, with their ports.
+/// Lists the servers of a URL, with their ports.
 fn addresses(url: &str) -> Vec<(String, Kind)> {
     let Some((name, rest)) = url.split_once("://") else { return Vec::new() };
     let Some((kind, port)) = scheme(name) else { return Vec::new() };
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
-    // The directory of a socket has no port to be tried.
+    // A Unix socket, whose directory has no port to connect to.
     let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
     let hosts = hosts.filter(|host| !host.contains('%'));
     let address = |host: &str| {
@@ -147,7 +147,7 @@ async fn answer(mut stream: TcpStream, address: &str, kind: Kind) -> Option<Stri
     let exchange = async {
         stream.write_all(question.as_bytes()).await?;
         let mut answer = Vec::new();
-        // No version is longer.
+        // No reply with a version is longer.
         stream.take(1 << 16).read_to_end(&mut answer).await?;
         Ok::<_, io::Error>(answer)
     };

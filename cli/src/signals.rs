@@ -1,11 +1,12 @@
-//! Signals: which are passed on, which end a wait, and what they are called.
+//! Signals: which are forwarded, which end a wait, and their names.
 
 use std::{fs, future::poll_fn, io, task::Poll};
 
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// All that a process can catch and that are not its own affair.
+/// The signals that are forwarded: all that can be caught, except those that concern only this
+/// process, such as CHLD, PIPE and SEGV.
 const CAUGHT: &[(&str, Signal)] = &[
     ("HUP", Signal::HUP),
     ("INT", Signal::INT),
@@ -22,14 +23,14 @@ const CAUGHT: &[(&str, Signal)] = &[
     ("PWR", Signal::POWER),
 ];
 
-/// The signals that this process gets from now on: they do not end it any more.
+/// Receives signals, which then no longer end this process.
 pub(crate) struct Signals {
     streams: Vec<(Signal, tokio::signal::unix::Signal)>,
 }
 
 impl Signals {
-    /// Needs a runtime. What this process was started to ignore, as by `nohup`, it ignores still,
-    /// and so does the command.
+    /// Starts to catch signals. Must be called in a runtime. Signals that this process was started
+    /// to ignore, for example by `nohup`, remain ignored here and in the command.
     pub(crate) fn catch() -> io::Result<Self> {
         let ignored = ignored(&fs::read_to_string("/proc/self/status").unwrap_or_default());
         let wanted = |(_, signal): &&(&str, Signal)| ignored & (1 << (signal.as_raw() - 1)) == 0;
@@ -39,7 +40,7 @@ impl Signals {
         Ok(Self { streams: CAUGHT.iter().filter(wanted).map(stream).collect::<io::Result<_>>()? })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
             for (signal, stream) in &mut self.streams {
@@ -52,7 +53,7 @@ impl Signals {
         .await
     }
 
-    /// The next one that ends a process which does nothing about it.
+    /// Waits for the next signal that by default ends a process.
     pub(crate) async fn ending(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
@@ -66,15 +67,15 @@ impl Signals {
     }
 }
 
-/// The signals that a process ignores, a bit for each, by what the kernel says of it.
+/// Reads from `/proc/PID/status` which signals a process ignores, as one bit for each signal.
 fn ignored(status: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Stops this process, as TSTP does where nobody catches it.
+/// Stops this process, as TSTP does by default.
 pub(crate) fn stop() {
-    // It is always allowed.
+    // A process may always stop itself.
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn parse(text: &str) -> Result<Signal, String> {
     let named = named.or((name == "KILL").then_some(Signal::KILL));
     known.or(named).ok_or_else(|| {
         let names: Vec<_> = CAUGHT.iter().map(|(name, _)| *name).collect();
-        format!("unknown signal: use one of {}, KILL, or a number", names.join(", "))
+        format!("unknown signal: use one of {}, KILL, or a number from 1 to 31", names.join(", "))
     })
 }
 

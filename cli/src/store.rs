@@ -1,4 +1,4 @@
-//! Which store, and the way to it.
+//! Finds the store's URL, and connects.
 
 use std::{
     fs,
@@ -10,18 +10,18 @@ use distlock::Client;
 
 use crate::{args::StoreArgs, exit::Failure};
 
-/// Where the URL is, if the command line does not say it.
+/// The environment variable for the URL, which is read if the command line has none.
 pub(crate) const VARIABLE: &str = "DISTLOCK_URL";
 
-/// Where the URL is, if neither the command line nor the environment says it.
+/// The file with the URL, which is read if neither the command line nor the environment has one.
 const HOST_FILE: &str = "/etc/distlock/url";
 
 const HOW: &str = "pass --url or --url-file, set DISTLOCK_URL, or write the URL into \
                    /etc/distlock/url, as in postgres://app@db/app or etcd://h1:2379,h2:2379; \
                    --local uses a file that belongs to this user and host";
 
-/// The URL that was given. There is no default: a lock on a store that only this host or this user
-/// sees would let the same job run on every host, without a word.
+/// Returns the configured URL. There is no default: with a lock on a store that only this host or
+/// this user reaches, the same job would run on every host, without an error.
 pub(crate) fn url(args: &StoreArgs) -> Result<String, Failure> {
     let variable = match std::env::var(VARIABLE) {
         Ok(url) => Some(url),
@@ -46,7 +46,7 @@ pub(crate) fn url(args: &StoreArgs) -> Result<String, Failure> {
     Ok(url)
 }
 
-/// The URL by the first source that has one: command line, environment, the host's file.
+/// Returns the URL from the first source that has one: command line, environment, the host's file.
 fn given(
     args: &StoreArgs,
     variable: Option<String>,
@@ -70,12 +70,12 @@ fn given(
     match fs::read_to_string(host_file) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        // It may name a store, so no other one is used.
+        // The file may name another store, so there is no default.
         Err(error) => Err(Failure::usage(format!("{}: {error}", host_file.display()))),
     }
 }
 
-/// The URL of the user's own file, in a directory that is made for it.
+/// Returns the URL of the user's own SQLite file, and creates its directory.
 fn own_file() -> Result<String, Failure> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let folder = own_folder(variable("XDG_STATE_HOME"), variable("HOME")).ok_or_else(|| {
@@ -90,15 +90,15 @@ fn own_file() -> Result<String, Failure> {
     Ok(format!("sqlite://{}", escaped(path)))
 }
 
-/// Where a program keeps what is to stay, by
-/// <https://specifications.freedesktop.org/basedir-spec/latest/>: a relative path is none.
+/// Returns the directory for the program's state, as in
+/// <https://specifications.freedesktop.org/basedir-spec/latest/>. Relative paths are ignored.
 fn own_folder(state: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
     let state = state.filter(|path| path.is_absolute());
     let home = home.filter(|path| path.is_absolute()).map(|home| home.join(".local/state"));
     state.or(home).map(|folder| folder.join("distlock"))
 }
 
-/// The path as it stands in a URL.
+/// Escapes a path for a URL.
 fn escaped(path: &str) -> String {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
     let escape = |byte: u8| match fits(byte) {
@@ -108,7 +108,7 @@ fn escaped(path: &str) -> String {
     path.bytes().map(escape).collect()
 }
 
-/// Connects, with this TTL if it is given.
+/// Connects. A TTL that is passed here overrides the one in the URL.
 pub(crate) async fn connect(url: &str, ttl: Option<Duration>) -> Result<Client, Failure> {
     let mut builder = Client::builder(url);
     if let Some(ttl) = ttl {
@@ -117,8 +117,8 @@ pub(crate) async fn connect(url: &str, ttl: Option<Duration>) -> Result<Client, 
     Ok(builder.connect().await?)
 }
 
-/// A URL that a client has connected by, without the password. A user stays whose password is in a
-/// file that the URL names.
+/// Removes the password from a URL. A user name whose password is in a file remains, because the
+/// URL is used to connect again.
 pub(crate) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return String::new() };
     let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
@@ -127,7 +127,7 @@ pub(crate) fn without_password(url: &str) -> String {
         _ => authority,
     };
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    // An ACL may have the digest of a password in it.
+    // An ACL may contain the digest of a password.
     let options: Vec<_> = query.split('&').filter(|option| !option.starts_with("acl=")).collect();
     let options = options.join("&");
     let mark = if options.is_empty() { "" } else { "?" };

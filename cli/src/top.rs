@@ -1,4 +1,4 @@
-//! `top`: all locks, as they change.
+//! `top`: shows all locks, and refreshes the list.
 
 use std::{
     io::{IsTerminal, stdout},
@@ -25,24 +25,25 @@ use crate::{
     queue_changes::QueueChanges,
 };
 
-/// How soon a key is noticed.
+/// How often the keyboard is polled.
 const KEYS: Duration = Duration::from_millis(50);
-/// The least pause between two looks: each asks the store for every queue.
+/// The shortest interval between listings, each of which reads every queue from the store.
 const LEAST: Duration = Duration::from_millis(100);
 
-/// What was seen last.
+/// The last listing, and how it is displayed.
 struct View<'a> {
     client: &'a Client,
     locks: Vec<LockInfo>,
     queue_changes: QueueChanges,
-    /// How long the last answer took.
+    /// How long the last listing took.
     took: Duration,
-    /// Since when there is none, and why.
+    /// Since when the listings have failed, and the last error.
     silent: Option<(Instant, String)>,
     table: TableState,
 }
 
-/// Shows it until `q` or a signal; without a terminal, or as JSON, a line for each look.
+/// Shows the locks until `q` or a signal. Without a terminal, or with `--json`, prints a line for
+/// each listing.
 pub(crate) async fn show(
     client: &Client,
     interval: Duration,
@@ -67,12 +68,12 @@ pub(crate) async fn show(
 }
 
 impl View<'_> {
-    /// Takes what a look has shown that began then.
+    /// Stores the result of a listing that began at `start`.
     fn take(&mut self, start: Instant, looked: distlock::Result<Vec<LockInfo>>) {
         match looked {
             Ok(mut locks) => {
                 self.queue_changes.look(&locks, Instant::now());
-                // The most wanted first.
+                // The longest queue first.
                 locks.sort_by_key(|lock| std::cmp::Reverse(lock.waiters().len()));
                 self.locks = locks;
                 self.silent = None;
@@ -85,14 +86,14 @@ impl View<'_> {
         self.took = start.elapsed();
     }
 
-    /// What a key does; with the code to exit with if it ends.
+    /// Handles a key. Returns the exit code if the key ends the program.
     fn press(&mut self, key: KeyEvent) -> Option<u8> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return Some(0),
-            // A terminal that is read key by key sends no signal for it.
+            // In raw mode, the terminal sends no signal for Ctrl+C.
             KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
                 return Some(128 + 2);
             }

@@ -1,4 +1,4 @@
-//! Waits for a lock, and tells how far it has come.
+//! Waits for a lock, and reports the position in the queue.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,12 +13,13 @@ use crate::{
     output::Output,
 };
 
-/// How often a terminal is told.
+/// The pause between reports on a terminal.
 const USUAL: Duration = Duration::from_secs(10);
-/// How soon, at first.
+/// The pause before the first report.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// Takes the lock; `None` if it is busy for too long. A lost place in the queue is taken anew.
+/// Acquires the lock. Returns `None` if the time to wait is over. If the place in the queue is
+/// lost, joins the queue again.
 pub(crate) async fn take(
     client: &Client,
     target: &Target,
@@ -26,7 +27,7 @@ pub(crate) async fn take(
     output: Output,
 ) -> Result<Option<Held>, Failure> {
     let wait = if args.nonblock { Some(Duration::ZERO) } else { args.wait };
-    // A time too long for the clock is no end.
+    // A time beyond the clock's range means no limit.
     let end = wait.and_then(|time| Instant::now().checked_add(time));
     let taking = async {
         loop {
@@ -42,12 +43,12 @@ pub(crate) async fn take(
     tokio::select! {
         biased;
         taken = taking => Ok(taken?),
-        () = tell(client, target, args.wait_log, output) => Ok(None),
+        () = report(client, target, args.wait_log, output) => Ok(None),
     }
 }
 
-/// Tells who holds the lock again and again.
-async fn tell(client: &Client, target: &Target, every: Option<Duration>, output: Output) {
+/// Reports repeatedly who holds the lock. Never returns.
+async fn report(client: &Client, target: &Target, every: Option<Duration>, output: Output) {
     let (mut pause, every) = match every {
         Some(time) => (time, time),
         None if output.has_terminal() => (FIRST, USUAL),
@@ -56,7 +57,7 @@ async fn tell(client: &Client, target: &Target, every: Option<Duration>, output:
     loop {
         sleep(pause.max(Duration::from_millis(10))).await;
         pause = every;
-        // Those who wait are told by the lock itself what fails.
+        // If the store has failed, the attempt to lock returns the error.
         let Ok(queue) = target.queue(client).await else { continue };
         let place = queue.iter().find(|entry| entry.is_own()).map(QueueEntry::position);
         let Some(holder) = queue.first().filter(|first| !first.is_own()) else { continue };
@@ -73,7 +74,7 @@ async fn tell(client: &Client, target: &Target, every: Option<Duration>, output:
     }
 }
 
-/// For how long an entry is there, in whole seconds.
+/// Returns the age of an entry in whole seconds.
 pub(crate) fn since(entry: &QueueEntry) -> Option<humantime::FormattedDuration> {
     let age = SystemTime::now().duration_since(entry.since()?).unwrap_or_default();
     Some(humantime::format_duration(Duration::from_secs(age.as_secs())))

@@ -4,7 +4,7 @@
 //!
 //! `cargo run --features rusqlite-0_42 --example accounts` needs no server. With the features
 //! `tokio-postgres-0_7` and `mysql_async-0_37`, the example also runs on a server:
-//! `… --example accounts -- postgres://user:password@host/database`
+//! `… --example accounts -- postgres://user:password@localhost/database`
 //!
 //! **Fenced**, each transaction first checks that the lock is held (`postgres::check` and its
 //! counterparts), and no transfer is lost. **Unfenced**, a process that was stopped overwrites the

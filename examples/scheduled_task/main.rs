@@ -2,7 +2,7 @@
 //! unprocessed rows from one table and processes them.
 //!
 //! `cargo run --features sqlite --example scheduled_task -- [--instances 4] [--rows 200]
-//! [--unlocked]` stores the lock in a file below the temporary directory. To store the lock on a
+//! [--unlocked]` stores the lock in a file in the temporary directory. To store the lock on a
 //! server instead, run `cargo run --features STORE --example scheduled_task -- --url URL`, where
 //! STORE is `etcd`, `zookeeper`, `postgres`, `mysql`, `redis` or `redlock`.
 //!
@@ -11,7 +11,7 @@
 //!
 //! Each instance is a separate process. With the lock, no row is processed twice. With
 //! `--unlocked`, some rows are. The table checks fencing tokens: if an instance was paused until
-//! another instance was granted its lock, the first instance can no longer write.
+//! another instance had written under the lock, the first instance can no longer write.
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod database;

@@ -214,6 +214,8 @@ async fn permits_are_shown_and_changed(store: Store) {
     // The number is kept even if no client has used the semaphore yet.
     assert_eq!(store.run(&["permits", "unused", "--set", "2"]).await.out, "2\n");
     assert_eq!(store.run(&["permits", "unused"]).await.out, "2\n");
+    // For a client that passes a number which was never replaced, the smaller one applies.
+    assert_eq!(client.semaphore("unused", 1).permits().await.expect("a reply"), 1);
     client.close().await.expect("the store replies");
 }
 

@@ -263,7 +263,7 @@ async fn killed_guardian_kills_the_command(store: Store) {
     kill_process(guardian, Signal::KILL).expect("the process is a child");
     let output = output_of(holder).await;
     assert_eq!(output.code(), 70, "{output:?}");
-    assert!(output.err.contains("the guardian was killed"), "{output:?}");
+    assert!(output.err.contains("the guardian ended unexpectedly"), "{output:?}");
     assert!(!probe::lives(pid));
 }
 

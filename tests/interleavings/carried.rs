@@ -16,3 +16,8 @@ fn detached_work_completes_exactly_once() {
 fn cancelled_work_is_dropped() {
     explore(carried::cancelled_work_is_dropped, 3);
 }
+
+#[test]
+fn stalled_work_is_taken_over() {
+    explore(carried::stalled_work_is_taken_over, 1);
+}

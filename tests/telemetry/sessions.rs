@@ -58,7 +58,7 @@ async fn a_session_that_is_replaced() {
         Signal::Logged(level, message, ..) => {
             level == "WARN"
                 && message.starts_with("the session was lost, and a new one was opened")
-                && message.ends_with("the server has ended the session")
+                && message.ends_with("the store has ended the session")
         }
         _ => false,
     };

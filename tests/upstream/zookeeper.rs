@@ -208,7 +208,7 @@ async fn a_second_request_waits_for_the_reply_to_the_first() {
     // request at once, which releases the second.
     assert_defect(
         slow > SESSIONS / 2,
-        "src/backend/zookeeper/store.rs: the note on `create_and_list`",
+        "src/backend/zookeeper/store/join.rs: the comment on `TCP_NODELAY`",
     );
 }
 

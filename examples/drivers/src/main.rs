@@ -2,8 +2,8 @@
 //! a lock in the same database.
 //!
 //! `cargo run` in this folder needs no server. With an argument such as
-//! `postgres://user:password@host/database` or `mysql://…`, the example makes the same transfers
-//! on that server with sqlx.
+//! `postgres://user:password@localhost/database` or `mysql://…`, the example makes the same
+//! transfers on that server with sqlx.
 
 mod with_diesel;
 mod with_sqlx;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-pub(crate) use tokio_itself::sync::{Semaphore, futures::Notified};
+pub(crate) use tokio_itself::sync::{Mutex, Semaphore, futures::Notified};
 
 /// Lets another thread run.
 pub(crate) fn interrupt() {
@@ -37,7 +37,7 @@ impl Notify {
 pub(crate) mod watch {
     use tokio_itself::sync::watch;
 
-    pub(crate) use tokio_itself::sync::watch::Receiver;
+    pub(crate) use tokio_itself::sync::watch::{Receiver, Ref, error};
 
     use super::interrupt;
 
@@ -62,6 +62,88 @@ pub(crate) mod watch {
         pub(crate) fn send_replace(&self, value: T) -> T {
             interrupt();
             self.0.send_replace(value)
+        }
+
+        pub(crate) fn send_modify(&self, modify: impl FnOnce(&mut T)) {
+            interrupt();
+            self.0.send_modify(modify);
+        }
+
+        pub(crate) fn borrow(&self) -> Ref<'_, T> {
+            interrupt();
+            self.0.borrow()
+        }
+
+        pub(crate) fn receiver_count(&self) -> usize {
+            interrupt();
+            self.0.receiver_count()
+        }
+
+        pub(crate) async fn closed(&self) {
+            self.0.closed().await;
+        }
+    }
+
+    impl<T> Clone for Sender<T> {
+        fn clone(&self) -> Self {
+            Self(self.0.clone())
+        }
+    }
+}
+
+pub(crate) mod oneshot {
+    use tokio_itself::sync::oneshot;
+
+    pub(crate) use tokio_itself::sync::oneshot::{Receiver, error};
+
+    use super::interrupt;
+
+    #[derive(Debug)]
+    pub(crate) struct Sender<T>(oneshot::Sender<T>);
+
+    pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
+        let (sender, receiver) = oneshot::channel();
+        (Sender(sender), receiver)
+    }
+
+    impl<T> Sender<T> {
+        pub(crate) fn send(self, value: T) -> Result<(), T> {
+            interrupt();
+            self.0.send(value)
+        }
+
+        pub(crate) fn is_closed(&self) -> bool {
+            interrupt();
+            self.0.is_closed()
+        }
+    }
+}
+
+pub(crate) mod mpsc {
+    use tokio_itself::sync::mpsc;
+
+    pub(crate) use tokio_itself::sync::mpsc::{UnboundedReceiver, error};
+
+    use super::interrupt;
+
+    #[derive(Debug)]
+    pub(crate) struct UnboundedSender<T>(mpsc::UnboundedSender<T>);
+
+    pub(crate) fn unbounded_channel<T>() -> (UnboundedSender<T>, UnboundedReceiver<T>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (UnboundedSender(sender), receiver)
+    }
+
+    impl<T> UnboundedSender<T> {
+        pub(crate) fn send(&self, message: T) -> Result<(), error::SendError<T>> {
+            interrupt();
+            self.0.send(message)
+        }
+    }
+
+    impl<T> Clone for UnboundedSender<T> {
+        fn clone(&self) -> Self {
+            Self(self.0.clone())
         }
     }
 }

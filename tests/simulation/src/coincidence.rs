@@ -41,7 +41,7 @@ impl Plan {
             self.strike(Duration::from_millis(dice.u64(..6000)), Strike::Crash(time));
         }
         // Only towards the safer setting: what a crash loses after a change in the other direction
-        // is unknown, see docs/ops/README.md.
+        // is unknown, see docs/stores/redis.md.
         if dice.u32(..4) == 0 {
             self.strike(Duration::from_millis(dice.u64(..6000)), Strike::SetSync);
         }

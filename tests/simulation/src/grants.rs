@@ -24,7 +24,7 @@ use crate::{
         semaphore::Permit,
     },
     runtime::clock::sleep,
-    scheduler, trace,
+    scheduler,
 };
 
 pub(crate) enum Guard {
@@ -101,7 +101,7 @@ pub(crate) fn register(process: usize, guard: Guard) -> Held {
         scheduler::with(|world| {
             world.note(process, What::Grants(Arc::clone(&holder.key), holder.token));
             if let Some(trace) = &mut world.server.trace {
-                trace.add(&holder.queue, &holder.key, String::new(), trace::What::Granted);
+                trace.granted(&holder.queue, holder.token);
             }
         });
     }

@@ -1,20 +1,12 @@
 //! Events of the keys of plain locks, recorded for the model to replay (`docs/design/model.md`).
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt::Write as _};
 
-/// The model has three clients, and room for seven keys.
-const ATTEMPTS: usize = 3;
-const KEYS: usize = 7;
+use crate::server::Key;
 
-/// What happened to a key.
+/// Why a key was deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum What {
-    /// By an attempt, with its session and ticket.
-    Put,
     #[default]
     Left,
     /// By an operator.
@@ -23,74 +15,57 @@ pub(crate) enum What {
     Expired,
     /// Its client closed the session.
     Closed,
-    Granted,
 }
 
-#[derive(Debug)]
-struct Event {
-    dir: Arc<str>,
-    key: Arc<str>,
-    attempt: String,
-    what: What,
-}
-
+/// The events of a history, one per line. `tests/model/src/queue/replay/trace.rs` describes them.
 #[derive(Debug, Default)]
-pub(crate) struct Trace(Vec<Event>);
-
-/// A queue from its first key until it was empty.
-#[derive(Default)]
-struct Stretch {
-    attempts: Vec<String>,
-    keys: BTreeMap<Arc<str>, usize>,
-    there: BTreeSet<Arc<str>>,
-    count: usize,
+pub(crate) struct Trace {
     text: String,
+    /// The names of sessions and attempts, numbered to keep the text short.
+    names: BTreeMap<String, usize>,
 }
 
 impl Trace {
-    pub(crate) fn add(&mut self, dir: &Arc<str>, key: &Arc<str>, attempt: String, what: What) {
-        // Other queues have labels or gates, or no waiters.
-        if dir.starts_with("/sim/name-") && !dir.contains('!') {
-            let (dir, key) = (Arc::clone(dir), Arc::clone(key));
-            self.0.push(Event { dir, key, attempt, what });
+    pub(crate) fn put(&mut self, key: &Key) {
+        let Key { name, dir, token, session, ticket, .. } = key;
+        let Some(queue) = plain(dir) else { return };
+        // Each stranger counts as a session and an attempt of its own.
+        let (session, attempt) = match session {
+            0 => (name.to_string(), name.to_string()),
+            session => (session.to_string(), format!("{session} {ticket}")),
+        };
+        let (session, attempt) = (self.number(session), self.number(attempt));
+        self.add(format_args!("put {queue} {token} {session} {session} {attempt}"));
+    }
+
+    fn number(&mut self, name: String) -> usize {
+        let next = self.names.len();
+        *self.names.entry(name).or_insert(next)
+    }
+
+    pub(crate) fn deleted(&mut self, key: &Key, what: What) {
+        if plain(&key.dir).is_some() {
+            self.add(format_args!("{} {}", format!("{what:?}").to_lowercase(), key.token));
         }
     }
 
-    /// Returns each stretch that fits into the model, one event per line.
-    pub(crate) fn text(&self, of: &str) -> String {
-        let (mut text, mut stretches) = (String::new(), BTreeMap::<_, Stretch>::new());
-        for Event { dir, key, attempt, what } in &self.0 {
-            let stretch = stretches.entry(Arc::clone(dir)).or_default();
-            stretch.take(key, attempt, *what);
-            if *what != What::Put && *what != What::Granted && stretch.there.is_empty() {
-                let stretch = std::mem::take(stretch);
-                if (2..=ATTEMPTS).contains(&stretch.attempts.len()) && stretch.count <= KEYS {
-                    let _ = writeln!(text, "# {of} {dir}\n{}", stretch.text);
-                }
-            }
+    pub(crate) fn granted(&mut self, dir: &str, token: u64) {
+        if plain(dir).is_some() {
+            self.add(format_args!("granted - {token} - -"));
         }
-        text
+    }
+
+    fn add(&mut self, line: std::fmt::Arguments<'_>) {
+        let _ = writeln!(self.text, "{line}"); // writing to a string never fails
+    }
+
+    /// Returns the trace with a title. Without events there is none.
+    pub(crate) fn text(&self, of: &str) -> String {
+        if self.text.is_empty() { String::new() } else { format!("# {of}\n{}\n", self.text) }
     }
 }
 
-impl Stretch {
-    fn take(&mut self, key: &Arc<str>, attempt: &str, what: What) {
-        if what == What::Put {
-            self.count += 1;
-            self.keys.insert(Arc::clone(key), self.count);
-            self.there.insert(Arc::clone(key));
-            if !self.attempts.iter().any(|known| known == attempt) {
-                self.attempts.push(attempt.to_owned());
-            }
-            let place = self.attempts.iter().position(|known| known == attempt).unwrap_or(0) + 1;
-            let _ = writeln!(self.text, "put {place} {}", self.count);
-            return;
-        }
-        if what != What::Granted {
-            self.there.remove(key);
-        }
-        // A grant that is reported after the key was deleted is not part of this stretch.
-        let Some(number) = self.keys.get(key) else { return };
-        let _ = writeln!(self.text, "{} {number}", format!("{what:?}").to_lowercase());
-    }
+/// Returns the name of a plain lock. Other queues have labels or gates, or no waiters.
+fn plain(dir: &str) -> Option<&str> {
+    dir.strip_prefix("/sim/").filter(|name| name.starts_with("name-") && !name.contains('!'))
 }

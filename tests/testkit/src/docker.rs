@@ -11,7 +11,7 @@ use crate::{Result, retry::retried};
 pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// Returns `true` if the servers are processes, which `tests/up --local` has started.
-fn is_local() -> bool {
+pub fn is_local() -> bool {
     std::env::var_os("DISTLOCK_LOCAL").is_some()
 }
 
@@ -105,6 +105,11 @@ fn order(command: &str, server: &str) -> std::process::Command {
     let mut order = std::process::Command::new(program);
     order.args(arguments);
     order
+}
+
+/// Kills, pauses or starts a server: a container, or a process of `tests/up`.
+pub async fn control(command: &str, server: &str) -> Result<()> {
+    run(&mut order(command, server).into()).await.map(drop)
 }
 
 /// Restarts a server cleanly. It may take seconds until it serves.

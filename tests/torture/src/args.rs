@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use distlock_testkit::{backend::Backend, store::Store};
 use lexopt::{Arg, Parser, ValueExt};
@@ -26,8 +26,20 @@ pub(crate) struct Run {
     /// The processes record the library's metrics and logs.
     #[serde(default)]
     pub(crate) telemetry: bool,
+    /// Most holders work for milliseconds only.
+    #[serde(default)]
+    pub(crate) brief: bool,
     #[serde(skip)]
     pub(crate) keep: bool,
+    /// Servers that already run, in place of the run's own.
+    #[serde(skip)]
+    pub(crate) servers: Vec<SocketAddr>,
+    /// The program that upgrades these servers.
+    #[serde(skip)]
+    pub(crate) upgrade: Option<PathBuf>,
+    /// The file to which the run's trace is appended.
+    #[serde(skip)]
+    pub(crate) trace: Option<PathBuf>,
 }
 
 impl Run {
@@ -81,38 +93,42 @@ pub(crate) enum Command {
     Sleeper(Vec<String>),
     /// A process of a run: its arguments come from the coordinator.
     Worker(Vec<String>),
-    Replay(PathBuf),
+    /// The folder of a history, and the file to which its trace is appended.
+    Replay(PathBuf, Option<PathBuf>),
     Help,
 }
 
 pub(crate) const USAGE: &str = "\
 Usage: torture --backend STORE [--primitive P] [--processes N] [--seconds S]
                [--ttl MS] [--same-ttls] [--faults LIST] [--seed K] [--telemetry]
-               [--keep]
-       torture --replay FOLDER
+               [--brief] [--keep] [--trace FILE] [--servers ADDRESS,... [--upgrade PROGRAM]]
+       torture --replay FOLDER [--trace FILE]
        torture --soak MINUTES --backend etcd|zookeeper [--out FOLDER] [--leak]
        torture --pauses N
 
 Runs N processes (default 5) that contend for three locks for S seconds (60), while
 faults strike them and the servers. Then it checks the history of what they saw.
 Sessions have a TTL of MS milliseconds (2000, or what the servers grant instead).
-Some have twice or three times that, unless --same-ttls is given. P is the
+Some have twice or three times that, unless --same-ttls is given. A quarter of the
+holders work for a part of the TTL or longer. With --brief one in 32 does, and there
+are more locks and tasks, so that locks change hands more often. P is the
 primitive: mutex (the default), rw, semaphore, election, lock-all (several mutexes
 at once, in contention with single ones), or all. Exclusive holders also write into
 the store under their guards.
 
 STORE is etcd, zookeeper, postgres, postgres-standby (a primary that waits for its
-standby), postgres-async (a primary that does not), mysql, galera (three MariaDB servers),
-sqlite, redis, redis-everysec (may lose its last second), redis-wiped (occasionally
-loses everything), redis-replicas (a primary and two replicas that confirm writes),
-redis-async (replicas that confirm nothing), redis-sentinel (with three sentinels,
-which elect another primary), redis-cluster (three primaries, two with a replica
-that confirms writes), valkey or redlock (five nodes). Except for etcd and zookeeper,
-each run has its own servers in containers, or an SQLite file in a folder, on a
-small disk in memory. Clients of sentinels or a cluster get the servers' addresses,
-so network faults do not apply there. Redlock has mutexes only, also with `all`.
-Neither order nor guarded writes are checked for it. Its faults strike one or two
-nodes, or the network to two, three or all of them.
+standby), postgres-async (a primary that does not), pgbouncer (a PostgreSQL server
+behind a pooler), mysql, galera (three MariaDB servers), sqlite, redis, redis-everysec
+(may lose its last second), redis-wiped (occasionally loses everything), redis-replicas
+(a primary and two replicas that confirm writes), redis-async (replicas that confirm
+nothing), redis-sentinel (with three sentinels, which elect another primary),
+redis-cluster (three primaries, two with a replica that confirms writes), valkey or
+redlock (five nodes). Except for etcd and zookeeper, each run has its own servers in
+containers, or an SQLite file in a folder, on a small disk in memory. Clients of
+sentinels or a cluster get the servers' addresses, so network faults do not apply
+there. Redlock has mutexes only, also with `all`. Neither order nor guarded writes are
+checked for it. Its faults strike one or two nodes, or the network to two, three or all
+of them.
 
 The last line of the output is one JSON object. The exit status is 1 if an
 invariant was violated that the store guarantees. The object contains the store's
@@ -123,6 +139,16 @@ the store). The part before a hyphen, such as kill, names several faults, and
 all,-kill excludes them. The same seed K draws the same faults, not the same
 history. With --telemetry the history includes the library's metrics and log, which
 must report each grant, loss and release exactly once.
+
+With --servers the run uses servers that already run, of etcd, zookeeper, postgres,
+mysql or redis-sentinel (the last three addresses are those of the sentinels). Then
+there are no faults of servers. A third into the run, PROGRAM is run once: it
+upgrades the servers. The object contains the grants before, while and after it
+runs, the longest time without a grant, and the errors that clients got. See
+tests/roll.
+With --trace the run's trace is appended to FILE: what happened to the mutexes' keys,
+and what the workers did. The model replays it; see docs/design/model.md. It needs
+etcd, whose order of changes the run then records.
 
 With --soak one process uses locks in every way for MINUTES. The soak fails if its
 memory, threads, files or tasks grow, or what the servers keep for it. Plot and
@@ -144,7 +170,7 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
         seed: fastrand::u64(..1 << 32),
         ..Run::default()
     };
-    let (mut backend, mut soak, mut leak) = (None, None, false);
+    let (mut backend, mut soak, mut leak, mut replay) = (None, None, false, None);
     let mut faults = "all".to_owned();
     let mut out = PathBuf::from("target/soak");
     while let Some(arg) = parser.next()? {
@@ -165,11 +191,23 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             Arg::Long("faults") => faults = parser.value()?.string()?,
             Arg::Long("seed") => run.seed = parser.value()?.parse()?,
             Arg::Long("telemetry") => run.telemetry = true,
+            Arg::Long("brief") => run.brief = true,
             Arg::Long("keep") => run.keep = true,
-            Arg::Long("replay") => return Ok(Command::Replay(parser.value()?.into())),
+            Arg::Long("servers") => {
+                let list = parser.value()?.string()?;
+                let servers =
+                    list.split(',').map(str::parse::<SocketAddr>).collect::<Result<_, _>>();
+                run.servers = servers.map_err(|error| format!("--servers: {error}"))?;
+            }
+            Arg::Long("upgrade") => run.upgrade = Some(parser.value()?.into()),
+            Arg::Long("trace") => run.trace = Some(parser.value()?.into()),
+            Arg::Long("replay") => replay = Some(parser.value()?.into()),
             Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
             other => return Err(other.unexpected()),
         }
+    }
+    if let Some(folder) = replay {
+        return Ok(Command::Replay(folder, run.trace));
     }
     run.backend = backend.ok_or("--backend is required")?;
     if !run.backend.queues() {
@@ -180,7 +218,15 @@ pub(crate) fn parse() -> Result<Command, lexopt::Error> {
             }
         };
     }
-    run.faults = Kind::parse(&faults, run.backend)?.iter().map(ToString::to_string).collect();
+    if run.upgrade.is_some() && run.servers.is_empty() {
+        return Err("--upgrade requires --servers".into());
+    }
+    let mut kinds = Kind::parse(&faults, run.backend)?;
+    kinds.retain(|kind| run.servers.is_empty() || !kind.is_of_servers());
+    run.faults = kinds.iter().map(ToString::to_string).collect();
+    if run.trace.is_some() && run.backend != Store::Etcd {
+        return Err("--trace supports only etcd".into());
+    }
     Ok(match soak {
         Some(minutes) => {
             let backend = run.backend.clustered();

@@ -8,6 +8,7 @@ mod registers;
 mod telemetry;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 mod waiting;
 mod windows;
 
@@ -198,6 +199,7 @@ pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
     }
     waiting::check(&history, micros(run.bound()), &mut report);
     waiting::check_calls(&history, &mut report);
+    report.upgrade = upgrade::summarize(records);
     if run.telemetry {
         telemetry::check(run, records, &mut report);
     }
@@ -328,7 +330,9 @@ fn digest(run: &Run, records: &[Record], report: &mut Report) -> History {
                     fault.to = at;
                 }
             }
-            Event::Promised(promise) => report.durability = Some(promise),
+            Event::Promised(promise) => {
+                report.durability.get_or_insert(promise);
+            }
             Event::Healed => history.heals.push(at),
             Event::KeySeen { key, created } => {
                 history.keys.entry((key, created)).or_insert(at);

@@ -9,7 +9,7 @@ use std::{
 
 use distlock_testkit::{
     Result, disk,
-    docker::{container, docker, script},
+    docker::{container, control, docker, is_local, script},
     proxies::Proxies,
     retry::retried,
     servers::{METRICS, ask, resolve},
@@ -52,13 +52,29 @@ impl Cluster {
     /// drop.
     pub(crate) async fn connect(store: impl Into<Store>) -> Result<Self> {
         let store = store.into();
-        let (servers, database) = match store.clustered() {
-            Some(backend) => (resolve(&backend.url()).await?, None),
+        match store.clustered() {
+            Some(backend) => Self::of(store, resolve(&backend.url()).await?, None).await,
             None => {
                 let database = database::open(store).await?;
-                (database.doors(), Some(database))
+                Self::of(store, database.doors(), Some(database)).await
             }
-        };
+        }
+    }
+
+    /// Connects to servers that already run.
+    pub(crate) async fn join(store: Store, servers: &[SocketAddr]) -> Result<Self> {
+        if store.clustered().is_some() {
+            return Self::of(store, servers.to_vec(), None).await;
+        }
+        let database = database::given(store, servers)?;
+        Self::of(store, database.doors(), Some(database)).await
+    }
+
+    async fn of(
+        store: Store,
+        servers: Vec<SocketAddr>,
+        database: Option<Box<dyn Database>>,
+    ) -> Result<Self> {
         let (session, idle) = Default::default();
         let cluster = Self { store, servers, session, database, idle };
         for server in 0..cluster.servers.len() {
@@ -115,6 +131,7 @@ impl Cluster {
 
     async fn docker(&self, command: &str, server: usize) -> Result<()> {
         let container = match &self.database {
+            None if is_local() => return control(command, &self.service(server)).await,
             None => container(&self.service(server)),
             Some(database) => database.setup().servers[server].container.clone(),
         };

@@ -87,6 +87,16 @@ pub(crate) enum Event {
     /// change, and when the read started.
     Saw { lock: String, token: u64, writer: u64, value: u64, version: u64, since: u64 },
 
+    // Recorded by the observer of a trace.
+    /// A key was written. `created` is the revision that created it, and `lease` may be 0.
+    KeyPut { key: String, revision: u64, created: u64, lease: i64, value: String },
+    /// A key with this lease was deleted.
+    KeyGone { key: String, revision: u64, lease: i64 },
+    /// The store was at this revision at some time since `since`.
+    Probed { since: u64, revision: u64 },
+    /// Whether a lease existed at some time since `since`.
+    LeaseSeen { lease: i64, since: u64, alive: bool },
+
     // Recorded by the coordinator.
     /// A worker started.
     Spawned { worker: String },

@@ -9,7 +9,6 @@ use zookeeper_client::{Acls, CreateMode};
 use crate::{
     cluster::Cluster,
     event::{Event, Journal},
-    primitive::locks,
 };
 
 const TIME_LIMIT: Duration = Duration::from_secs(1);
@@ -38,6 +37,7 @@ fn parse(text: &[u8]) -> Option<(u64, u64)> {
 pub(crate) struct Ledger {
     cluster: Arc<Cluster>,
     namespace: String,
+    locks: Vec<String>,
 }
 
 impl Ledger {
@@ -45,25 +45,26 @@ impl Ledger {
     pub(crate) async fn open(
         cluster: Arc<Cluster>,
         namespace: &str,
+        locks: Vec<String>,
         journal: &Journal,
     ) -> Result<Self> {
-        let ledger = Self { cluster, namespace: namespace.to_owned() };
+        let ledger = Self { cluster, namespace: namespace.to_owned(), locks };
         if !ledger.cluster.store.queues() {
             return Ok(ledger);
         }
         match ledger.cluster.store {
             Store::Etcd => {
                 let mut client = ledger.cluster.etcd(&[0, 1, 2]).await?;
-                for lock in locks() {
-                    client.put(path(namespace, &lock), text(0, 0), None).await?;
+                for lock in &ledger.locks {
+                    client.put(path(namespace, lock), text(0, 0), None).await?;
                 }
             }
             Store::ZooKeeper => {
                 let client = ledger.cluster.zookeeper().await?;
                 let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
                 client.create(&folder(namespace), b"", &options).await?;
-                for lock in locks() {
-                    client.create(&path(namespace, &lock), text(0, 0).as_bytes(), &options).await?;
+                for lock in &ledger.locks {
+                    client.create(&path(namespace, lock), text(0, 0).as_bytes(), &options).await?;
                 }
             }
             _ => {
@@ -71,8 +72,8 @@ impl Ledger {
                 for statement in words.counting() {
                     ledger.cluster.ask(statement).await?;
                 }
-                for lock in locks() {
-                    let write = words.insert(&folder(namespace), &lock, &text(0, 0));
+                for lock in &ledger.locks {
+                    let write = words.insert(&folder(namespace), lock, &text(0, 0));
                     ledger.cluster.ask(&write).await?;
                 }
             }
@@ -87,8 +88,8 @@ impl Ledger {
             return Ok(());
         }
         self.read_all(journal).await?;
-        for lock in locks() {
-            self.cluster.delete(&path(&self.namespace, &lock)).await?;
+        for lock in &self.locks {
+            self.cluster.delete(&path(&self.namespace, lock)).await?;
         }
         if self.cluster.store == Store::ZooKeeper {
             self.cluster.delete(&folder(&self.namespace)).await?;
@@ -97,8 +98,8 @@ impl Ledger {
     }
 
     async fn read_all(&self, journal: &Journal) -> Result<()> {
-        for lock in locks() {
-            self.read(journal, &lock, 0).await?;
+        for lock in &self.locks {
+            self.read(journal, lock, 0).await?;
         }
         Ok(())
     }
@@ -140,7 +141,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event;
+    use crate::{event, primitive::locks};
 
     /// Returns what the reads of a lock's register returned: writer, value and number of writes.
     fn seen(folder: &std::path::Path, lock: &str) -> Vec<(u64, u64, u64)> {
@@ -162,7 +163,9 @@ mod tests {
         let cluster = Arc::new(Cluster::connect(Store::Sqlite).await.expect("a file"));
         let builder = distlock::Client::builder(cluster.url()).namespace("/ns");
         let client = builder.connect().await.expect("connected");
-        let ledger = Ledger::open(Arc::clone(&cluster), "/ns", &journal).await.expect("created");
+        let locks = locks(false).collect();
+        let ledger = Ledger::open(Arc::clone(&cluster), "/ns", locks, &journal).await;
+        let ledger = ledger.expect("created");
         let guard = client.mutex("red").lock().await.expect("granted");
         for value in [7, 8] {
             let write = guard.put(path("/ns", "red"), text(guard.fencing_token().as_u64(), value));

@@ -14,6 +14,7 @@ mod fleet;
 mod ledger;
 mod manner;
 mod nemesis;
+mod observer;
 mod operator;
 mod pauses;
 mod primitive;
@@ -24,6 +25,7 @@ mod soak;
 mod strangers;
 mod telemetry;
 mod torture;
+mod trace;
 mod worker;
 
 use std::{path::Path, process::ExitCode};
@@ -50,7 +52,7 @@ fn main() -> ExitCode {
 fn run() -> Result<Option<(String, bool)>> {
     let report = match args::parse().map_err(|error| format!("{error}; see torture --help"))? {
         Command::Torture(run) => torture::torture(&run)?,
-        Command::Replay(folder) => replay(&folder)?,
+        Command::Replay(folder, trace) => replay(&folder, trace.as_deref())?,
         Command::Soak(soak) => {
             let report = soak::soak(&soak)?;
             return Ok(Some((serde_json::to_string(&report)?, report.flat)));
@@ -80,13 +82,17 @@ fn run() -> Result<Option<(String, bool)>> {
 }
 
 /// Checks a history again.
-fn replay(folder: &Path) -> Result<Report> {
+fn replay(folder: &Path, trace: Option<&Path>) -> Result<Report> {
     let records = event::read(folder)?;
     let run = records.iter().find_map(|Record { event, .. }| match event {
         Event::Began { run } => Some(run.clone()),
         _ => None,
     });
-    let mut report = checker::check(&run.ok_or("the folder has no run")?, &records);
+    let run = run.ok_or("the folder has no run")?;
+    if let Some(file) = trace {
+        trace::append(file, &run, &records)?;
+    }
+    let mut report = checker::check(&run, &records);
     report.history = Some(folder.display().to_string());
     Ok(report)
 }

@@ -2,6 +2,7 @@
 //! are granted.
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -15,6 +16,7 @@ use distlock_testkit::{
     proxy::{Mode, Proxy},
 };
 use tokio::{
+    process::Command,
     sync::{Mutex, RwLock},
     task::JoinSet,
     time::{Instant, sleep, sleep_until},
@@ -48,10 +50,15 @@ pub(crate) struct Nemesis {
     /// Held for reading by every fault, and for writing while there must be none.
     pub(crate) peace: RwLock<()>,
     pub(crate) faults: AtomicU64,
+    /// Waiters must also be granted between the faults of servers, not only in the end.
+    pub(crate) recovers: bool,
 }
 
 /// How late a late request is: longer than any client waits for its reply, or tries to undo it.
 const LATE: Duration = Duration::from_secs(60);
+
+/// The name of an upgrade of the servers in a history.
+pub(crate) const UPGRADE: &str = "upgrade";
 
 /// The number of server faults between two recoveries.
 const CAMPAIGN: u32 = 4;
@@ -88,9 +95,25 @@ impl Nemesis {
             let nemesis = Arc::clone(self);
             tasks.spawn(async move { nemesis.meddle(kind, end).await });
         }
-        let nemesis = Arc::clone(self);
-        tasks.spawn(async move { nemesis.raid(of_servers, end).await });
+        if self.recovers {
+            let nemesis = Arc::clone(self);
+            tasks.spawn(async move { nemesis.raid(of_servers, end).await });
+        }
         all_well(tasks).await
+    }
+
+    /// Runs a program that upgrades the servers, as one fault.
+    pub(crate) async fn upgrade(&self, program: &Path) -> Result<()> {
+        let number = self.record_fault(UPGRADE, &self.cluster.store.to_string());
+        let status = Command::new(program).stdout(std::io::stderr()).status().await?;
+        if !status.success() {
+            return Err(format!("{}: {status}", program.display()).into());
+        }
+        for server in 0..self.cluster.servers.len() {
+            self.cluster.recovered(server).await?;
+        }
+        self.journal.record(Event::FaultEnded { fault: number });
+        Ok(())
     }
 
     /// Injects the faults of one worker.
@@ -268,8 +291,12 @@ impl Nemesis {
     }
 
     fn began(&self, kind: Kind, target: &str) -> u64 {
+        self.record_fault(&kind.to_string(), target)
+    }
+
+    fn record_fault(&self, kind: &str, target: &str) -> u64 {
         let fault = self.faults.fetch_add(1, SeqCst);
-        let (kind, target) = (kind.to_string(), target.to_owned());
+        let (kind, target) = (kind.to_owned(), target.to_owned());
         self.journal.record(Event::FaultBegan { fault, kind, target });
         fault
     }

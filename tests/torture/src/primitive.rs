@@ -13,6 +13,12 @@ use crate::manner::Manner;
 /// The names of the locks. Primitives of one name are independent.
 const NAMES: [&str; 3] = ["red", "green", "blue"];
 
+/// More names for brief holders, which would otherwise wait for the few that a fault has struck.
+const MORE: [&str; 16] = [
+    "red", "green", "blue", "cyan", "gold", "gray", "lime", "navy", "teal", "pink", "plum", "rose",
+    "ruby", "rust", "sand", "snow",
+];
+
 /// The number of permits of each semaphore.
 pub(crate) const PERMITS: u32 = 3;
 
@@ -35,9 +41,10 @@ impl Primitive {
     pub(crate) const EVERY: [Self; 6] =
         [Self::Mutex, Self::Rw, Self::Semaphore, Self::Election, Self::LockAll, Self::All];
 
-    /// Draws what a task acquires next.
-    pub(crate) fn draw(self) -> Want {
-        let name = NAMES[fastrand::usize(..NAMES.len())];
+    /// Draws what a task acquires next. `brief`: holders are brief.
+    pub(crate) fn draw(self, brief: bool) -> Want {
+        let names = names(brief);
+        let name = names[fastrand::usize(..names.len())];
         match self {
             Self::Mutex => Want::Mutex(name),
             Self::Rw if fastrand::u8(..3) == 0 => Want::Write(name),
@@ -52,7 +59,7 @@ impl Primitive {
             }
             Self::All => {
                 let others = &Self::EVERY[..Self::EVERY.len() - 1];
-                others[fastrand::usize(..others.len())].draw()
+                others[fastrand::usize(..others.len())].draw(brief)
             }
         }
     }
@@ -66,6 +73,10 @@ impl FromStr for Primitive {
     fn from_str(word: &str) -> std::result::Result<Self, String> {
         named(word)
     }
+}
+
+fn names(brief: bool) -> &'static [&'static str] {
+    if brief { &MORE } else { &NAMES }
 }
 
 /// How a lock may be shared.
@@ -190,8 +201,13 @@ const SEMAPHORE: &str = "!permits";
 const ELECTION: &str = "!election";
 
 /// Returns the locks that may be held exclusively, by their names in the history.
-pub(crate) fn locks() -> impl Iterator<Item = String> {
-    NAMES.into_iter().flat_map(|name| ["", RW, ELECTION].map(|end| format!("{name}{end}")))
+pub(crate) fn locks(brief: bool) -> impl Iterator<Item = String> {
+    names(brief).iter().flat_map(|name| ["", RW, ELECTION].map(|end| format!("{name}{end}")))
+}
+
+/// Returns the place of a name among all names of locks.
+pub(crate) fn place_of(name: &str) -> u64 {
+    MORE.iter().position(|known| *known == name).unwrap_or(MORE.len()) as u64
 }
 
 /// Returns the locks that other libraries also use.

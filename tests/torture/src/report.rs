@@ -86,10 +86,29 @@ pub(crate) struct Report {
     pub(crate) grant_latency_after_heal_ms: Option<Spread>,
     /// How long before the next grant the holder noticed the loss.
     pub(crate) loss_notice_lead_ms: Option<Spread>,
+    /// The effects of an upgrade of the servers.
+    pub(crate) upgrade: Option<Upgrade>,
     /// Counts of the library's telemetry.
     pub(crate) telemetry: Option<Tally>,
     pub(crate) violations: BTreeMap<Invariant, Vec<String>>,
     pub(crate) history: Option<String>,
+}
+
+/// The effects of an upgrade of the servers on their clients.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Upgrade {
+    /// How long the upgrade took.
+    pub(crate) ms: f64,
+    /// The grants before it, while it ran, and afterwards.
+    pub(crate) grants: [usize; 3],
+    /// The longest time without a grant before the upgrade, and since it began.
+    pub(crate) longest_pause_ms: [f64; 2],
+    /// Guards that were lost from the start of the upgrade to the end of the longest pause.
+    pub(crate) losses: usize,
+    /// The errors of calls within the same time, without their numbers.
+    pub(crate) errors: BTreeMap<String, usize>,
+    /// The store's guarantees after the upgrade.
+    pub(crate) durability: Option<Promise>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

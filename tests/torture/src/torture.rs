@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use distlock_testkit::{Result, store::Store};
+use distlock_testkit::{Result, retry::retried, store::Store};
 use tokio::{
     net::TcpListener,
     sync::{Mutex, RwLock},
@@ -24,13 +24,19 @@ use crate::{
     fleet::Place,
     ledger::Ledger,
     nemesis::{Lane, Nemesis},
+    observer::{self, Observer},
+    primitive,
     register::Registers,
     report::Report,
+    trace,
     worker::Task,
 };
 
 /// The interval between reads of the queues.
 const INTERVAL: Duration = Duration::from_millis(50);
+
+/// The time within which a client must be able to connect after an upgrade.
+const SETTLING: Duration = Duration::from_secs(60);
 
 pub(crate) fn torture(run: &Run) -> Result<Report> {
     let mut run = run.clone();
@@ -46,7 +52,11 @@ pub(crate) fn torture(run: &Run) -> Result<Report> {
     // Tasks that are still running are abandoned.
     runtime.shutdown_background();
     done.map_err(|error| format!("{error} (the history is in {})", folder.display()))?;
-    let mut report = checker::check(&run, &event::read(&folder)?);
+    let records = event::read(&folder)?;
+    if let Some(file) = &run.trace {
+        trace::append(file, &run, &records)?;
+    }
+    let mut report = checker::check(&run, &records);
     if report.violations.is_empty() && !run.keep {
         std::fs::remove_dir_all(&folder)?;
     } else {
@@ -57,16 +67,28 @@ pub(crate) fn torture(run: &Run) -> Result<Report> {
 
 async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     let journal = Journal::open(folder, "coordinator")?;
-    let cluster = Arc::new(Cluster::connect(run.backend).await?);
+    let cluster = Arc::new(match run.servers.as_slice() {
+        [] => Cluster::connect(run.backend).await?,
+        servers => Cluster::join(run.backend, servers).await?,
+    });
     let (ttl_ms, promise) = terms(run, &cluster, namespace).await?;
     run.ttl_ms = ttl_ms;
     journal.record(Event::Began { run: run.clone() });
     journal.record(Event::Promised(promise));
     let (before, _) = cluster.upkeep().await?;
+    let observing = match run.trace {
+        Some(_) => {
+            let journal = Journal::open(folder, "observer")?;
+            Some(tokio::spawn(Observer::new(Arc::clone(&cluster), journal, namespace).observe()))
+        }
+        None => None,
+    };
 
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let register = listener.local_addr()?;
-    let ledger = Arc::new(Ledger::open(Arc::clone(&cluster), namespace, &journal).await?);
+    let locks = primitive::locks(run.brief).collect();
+    let ledger = Ledger::open(Arc::clone(&cluster), namespace, locks, &journal).await?;
+    let ledger = Arc::new(ledger);
     let registers = Registers::new(Journal::open(folder, "registers")?, Arc::clone(&ledger));
     tokio::spawn(Arc::new(registers).serve(listener));
     let mut lanes = Vec::new();
@@ -83,6 +105,7 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
             store: run.backend,
             primitive: run.primitive,
             telemetry: run.telemetry,
+            brief: run.brief,
         };
         let place = Place::start(task, journal.clone())?;
         lanes.push(Lane { place: Mutex::new(Some(place)), proxies });
@@ -97,12 +120,29 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
         bound: run.bound(),
         peace: RwLock::new(()),
         faults: AtomicU64::new(0),
+        recovers: run.upgrade.is_none(),
     });
     let recording =
         tokio::spawn(record_keys(Arc::clone(&cluster), journal.clone(), namespace.to_owned()));
     let progress = tokio::spawn(print_progress(Arc::clone(&nemesis), run.clone()));
     let kinds = Kind::parse(&run.faults.join(","), run.backend)?;
-    nemesis.rage(&kinds, Instant::now() + Duration::from_secs(run.seconds)).await?;
+    let (start, time) = (Instant::now(), Duration::from_secs(run.seconds));
+    let rage = nemesis.rage(&kinds, start + time);
+    match &run.upgrade {
+        None => rage.await?,
+        Some(program) => {
+            let upgrade = async {
+                sleep(time / 3).await;
+                nemesis.upgrade(program).await?;
+                // The first requests to a new server may be slow.
+                let terms = async || terms(run, &cluster, namespace).await;
+                let (_, promise) = retried(SETTLING, terms).await?;
+                journal.record(Event::Promised(promise));
+                Result::Ok(())
+            };
+            tokio::try_join!(rage, upgrade)?;
+        }
+    }
     eprintln!("all faults have ended; waiting until all waiters are granted");
     nemesis.recover(false).await?;
     let mut finishing = tokio::task::JoinSet::new();
@@ -121,8 +161,12 @@ async fn conduct(run: &mut Run, folder: &Path, namespace: &str) -> Result<()> {
     if run.backend.clustered().is_none() && run.backend.queues() {
         sweep(&cluster, namespace, run.longest_ttl()).await?;
     }
-    let what = left(&cluster, namespace, &before, run.bound()).await?;
+    let own = u64::from(observing.is_some());
+    let what = left(&cluster, namespace, &before, own, run.bound()).await?;
     journal.record(Event::Left { what });
+    if let Some(observing) = observing {
+        observer::end(&cluster, namespace, observing).await?;
+    }
     Ok(())
 }
 
@@ -191,11 +235,13 @@ async fn print_progress(nemesis: Arc<Nemesis>, run: Run) {
     }
 }
 
-/// Returns what is left in the store a while after the last client has closed.
+/// Returns what is left in the store a while after the last client has closed. `own`: the number of
+/// the run's own watches.
 async fn left(
     cluster: &Cluster,
     namespace: &str,
     before: &HashSet<String>,
+    own: u64,
     time_limit: Duration,
 ) -> Result<Vec<String>> {
     let start = Instant::now();
@@ -214,7 +260,7 @@ async fn left(
         what.extend(sessions.difference(before).cloned());
         // A watch needs a session on ZooKeeper and a connection on etcd. Those of other clients may
         // come and go. All of this run's must end.
-        if watches > 0 {
+        if watches > own {
             what.push(format!("{watches} watches"));
         }
         if what.is_empty() || start.elapsed() > time_limit {

@@ -35,9 +35,6 @@ use crate::{
     telemetry::Listener,
 };
 
-/// The number of tasks of a worker, which share one client.
-const TASKS: usize = 3;
-
 /// distlock's defaults. Calls must return within a few of these.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,6 +79,7 @@ pub(crate) struct Task {
     pub(crate) store: Store,
     pub(crate) primitive: Primitive,
     pub(crate) telemetry: bool,
+    pub(crate) brief: bool,
 }
 
 /// The maximum number of successive workers of a place.
@@ -91,6 +89,11 @@ impl Task {
     /// Returns the number of the first worker of a place.
     pub(crate) fn number(place: usize) -> u64 {
         (place as u64 + 1) * LIVES
+    }
+
+    /// Returns the number of tasks of the worker, which share one client.
+    fn tasks(&self) -> usize {
+        if self.brief { 8 } else { 3 }
     }
 
     pub(crate) fn name(&self) -> String {
@@ -165,14 +168,14 @@ pub(crate) fn run(arguments: &[String]) {
             stop_before_lock: AtomicBool::new(false),
         });
         let mut tasks = JoinSet::new();
-        for task in 0..TASKS {
+        for task in 0..worker.task.tasks() {
             tasks.spawn(Arc::clone(&worker).contend(task));
         }
         while let Some(order) = orders.recv().await {
             match serde_json::from_str(&order).expect("an order") {
                 Order::Calm => {
                     worker.calm.store(true, SeqCst);
-                    worker.unserved.store(TASKS, SeqCst);
+                    worker.unserved.store(worker.task.tasks(), SeqCst);
                     worker.calms.fetch_add(1, SeqCst);
                 }
                 Order::Resume => worker.calm.store(false, SeqCst),
@@ -223,7 +226,7 @@ impl Worker {
                 emit(SERVED);
             }
             let busy = self.busy.read().await;
-            let want = self.task.primitive.draw();
+            let want = self.task.primitive.draw(self.task.brief);
             let wish = self.wishes.fetch_add(1, SeqCst);
             // A waiter repeats the call until it is granted.
             loop {

@@ -2,15 +2,16 @@
 
 use std::{
     cell::Cell,
-    ops::Add,
+    ops::{Add, AddAssign, Sub},
     time::{Duration, SystemTime},
 };
 
-use super::yield_now;
+use super::{OnDrop, yield_now};
 
 // All threads of an execution run on one thread of the machine.
 std::thread_local! {
     static NOW: Cell<Duration> = const { Cell::new(Duration::from_secs(1_000)) };
+    static STOPPED: Cell<bool> = const { Cell::new(false) };
 }
 
 pub(crate) fn now() -> Duration {
@@ -26,6 +27,17 @@ pub(crate) fn pass(time: Duration) {
     NOW.set(now() + time);
 }
 
+pub(crate) fn is_stopped() -> bool {
+    STOPPED.get()
+}
+
+/// Stops the clock until the value is dropped: no sleep ends, so that no timer can replace a lost
+/// wake-up.
+pub(crate) fn stop() -> OnDrop<impl Fn()> {
+    STOPPED.set(true);
+    OnDrop(|| STOPPED.set(false))
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Instant(Duration);
 
@@ -37,6 +49,10 @@ impl Instant {
     pub(crate) fn elapsed(self) -> Duration {
         now().saturating_sub(self.0)
     }
+
+    pub(crate) fn checked_add(self, time: Duration) -> Option<Self> {
+        self.0.checked_add(time).map(Self)
+    }
 }
 
 impl Add<Duration> for Instant {
@@ -47,12 +63,29 @@ impl Add<Duration> for Instant {
     }
 }
 
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, time: Duration) {
+        self.0 += time;
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+
+    fn sub(self, other: Self) -> Duration {
+        self.0.saturating_sub(other.0)
+    }
+}
+
 pub(crate) async fn sleep(time: Duration) {
-    sleep_until(Instant::now() + time).await;
+    sleep_until(Instant(now().saturating_add(time))).await;
 }
 
 /// Other threads run before its end or after it.
 pub(crate) async fn sleep_until(at: Instant) {
+    if STOPPED.get() && at.0 > now() {
+        std::future::pending::<()>().await;
+    }
     yield_now().await;
     NOW.set(now().max(at.0));
 }

@@ -1,12 +1,7 @@
 //! The deadline of a session, with callers, keeper and timers on separate threads.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::{sync::Arc, time::Duration};
 
 use shuttle::{future::block_on, thread};
 
@@ -29,7 +24,7 @@ fn session(holders: usize) -> Arc<Deadline> {
     deadline
 }
 
-/// What threads have seen of a session's end. It is no lock: no thread is preempted at it.
+/// What threads have seen of a session's end. No thread is preempted at an atomic of `core`.
 #[derive(Clone, Default)]
 struct Seen(Arc<AtomicBool>);
 
@@ -132,14 +127,15 @@ pub fn last_release_ends_the_wait_for_it() {
     let leaves = [(); 2].map(|()| {
         let (deadline, holders) = (Arc::clone(&deadline), Arc::clone(&holders));
         thread::spawn(move || {
-            holders.fetch_sub(1, Ordering::SeqCst);
             deadline.leave();
+            holders.fetch_sub(1, Ordering::SeqCst);
+            deadline.released();
         })
     });
     block_on(deadline.unheld());
     assert_eq!(holders.load(Ordering::SeqCst), 0);
     leaves.into_iter().for_each(join);
-    assert!(deadline.vitals().busy, "their keys are not deleted yet");
+    assert!(deadline.vitals().busy, "their attempts have not ended");
     deadline.left();
     deadline.left();
     assert!(!deadline.vitals().busy);

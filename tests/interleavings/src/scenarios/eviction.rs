@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use shuttle::{future::block_on, thread};
 
-use super::{join, store::Store};
+use super::{join, runtime, store::Store};
 use crate::{
     backend::{Entry, Facts, SequencePoint},
     lost::LostReason,
-    runtime::{Runtime, clock},
+    runtime::clock,
     session::{
         claims::Claims,
         deadline::Deadline,
@@ -39,7 +39,7 @@ impl Session {
         let store = Store::default();
         let deadline = Arc::new(Deadline::new(clock::now(), TTL, false));
         let granted = eviction::start(
-            SessionStore::new(Arc::new(store.clone()), Telemetry::default(), Runtime::default()),
+            SessionStore::new(Arc::new(store.clone()), Telemetry::default(), runtime()),
             Arc::clone(&deadline),
             Arc::new(WatchBudget::new(usize::MAX, usize::MAX)),
             Arc::new(Claims::new(&Facts::new(TTL))),

@@ -11,7 +11,7 @@ use crate::runtime::Mutex;
 
 /// Counts the signals to a task.
 #[derive(Clone, Default)]
-pub(super) struct Signal(Arc<Mutex<State>>);
+pub(crate) struct Signal(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -21,7 +21,7 @@ struct State {
 
 impl Signal {
     /// Sends another signal, and wakes the task.
-    pub(super) fn ask(&self) {
+    pub(crate) fn ask(&self) {
         let waker = {
             let mut state = self.0.lock();
             state.asked += 1;
@@ -33,7 +33,7 @@ impl Signal {
     }
 
     /// Is ready after the given number of signals.
-    pub(super) fn poll(&self, times: usize, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&self, times: usize, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.lock();
         if state.asked >= times {
             return Poll::Ready(());
@@ -42,16 +42,16 @@ impl Signal {
         Poll::Pending
     }
 
-    pub(super) async fn asked(self, times: usize) {
+    pub(crate) async fn asked(self, times: usize) {
         std::future::poll_fn(|context| self.poll(times, context)).await;
     }
 }
 
 /// Notifies the other end when it is dropped.
-pub(super) struct Held(mpsc::Sender<()>);
+pub(crate) struct Held(mpsc::Sender<()>);
 
 impl Held {
-    pub(super) fn new() -> (Self, mpsc::Receiver<()>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<()>) {
         let (tell, dropped) = mpsc::channel();
         (Self(tell), dropped)
     }

@@ -6,6 +6,10 @@ pub(crate) fn fraction() -> f64 {
     scheduler::draw(|dice| dice.f64())
 }
 
+pub(crate) fn below(below: usize) -> usize {
+    scheduler::draw(|dice| dice.usize(..below))
+}
+
 pub(crate) fn id() -> i64 {
     scheduler::draw(|dice| dice.i64(1..))
 }

@@ -164,17 +164,10 @@ impl Server {
         change(&mut next);
         let next = Rc::new(next);
         if let Some(trace) = &mut self.trace {
-            for Change { name, dir, deleted, touched } in &changes {
-                match next.key(name) {
-                    _ if *deleted => trace.add(dir, name, String::new(), self.deletes),
-                    Some(key) if !touched => {
-                        // Each stranger counts as its own attempt.
-                        let attempt = match key.session {
-                            0 => name.to_string(),
-                            session => format!("{session}-{}", key.ticket),
-                        };
-                        trace.add(dir, name, attempt, What::Put);
-                    }
+            for Change { name, deleted, touched, .. } in &changes {
+                match (self.now.key(name), next.key(name)) {
+                    (Some(key), _) if *deleted => trace.deleted(key, self.deletes),
+                    (_, Some(key)) if !touched => trace.put(key),
                     _ => {}
                 }
             }

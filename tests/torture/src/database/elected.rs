@@ -110,7 +110,7 @@ impl Database for Elected {
 
     fn named(&self) -> Result<Vec<String>> {
         match &self.sentinels {
-            Some(sentinels) => sentinels.addresses(),
+            Some(sentinels) => Ok(sentinels.addresses.clone()),
             None => {
                 self.setup.servers.iter().map(|it| Ok(format!("{}:{PORT}", it.ip()?))).collect()
             }
@@ -122,7 +122,8 @@ impl Database for Elected {
             None => slots::keeper(&self.setup.servers).await?,
             Some(sentinels) => {
                 let primary = sentinels.primary().await?;
-                let is_it = |server: &Server| server.ip().is_ok_and(|ip| ip == primary);
+                let is_it =
+                    |server: &Server| server.ip().is_ok_and(|ip| format!("{ip}:{PORT}") == primary);
                 self.setup
                     .servers
                     .iter()

@@ -1,4 +1,6 @@
-//! Three sentinels, in one container.
+//! Three sentinels, in one container, or anywhere.
+
+use std::net::SocketAddr;
 
 use distlock_testkit::{Result, docker::CLOCK_OF_REDIS};
 use redis::{FromRedisValue, from_redis_value};
@@ -16,7 +18,11 @@ const RUN: &str = "for port in 26379 26380 26381; do printf '%sport %s\\n' \"$1\
                    >/data/$port.conf; redis-server /data/$port.conf --sentinel & done; wait";
 
 #[derive(Debug)]
-pub(super) struct Sentinels(Server);
+pub(super) struct Sentinels {
+    /// The container. `None` if they already ran.
+    server: Option<Server>,
+    pub(super) addresses: Vec<String>,
+}
 
 impl Sentinels {
     /// Starts the sentinels, and waits until they know the primary's replicas and each other.
@@ -29,7 +35,10 @@ impl Sentinels {
         let run = [&CLOCK_OF_REDIS[..], &["--entrypoint=bash"]].concat();
         let peer = Some(Peer { network, number: replicas + 1 });
         let arguments = ["-c", RUN, "-", &settings];
-        let sentinels = Self(Server::beside(peer, "redis", PORTS[0], &run, &arguments).await?);
+        let server = Server::beside(peer, "redis", PORTS[0], &run, &arguments).await?;
+        let ip = server.ip()?;
+        let addresses = PORTS.iter().map(|port| format!("{ip}:{port}")).collect();
+        let sentinels = Self { server: Some(server), addresses };
         let number = replicas.to_string();
         for (name, value) in [("num-slaves", number.as_str()), ("num-other-sentinels", "2")] {
             done(|| sentinels.all_report(name, value)).await?;
@@ -37,15 +46,20 @@ impl Sentinels {
         Ok(sentinels)
     }
 
-    async fn query_one<T: FromRedisValue>(&self, port: u16, command: &[&str]) -> Result<T> {
-        let url = format!("redis://{}:{port}", self.0.ip()?);
-        Ok(from_redis_value(run_at(&url, command).await?)?)
+    /// Sentinels that already run.
+    pub(super) fn given(addresses: &[SocketAddr]) -> Self {
+        Self { server: None, addresses: addresses.iter().map(SocketAddr::to_string).collect() }
+    }
+
+    async fn query_one<T: FromRedisValue>(&self, address: &str, command: &[&str]) -> Result<T> {
+        Ok(from_redis_value(run_at(&format!("redis://{address}"), command).await?)?)
     }
 
     /// Fails unless all of them report this field of the primary.
     pub(super) async fn all_report(&self, name: &str, value: &str) -> Result<()> {
-        for port in PORTS {
-            let reply: Vec<String> = self.query_one(port, &["SENTINEL", "MASTER", "main"]).await?;
+        for address in &self.addresses {
+            let query = ["SENTINEL", "MASTER", "main"];
+            let reply: Vec<String> = self.query_one(address, &query).await?;
             if !reply.windows(2).any(|pair| pair == [name, value]) {
                 return Err(format!("not all sentinels report {value} as {name}").into());
             }
@@ -53,23 +67,17 @@ impl Sentinels {
         Ok(())
     }
 
-    /// Returns their addresses.
-    pub(super) fn addresses(&self) -> Result<Vec<String>> {
-        let ip = self.0.ip()?;
-        Ok(PORTS.iter().map(|port| format!("{ip}:{port}")).collect())
-    }
-
     pub(super) fn ip(&self) -> Result<&str> {
-        self.0.ip()
+        self.server.as_ref().ok_or("the sentinels have no container")?.ip()
     }
 
     /// Returns the primary's address. Fails unless all of them agree.
     pub(super) async fn primary(&self) -> Result<String> {
         let mut found = Vec::new();
-        for port in PORTS {
+        for address in &self.addresses {
             let query = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"];
-            let reply: Vec<String> = self.query_one(port, &query).await?;
-            found.extend(reply.into_iter().next());
+            let reply: Vec<String> = self.query_one(address, &query).await?;
+            found.push(reply.join(":"));
         }
         found.dedup();
         match <[String; 1]>::try_from(found) {
@@ -80,7 +88,7 @@ impl Sentinels {
 
     /// Makes one of them promote a replica.
     pub(super) async fn promote(&self) -> Result<()> {
-        let port = PORTS[fastrand::usize(..PORTS.len())];
-        self.query_one(port, &["SENTINEL", "FAILOVER", "main"]).await
+        let one = &self.addresses[fastrand::usize(..self.addresses.len())];
+        self.query_one(one, &["SENTINEL", "FAILOVER", "main"]).await
     }
 }

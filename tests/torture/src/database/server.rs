@@ -29,6 +29,7 @@ const RECOVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Server {
+    /// Empty for a server that the run did not start.
     pub(crate) container: String,
     pub(crate) address: SocketAddr,
     /// The network between the servers, and its address there.
@@ -83,6 +84,11 @@ impl Server {
         }
         server.go("start").await?;
         Ok(server)
+    }
+
+    /// A server that already runs.
+    pub(super) fn given(address: SocketAddr) -> Self {
+        Self { container: String::new(), address, peers: None }
     }
 
     /// Runs a docker command on the server's container, such as `kill`.
@@ -161,6 +167,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.container.is_empty() {
+            return;
+        }
         let _ = std::process::Command::new("docker")
             .args(["rm", "--force", "--volumes", &self.container, &self.disk()])
             .output();

@@ -205,7 +205,7 @@ impl Worker {
     /// Returns how long the lock is needed: mostly briefly, sometimes for a part of the TTL.
     /// Sometimes it is so long that a holder that loses the lock writes after its successor.
     fn work(&self) -> Duration {
-        let share = match fastrand::u8(..8) {
+        let share = match fastrand::u8(..if self.task.brief { 64 } else { 8 }) {
             _ if self.calm.load(SeqCst) => 0.0,
             0 => 1.0 + fastrand::f64() * 1.5,
             1 => 0.2 + fastrand::f64() * 0.8,
