@@ -26,6 +26,8 @@ mod pgbouncer;
 mod pinned;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "postgres-embedded")]
+mod postgres_embedded;
 #[cfg(feature = "postgres")]
 mod postgres_pool;
 #[cfg(feature = "redis")]

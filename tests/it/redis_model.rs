@@ -3,6 +3,7 @@
 
 use crate::common::{cases_for, conformance, network_conformance, redis::Model};
 
+mod clock;
 mod own;
 
 macro_rules! tests_of_redis {
@@ -15,11 +16,15 @@ macro_rules! tests_of_redis {
 tests_of_redis! {
     assumptions "redis/assumptions.rs",
     bounded "redis/bounded.rs",
+    bridge "redis/bridge.rs",
     emptied "redis/emptied.rs",
     former "redis/former.rs",
     observed "redis/observed.rs",
     servers "redis/servers.rs",
 }
+
+/// The server of tests that need none of their own.
+type Shared = Model;
 
 conformance!(Model);
 network_conformance!(Model);

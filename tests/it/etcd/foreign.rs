@@ -341,15 +341,19 @@ pub(crate) mod cases {
     pub(crate) async fn a_waiter_whose_key_was_recreated_is_evicted<const KIND: usize>(
         t: &Case<Server<KIND>>,
     ) {
-        let clients = t.clients::<3>().await;
-        let [holder, waiter, next] = clients.each_ref().map(|client| client.rw_lock("again"));
+        let (proxies, clients) = (t.proxies().await, t.clients::<2>().await);
+        let distant = t.connect(t.builder_for(&proxies.url())).await;
+        let [holder, next] = clients.each_ref().map(|client| client.rw_lock("again"));
         let guard = holder.write().await.unwrap();
-        let waiting = t.stands(async move { waiter.write().await }).await;
+        let waiting = t.stands(async move { distant.rw_lock("again").write().await }).await;
         let key = waiting.key.clone();
         let lease = t.store.session_of(&key).await;
+        // A waiter that notices the deletion has left before its key exists again.
+        proxies.set(&Mode::Blackhole);
         t.store.delete_key(&key).await;
         let following = t.stands(async move { next.write().await }).await;
         t.store.put(key.as_str(), "late", Some(lease)).await;
+        proxies.set(&Mode::Pass);
         release_both(guard, following).await;
         let error = waiting.result(SOON).await.expect_err("its key was deleted");
         assert!(matches!(error, Error::Evicted { .. }), "{error:?}");

@@ -26,7 +26,7 @@ pub(crate) fn check_time(begun: Instant, granted: Instant) {
 /// Returns `true` if the server cannot know yet whether the lock is held.
 fn is_not_yet(tried: &distlock::Result<Option<LockGuard>>) -> bool {
     let Err(error @ Error::NotYet { .. }) = tried else { return false };
-    error.source().is_some_and(|reason| reason.to_string().contains("the server has changed"))
+    error.source().is_some_and(|reason| reason.to_string().contains("may lack granted locks"))
 }
 
 /// Tries to acquire a free lock until it is granted, and returns the time of the grant. Until then

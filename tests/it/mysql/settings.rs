@@ -12,12 +12,12 @@ use tokio::{
 
 use crate::{
     common::{
-        SOON, connect,
+        SOON, Waiter, connect,
         database::Database,
         eventually,
         mysql::{DATABASE, IMAGE, Mysql, ask, dial},
         own::Server,
-        reason, refused, release, take_turn, within,
+        reason, refused, release, release_both, take_turn, within,
     },
     mysql::tables::Own,
 };
@@ -82,6 +82,27 @@ async fn server_stays_the_same_whatever_the_select_limit() {
     assert!(reason(&error).contains("read-only (read_only)"), "{error:?}");
     ask(&mut operator, "SET GLOBAL read_only = 0").await;
     release(held.map(|guard| guard.expect("granted"))).await;
+}
+
+/// The server would refuse statements that may read more rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_succeed_whatever_the_join_size() {
+    let (_own, url) = own(&[], &[]).await;
+    let mut operator = dial(&url, None).await;
+    ask(&mut operator, "SET GLOBAL max_join_size = 1").await;
+    let (first, second) = (client(&url).await, client(&url).await);
+    let guard = first.mutex("a").lock().await.expect("granted");
+    let others = [first.mutex("b").lock().await, second.mutex("c").lock().await];
+    let waiter = Waiter::of(&second, "a");
+    eventually(SOON, "the waiter is in the queue", async || {
+        first.mutex("a").queue().await.expect("a list").len() == 2
+    })
+    .await;
+    assert_eq!(first.locks().await.expect("a list").len(), 3);
+    release_both(guard, waiter).await;
+    release(others.map(|guard| guard.expect("granted"))).await;
+    first.close().await.expect("closed");
+    second.close().await.expect("closed");
 }
 
 /// With a binary log InnoDB does not flush its own commits.

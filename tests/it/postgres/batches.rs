@@ -5,18 +5,16 @@ use std::time::{Duration, Instant};
 use distlock::Client;
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::{
-    common::{
-        SOON, close,
-        database::{Database, Tables},
-        locked,
-        postgres::{OPERATOR, ask, dial},
-        sql::written,
-        take_turn,
-        together::{self, MANY, lock_at_once, names, unlock_at_once},
-        within,
-    },
-    postgres::tables::Own,
+use super::place::Own;
+use crate::common::{
+    SOON, close,
+    database::{Database, Tables},
+    locked,
+    postgres::{OPERATOR, ask, dial},
+    sql::written,
+    take_turn,
+    together::{self, MANY, lock_at_once, names, unlock_at_once},
+    within,
 };
 
 /// Returns the number of requests to join or to leave in this database.

@@ -3,25 +3,28 @@
 use distlock_testkit::{docker::SETTABLE_CLOCK, framing::Framing};
 
 use crate::common::{
-    cases::clocked::Kind,
+    cases::clocked::{Container, Kind, Place},
     clock_cases,
     postgres::{IMAGE, Postgres},
 };
 
 static KIND: Kind = Kind {
-    image: IMAGE,
-    clock: &SETTABLE_CLOCK,
-    options: &[],
-    arguments: &["-cfsync=off"],
+    around: IMAGE.around,
     framing: Framing::Postgres,
     forgets: true,
-    prepare: &[],
-    shows: &[
-        "psql",
-        "--username=postgres",
-        "--command=SELECT extract(epoch FROM now())::bigint",
-        "--tuples-only",
-    ],
+    place: Place::Container(Container {
+        image: IMAGE,
+        clock: &SETTABLE_CLOCK,
+        options: &[],
+        arguments: &["-cfsync=off"],
+        prepare: &[],
+        shows: &[
+            "psql",
+            "--username=postgres",
+            "--command=SELECT extract(epoch FROM now())::bigint",
+            "--tuples-only",
+        ],
+    }),
 };
 
 clock_cases! { Postgres, &KIND }

@@ -2,15 +2,13 @@
 
 use futures_util::future::join_all;
 
-use crate::{
-    common::{
-        SOON, Waiter, close,
-        database::{Database, Tables},
-        eventually, locked,
-        postgres::{OPERATOR, ask, dial},
-        queue_of, within,
-    },
-    postgres::tables::Own,
+use super::place::Own;
+use crate::common::{
+    SOON, Waiter, close,
+    database::{Database, Tables},
+    eventually, locked,
+    postgres::{OPERATOR, ask, dial},
+    queue_of, within,
 };
 
 /// The waiter moves the holder's entry to the table of entries after the request has chosen what to

@@ -5,10 +5,10 @@ use std::time::Duration;
 use distlock::Client;
 use distlock_testkit::proxy::{Mode, Proxy};
 
+use super::place::{Server, crash, lazy};
 use crate::common::{
-    SOON, connected, contended, eventually,
-    own::Server,
-    postgres::{IMAGE, OPERATOR, Postgres, ask, dial},
+    SOON, connected, contended,
+    postgres::{IMAGE, OPERATOR, ask, dial},
     queue_of, within,
 };
 
@@ -19,55 +19,8 @@ pub(super) const LONG: Duration = Duration::from_secs(40);
 /// tenths of its TTL.
 pub(super) const REPEATED: Duration = Duration::from_secs(30);
 
-/// A server that restarts whenever it stops, and flushes its log only on request or after 10 s.
-pub(super) async fn lazy() -> Server {
-    let run = "while true; do /entrypoint -cwal_writer_delay=10s; done";
-    Server::beside::<Postgres>(IMAGE, &["--entrypoint=sh", "--init"], &["-c", run]).await
-}
-
 async fn client(server: &Server) -> Client {
     connected(Client::builder(server.url()).session_ttl(LONG)).await
-}
-
-/// Crashes the server as a power loss does: only flushed data survives.
-pub(super) async fn crash(server: &Server) {
-    let begun = "SELECT pg_postmaster_start_time()";
-    let before = ask(&dial(&server.url(), Some(OPERATOR)).await, begun).await;
-    let kill = "kill -QUIT \"$(head -n 1 /data/pg/postmaster.pid)\"";
-    server.own.run(&["sh", "-c", kill]).await;
-    eventually(SOON * 2, "the server has restarted", async || {
-        let url = server.url();
-        // The port accepts connections before the server does.
-        let dialled =
-            tokio::spawn(async move { ask(&dial(&url, Some(OPERATOR)).await, begun).await });
-        dialled.await.is_ok_and(|started| started != before)
-    })
-    .await;
-}
-
-/// Kills one of the server's processes: the server ends the others, and recovers from its log.
-pub(super) async fn crash_process(server: &Server) {
-    let operator = dial(&server.url(), Some(OPERATOR)).await;
-    let process = ask(&operator, "SELECT pg_backend_pid()").await;
-    let [process] = process.try_into().expect("one row");
-    server.own.run(&["kill", "-KILL", &process]).await;
-    eventually(SOON, "the server has crashed", async || {
-        operator.simple_query("SELECT 1").await.is_err()
-    })
-    .await;
-    drop(operator_of(server).await);
-}
-
-/// Returns an operator's connection as soon as the server accepts it.
-pub(super) async fn operator_of(server: &Server) -> tokio_postgres::Client {
-    let mut operator = None;
-    eventually(SOON * 2, "the server accepts the operator", async || {
-        let url = server.url();
-        operator = tokio::spawn(async move { dial(&url, Some(OPERATOR)).await }).await.ok();
-        operator.is_some()
-    })
-    .await;
-    operator.expect("just connected")
 }
 
 /// The release is flushed with the grant. Otherwise a crash could put the former holder back ahead

@@ -6,14 +6,12 @@ use distlock::Error;
 use tokio::time::Instant;
 use tokio_postgres::Client as Connection;
 
-use crate::{
-    common::{
-        SOON, close,
-        database::{Database, Tables},
-        postgres::{OPERATOR, ask, dial},
-        reason, within,
-    },
-    postgres::tables::Own,
+use super::place::Own;
+use crate::common::{
+    SOON, close,
+    database::{Database, Tables},
+    postgres::{OPERATOR, ask, dial},
+    reason, within,
 };
 
 /// The tables that a client of version 1 created.
@@ -50,13 +48,13 @@ const REQUESTS: [&str; 7] = [
 ];
 
 /// The check of a version 1 guard within a user's transaction.
-const CHECK: &str = "SELECT 1 FROM distlock.sessions AS s \
+pub(super) const CHECK: &str = "SELECT 1 FROM distlock.sessions AS s \
      JOIN distlock.entries AS e ON e.session = s.id \
      WHERE e.queue = '/distlock/a' AND e.number = 40 AND s.expires > clock_timestamp() \
      FOR KEY SHARE";
 
 /// Returns a database with tables of version 1, and a connection of their owner.
-async fn of_version_1() -> (Own, Connection) {
+pub(super) async fn of_version_1() -> (Own, Connection) {
     let database = Own::new().await;
     let former = dial(database.url(), None).await;
     former.batch_execute(VERSION_1).await.expect("created");
@@ -102,22 +100,6 @@ async fn published_tables_of_version_1_without_a_key_are_upgraded() {
     guard.expect("granted").unlock().await.expect("released");
     assert_eq!(database.ask("SELECT version FROM distlock.schema").await, ["2"]);
     close([client]).await;
-    database.end().await;
-}
-
-/// A transaction that has checked a guard of version 1 writes under it until it ends.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_of_version_1_wait_for_transactions_that_have_checked() {
-    let (database, former) = of_version_1().await;
-    ask(&former, "BEGIN").await;
-    assert_eq!(ask(&former, CHECK).await, ["1"]);
-    let error = database.connect().await.expect_err("a transaction holds a check");
-    assert!(error.is_retryable(), "{error:?}");
-    let version = "SELECT version FROM distlock.schema";
-    assert_eq!(database.ask(version).await, ["1"]);
-    ask(&former, "COMMIT").await;
-    close([database.client().await]).await;
-    assert_eq!(database.ask(version).await, ["2"]);
     database.end().await;
 }
 

@@ -6,14 +6,13 @@ use distlock::LockGuard;
 use distlock_testkit::proxy::{Mode, Proxy};
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    common::{
-        brief::{NAME, is_taken_briefly, taken_after},
-        connect,
-        own::{Server, TTL},
-        postgres::{IMAGE, Postgres},
-    },
-    postgres::crash::crash_process,
+use super::place::{self, Own, Server, crash_process};
+use crate::common::{
+    brief::{NAME, is_taken_briefly, taken_after},
+    close, connect,
+    database::{Database, Tables},
+    own::TTL,
+    postgres::IMAGE,
 };
 
 /// A server with a lock whose holder has died.
@@ -25,7 +24,7 @@ struct Abandoned {
 
 impl Abandoned {
     async fn new() -> Self {
-        let server = Server::beside::<Postgres>(IMAGE, &[], &[]).await;
+        let server = place::server().await;
         let way = Proxy::start(server.address, None).await;
         let holder = connect(&IMAGE.around.join(&way.address.to_string()), TTL).await;
         let guard = holder.mutex(NAME).lock().await.expect("granted");
@@ -46,6 +45,35 @@ impl Abandoned {
         assert!(!self.is_taken_briefly().await, "the holder may live");
         sleep(TTL * 3 / 2).await;
     }
+}
+
+/// Only the later one shows that a session was not renewed which was renewed between them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn later_of_two_close_observations_is_kept() {
+    let database = Own::new().await;
+    close([database.client().await]).await;
+    for (at, beat) in [(1_000_000, 1), (1_017_000, 2), (6_600_000, 3)] {
+        database.ask(&format!("SELECT distlock.observe('boot', {at}, 's', {at}, {beat})")).await;
+    }
+    let beats = "SELECT beat FROM distlock.observations WHERE boot = 'boot' ORDER BY at";
+    assert_eq!(database.ask(beats).await, ["2", "3"]);
+    database.end().await;
+}
+
+/// However many clients connect, some observation is old enough to find a holder dead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_observations_keeps_one_of_each_age() {
+    let database = Own::new().await;
+    close([database.client().await]).await;
+    let stream = "SELECT distlock.observe('boot', at, 's', at, at) \
+                  FROM generate_series(0::bigint, 9000000, 30000) AS at";
+    database.ask(stream).await;
+    let old = "SELECT count(*) > 0 FROM distlock.observations WHERE boot = 'boot' \
+               AND 9000000 - at BETWEEN 3300000 AND 3300000 * 1.15";
+    assert_eq!(database.ask(old).await, ["t"]);
+    let few = "SELECT count(*) < 100 FROM distlock.observations WHERE boot = 'boot'";
+    assert_eq!(database.ask(few).await, ["t"]);
+    database.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,37 +14,19 @@ use distlock_testkit::{
     proxy::{Mode, Proxy},
 };
 
-use crate::{
-    common::{
-        SOON, Waiter, close, connected, contended, eventually,
-        own::{Image, Server, TTL},
-        postgres::{IMAGE, OPERATOR, Postgres, ask, dial},
-        queue_of, reason, release_both, throughout, within,
-    },
-    postgres::crash::{LONG, REPEATED, crash, crash_process, lazy, operator_of},
+use super::{
+    crash::{LONG, REPEATED},
+    place::{self, Server, crash, crash_process, lazy, operator_of, pooler},
+};
+use crate::common::{
+    SOON, Waiter, close, connected, contended, eventually,
+    own::TTL,
+    postgres::{IMAGE, OPERATOR, ask, dial},
+    queue_of, reason, release_both, throughout, within,
 };
 
-const POOLER: &Image = &Image { port: 6432, ..*IMAGE };
-
-/// Starts a pooler with this pool mode, pool size and further settings.
-async fn pooler(server: &Server, mode: &str, size: u32, settings: &str) -> Server {
-    let settings = format!(
-        "[databases]\n\
-         postgres = host={} user=postgres password=postgres\n\
-         [pgbouncer]\n\
-         listen_addr = *\nlisten_port = {}\nunix_socket_dir =\n\
-         auth_type = any\npool_mode = {mode}\ndefault_pool_size = {size}\n\
-         server_login_retry = 0.2\n{settings}",
-        server.own.ip().await,
-        POOLER.port
-    );
-    let run = "printf %s \"$1\" >/tmp/pooler.ini && exec pgbouncer /tmp/pooler.ini";
-    let arguments = ["-c", run, "sh", &settings];
-    Server::start(POOLER, &["--entrypoint=sh"], &arguments).await
-}
-
 async fn pooled(mode: &str, size: u32) -> (Server, Server) {
-    let server = Server::beside::<Postgres>(IMAGE, &[], &[]).await;
+    let server = place::server().await;
     let pooler = pooler(&server, mode, size, "").await;
     (server, pooler)
 }
@@ -124,7 +106,7 @@ async fn a_pooler_in_transaction_mode_is_refused_without_the_setting() {
 /// and polls instead of listening.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pooler_in_transaction_mode_works_with_the_pooler_setting() {
-    let server = Server::beside::<Postgres>(IMAGE, &[], &[]).await;
+    let server = place::server().await;
     for (size, prepared) in [(1, 0), (2, 200)] {
         let settings = format!("max_prepared_statements = {prepared}\n");
         let pooler = pooler(&server, "transaction", size, &settings).await;
@@ -158,7 +140,7 @@ async fn one_request_is_under_way_at_a_time() {
     let (_server, pooler) = pooled("transaction", 2).await;
     drop(client(|| pooler_aware(&pooler)).await);
     let proxy = Proxy::start(pooler.address, Framing::Postgres).await;
-    let url = format!("{}?pooler=transaction", POOLER.around.join(&proxy.address.to_string()));
+    let url = format!("{}?pooler=transaction", IMAGE.around.join(&proxy.address.to_string()));
     let client = connected(Client::builder(url).request_timeout(SOON)).await;
     let first = client.mutex("first").lock().await;
     // Wait until the client's background requests are done, too.

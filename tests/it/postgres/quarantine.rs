@@ -1,14 +1,12 @@
 //! Joins while nothing is granted, after the tables have come to another server.
 
-use crate::{
-    common::{
-        SOON, close,
-        database::{Database, Tables},
-        eventually, locked,
-        postgres::{OPERATOR, ask, dial},
-        release,
-    },
-    postgres::tables::Own,
+use super::place::Own;
+use crate::common::{
+    SOON, close,
+    database::{Database, Tables},
+    eventually, locked,
+    postgres::{OPERATOR, ask, dial},
+    release,
 };
 
 /// Joins as the one client of the database does.

@@ -5,22 +5,19 @@ use std::time::Duration;
 use distlock::{Client, Error};
 use tokio::time::sleep;
 
-use crate::{
-    common::{
-        SOON, Waiter, close, connected, contended,
-        database::{Database, Tables},
-        eventually, locked, locked_at_last,
-        own::Server,
-        postgres::{IMAGE, OPERATOR, Postgres, ask, dial},
-        queue_of, reason, release, release_both,
-        sql::{filled, written},
-        take_turn, within,
-    },
-    postgres::tables::Own,
+use super::place::Own;
+use crate::common::{
+    SOON, Waiter, close, connected, contended,
+    database::{Database, Tables},
+    eventually, locked,
+    postgres::{OPERATOR, ask, dial},
+    queue_of, reason, release, release_both,
+    sql::{filled, written},
+    within,
 };
 
 /// One client releases the lock, for which the other one waits.
-async fn is_handed_over(one: &Client, two: &Client, in_time: Duration) {
+pub(super) async fn is_handed_over(one: &Client, two: &Client, in_time: Duration) {
     let (guard, waiter) = contended(one, two, "handed").await;
     queue_of(one, "handed", 2).await;
     // Wait until the waiter watches.
@@ -28,44 +25,6 @@ async fn is_handed_over(one: &Client, two: &Client, in_time: Duration) {
     within(SOON, "the lock is released", guard.unlock()).await.expect("released");
     let next = waiter.result(in_time).await.expect("granted");
     next.unlock().await.expect("released");
-}
-
-/// PostgreSQL refuses updates of a published table that has no primary key.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn publication_of_all_tables_shuts_no_client_out() {
-    let database = Own::new().await;
-    let client = database.client().await;
-    let guard = client.mutex("a").lock().await.expect("granted");
-    database.ask("CREATE PUBLICATION everything FOR ALL TABLES").await;
-    let other = database.client().await;
-    database
-        .ask(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-             WHERE datname = current_database() AND application_name = 'distlock'",
-        )
-        .await;
-    is_handed_over(&client, &other, SOON).await;
-    assert!(guard.is_valid(), "the client reconnects");
-    guard.unlock().await.expect("released");
-    close([client, other]).await;
-    database.end().await;
-}
-
-/// A listener that stays in a transaction keeps all notifications in the queue.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn full_notification_queue_does_not_stop_unlocking() {
-    let server = Server::beside::<Postgres>(IMAGE, &[], &["-cmax_notify_queue_pages=64"]).await;
-    let builder = || server.builder().recheck_interval(Duration::from_secs(1));
-    let clients = [connected(builder()).await, connected(builder()).await];
-    let listener = dial(&server.url(), Some(OPERATOR)).await;
-    ask(&listener, "LISTEN others").await;
-    ask(&listener, "BEGIN").await;
-    ask(&listener, "SELECT 1").await;
-    let notifier = dial(&server.url(), Some(OPERATOR)).await;
-    let fill = "SELECT pg_notify('others', n || repeat('x', 7000)) FROM generate_series(1, 5) AS n";
-    while notifier.simple_query(fill).await.is_ok() {}
-    is_handed_over(&clients[0], &clients[1], SOON).await;
-    close(clients).await;
 }
 
 /// The transaction began while the session had time left. The entry is in the queue's row, or in
@@ -85,8 +44,8 @@ async fn check_counts_by_the_clock_at_that_moment() {
         ask(&own, "BEGIN").await;
         assert_eq!(ask(&own, "SELECT 1 WHERE now() = now()").await, ["1"]);
         let ends = "UPDATE distlock.sessions SET expires = clock_timestamp() + interval '100 ms'";
-        database.ask(ends).await;
-        // A renewal comes only about every 3 s.
+        // Renewals wait for the end of the transaction.
+        ask(&own, ends).await;
         sleep(Duration::from_millis(200)).await;
         assert!(ask(&own, &check).await.is_empty(), "the session has expired");
         ask(&own, "ROLLBACK").await;
@@ -219,18 +178,10 @@ async fn limits_of_a_database_end_no_connection() {
             .await;
     }
     let client = database.client().await;
-    let backend = || async {
-        database
-            .ask(
-                "SELECT pid FROM pg_stat_activity WHERE datname = current_database() \
-                 AND application_name = 'distlock'",
-            )
-            .await
-    };
-    let before = backend().await;
+    let before = database.connections().await;
     assert_eq!(before.len(), 1);
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(backend().await, before, "the client has reconnected");
+    assert_eq!(database.connections().await, before, "the client has reconnected");
     client.close().await.expect("closed");
     database.end().await;
 }
@@ -256,27 +207,6 @@ async fn triggers_are_turned_on_or_the_setting_is_named() {
     database.end().await;
 }
 
-/// A receiver that only stores the log, and a logical one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn receivers_that_cannot_be_promoted_are_no_standbys() {
-    let server = Server::beside::<Postgres>(IMAGE, &[], &["-cwal_level=logical"]).await;
-    let receive = "mkdir /tmp/wal && cd /tmp/wal && \
-                   (pg_receivewal --host=/tmp --username=postgres --directory=/tmp/wal \
-                   >/dev/null 2>&1 &) && \
-                   (pg_recvlogical --host=/tmp --username=postgres --dbname=postgres \
-                   --slot=changes --create-slot --start --file=/dev/null >/dev/null 2>&1 &)";
-    server.own.run(&["sh", "-c", receive]).await;
-    let operator = dial(&server.url(), Some(OPERATOR)).await;
-    eventually(SOON, "both receive", async || {
-        let receivers = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
-        ask(&operator, receivers).await == ["2"]
-    })
-    .await;
-    let client = server.client().await;
-    assert!(client.durability().await.expect("a reply").exclusive);
-    client.close().await.expect("closed");
-}
-
 /// Many load balancers drop connections that are silent for a minute.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_with_a_watch_is_pinged() {
@@ -288,15 +218,7 @@ async fn connection_with_a_watch_is_pinged() {
     let [holder, waiting, idle] =
         [connect("one").await, connect("two").await, connect("three").await];
     let (guard, waiter) = contended(&holder, &waiting, "a").await;
-    let pings = || async {
-        database
-            .ask(
-                "SELECT pid FROM pg_stat_activity WHERE datname = current_database() \
-                 AND query LIKE '%SELECT 1' AND application_name = 'distlock'",
-            )
-            .await
-            .len()
-    };
+    let pings = || database.connections_after("SELECT 1");
     // The holder watches its own key, and the waiter the holder's. The third client watches
     // nothing.
     let soon = Duration::from_secs(17);
@@ -304,43 +226,4 @@ async fn connection_with_a_watch_is_pinged() {
     release_both(guard, waiter).await;
     close([holder, waiting, idle]).await;
     database.end().await;
-}
-
-/// The disk is restored from a snapshot, so the server has the same identifier and timeline as
-/// before.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_restored_from_a_snapshot_counts_as_another_one() {
-    let run = "while true; do \
-               if [ -e /tmp/take ]; then rm /tmp/take; cp -a /data/pg /data/taken; fi; \
-               if [ -e /tmp/play ]; then \
-               rm -rf /tmp/play /data/pg; cp -a /data/taken /data/pg; fi; \
-               /entrypoint; done";
-    let server =
-        Server::beside::<Postgres>(IMAGE, &["--entrypoint=sh", "--init"], &["-c", run]).await;
-    let stop = async |file: &str| {
-        // The folder may be deleted before `pg_ctl` has seen that the server has stopped.
-        let stop = format!(
-            "touch /tmp/{file}; \
-             pg_ctl stop --pgdata=/data/pg --mode=fast || [ ! -e /tmp/{file} ]"
-        );
-        server.own.run(&["sh", "-c", &stop]).await;
-        server.serves().await;
-    };
-    stop("take").await;
-    let (one, two) = (server.client().await, server.client().await);
-    for _ in 0..30 {
-        take_turn(&two, "b").await;
-    }
-    let guard = one.mutex("b").lock().await.expect("granted");
-    let token = guard.fencing_token();
-    stop("play").await;
-    // The client's session is no longer in the store.
-    let next = within(SOON * 3, "the lock is granted", locked_at_last(&two.mutex("b"))).await;
-    assert!(next.fencing_token() > token, "{} after {token}", next.fencing_token());
-    assert!(!guard.is_valid(), "both clients hold the lock");
-    next.unlock().await.expect("released");
-    drop(guard);
-    for client in [one, two] {
-        drop(client.close().await);
-    }
 }

@@ -4,17 +4,15 @@
 use futures_util::future::join_all;
 use tokio_postgres::error::SqlState;
 
-use crate::{
-    common::{
-        Harness, SOON, Waiter, beside_others, close,
-        database::{Database, Tables},
-        locked,
-        postgres::{OPERATOR, Postgres, ask, dial},
-        queue_of, release_both,
-        sql::{filled, written},
-        take_turn, within,
-    },
-    postgres::tables::Own,
+use super::place::Own;
+use crate::common::{
+    Harness, SOON, Waiter, beside_others, close,
+    database::{Database, Tables},
+    locked,
+    postgres::{OPERATOR, Postgres, ask, dial},
+    queue_of, release_both,
+    sql::{filled, written},
+    take_turn, within,
 };
 
 /// The lock's entry may move to its own row before the snapshot or after it.

@@ -1,25 +1,16 @@
 //! The tables and their databases.
 
 use distlock::Error;
-use distlock_testkit::servers::postgres_url;
 
+use super::place::{CROWD, Own};
 use crate::common::{
-    Harness,
     cases::versions::Change,
     close,
     database::{Database, Dialect, Tables},
-    database_cases,
-    postgres::{OPERATOR, Postgres, ask, dial},
-    reason, take_turn,
+    database_cases, reason, take_turn,
 };
 
-pub(crate) struct Own {
-    operator: tokio_postgres::Client,
-    name: String,
-    url: String,
-}
-
-static DIALECT: Dialect = Dialect {
+pub(super) static DIALECT: Dialect = Dialect {
     version: 2,
     prefix: "distlock.",
     empty: &["sessions", "entries", "watches"],
@@ -49,7 +40,7 @@ static DIALECT: Dialect = Dialect {
     dead: || {
         "INSERT INTO distlock.sessions (id, ttl, expires) VALUES (7, '2 s', now() + '2 s')".into()
     },
-    crowd: 200_000,
+    crowd: CROWD,
     hold: |session, locks| {
         let half = locks / 2;
         let entry = format!("nextval('distlock.numbers'), {session}, gen_random_uuid(), '', ''");
@@ -69,37 +60,6 @@ static DIALECT: Dialect = Dialect {
         )
     },
 };
-
-impl Database for Own {
-    async fn new() -> Self {
-        let shared = postgres_url();
-        // The server is up.
-        drop(Postgres::start().await);
-        let operator = dial(&shared, Some(OPERATOR)).await;
-        let name = format!("t_{:016x}", fastrand::u64(..));
-        ask(&operator, &format!("CREATE DATABASE {name} OWNER app")).await;
-        let (server, _) = shared.rsplit_once('/').expect("a database");
-        Self { operator, url: format!("{server}/{name}"), name }
-    }
-
-    fn url(&self) -> &str {
-        &self.url
-    }
-
-    async fn end(self) {
-        ask(&self.operator, &format!("DROP DATABASE {} WITH (FORCE)", self.name)).await;
-    }
-}
-
-impl Tables for Own {
-    fn dialect(&self) -> &'static Dialect {
-        &DIALECT
-    }
-
-    async fn ask(&self, sql: &str) -> Vec<String> {
-        ask(&dial(&self.url, Some(OPERATOR)).await, sql).await
-    }
-}
 
 database_cases! { Own,
     tables::first_client_creates_the_tables,
@@ -136,8 +96,12 @@ async fn tables_created_by_an_operator_are_used() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_only_database_is_refused_by_name() {
     let database = Own::new().await;
-    let alter = format!("ALTER DATABASE {} SET default_transaction_read_only = on", database.name);
-    ask(&database.operator, &alter).await;
+    database
+        .ask(
+            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only \
+             = on', current_database()); END $$",
+        )
+        .await;
     let error = database.connect().await.expect_err("nothing can be written");
     assert!(reason(&error).contains("read-only"), "{}", reason(&error));
     database.end().await;

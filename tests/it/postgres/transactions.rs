@@ -1,8 +1,6 @@
 //! Users' own transactions.
 
-use crate::{
-    common::{postgres::Postgres, transaction_cases},
-    postgres::tables::Own,
-};
+use super::place::Own;
+use crate::common::{postgres::Postgres, transaction_cases};
 
 transaction_cases! { Postgres, Own }

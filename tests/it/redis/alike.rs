@@ -6,8 +6,13 @@ use std::env;
 use distlock_redis_model::Front;
 use fastrand::Rng;
 use redis::{RedisResult, Value, aio::MultiplexedConnection, cmd};
+use tokio::time::timeout;
 
-use crate::common::redis::{OPERATOR, dial};
+use super::monitor::Monitor;
+use crate::common::{
+    SOON,
+    redis::{OPERATOR, dial},
+};
 use distlock_testkit::servers::redis_url;
 
 /// The number of requests in one sequence.
@@ -54,6 +59,9 @@ const COMMANDS: &[(&str, &str)] = &[
     ("ZRANGEBYSCORE", "kee"),
     ("ZRANGEBYSCORE", "keewl"),
     ("ZREMRANGEBYSCORE", "kee"),
+    ("SADD", "kv"),
+    ("SADD", "kvv"),
+    ("RENAME", "kk"),
     ("PUBLISH", "kv"),
     ("NONSENSE", "kv"),
 ];
@@ -151,6 +159,7 @@ async fn reply(to: &MultiplexedConnection, words: &[String]) -> String {
 }
 
 struct Both {
+    urls: [String; 2],
     server: MultiplexedConnection,
     model: MultiplexedConnection,
 }
@@ -159,8 +168,9 @@ impl Both {
     async fn connect() -> Self {
         let model = Front::start().expect("a port");
         let model = format!("redis://app:apppw@{}", model.address);
-        let (server, model) = (redis_url(), model);
+        let server = redis_url();
         Self {
+            urls: [server.clone(), model.clone()],
             server: dial(&format!("{server}?protocol=resp3"), Some(OPERATOR)).await,
             model: dial(&format!("{model}?protocol=resp3"), Some(OPERATOR)).await,
         }
@@ -194,7 +204,31 @@ impl Both {
     }
 }
 
-/// Returns the number of sequences: 10,000 were run on 2026-11-29.
+/// Returns what a server shows of a sequence, without times and addresses.
+async fn shown(url: &str, to: &MultiplexedConnection, seed: u64, run: &str) -> Vec<String> {
+    let mut monitor = Monitor::start(url).await;
+    let mut dice = Rng::with_seed(seed);
+    for _ in 0..REQUESTS {
+        reply(to, &request(&mut dice, run)).await;
+    }
+    let keys = ["0", "1", "2", "3", "even", "last"].map(|key| format!("{run}-{key}"));
+    reply(to, &[&["DEL".to_owned()], &keys[..]].concat()).await;
+    let mut all = Vec::new();
+    loop {
+        let line = timeout(SOON, monitor.line()).await.expect("the server shows all commands");
+        // The server has other clients.
+        if line.contains(run) {
+            let (place, words) = line.split_once(']').expect("a client in brackets");
+            let from = if place.ends_with("[0 lua") { "lua" } else { "client" };
+            all.push(format!("{from}{words}"));
+        }
+        if line.contains(&keys[5]) {
+            return all;
+        }
+    }
+}
+
+/// Returns the number of sequences: 10,000 were run on 2026-11-30.
 fn sequences() -> u64 {
     env::var("DISTLOCK_SEQUENCES").map_or(300, |count| count.parse().expect("a number"))
 }
@@ -209,6 +243,19 @@ async fn model_replies_as_the_server_does() {
         assert!(differences.len() < 10, "{}", differences.join("\n"));
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn model_shows_the_commands_that_the_server_shows() {
+    let both = Both::connect().await;
+    let first = fastrand::u64(..1 << 40);
+    for seed in first..first + sequences() / 10 {
+        let run = format!("shown-{:x}-{seed}", fastrand::u32(..));
+        let from_server = shown(&both.urls[0], &both.server, seed, &run).await;
+        let from_model = shown(&both.urls[1], &both.model, seed, &run).await;
+        assert_eq!(from_server, from_model, "seed {seed}");
+        assert!(from_server.len() > REQUESTS / 2, "{from_server:?}");
+    }
 }
 
 /// The comparison detects a model that is wrong about one command.

@@ -3,37 +3,28 @@
 use std::time::Duration;
 
 use distlock::{Client, Error, LostReason};
-use distlock_testkit::servers::redis_url;
 use redis::cmd;
-use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    net::TcpStream,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep, timeout};
 
+use super::{Shared, own::Server};
 use crate::{
     common::{
-        Case, Harness, SOON, Sessions, beside_others,
-        cases::costs,
-        eventually, locked,
-        own::TTL,
-        reason,
-        redis::{OPERATOR, Redis},
+        Case, SOON, Sessions, beside_others, cases::costs, eventually, locked, own::TTL, reason,
         release, throughout, within,
     },
     redis::{
+        monitor::Monitor,
         others::{LAYOUTS, Others},
-        own::Server,
     },
 };
 
 const MINUTE: Option<u64> = Some(60_000);
 
 /// Runs a case with each layout.
-async fn both(case: impl AsyncFn(&Case<Redis>, &Others)) {
-    beside_others::<Redis>(async |t: &Case<Redis>| {
+async fn both(case: impl AsyncFn(&Case<Shared>, &Others)) {
+    beside_others::<Shared>(async |t: &Case<Shared>| {
         for layout in LAYOUTS {
-            case(t, &Others::new(layout).await).await;
+            case(t, &Others::new(t, layout).await).await;
         }
     })
     .await;
@@ -339,7 +330,8 @@ mod cases {
         let sessions = costs::sessions(t, &waiters).await;
         let sessions = sessions.into_iter().map(|session| format!("\"{session:x}\""));
         sleep(Duration::from_millis(200)).await;
-        let scripts = monitor(Duration::from_secs(2), &others.key("a")).await;
+        let monitor = Monitor::start(&t.store.url()).await;
+        let scripts = scripts_with(&others.key("a"), monitor, Duration::from_secs(2)).await;
         let by = |session: String| scripts.iter().filter(|line| line.contains(&session)).count();
         let counts: Vec<_> = sessions.map(by).collect();
         // With Redisson's layout the first waiter is notified, so it does not query either.
@@ -385,29 +377,23 @@ mod cases {
 }
 
 /// Returns the scripts that run with this key within the given time.
-async fn monitor(time: Duration, key: &str) -> Vec<String> {
-    let url = redis_url();
-    let address = url.rsplit('@').next().expect("a server");
-    let mut stream = BufReader::new(TcpStream::connect(address).await.expect("connected"));
-    let hello = format!("AUTH {} {}\r\nMONITOR\r\n", OPERATOR.0, OPERATOR.1);
-    stream.write_all(hello.as_bytes()).await.expect("sent");
+async fn scripts_with(key: &str, mut monitor: Monitor, time: Duration) -> Vec<String> {
     let mut scripts = Vec::new();
     let listening = async {
-        let mut line = String::new();
-        while stream.read_line(&mut line).await.expect("received") > 0 {
+        loop {
+            let line = monitor.line().await;
             if line.contains("\"EVALSHA\"") && line.contains(key) {
-                scripts.push(line.clone());
+                scripts.push(line);
             }
-            line.clear();
         }
     };
-    let _ = tokio::time::timeout(time, listening).await;
+    let _: Result<(), _> = timeout(time, listening).await;
     scripts
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn primitives_without_a_foreign_counterpart_are_refused_before_io() {
-    let url = format!("redis://192.0.2.1{}", Others::new("plain").await.query());
+    let url = "redis://192.0.2.1?bridge=plain&bridge_prefix=bridge:";
     let client = Client::builder(url).connect_lazy().expect("checked");
     let refused = [
         client.rw_lock("a").read().await.map(drop),
@@ -430,34 +416,12 @@ async fn primitives_without_a_foreign_counterpart_are_refused_before_io() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn durability_names_the_limits_of_a_bridge() {
-    beside_others::<Redis>(async |t: &Case<Redis>| {
-        let durability = Others::new("redisson").await.client(t).await.durability().await;
+    beside_others::<Shared>(async |t: &Case<Shared>| {
+        let durability = Others::new(t, "redisson").await.client(t).await.durability().await;
         let durability = durability.expect("a reply");
         assert!(!durability.exclusive);
         let named = durability.reasons.iter().filter(|text| text.starts_with("bridge=redisson"));
         assert_eq!(named.count(), 2, "{:?}", durability.reasons);
-    })
-    .await;
-}
-
-/// A user without rights to the foreign keys is denied, and leaves nothing behind.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_without_rights_is_denied() {
-    beside_others::<Redis>(async |t: &Case<Redis>| {
-        for layout in LAYOUTS {
-            let url = format!("{}?bridge={layout}&bridge_prefix=elsewhere:", t.store.url());
-            let client = t.connect(t.builder_for(&url)).await;
-            for refused in [
-                client.mutex("a").lock().await.map(drop),
-                client.mutex("a").try_lock().await.map(drop),
-                client.lock_all(["a", "b"]).await.map(drop),
-            ] {
-                let error = refused.expect_err("refused");
-                assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-                assert!(reason(&error).contains("elsewhere:"));
-            }
-            assert_eq!(t.keys().await, [""; 0]);
-        }
     })
     .await;
 }
@@ -484,8 +448,8 @@ async fn a_server_unsafe_for_a_bridge_is_refused() {
 /// Without a bridge, foreign locks and ours overlap, which shows that the other tests can fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_bridge_others_are_not_excluded() {
-    beside_others::<Redis>(async |t: &Case<Redis>| {
-        let others = Others::new("plain").await;
+    beside_others::<Shared>(async |t: &Case<Shared>| {
+        let others = Others::new(t, "plain").await;
         let guard = t.client().await.mutex("a").lock().await.expect("granted");
         assert!(others.take("a", "other", MINUTE).await);
         assert!(guard.is_valid());

@@ -11,8 +11,9 @@ mod former;
 mod killed;
 #[cfg(feature = "tracing")]
 mod logged;
+pub(crate) mod monitor;
 mod observed;
-mod others;
+pub(crate) mod others;
 mod own;
 mod redlock_net;
 mod rights;
@@ -22,6 +23,9 @@ mod servers;
 mod unused;
 
 use crate::common::{cases_for, conformance, network_conformance, redis::Redis};
+
+/// The server of tests that need none of their own.
+type Shared = Redis;
 
 #[cfg(feature = "blocking")]
 crate::common::blocking!(Redis);

@@ -1,6 +1,5 @@
 //! Locks of other libraries, by the commands that they send: redis-py and redsync, and Redisson.
 
-use distlock_testkit::servers::redis_url;
 use redis::{FromRedisValue, Script, aio::MultiplexedConnection, cmd};
 
 use crate::common::{Case, redis::dial};
@@ -38,9 +37,9 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    pub(crate) async fn new(layout: &'static str) -> Self {
+    pub(crate) async fn new(t: &Case, layout: &'static str) -> Self {
         let prefix = format!("bridge:{:016x}:", fastrand::u64(..));
-        Self { layout, prefix, connection: dial(&redis_url(), None).await }
+        Self { layout, prefix, connection: dial(&t.store.url(), None).await }
     }
 
     /// Returns the URL query of a client that bridges to this program.

@@ -1,10 +1,12 @@
 //! The rights that locking needs.
 
+use distlock::Error;
 use redis::cmd;
 
-use super::own::Server;
+use super::{others::LAYOUTS, own::Server};
 use crate::common::{
-    SOON, Waiter, close, connect, locked, own::TTL, queue_of, release_both, within,
+    Case, Harness, SOON, Waiter, beside_others, close, connect, locked, own::TTL, queue_of, reason,
+    redis::Redis, release_both, within,
 };
 
 /// The documented rights suffice, and exclude other commands.
@@ -38,4 +40,27 @@ async fn the_documented_rights_suffice() {
     close([one, other]).await;
     let refusals: Vec<redis::Value> = server.ask(cmd("ACL").arg("LOG")).await;
     assert!(refusals.is_empty(), "{refusals:?}");
+}
+
+/// A user without rights to the keys of other libraries is denied, and leaves nothing behind. The
+/// model of a server has no rights, so this is not part of `bridge.rs`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_without_rights_is_denied() {
+    beside_others::<Redis>(async |t: &Case<Redis>| {
+        for layout in LAYOUTS {
+            let url = format!("{}?bridge={layout}&bridge_prefix=elsewhere:", t.store.url());
+            let client = t.connect(t.builder_for(&url)).await;
+            for refused in [
+                client.mutex("a").lock().await.map(drop),
+                client.mutex("a").try_lock().await.map(drop),
+                client.lock_all(["a", "b"]).await.map(drop),
+            ] {
+                let error = refused.expect_err("refused");
+                assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+                assert!(reason(&error).contains("elsewhere:"));
+            }
+            assert_eq!(t.keys().await, [""; 0]);
+        }
+    })
+    .await;
 }

@@ -90,7 +90,8 @@ impl Server {
         self.change(Model::back_up).await;
     }
 
-    async fn change(&self, change: fn(&mut Model)) {
+    /// Changes the running server.
+    pub(super) async fn change(&self, change: impl FnOnce(&mut Model) + Send + 'static) {
         let front = self.front.clone();
         let changing = tokio::task::spawn_blocking(move || front.change(change));
         changing.await.expect("no panic");

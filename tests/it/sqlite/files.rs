@@ -129,7 +129,9 @@ async fn files_that_are_no_lock_store_are_refused() {
         .expect("created");
     fs::write(folder.path("one"), "").expect("created");
     fs::hard_link(folder.path("one"), folder.path("other")).expect("created");
-    for (name, what) in [("sub", "not a file"), ("text", "not a database"), ("one", "hard links")] {
+    for (name, what) in
+        [("sub", "not a regular file"), ("text", "not a database"), ("one", "hard links")]
+    {
         let error = refused(Client::builder(folder.url(name))).await;
         assert!(matches!(error, Error::Backend { .. }), "{name}: {error:?}");
         assert!(reason(&error).contains(what), "{name}: {}", reason(&error));

@@ -1,80 +1,132 @@
 //! The effects of setting a server's clock.
 
-use std::time::Duration;
+use std::{net::SocketAddr, pin::Pin, time::Duration};
 
+use async_trait::async_trait;
 use distlock::{Client, Error, LockGuard};
 use distlock_testkit::{docker::set_clock, framing::Framing, proxies::Proxies, proxy::Mode};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::common::{
-    SOON, Waiter, close, connect, connected, contended, eventually,
+    SOON, Waiter, close, connect, contended, eventually,
     own::{Image, Server, TTL},
     take_turn, within,
 };
 
 /// A client that has observed the server's clock for this long trusts it.
 const WATCHED: Duration = Duration::from_millis(3400);
+/// Nothing more of a reply arrives after a pause as long as this.
+const QUIET: Duration = Duration::from_millis(500);
 pub(crate) const HOUR: i64 = 3600;
 /// How often to retry until the whole sequence falls between two requests of the observing client.
 const TIMES: usize = 5;
 
 /// A kind of server.
 pub(crate) struct Kind {
+    /// The parts of a URL before and after the server.
+    pub(crate) around: [&'static str; 2],
+    pub(crate) framing: Framing,
+    /// `true` if a client that reconnects starts observing the clock from scratch. Otherwise a
+    /// clock change is noticed only if it exceeds the time between two readings. See `beats.rs`.
+    pub(crate) forgets: bool,
+    pub(crate) place: Place,
+}
+
+/// Where the servers of a kind run.
+pub(crate) enum Place {
+    Container(Container),
+    /// In this process: the function starts a model of a server.
+    Process(fn() -> Starting),
+}
+
+pub(crate) struct Container {
     pub(crate) image: &'static Image,
-    /// The options that make its container's clock settable.
+    /// The options that make its clock settable.
     pub(crate) clock: &'static [&'static str],
     /// Further options of the container.
     pub(crate) options: &'static [&'static str],
     /// Arguments of the server.
     pub(crate) arguments: &'static [&'static str],
-    pub(crate) framing: Framing,
-    /// `true` if a client that reconnects starts observing the clock from scratch. Otherwise a
-    /// clock change is noticed only if it exceeds the time between two readings. See `beats.rs`.
-    pub(crate) forgets: bool,
     /// The command that prepares the server and prints `ready`. Empty if none is needed.
     pub(crate) prepare: &'static [&'static str],
     /// The command that prints the server's clock in seconds since 1970 as its first word.
     pub(crate) shows: &'static [&'static str],
 }
 
+/// A model of a server, in this process.
+#[async_trait]
+pub(crate) trait Model: Send + Sync {
+    fn address(&self) -> SocketAddr;
+
+    /// Sets the clock to this many seconds from the actual time.
+    async fn set_clock(&self, seconds: i64);
+}
+
+/// Starts a model that is ready for clients.
+pub(crate) type Starting = Pin<Box<dyn Future<Output = Box<dyn Model>> + Send>>;
+
 struct Settable {
     kind: &'static Kind,
-    server: Server,
+    server: Running,
+}
+
+enum Running {
+    Container(&'static Container, Server),
+    Process(Box<dyn Model>),
 }
 
 impl Settable {
     async fn start(kind: &'static Kind) -> Self {
-        let options = [kind.clock, kind.options].concat();
-        let server = Server::start(kind.image, &options, kind.arguments).await;
+        let server = match &kind.place {
+            Place::Container(container) => Self::start_in(container).await,
+            Place::Process(start) => Running::Process(start().await),
+        };
+        Self { kind, server }
+    }
+
+    async fn start_in(container: &'static Container) -> Running {
+        let options = [container.clock, container.options].concat();
+        let server = Server::start(container.image, &options, container.arguments).await;
+        let prepare = container.prepare;
         eventually(SOON * 5, "the server is prepared", async || {
-            kind.prepare.is_empty() || server.own.run(kind.prepare).await == "ready"
+            prepare.is_empty() || server.own.run(prepare).await == "ready"
         })
         .await;
         server.serves().await;
-        Self { kind, server }
+        Running::Container(container, server)
     }
 
     /// Sets the clock to this many seconds from the actual time.
     async fn set(&self, seconds: i64) {
-        self.server.own.run(&["sh", "-c", &set_clock(seconds)]).await;
+        let (container, server) = match &self.server {
+            Running::Container(container, server) => (container, server),
+            Running::Process(model) => return model.set_clock(seconds).await,
+        };
+        server.own.run(&["sh", "-c", &set_clock(seconds)]).await;
         let ours = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
         let theirs = i64::try_from(ours).expect("not so late") + seconds;
         eventually(SOON, "the clock is set", async || {
-            let shows = self.server.own.run(self.kind.shows).await;
+            let shows = server.own.run(container.shows).await;
             let shows = shows.split_whitespace().next().and_then(|word| word.parse::<i64>().ok());
             shows.is_some_and(|shows| (shows - theirs).abs() < 20)
         })
         .await;
     }
 
+    fn address(&self) -> SocketAddr {
+        match &self.server {
+            Running::Container(_, server) => server.address,
+            Running::Process(model) => model.address(),
+        }
+    }
+
     async fn client(&self) -> Client {
-        connected(self.server.builder()).await
+        connect(&self.kind.around.join(&self.address().to_string()), TTL).await
     }
 
     /// Opens a connection to the server that can be cut.
     async fn proxies(&self) -> Proxies {
-        let Kind { image, framing, .. } = self.kind;
-        Proxies::between(image.around, *framing, &[self.server.address]).await
+        Proxies::between(self.kind.around, self.kind.framing, &[self.address()]).await
     }
 
     /// Connects a client that can be cut off and holds `a`.
@@ -209,8 +261,12 @@ pub(crate) async fn session_begun_under_a_wrong_clock_keeps_its_ttl(kind: &'stat
         let mut packets = watching.packets();
         let renewed = async || std::mem::replace(&mut packets, watching.packets()) != packets;
         eventually(TTL * 12, "the session is renewed", renewed).await;
-        let mut packets = watching.packets();
-        let replied = async || std::mem::replace(&mut packets, watching.packets()) == packets;
+        // A busy server sends the parts of a reply one by one.
+        let replied = async || {
+            packets = watching.packets();
+            sleep(QUIET).await;
+            watching.packets() == packets
+        };
         eventually(SOON, "the reply has arrived", replied).await;
         server.set(-HOUR).await;
         let holding = server.holder().await;

@@ -11,7 +11,7 @@ use crate::common::{
 };
 use distlock::{
     Client, Error, FencingToken, Leader, Leadership, LeadershipHandle, LockGuard, LostReason,
-    Observe, Result,
+    Observe, QueueEntry, Result,
 };
 
 /// Starts a campaign, and returns when its key exists.
@@ -87,6 +87,24 @@ pub(crate) async fn leader_is_returned_with_value_and_token(t: &Case) {
     );
     leadership.resign().await.expect("resigned");
     assert_eq!(client.election("e").leader().await.expect("a reply"), None);
+}
+
+/// Other entries contain the client's owner and a time, which this value resembles.
+pub(crate) async fn a_candidates_value_is_returned_unchanged(t: &Case) {
+    let [client, other] = t.clients().await;
+    let value = "10.0.0.7:8080\n17";
+    let leadership = leads(&client, value).await;
+    let guard = client.mutex("m").lock().await.expect("granted");
+    for reader in [&client, &other] {
+        let leader = reader.election("e").leader().await.expect("a reply").expect("there is one");
+        assert_eq!(leader.value_str(), Some(value));
+        let queue = reader.election("e").queue().await.expect("a reply");
+        assert_eq!(queue.iter().map(QueueEntry::owner).collect::<Vec<_>>(), [value]);
+        let holder = reader.mutex("m").holder().await.expect("a reply").expect("there is one");
+        assert_eq!(holder.owner(), client.owner());
+    }
+    guard.unlock().await.expect("released");
+    leadership.resign().await.expect("resigned");
 }
 
 pub(crate) async fn a_proclaimed_value_is_seen(t: &Case) {

@@ -184,9 +184,14 @@ pub(crate) async fn invalid_writes_are_refused_before_anything_is_sent(t: &Case)
     let good = t.data_key("good");
     let many: Vec<_> = (0..65).map(|n| Write::put(t.data_key(&n.to_string()), "x")).collect();
     let twice = [Write::put(&good, "1"), Write::delete(&good)];
-    for writes in [&[], &*many, &twice, &[Write::put(&good, vec![0; 1 << 20])]] {
-        let error = guard.write(writes).await.expect_err("an invalid write");
-        assert!(matches!(error, Error::InvalidArgument { argument: "key", .. }), "{error:?}");
+    let large = [Write::put(&good, vec![0; 1 << 20])];
+    for (writes, expected) in
+        [(&[][..], "writes"), (&many, "key"), (&twice, "key"), (&large, "key")]
+    {
+        match guard.write(writes).await.expect_err("an invalid write") {
+            Error::InvalidArgument { argument, .. } => assert_eq!(argument, expected),
+            error => panic!("{error:?}"),
+        }
     }
     link.set_reachable(true);
     assert!(guard.is_valid());

@@ -74,7 +74,7 @@ pub(crate) async fn odd_names_work_and_are_independent(t: &Case) {
     let keys: HashSet<_> = guards.iter().map(|guard| guard.key().to_owned()).collect();
     assert_eq!(
         keys,
-        t.keys().await.into_iter().collect(),
+        t.keys().await.into_iter().collect::<HashSet<_>>(),
         "the store has other keys than the guards"
     );
     for name in names {

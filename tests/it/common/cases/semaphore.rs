@@ -336,6 +336,8 @@ pub(crate) async fn a_dead_waiter_is_passed_over(t: &Case<dyn Sessions>) {
 pub(crate) async fn a_waiter_evicted_at_the_gate_acquires_no_permit(t: &Case) {
     let [one, two] = t.clients().await;
     let held = acquired(&one, 1, 1).await;
+    // The holder's key at the gate is deleted in the background.
+    eventually(SOON, "the holder has left the gate", async || t.keys().await == [held.key()]).await;
     let semaphore = two.semaphore("permits", 1);
     let waiting = tokio::spawn(async move { semaphore.acquire().await });
     t.queue_of(3).await;

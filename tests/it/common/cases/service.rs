@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use distlock::{Client, Error, LockKind, LostReason, Result};
+use distlock::{Client, Error, LockGuard, LockKind, LostReason, Result};
+use futures_util::future::{join, join_all};
 use tokio::{sync::oneshot, task::JoinSet, time::timeout};
 
 use crate::common::{
@@ -312,6 +313,24 @@ pub(crate) async fn a_client_that_shuts_down_lets_holders_finish(t: &Case) {
     // Without held locks, `shutdown` takes no longer than `close`.
     within(SOON, "at once", other.shutdown(HOUR)).await.expect("closed");
     assert!(client.is_closed() && other.is_closed());
+}
+
+/// A lock that is being released when its client is shut down has not been lost.
+pub(crate) async fn releases_under_way_end_before_the_shutdown(t: &Case) {
+    for round in 0..5 {
+        let client = t.client().await;
+        let mut guards = Vec::new();
+        for lock in 0..3 {
+            let mutex = client.mutex(format!("m{round}-{lock}"));
+            guards.push(mutex.lock().await.expect("granted"));
+        }
+        let releases = join_all(guards.into_iter().map(LockGuard::unlock));
+        let (released, closed) = join(releases, client.shutdown(HOUR)).await;
+        closed.expect("closed");
+        for result in released {
+            result.expect("released");
+        }
+    }
 }
 
 pub(crate) async fn durability_matches_the_guarantees_of_the_store(t: &Case) {

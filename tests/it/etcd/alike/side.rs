@@ -17,6 +17,9 @@ use super::requests::Request;
 
 /// The permanent watch of each stream: a stream without watches gets no progress replies.
 const OWN_WATCH: i64 = 1000;
+/// A watch that is created and canceled at once. A server that has created it has processed all
+/// earlier requests of the stream.
+const MARKER: i64 = 1001;
 /// How long a progress reply may take. The server syncs lagging watches every 100 ms.
 const PROGRESS_TIMEOUT: Duration = Duration::from_millis(150);
 
@@ -126,6 +129,7 @@ impl Side {
                 String::new()
             }
             Request::Cancel(id) => {
+                self.advance().await;
                 self.cancel(id).await;
                 self.settle().await;
                 String::new()
@@ -144,8 +148,15 @@ impl Side {
         self.show(reply, |reply| &mut reply.0.header)
     }
 
+    /// Raises the revision, so that progress replies to earlier requests are recognized by theirs.
+    async fn advance(&mut self) {
+        let put = self.client.put("advanced", "", None).await.expect("etcd replies");
+        self.revision = put.header().expect("a header").revision();
+    }
+
     /// Starts a watch and waits until all past events are sent.
     pub(super) async fn watch(&mut self, key: &str, options: WatchOptions) {
+        self.advance().await;
         self.watches.watch(key, Some(options)).await.expect("sent");
         self.unanswered += 1;
         self.settle().await;
@@ -158,11 +169,11 @@ impl Side {
 
     /// Waits until the server reports that all watches are synced.
     async fn settle(&mut self) {
-        let (mut in_step, mut is_requested) = (false, false);
+        let (mut in_step, mut is_requested, mut open_requests) = (false, false, 0);
         for _ in 0..100 {
             if !in_step && !is_requested {
                 self.watches.request_progress().await.expect("sent");
-                is_requested = true;
+                (is_requested, open_requests) = (true, open_requests + 1);
             }
             let next = self.responses.message();
             let Ok(response) = timeout(PROGRESS_TIMEOUT, next).await else {
@@ -172,16 +183,32 @@ impl Side {
             };
             let response = response.expect("no error").expect("the stream continues");
             let revision = response.header().map_or(0, ResponseHeader::revision);
-            if response.watch_id() == -1 && !response.created() {
-                in_step |= revision >= self.revision;
-            } else {
+            if response.watch_id() != -1 || response.created() {
                 self.note(response).await;
+            } else if revision >= self.revision {
+                (in_step, open_requests) = (true, open_requests - 1);
             }
             if in_step && self.unanswered == 0 {
+                if open_requests > 0 {
+                    self.pass_marker().await;
+                }
                 return;
             }
         }
         panic!("watches never sync: {} unanswered", self.unanswered);
+    }
+
+    /// Waits until the server has processed all progress requests.
+    async fn pass_marker(&mut self) {
+        let options = WatchOptions::new().with_watch_id(MARKER);
+        self.watches.watch("unused", Some(options)).await.expect("sent");
+        self.watches.cancel(MARKER).await.expect("sent");
+        loop {
+            let response = self.responses.message().await.expect("no error").expect("a response");
+            if response.watch_id() == MARKER && response.canceled() {
+                return;
+            }
+        }
     }
 
     async fn note(&mut self, response: WatchResponse) {
@@ -211,7 +238,7 @@ impl Side {
 
     /// Returns all events that the watches were sent.
     pub(super) async fn sent(&mut self) -> String {
-        self.revision = newest(&self.client).await;
+        self.advance().await;
         self.settle().await;
         format!("{:#?}", self.sent)
     }

@@ -3,19 +3,19 @@
 use std::time::{Duration, Instant};
 
 use distlock::Error;
-use distlock_testkit::{proxy::Mode, servers::postgres_url};
+use distlock_testkit::proxy::Mode;
 
-use super::{REQUEST, client_of, pool_of};
+use super::{REQUEST, client_of, place, pool_of};
 use crate::common::{
-    Harness as _, SOON, Servers as _, Waiter, chain, close, company, connected, eventually, locked,
-    postgres::SqlxPool, release_both, take_turn, throughout, within,
+    SOON, Servers as _, Waiter, chain, close, company, connected, eventually, locked, release_both,
+    take_turn, throughout, within,
 };
 
 /// The time limit for a call without a free connection in the pool, on a busy machine.
-const PROMPT: Duration = Duration::from_secs(5);
+pub(in super::super) const PROMPT: Duration = Duration::from_secs(5);
 
 /// Asserts that the call failed because the pool lent no connection.
-fn lent_none<T: std::fmt::Debug>(outcome: distlock::Result<T>) {
+pub(in super::super) fn lent_none<T: std::fmt::Debug>(outcome: distlock::Result<T>) {
     let error = outcome.expect_err("the pool has no connection");
     assert!(matches!(error, Error::Unavailable { .. }) && error.is_retryable(), "{error:?}");
     assert!(chain(&error).contains("the pool lent no connection"), "{error:?}");
@@ -24,7 +24,7 @@ fn lent_none<T: std::fmt::Debug>(outcome: distlock::Result<T>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_connection_serves_two_clients() {
     let _company = company().await;
-    let pool = pool_of(&postgres_url(), 1);
+    let pool = pool_of(&place::url(), 1);
     let builder = client_of(&pool);
     let [one, two] = [connected(builder.clone()).await, connected(builder).await];
     for _ in 0..3 {
@@ -41,33 +41,11 @@ async fn one_connection_serves_two_clients() {
     close([one, two]).await;
 }
 
-/// The call cannot be served before the transaction ends, which waits for the call.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn call_inside_a_transaction_on_the_only_connection_fails() {
-    let _company = company().await;
-    let pool = pool_of(&postgres_url(), 1);
-    let client = connected(client_of(&pool)).await;
-    let held = locked(&client, "held").await;
-    let transaction = pool.begin().await.expect("begun");
-    let began = Instant::now();
-    lent_none(within(PROMPT, "lock() returns", client.mutex("a").lock()).await);
-    lent_none(within(PROMPT, "try_lock() returns", client.mutex("a").try_lock()).await);
-    println!("both failed after {:?}", began.elapsed());
-    let mutex = client.mutex("a");
-    let timed = within(PROMPT, "lock_timeout() returns", mutex.lock_timeout(REQUEST / 4)).await;
-    assert!(timed.expect("time is up").is_none());
-    assert!(held.is_valid());
-    transaction.rollback().await.expect("rolled back");
-    take_turn(&client, "a").await;
-    held.unlock().await.expect("released");
-    client.close().await.expect("closed");
-}
-
 /// Keepalives do not use the pool.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guard_outlives_a_pool_that_is_exhausted_for_two_ttl() {
     let _company = company().await;
-    let pool = pool_of(&postgres_url(), 2);
+    let pool = pool_of(&place::url(), 2);
     let ttl = Duration::from_secs(3);
     let client = connected(client_of(&pool).session_ttl(ttl)).await;
     let [held, dropped] = [locked(&client, "held").await, locked(&client, "dropped").await];
@@ -93,7 +71,7 @@ async fn guard_outlives_a_pool_that_is_exhausted_for_two_ttl() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_of_an_unanswered_request_is_closed() {
     let _company = company().await;
-    let proxies = SqlxPool::start().await.proxies().await;
+    let proxies = place::by_pool().await.proxies().await;
     let pool = pool_of(&proxies.url(), 1);
     let client = connected(client_of(&pool)).await;
     let process = async || -> i32 {

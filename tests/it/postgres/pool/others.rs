@@ -6,16 +6,13 @@ use async_trait::async_trait;
 use bb8_postgres::{PostgresConnectionManager, bb8};
 use deadpool_postgres::{Manager, Pool as Deadpool};
 use distlock::{Client, Error, postgres::Pool};
-use distlock_testkit::{proxy::Mode, servers::postgres_url};
+use distlock_testkit::proxy::Mode;
 use tokio_postgres::{Config, NoTls};
 
-use super::REQUEST;
+use super::{REQUEST, place};
 use crate::common::{
-    Harness as _, SOON, Servers as _, Waiter, chain, close, company, connected, locked,
-    postgres::{SqlxPool, ask},
-    release_both,
-    single::Login,
-    take_turn, within,
+    SOON, Servers as _, Waiter, chain, close, company, connected, locked, postgres::ask,
+    release_both, single::Login, take_turn, within,
 };
 
 type Bb8 = bb8::Pool<PostgresConnectionManager<NoTls>>;
@@ -83,13 +80,13 @@ impl TestedPool for Bb8 {
 }
 
 async fn client_of(pool: &impl TestedPool) -> Client {
-    let builder = Client::builder(postgres_url()).postgres_pool(pool.clone());
+    let builder = Client::builder(place::url()).postgres_pool(pool.clone());
     connected(builder.namespace("/other-pools").request_timeout(REQUEST)).await
 }
 
 async fn locks_by_one_connection<P: TestedPool>(name: &str) {
     let _company = company().await;
-    let pool = P::of(&postgres_url(), 1).await;
+    let pool = P::of(&place::url(), 1).await;
     let [one, two] = [client_of(&pool).await, client_of(&pool).await];
     let guard = locked(&one, name).await;
     assert!(two.mutex(name).try_lock().await.expect("a reply").is_none());
@@ -119,7 +116,7 @@ async fn bb8_lends_one_connection() {
 /// connection.
 async fn unanswered_request_affects_no_other_user<P: TestedPool>(name: &str) {
     let _company = company().await;
-    let proxies = SqlxPool::start().await.proxies().await;
+    let proxies = place::by_pool().await.proxies().await;
     let pool = P::of(&proxies.url(), 1).await;
     let client = client_of(&pool).await;
     let before = pool.process().await;

@@ -1,18 +1,16 @@
 //! The server and the setup of a pool's connections.
 
 use distlock::{Client, Error};
-use distlock_testkit::servers::postgres_url;
 use sqlx::{Executor as _, PgPool, postgres::PgPoolOptions};
 
-use super::{client_of, pool_of};
+use super::{client_of, place, pool_of};
 use crate::common::{
-    Waiter, chain, close, company, connected, locked, postgres::Postgres, refused, release_both,
-    take_turn,
+    Waiter, chain, close, company, connected, locked, refused, release_both, take_turn,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pool_with_the_url_of_another_store_is_refused() {
-    let pool = pool_of(&postgres_url(), 1);
+    let pool = pool_of(&place::url(), 1);
     for url in ["memory://pool", "sqlite:///tmp/pool.db"] {
         let error = refused(Client::builder(url).postgres_pool(pool.clone())).await;
         let expected = matches!(error, Error::InvalidArgument { argument: "postgres_pool", .. });
@@ -21,26 +19,9 @@ async fn pool_with_the_url_of_another_store_is_refused() {
     assert_eq!(pool.size(), 0, "nothing was sent");
 }
 
-/// The pool connects to another database of the server.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pool_that_leads_elsewhere_is_refused() {
-    let _company = company().await;
-    drop(<Postgres as crate::common::Harness>::start().await);
-    let (before, after) = (postgres_url(), "/distlock");
-    let elsewhere = before.strip_suffix(after).expect("the database").to_owned() + "/postgres";
-    let error = refused(client_of(&pool_of(&elsewhere, 1))).await;
-    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-    assert!(chain(&error).contains("is not connected to the database"), "{error:?}");
-    // The server refuses this pool's password.
-    let wrong = postgres_url().replace("apppw", "s3cret");
-    let error = refused(client_of(&pool_of(&wrong, 1))).await;
-    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-    assert!(!format!("{error:?} {}", chain(&error)).contains("s3cret"), "{error:?}");
-}
-
 /// Returns a pool that executes `setup` on each connection before lending it.
 async fn pool_after(setup: &'static str) -> PgPool {
-    let connect = pool_of(&postgres_url(), 1).connect_options();
+    let connect = pool_of(&place::url(), 1).connect_options();
     PgPoolOptions::new()
         .max_connections(1)
         .before_acquire(move |connection, _| {
@@ -97,7 +78,7 @@ async fn connection_in_a_transaction_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_are_notified() {
     let _company = company().await;
-    let pool = pool_of(&postgres_url(), 2);
+    let pool = pool_of(&place::url(), 2);
     let builder = client_of(&pool).recheck_interval(std::time::Duration::from_secs(600));
     let [one, two] = [connected(builder.clone()).await, connected(builder).await];
     let guard = locked(&one, "a").await;
