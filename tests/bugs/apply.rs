@@ -20,9 +20,9 @@
 //!
 //! BINARY is `memory`, `forked`, `interleavings`, `telemetry`, `etcd`, `zookeeper`, `postgres`,
 //! `mysql`, `sqlite`, `redis`, `redlock`, `failover`, `secured`, or `etcd_model`, `redis_model`,
-//! `redlock_model` or `zookeeper_model`, or `lib` for a unit test. `lib:zookeeper` is a unit test
-//! that exists only with this feature, and `cli` a unit test of the command. There may be several
-//! tests, and several places.
+//! `redlock_model`, `zookeeper_model` or `postgres_embedded`, or `lib` for a unit test.
+//! `lib:zookeeper` is a unit test that exists only with this feature, and `cli` a unit test of the
+//! command. There may be several tests, and several places.
 
 pub(crate) mod needs;
 
@@ -31,7 +31,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use needs::Sources;
 
 /// The binaries of tests, in the order in which they are built and run.
-pub(crate) const BINARIES: [&str; 27] = [
+pub(crate) const BINARIES: [&str; 28] = [
     "clusters",
     "lib",
     "cli",
@@ -39,6 +39,7 @@ pub(crate) const BINARIES: [&str; 27] = [
     "forked",
     "sqlite",
     "etcd_model",
+    "postgres_embedded",
     "redis_model",
     "redlock_model",
     "zookeeper_model",

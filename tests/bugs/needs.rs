@@ -159,6 +159,7 @@ impl Sources {
             "memory",
             "sqlite",
             "etcd_model",
+            "postgres_embedded",
             "redis_model",
             "redlock_model",
             "zookeeper_model",
