@@ -35,6 +35,9 @@ TOGETHER=(--package distlock --package distlock-tests --package distlock-testkit
     --package distlock-cli --package distlock-zookeeper-model
     --features "distlock/${ALL//,/,distlock/},distlock-tests/${ALL//,/,distlock-tests/},distlock-tests/traced")
 
+# Adds PostgreSQL in the process of the tests, which takes minutes to build.
+embed() { TOGETHER+=(--features distlock-tests/postgres-embedded); }
+
 # services STORE: prints the names of its containers.
 services() {
     case $1 in
