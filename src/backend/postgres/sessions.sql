@@ -22,6 +22,9 @@ BEGIN
     IF cardinality(ids) = 0 THEN
         RETURN false;
     END IF;
+    -- A transaction may have checked a lock of these sessions. Once a session has ended, the next
+    -- joiner removes its entry from the queue's row, which such a check does not prevent.
+    PERFORM FROM distlock.sessions WHERE id = ANY (ids) ORDER BY id FOR UPDATE;
     UPDATE distlock.sessions SET ended = true WHERE id = ANY (ids) AND NOT ended;
     chosen := ARRAY(SELECT e.ctid FROM distlock.watches AS w JOIN distlock.entries AS e
             ON e.queue = w.queue AND e.number = w.number WHERE e.session = ANY (ids) LIMIT most);
@@ -160,6 +163,7 @@ CREATE FUNCTION distlock.skip_numbers() RETURNS void LANGUAGE sql AS $$
     SELECT setval('distlock.numbers', greatest(
         (SELECT last_value FROM distlock.numbers) + 100000000,
         (SELECT max(number) FROM distlock.entries) + 100000000,
+        (SELECT max(number) FROM distlock.queues) + 100000000,
         (extract(epoch FROM now()) * 1000000)::bigint));
 $$;
 

@@ -1,5 +1,7 @@
 //! A client that closes while others join the queues of its locks.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 
 use super::place::Own;
@@ -8,8 +10,14 @@ use crate::common::{
     database::{Database, Tables},
     eventually, locked,
     postgres::{OPERATOR, ask, dial},
-    queue_of, within,
+    queue_of,
+    sql::written,
+    throughout, within,
 };
+
+/// The request that ends a session, while it waits for a lock.
+const WAITS: &str = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() \
+                     AND wait_event_type = 'Lock' AND query LIKE '%distlock.remove%'";
 
 /// The waiter moves the holder's entry to the table of entries after the request has chosen what to
 /// delete there.
@@ -25,9 +33,7 @@ async fn entry_moved_during_close_is_deleted_with_its_session() {
     ask(&own, "BEGIN").await;
     ask(&own, "SELECT 1 FROM distlock.queues WHERE queue = '/distlock/a' FOR UPDATE").await;
     let closing = tokio::spawn(async move { holder.close().await });
-    let waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() \
-                 AND wait_event_type = 'Lock' AND query LIKE '%distlock.remove%'";
-    eventually(SOON, "the request waits", async || database.ask(waits).await.len() == 1).await;
+    eventually(SOON, "the request waits", async || database.ask(WAITS).await.len() == 1).await;
     let second = Waiter::of(&others[1], "b");
     let moved = "SELECT 1 FROM distlock.entries WHERE queue = '/distlock/b' AND moved";
     eventually(SOON, "the holder's entry is moved", async || database.ask(moved).await.len() == 1)
@@ -39,6 +45,42 @@ async fn entry_moved_during_close_is_deleted_with_its_session() {
     drop(held);
     first.served().await;
     second.served().await;
+    close(others).await;
+    database.end().await;
+}
+
+/// The holder's session ends while it has an entry that was moved in the meantime. Its other locks
+/// are checked by an open transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn checked_lock_of_a_closed_session_is_kept_for_its_transaction() {
+    let database = Own::new().await;
+    let holder = database.client().await;
+    let others = join_all((0..2).map(|_| database.client())).await;
+    let held = [locked(&holder, "a").await, locked(&holder, "b").await, locked(&holder, "c").await];
+    let first = Waiter::of(&others[0], "a");
+    queue_of(&others[1], "a", 2).await;
+    let user = dial(database.url(), None).await;
+    ask(&user, "BEGIN").await;
+    let check = written(&held[1].sql().expect("a check"));
+    assert_eq!(ask(&user, &check).await, ["1"]);
+    let own = dial(database.url(), Some(OPERATOR)).await;
+    ask(&own, "BEGIN").await;
+    ask(&own, "SELECT 1 FROM distlock.queues WHERE queue = '/distlock/a' FOR UPDATE").await;
+    let closing = tokio::spawn(async move { holder.close().await });
+    eventually(SOON, "the request waits", async || database.ask(WAITS).await.len() == 1).await;
+    let second = Waiter::of(&others[1], "c");
+    let moved = "SELECT 1 FROM distlock.entries WHERE queue = '/distlock/c' AND moved";
+    eventually(SOON, "the holder's entry is moved", async || database.ask(moved).await.len() == 1)
+        .await;
+    ask(&own, "COMMIT").await;
+    let third = Waiter::of(&others[1], "b");
+    throughout(Duration::from_secs(1), "the lock is checked", async || third.waits()).await;
+    ask(&user, "COMMIT").await;
+    within(SOON, "the holder closes", closing).await.expect("the task ends").expect("closed");
+    drop(held);
+    for waiter in [first, second, third] {
+        waiter.served().await;
+    }
     close(others).await;
     database.end().await;
 }
