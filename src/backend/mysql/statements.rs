@@ -66,7 +66,8 @@ impl Statements for MysqlStatements {
         if !left.first().ok_or_else(nonsense)?.flag(0) {
             return Ok(true);
         }
-        match removed.iter().any(|removed| removed.count > 0) {
+        // The first statement counts the session's row each time.
+        match removed.iter().skip(1).any(|removed| removed.count > 0) {
             true => Ok(false),
             false => Err(StoreError::Unavailable(
                 "other transactions have locked some of the session's entries".into(),
@@ -317,7 +318,8 @@ fn at(key: &str) -> (String, String) {
 /// Returns a row if the guard's entry is present, and locks the entry until the end of the user's
 /// transaction. An entry whose session has expired by the server's clock does not count, even if no
 /// other client has been granted the lock yet. The statement does not lock the session's row,
-/// because renewals would wait.
+/// because renewals would wait. At `SERIALIZABLE`, InnoDB locks that row too:
+/// <https://dev.mysql.com/doc/refman/8.4/en/innodb-transaction-isolation-levels.html>
 pub(super) fn held(session: i64, entry: &Place<'_>) -> String {
     format!(
         "SELECT 1 FROM {} WHERE {} AND EXISTS (SELECT 1 FROM distlock_sessions \

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Client, LockGuard, optimistic::updated};
+use distlock::{Client, LockGuard, LostReason, optimistic::updated};
 use mysql_async::{Conn, Opts, OptsBuilder, prelude::Queryable};
 
 use crate::{
@@ -76,6 +76,29 @@ async fn open_check_keeps_no_other_call_waiting() {
     second.unlock().await.expect("released");
     close([client]).await;
     close(others).await;
+    database.end().await;
+}
+
+/// At `SERIALIZABLE`, InnoDB locks every row that a transaction reads, also that of the session:
+/// renewals wait for the transaction. Its lock is lost, but granted to nobody until it ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn serializable_check_delays_renewals_and_keeps_the_lock() {
+    const TTL: Duration = Duration::from_secs(4);
+    let database = Own::new().await;
+    let client = connected(Client::builder(database.url()).session_ttl(TTL)).await;
+    let other = database.client().await;
+    let guard = locked(&client, "a").await;
+    let mut own = dial(database.url(), None).await;
+    ask(&mut own, "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE").await;
+    ask(&mut own, "BEGIN").await;
+    assert_eq!(ask(&mut own, guard.sql().expect("a check").text()).await, ["1"]);
+    let waiter = Waiter::of(&other, "a");
+    let reason = within(TTL, "no renewal is confirmed", guard.lost()).await;
+    assert_eq!(reason, LostReason::DeadlinePassed);
+    throughout(TTL * 2, "nobody is granted the lock", async || waiter.waits()).await;
+    ask(&mut own, "COMMIT").await;
+    waiter.granted().await.unlock().await.expect("released");
+    close([client, other]).await;
     database.end().await;
 }
 
