@@ -69,7 +69,8 @@ impl Lent {
     pub(super) async fn of(pool: &UserPool, patience: Duration) -> Result<Self> {
         let (until, lends) = (Instant::now() + patience, Arc::clone(&pool.pool));
         let acquiring = async move { lends.acquire().await };
-        let connection = lend(&pool.lingers, patience, acquiring, pool_refused).await?;
+        let put_back = |connection: Box<dyn PoolConnection>| connection.release();
+        let connection = lend(&pool.lingers, patience, acquiring, pool_refused, put_back).await?;
         Ok(Self { connection, until })
     }
 

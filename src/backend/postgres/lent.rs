@@ -33,7 +33,7 @@ impl Lent {
     pub(super) async fn of(pool: &UserPool, words: &Pooled, patience: Duration) -> Result<Self> {
         let (until, lends) = (Instant::now() + patience, Arc::clone(&pool.pool));
         let acquiring = async move { lends.acquire().await };
-        let connection = lend(&pool.lingers, patience, acquiring, pool_refused).await?;
+        let connection = lend(&pool.lingers, patience, acquiring, pool_refused, drop).await?;
         Ok(Self { connection, until, words: words.clone() })
     }
 

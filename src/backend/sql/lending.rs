@@ -37,12 +37,14 @@ impl Drop for Acquiring {
 }
 
 /// Waits for a connection for three quarters of the request's time, and leaves the rest to the
-/// server. An error means that nothing was sent. `refused` classifies an error of the pool.
+/// server. An error means that nothing was sent. `refused` classifies an error of the pool, and
+/// `put_back` returns a connection that arrives too late.
 pub(crate) async fn lend<C, E>(
     lingers: &Lingers,
     patience: Duration,
     acquiring: impl Future<Output = Result<C, E>> + Send + 'static,
     refused: impl FnOnce(&E) -> StoreError,
+    put_back: impl FnOnce(C) + Send + 'static,
 ) -> Result<C>
 where
     C: Send + 'static,
@@ -51,8 +53,9 @@ where
     let waits = patience.mul_f64(0.75);
     let (reply, acquired) = oneshot::channel();
     let task = spawn_abortable(async move {
-        // If the request no longer waits, the connection returns to the pool.
-        drop(reply.send(acquiring.await));
+        if let Err(Ok(connection)) = reply.send(acquiring.await) {
+            put_back(connection);
+        }
     });
     let _acquiring = Acquiring { task, lingers: lingers.clone() };
     match timeout(waits, acquired).await {
@@ -66,5 +69,28 @@ where
             let words = format!("the pool lent no connection within {waits:?}: {why}");
             Err(StoreError::Exhausted(words.into()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::runtime::clock::sleep;
+
+    #[tokio::test(start_paused = true)]
+    async fn late_connection_is_put_back() {
+        const PATIENCE: Duration = Duration::from_secs(4);
+        let (lingers, (put_back, returned)) = (Lingers::default(), oneshot::channel());
+        let acquiring = async {
+            sleep(PATIENCE).await;
+            Ok::<_, ()>("a connection")
+        };
+        let refused = |(): &()| StoreError::Unavailable("refused".into());
+        let give = |connection| put_back.send(connection).expect("the pool is open");
+        let lent = lend(&lingers, PATIENCE, acquiring, refused, give).await;
+        assert!(matches!(lent, Err(StoreError::Exhausted(_))), "{lent:?}");
+        assert_eq!(returned.await, Ok("a connection"));
     }
 }

@@ -5,11 +5,11 @@
 //!
 //! A thread may be preempted before it locks a mutex and before it unlocks one, and before each
 //! operation on an atomic. tokio's channels work on atomics of the standard library, at which
-//! shuttle cannot preempt a thread. They are tokio's own here too, and each call is one step,
-//! before which the thread may be preempted: see `sync`. That is sound if each call takes effect at
-//! one moment, which tokio's own tests check
-//! (<https://github.com/tokio-rs/tokio/tree/master/tokio/src/sync/tests>). Orderings weaker than
-//! sequential consistency are not explored.
+//! shuttle cannot preempt a thread. They are tokio's own here too, and each call is one step. The
+//! thread may be preempted before a call to a sender or to `Notify`, but not before a call to a
+//! receiver: see `sync`. That is sound if each call takes effect at one moment, which tokio's own
+//! tests check (<https://github.com/tokio-rs/tokio/tree/master/tokio/src/sync/tests>). Orderings
+//! weaker than sequential consistency are not explored.
 
 // The library's unit tests are not part of this crate, and neither are the examples in its docs:
 // `cargo test --doc` ignores `doctest = false`.

@@ -1,5 +1,6 @@
 //! The parts of tokio's `sync` that the library uses: tokio's own, with a possible thread switch
-//! before each call. Polls need none: a future sees everything that happened since it was created.
+//! before calls to senders and to `Notify`. Polls need none: a future sees everything that happened
+//! since it was created.
 
 use std::time::Duration;
 

@@ -247,7 +247,7 @@ pub fn one_task_lingers() {
                 Ok::<_, StoreError>(())
             };
             let refused = |_: &StoreError| StoreError::Unavailable("refused".into());
-            let mut lent = Box::pin(lend(&lingers, SECOND, acquiring, refused));
+            let mut lent = Box::pin(lend(&lingers, SECOND, acquiring, refused, drop));
             let polled = lent.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             assert!(polled.is_pending(), "the pool has no connection");
         })
