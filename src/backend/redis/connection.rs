@@ -149,7 +149,7 @@ impl Connector {
             (Some(service), StoreError::Unavailable(source)) => {
                 let sentinels = self.remote.endpoints.join(", ");
                 let reason = format!(
-                    "the sentinels {sentinels} name no usable primary of {service}: {source}"
+                    "the service {service} of the sentinels {sentinels} cannot be used: {source}"
                 );
                 StoreError::Unavailable(reason.into())
             }

@@ -28,11 +28,12 @@ impl Gate {
         Some(Self { layout: bridge.layout, key: bridge.key(&name) })
     }
 
-    /// Returns the gate that another library holds, by the key in a listing of the queue.
-    pub(super) fn named(bridge: Option<&Bridge>, key: &str) -> Option<Self> {
+    /// Returns the gate that another library holds and its queue's directory, by the key in a
+    /// listing of the queue.
+    pub(super) fn named<'k>(bridge: Option<&Bridge>, key: &'k str) -> Option<(&'k str, Self)> {
         let (dir, name) = key.rsplit_once('/')?;
         let gate = Self::of(bridge, dir)?;
-        (name.strip_prefix("gate-")? == gate.layout.name()).then_some(gate)
+        (name.strip_prefix("gate-")? == gate.layout.name()).then_some((dir, gate))
     }
 
     /// Returns the two arguments that name a gate.
@@ -96,8 +97,8 @@ mod tests {
         assert_eq!(key(bridge.as_ref(), "/ns/%2E").as_deref(), Some("x:."));
         assert_eq!(key(bridge.as_ref(), "/ns/a!requests"), None);
         assert_eq!(key(None, "/ns/a"), None);
-        let named = |key| Gate::named(bridge.as_ref(), key).map(|gate| gate.key);
-        assert_eq!(named("/ns/a/gate-plain").as_deref(), Some("x:a"));
+        let named = |key| Gate::named(bridge.as_ref(), key).map(|(dir, gate)| (dir, gate.key));
+        assert_eq!(named("/ns/a/gate-plain"), Some(("/ns/a", "x:a".to_owned())));
         assert_eq!(named("/ns/a/gate-redisson"), None);
         assert_eq!(named("/ns/a/1f-x"), None);
     }

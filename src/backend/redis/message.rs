@@ -212,7 +212,9 @@ impl Statements for Calls {
             call = match write {
                 Write::Put { key, value } => call.arg("put").arg(key).arg(value),
                 Write::Delete { key } => match Gate::named(self.bridge.as_ref(), key) {
-                    Some(Gate { layout, key }) => call.arg("gate").arg(key).arg(layout.name()),
+                    Some((dir, Gate { layout, key })) => {
+                        call.arg("gate").arg(key).arg(format!("{} {dir}", layout.name()))
+                    }
                     None => call.arg("del").arg(key).arg(""),
                 },
             };

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use distlock::{Client, Error, LostReason};
+use distlock_testkit::proxy::Mode;
 use redis::cmd;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Shared, own::Server};
 use crate::{
     common::{
-        Case, SOON, Sessions, beside_others, cases::costs, eventually, locked, own::TTL, reason,
-        release, throughout, within,
+        Case, Harness, SOON, Sessions, beside_others, cases::costs, eventually, locked, own::TTL,
+        reason, release, throughout, within,
     },
     redis::{
         monitor::Monitor,
@@ -57,6 +58,7 @@ cases! {
     only_the_first_waiter_queries_the_foreign_key,
     waiters_of_one_client_take_turns,
     others_are_seen_in_the_queue,
+    a_late_eviction_spares_the_next_holder,
 }
 
 mod cases {
@@ -374,6 +376,34 @@ mod cases {
         assert_eq!((queue.len(), queue[0].key()), (1, guard.key()));
         guard.unlock().await.expect("released");
     }
+
+    /// The other library releases the lock after the operator's client has read the queue. Its
+    /// second request arrives when another client has the lock.
+    pub(super) async fn a_late_eviction_spares_the_next_holder(t: &Case<Shared>, others: &Others) {
+        let proxies = t.proxies().await;
+        let builder = t.builder_for(&format!("{}{}", proxies.url(), others.query()));
+        let (operator, client) = (t.connect(builder).await, others.client(t).await);
+        assert!(others.take("a", "other", MINUTE).await);
+        let queue = client.mutex("a").queue().await.expect("a reply");
+        let key = queue[0].key().to_owned();
+        let mut monitor = Monitor::start(&Harness::url(&t.store)).await;
+        proxies.set(&Mode::Delay(Duration::from_millis(300)));
+        let evicting = tokio::spawn(async move { operator.evict(key).await });
+        within(SOON, "the operator reads the queue", async {
+            while !is_script_with(&others.key("a"), &monitor.line().await) {}
+        })
+        .await;
+        assert!(others.release("a", "other").await);
+        let guard = locked(&client, "a").await;
+        within(SOON, "the operator has a reply", evicting).await.expect("no panic").expect("it");
+        assert!(!others.take("a", "other", MINUTE).await, "the lock is held");
+        guard.unlock().await.expect("released");
+        assert!(others.is_free("a").await);
+    }
+}
+
+fn is_script_with(key: &str, line: &str) -> bool {
+    line.contains("\"EVALSHA\"") && line.contains(key)
 }
 
 /// Returns the scripts that run with this key within the given time.
@@ -382,7 +412,7 @@ async fn scripts_with(key: &str, mut monitor: Monitor, time: Duration) -> Vec<St
     let listening = async {
         loop {
             let line = monitor.line().await;
-            if line.contains("\"EVALSHA\"") && line.contains(key) {
+            if is_script_with(key, &line) {
                 scripts.push(line);
             }
         }

@@ -1,6 +1,7 @@
 -- Writes data if all guards exist. ARGV: 3 the number of guards; then the directory and the number
--- of each; then `put`, key and value; or `del`, key and nothing; or `gate`, a gate and its layout,
--- to free the gate. The second outcome is the number of guards, at least 1, if all exist.
+-- of each; then `put`, key and value; or `del`, key and nothing; or `gate`, a gate's key, and its
+-- layout and queue, to free the gate if another library holds it. The second outcome is the number
+-- of guards, at least 1, if all exist.
 local refused, life = enter(true)
 if refused then return refused end
 local guards = tonumber(ARGV[3])
@@ -25,8 +26,12 @@ for at = 4 + 2 * guards, #ARGV, 3 do
     local key = ARGV[at + 1]
     local note, dir = note_of(key)
     if ARGV[at] == 'gate' then
-        call('DEL', key)
-        wake(gate_in(ARGV[at + 2], key))
+        local layout, whose = string.match(ARGV[at + 2], '^(%S+) (.*)$')
+        local gate = gate_in(layout, key)
+        if others_mark(whose, gate) then
+            call('DEL', key)
+            wake(gate)
+        end
     elseif ARGV[at] == 'put' then
         call('HSET', DATA, key, ARGV[at + 2])
         if note then call('ZADD', QUEUE, 0, note) end
