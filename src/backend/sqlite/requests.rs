@@ -13,7 +13,7 @@ pub struct Requests {
     pub writes: u64,
     /// Keepalives.
     pub keepalives: u64,
-    /// Committed transactions. Requests that arrive at the same time share one.
+    /// Committed transactions that wrote. Requests that arrive at the same time share one.
     pub commits: u64,
     /// Commits that were flushed to the disk: guarded writes, and reservations of blocks of fencing
     /// tokens. SQLite also flushes when it moves its WAL into the file.

@@ -64,6 +64,8 @@ pub(super) struct Worker<'c> {
     watches: Watches,
     /// The last `data_version`, which changes when another connection commits.
     version: i64,
+    /// This connection has committed since the watches were checked.
+    changed: bool,
 }
 
 impl<'c> Worker<'c> {
@@ -75,7 +77,7 @@ impl<'c> Worker<'c> {
     ) -> Self {
         let sql = Statements::new(connection);
         let (block, watches) = Default::default();
-        Self { path, identity, boot, sql, block, inbox, sign, watches, version: 0 }
+        Self { path, identity, boot, sql, block, inbox, sign, watches, version: 0, changed: false }
     }
 
     /// Runs until no handle is left.
@@ -247,18 +249,19 @@ impl<'c> Worker<'c> {
 
     /// Checks the watches, if a change is possible.
     fn look(&mut self, changed: bool) {
+        self.changed |= changed;
         let asked = self.sql.one("PRAGMA data_version", [], |row| row.get(0));
         // Another process repairs the file, so the query is repeated later.
         let Ok(version) = asked else { return };
         let due = self.watches.is_due();
-        if !changed && !due && version == self.version {
+        if !self.changed && !due && version == self.version {
             return;
         }
         let looked = self.try_look(due);
         self.undo();
         match looked {
             Ok(waiters) => {
-                self.version = version;
+                (self.version, self.changed) = (version, false);
                 self.sign.counters.notified(waiters);
             }
             Err(Failure::Sql(error)) if is_busy(&error) => {}
