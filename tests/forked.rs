@@ -136,6 +136,9 @@ fn child(Inherited { builder, client, kept, dropped }: Inherited, own: Own) {
         own.close().wait_timeout(SOON).expect("in time").expect("closed");
     }
     drop(dropped);
+    let ended = client.shutdown(Duration::ZERO).wait_timeout(SOON).expect("in time");
+    let error = ended.expect_err("a client of the parent");
+    assert!(matches!(error, Error::Runtime { .. }), "{error:?}");
     let error =
         client.close().wait_timeout(SOON).expect("in time").expect_err("a client of the parent");
     assert!(matches!(error, Error::Runtime { .. }), "{error:?}");

@@ -119,17 +119,17 @@ impl Builder {
 
     /// Sets how long the client tries to open a session, by default 5 s.
     ///
-    /// The timeout applies when the client connects, and whenever it opens another session. The
-    /// timeout also limits how long [`close`](Client::close) waits.
+    /// The timeout applies to each session, and limits how long [`close`](Client::close) waits.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.options.connect_timeout = Some(timeout);
         self
     }
 
-    /// Sets how long the client waits for a reply before it tries another server.
+    /// Sets how long the client waits for the reply to a request.
     ///
-    /// The default is half of the requested TTL, but at least 1 s and at most 3 s. On Redlock, the
-    /// limit is a quarter of the TTL for renewals, and otherwise 0.1 TTL, but at most 200 ms.
+    /// The default is half of the requested TTL, but at least 1 s and at most 3 s. The limits of
+    /// keepalives on etcd and ZooKeeper follow from the TTL instead. On Redlock, the limit is a
+    /// quarter of the TTL for renewals, and otherwise 0.1 TTL, but at most 200 ms.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.options.request_timeout = Some(timeout);
         self
@@ -137,9 +137,9 @@ impl Builder {
 
     /// Sets how often the client rechecks the locks that it holds or waits for.
     ///
-    /// A server may lose a watch event. Every waiter therefore rechecks its place in the queue at
-    /// this interval, and the session rereads the keys of its held locks. The default is 20 s or
-    /// the requested TTL, whichever is longer. Each interval is randomly extended by up to 25 %.
+    /// A server may lose a watch event. Except on Redlock, waiters therefore recheck their place in
+    /// the queue at this interval, and the session rereads the keys of held locks. The default is
+    /// 20 s, or the requested TTL if longer. Each interval is randomly extended by up to 25 %.
     pub fn recheck_interval(mut self, interval: Duration) -> Self {
         self.options.recheck_interval = Some(interval);
         self
@@ -157,7 +157,7 @@ impl Builder {
     /// acquire a lock fail with [`Error::Runtime`], and the servers free the locks when the session
     /// expires. A current-thread runtime works only while `block_on` runs on it. Pass a runtime if
     /// the library must not start worker threads, or if one runtime should do only this work. On
-    /// SQLite, the library starts one thread for each open file in any case.
+    /// SQLite, each open file needs a thread in any case, and so does ZooKeeper's client crate.
     ///
     /// One kind of client needs no call of this method: if the clock of the current runtime is
     /// paused (`tokio::time::pause`, `#[tokio::test(start_paused = true)]`), a new client of
@@ -233,10 +233,10 @@ impl Builder {
     ///
     /// The options are checked in the same way as in [`connect`](Self::connect).
     /// [`health`](Client::health) returns [`NotOpened`](crate::Health::NotOpened) until the first
-    /// call that needs a session opens one. If that call cannot open a session, it fails as
-    /// [`connect`](Self::connect) does, and the next call tries again. [`ping`](Client::ping) opens
-    /// a session and acquires no lock. Until a session is open,
-    /// [`session_ttl`](Client::session_ttl) returns the requested TTL.
+    /// call that needs a session opens one. After a transient error, that call retries within the
+    /// `connect_timeout`. Without a session, the call fails as [`connect`](Self::connect) does, and
+    /// the next call tries again. [`ping`](Client::ping) opens a session and acquires no lock.
+    /// Until a session is open, [`session_ttl`](Client::session_ttl) returns the requested TTL.
     ///
     /// # Errors
     ///

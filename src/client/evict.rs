@@ -22,8 +22,9 @@ impl Client {
     /// ([`Evicted`](crate::LostReason::Evicted)) when the store's event arrives or, if the event is
     /// lost, within 1.25 times the holder's [`recheck_interval`](crate::Builder::recheck_interval).
     /// On stores without events, such as MySQL, the holder is notified within a second. An evicted
-    /// waiter fails with [`Error::Evicted`]. If the waiter was being granted the lock, it may
-    /// become a holder for a moment, and is then notified of the loss.
+    /// waiter fails with [`Error::Evicted`], in many cases only at its next recheck. If the waiter
+    /// was being granted the lock, it may become a holder for a moment, and is then notified of the
+    /// loss.
     ///
     /// [`LockGuard::key`](crate::LockGuard::key) and [`QueueEntry::key`](crate::QueueEntry::key)
     /// return the key of a holder or waiter. The key must be in the queue of a lock in this
@@ -67,6 +68,9 @@ impl Client {
     ///
     /// Returns `false` if this entry has left the queue, even if the same client has acquired the
     /// lock again under the same key. Otherwise the call does what [`evict`](Self::evict) does.
+    ///
+    /// With a bridge on Redis, all locks of another library under one name have the same key and
+    /// token. The call may therefore evict a later lock of that library.
     ///
     /// # Errors
     ///

@@ -20,7 +20,9 @@ pub enum Health {
     },
     /// No lock is held, and the last keepalive is too old.
     ///
-    /// The next call that acquires a lock sends another keepalive.
+    /// The next call that acquires a lock confirms the session again, or opens a new one. On
+    /// ZooKeeper, this is the usual state of a client that has neither held nor awaited a lock for
+    /// some time: only pings then renew its session, and they do not confirm it.
     Stale,
     /// No session has been opened yet.
     ///
@@ -29,7 +31,9 @@ pub enum Health {
     NotOpened,
     /// The session has ended, and its locks are lost.
     ///
-    /// The next call that acquires a lock opens a new session.
+    /// The next call that acquires a lock opens a new session. In a forked child, and after the
+    /// client's runtime was shut down, that call fails with
+    /// [`Error::Runtime`](crate::Error::Runtime).
     Lost,
     /// The client was closed.
     Closed,
@@ -68,7 +72,9 @@ impl Client {
     /// Confirms the session with the store, and returns how long that took.
     ///
     /// The request is one write on ZooKeeper and one keepalive on the other stores. If there is no
-    /// session, the call opens one.
+    /// session, the call opens one. On ZooKeeper, after a pause of the process or a slow opening of
+    /// the session, the call first waits until a write proves enough again, for up to 3/8 of the
+    /// TTL. The returned time and the time limit of the call do not include this wait.
     ///
     /// # Errors
     ///
@@ -111,7 +117,8 @@ impl Client {
     ///
     /// As [`ping`](Self::ping). [`Error::Denied`](crate::Error::Denied) if the client's user may
     /// not read these settings. On Redis, a setting that the user may not read counts as unsafe
-    /// instead.
+    /// instead. On PostgreSQL, without the rights of `pg_read_all_stats`, backups in progress and
+    /// `pg_receivewal` count as standbys.
     ///
     /// # Cancel safety
     ///

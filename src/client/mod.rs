@@ -45,10 +45,10 @@ const URL_VARIABLE: &str = "DISTLOCK_URL";
 /// continue while the program's runtime is blocked, and after it has ended. When the session is
 /// lost, every guard is notified. The next call that acquires a lock opens a new session.
 ///
-/// The session ends in the background once all clones are dropped, and all that was created with
-/// them: locks such as a [`Mutex`], guards, handles, streams and waiting calls. A stored [release
-/// request](Mutex::request_release) also keeps the session open. [`close`](Self::close) ends the
-/// session at once and returns the outcome.
+/// The session ends in the background once all clones are dropped, and everything that was created
+/// with them: locks such as a [`Mutex`], guards, handles, streams and waiting calls. A stored
+/// [release request](Mutex::request_release) also keeps the session open. [`close`](Self::close)
+/// ends the session at once and returns the outcome.
 #[derive(Clone, Debug)]
 pub struct Client {
     sessions: Sessions,
@@ -117,10 +117,11 @@ impl Client {
     /// - **TLS**: `ca_file`, `cert_file`, `key_file` and `server_name`. Without `ca_file`, the
     ///   client uses the operating system's CAs. On PostgreSQL and MySQL, `sslmode=verify-full`
     ///   turns TLS on, and `sslmode=require` has the same effect.
-    /// - **PostgreSQL**: URLs for libpq work if they name the hosts once, and contain no unknown
-    ///   option and no other `sslmode` than `disable`, `require` and `verify-full`. For a Unix
-    ///   socket, give its directory: in the option `host`, or percent-escaped in place of the host.
-    ///   `pooler=transaction` connects through a pooler in transaction mode.
+    /// - **PostgreSQL**: URLs for libpq work if they name the hosts once, contain no unknown option
+    ///   and no other `sslmode` than `disable` (the default), `require` and `verify-full`, and send
+    ///   no password to another host without TLS. For a Unix socket, give its directory: in the
+    ///   option `host`, or percent-escaped in place of the host. `pooler=transaction` connects
+    ///   through a pooler in transaction mode.
     /// - **ZooKeeper**: `sasl` and `acl`.
     /// - **Redis**: `replicas`, the number of replicas (1 to 32) that must confirm each write, and
     ///   `allow_eviction`. With sentinels, `db` is the number of the database.
@@ -300,7 +301,8 @@ impl Client {
     ///
     /// Call this method when a service receives SIGTERM. From then on, the client acquires no more
     /// locks: waiters and later attempts to acquire a lock fail with
-    /// [`Error::Closed`](crate::Error::Closed). Holders are notified by
+    /// [`Error::Closed`](crate::Error::Closed). A [`ReentrantMutex`](crate::ReentrantMutex) can
+    /// still share a hold of its id. Holders are notified by
     /// [`release_requested`](crate::LockGuard::release_requested), and keep their locks until they
     /// release them or `grace` has passed. Within `grace`, the call also waits for the results of
     /// these releases. After that, the client is [closed](Self::close), and the remaining guards
@@ -333,6 +335,10 @@ impl Client {
     /// ```
     pub async fn shutdown(&self, grace: Duration) -> Result<()> {
         let shared = self.sessions.shared();
+        if shared.runtime.is_inherited() {
+            // A thread that only the parent has may hold the locks of its channels forever.
+            shared.runtime.check()?;
+        }
         shared.draining.send_replace(true);
         let unheld = async { Ok(timeout(grace, self.sessions.unheld()).await.is_ok()) };
         // The client is closed whether or not all locks were released.

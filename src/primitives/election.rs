@@ -286,7 +286,10 @@ impl Election {
 
     /// Returns a stream of the queue: its current state, then later ones.
     ///
-    /// For the cost, see [`Mutex::watch_queue`](crate::Mutex::watch_queue).
+    /// For the cost, see [`Mutex::watch_queue`](crate::Mutex::watch_queue). On ZooKeeper, a value
+    /// that the leader [proclaims](crate::Leadership::proclaim) appears only when a candidate joins
+    /// or leaves the queue, or at the next recheck. [`observe`](Self::observe) returns the value at
+    /// once.
     ///
     /// # Errors
     ///
@@ -297,7 +300,7 @@ impl Election {
         self.named.watch()
     }
 
-    /// Asks the leader to resign; `false` if there is none.
+    /// Asks the leader to resign; `false` if the queue is empty.
     ///
     /// The reason may be at most 1,000 bytes long. A request never takes the lead by force: a
     /// leader that awaits [`release_requested`](crate::LockGuard::release_requested) receives the

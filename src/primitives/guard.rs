@@ -207,9 +207,9 @@ impl LockGuard {
         if self.held.session.deadline.is_inherited() {
             return Some(LostReason::Forked);
         }
-        let lost = self.held.own.lost_reason();
-        let lost = lost.or_else(|| self.held.session.deadline.lost_reason());
-        lost.or_else(|| (!self.held.own.is_held()).then_some(LostReason::Released))
+        let ended = self.held.own.end_of_hold();
+        let ended = ended.or_else(|| self.held.session.deadline.lost_reason());
+        ended.or_else(|| (!self.held.own.is_held()).then_some(LostReason::Released))
     }
 
     /// Resolves when the lock is lost, and never before.
@@ -223,12 +223,13 @@ impl LockGuard {
     /// lock before `lost` resolves. In this case, `lost` resolves as soon as the store's event
     /// arrives. SQLite is polled every few milliseconds instead. MySQL, MariaDB, and PostgreSQL
     /// behind a transaction pooler send no events: there, `lost` resolves within a second. On
-    /// Redlock, `lost` resolves at the next renewal. With a bridge on Redis, `lost` also resolves
-    /// at the next renewal if the key that the bridge shares with other libraries is deleted or
-    /// taken over. If the lock's key was deleted right after the grant, `lost` resolves about 0.4 s
-    /// after the grant. If the event is lost, `lost` resolves within 1.25 times the
-    /// [`recheck_interval`](crate::Builder::recheck_interval). On etcd, overwriting the key without
-    /// its lease is an eviction, too.
+    /// ZooKeeper, a session without room for all of its watches rechecks its keys about every
+    /// second instead. On Redlock, `lost` resolves at the next renewal. With a bridge on Redis,
+    /// `lost` also resolves at the next renewal if the key that the bridge shares with other
+    /// libraries is deleted or taken over. If the lock's key was deleted right after the grant,
+    /// `lost` resolves about 0.4 s after the grant. If the event is lost, `lost` resolves within
+    /// 1.25 times the [`recheck_interval`](crate::Builder::recheck_interval). On etcd, overwriting
+    /// the key without its lease is an eviction, too.
     ///
     /// The future does not depend on the caller's runtime. After the machine was suspended, `lost`
     /// may take up to one second of running time to resolve, while [`is_valid`](Self::is_valid)
@@ -251,12 +252,18 @@ impl LockGuard {
     /// # Ok(()) }
     /// ```
     pub async fn lost(&self) -> LostReason {
-        tokio::select! {
-            biased;
-            reason = self.held.session.deadline.lost() => reason,
-            reason = self.held.own.lost() => reason,
-            () = self.held.own.left(), if !self.owns => LostReason::Released,
+        let (own, deadline) = (&self.held.own, &self.held.session.deadline);
+        if deadline.is_inherited() {
+            return LostReason::Forked;
         }
+        let reason = tokio::select! {
+            biased;
+            reason = own.lost() => reason,
+            reason = deadline.lost() => reason,
+            () = own.left(), if !self.owns => LostReason::Released,
+        };
+        // Several of these may have happened.
+        self.lost_reason().unwrap_or(reason)
     }
 
     pub(crate) fn lost_error(&self, reason: LostReason) -> Error {

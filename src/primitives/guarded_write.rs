@@ -108,8 +108,8 @@ impl LockGuard {
     /// Any client may have written the value.
     ///
     /// The value was the newest one at some moment during the call. The lock may be lost right
-    /// after the call. If the lock is lost, the store refuses a [`write`](Self::write) that is
-    /// based on the value. The same keys are valid as in [`write`](Self::write).
+    /// after the call. Once the lock's key is deleted, the store refuses a [`write`](Self::write)
+    /// that is based on the value. The same keys are valid as in [`write`](Self::write).
     ///
     /// # Errors
     ///
@@ -202,10 +202,10 @@ impl LockGuard {
     /// total, keys included.
     ///
     /// Any client of the store that has the rights can read the keys. On etcd and ZooKeeper, they
-    /// are the store's own keys. On ZooKeeper, a put creates missing parent nodes, and a node with
-    /// children cannot be deleted. On PostgreSQL, MySQL, MariaDB and SQLite, the keys are rows of
-    /// one of distlock's tables. On Redis, the keys are fields of one hash per namespace, so
-    /// clients of another namespace write to other keys.
+    /// are the store's own keys. On ZooKeeper, a put first creates missing parent nodes, outside of
+    /// the transaction, and a node with children cannot be deleted. On PostgreSQL, MySQL, MariaDB
+    /// and SQLite, the keys are rows of one of distlock's tables. On Redis, the keys are fields of
+    /// one hash per namespace, so clients of another namespace write to other keys.
     ///
     /// A [`ReadGuard`](crate::ReadGuard) can write as well, concurrently with other readers.
     ///

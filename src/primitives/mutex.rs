@@ -79,7 +79,7 @@ impl Mutex {
     ///
     /// On MySQL and MariaDB, and on PostgreSQL behind a transaction pooler, waiters are not
     /// notified: each client polls for all of its waiters. On SQLite, one thread polls for all
-    /// clients of the process that use the same file. On Redlock, each waiter polls. On Redis with
+    /// clients of the process that use the same path. On Redlock, each waiter polls. On Redis with
     /// a bridge, the first waiter may poll the key of the other libraries.
     ///
     /// # Errors
@@ -123,10 +123,10 @@ impl Mutex {
     /// Acquires the lock if it is free and has no waiters; `None` otherwise.
     ///
     /// The call does not wait while the lock is held, with one exception. After a holder crashes,
-    /// or a server restarts, fails over or is restored, PostgreSQL, MySQL, MariaDB and Redis may
-    /// not show at once whether the lock is free. The call then waits up to 1.15 TTL to find out.
+    /// or a server starts, fails over or is restored, PostgreSQL, MySQL, MariaDB and Redis may not
+    /// show at once whether the lock is free. The call then waits up to 1.15 TTL to find out.
     ///
-    /// A call that returns `None` leaves no key in the queue. A busy lock costs one request on
+    /// A call that returns `None` keeps no place in the queue. A busy lock costs one request on
     /// etcd. On ZooKeeper it costs three: the call reads the queue, syncs with the leader, and
     /// checks the first entry again, because a server may lag behind. None of these requests
     /// writes, unless another client joins in the same instant.
@@ -136,8 +136,8 @@ impl Mutex {
     /// As [`lock`](Self::lock). [`Error::Unavailable`] if the store does not reply within about
     /// twice the [`request_timeout`](crate::Builder::request_timeout). [`Error::NotYet`] if it is
     /// still unknown after 1.15 TTL whether the lock is free. This happens if the dead holder's
-    /// session had a longer TTL than this client's, or, after a restart, a failover or a restore,
-    /// if any earlier session had a longer TTL.
+    /// session had a longer TTL than this client's, or, after a start, a failover or a restore, if
+    /// any earlier session had a longer TTL.
     ///
     /// # Cancel safety
     ///

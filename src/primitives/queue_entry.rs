@@ -11,10 +11,11 @@ use crate::fencing::FencingToken;
 /// [`Client::locks`](crate::Client::locks).
 ///
 /// On PostgreSQL, MySQL, MariaDB and Redis, a queue may contain entries that belong to no client:
-/// after a failover, a restore, an upgrade of distlock's tables, or a crash of Redis. Their
-/// [`owner`](Self::owner) begins with `distlock: the database has failed over`. Waiters behind them
-/// are granted the lock once these entries have expired: see [After a failover or a
-/// restore][failover].
+/// after a failover, a restore, or an upgrade of distlock's tables or keys. On Redis, this also
+/// happens after a crash, after a move of the cluster's slot, and on a new server. The
+/// [`owner`](Self::owner) of these entries begins with `distlock: the database has failed over`.
+/// Waiters behind them are granted the lock once these entries have expired: see [After a failover
+/// or a restore][failover].
 ///
 /// [failover]: https://github.com/distlock/distlock/blob/main/docs/ops/failover.md
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +45,9 @@ impl QueueEntry {
     ///
     /// The result is also `true` for a first entry that belongs to no client: see [`QueueEntry`].
     ///
-    /// No other entry blocks a holder. The holder of a mutex or an election is the first entry. The
-    /// holders of a read-write lock are a writer at position 0, or each reader ahead of the first
-    /// writer. The holders of a semaphore are the entries that have permits.
+    /// A holder waits for no other entry. The holder of a mutex or an election is the first entry.
+    /// The holders of a read-write lock are a writer at position 0, or each reader ahead of the
+    /// first writer. The holders of a semaphore are the entries that have permits.
     #[must_use]
     pub fn is_holder(&self) -> bool {
         self.holds
@@ -77,8 +78,9 @@ impl QueueEntry {
     /// waiter. After a [downgrade](crate::WriteGuard::downgrade), it may be the time of the
     /// downgrade.
     ///
-    /// On etcd and in memory, the time is from the owner's clock, on SQLite from the host's, and on
-    /// other stores from the server's. Use the time only for display, because clocks differ.
+    /// On etcd and in memory, the time is from the owner's clock, and is not known in an election.
+    /// On SQLite, the time is from the host's clock, and on other stores from the server's. Use the
+    /// time only for display, because clocks differ.
     #[must_use]
     pub fn since(&self) -> Option<SystemTime> {
         self.since

@@ -155,8 +155,8 @@ impl Semaphore {
 
     /// Acquires a permit if one is free and no client waits; `None` otherwise.
     ///
-    /// A call that returns `None` has only read from the store, unless another client joined in the
-    /// same instant.
+    /// A call that returns `None` has only read from the store, unless another client is acquiring
+    /// a permit: the call may then wait for that client, for up to one `request_timeout`.
     ///
     /// # Errors
     ///
@@ -370,14 +370,10 @@ impl Semaphore {
         let (name, sessions) = (&*self.named.name, &self.named.sessions);
         let rule = Limited { name, named: self.permits, wanted: permits };
         let mut patience = wait;
-        if wait.is_a_try() || permits > self.permits {
-            match snapshot::has_room(sessions, queue, &rule).await {
-                Ok(true) => {}
-                // A call that waits need not be granted now.
-                Ok(false) | Err(Error::NotYet { .. }) if !wait.is_a_try() => {}
-                Ok(false) => return Ok(None),
-                Err(error) => return Err(error),
-            }
+        if (wait.is_a_try() || permits > self.permits)
+            && !snapshot::may_join(sessions, queue, &rule, wait).await?
+        {
+            return Ok(None);
         }
         if wait.is_a_try() {
             // No client waits for permits, so any client at the gate is about to pass it.

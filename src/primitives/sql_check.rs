@@ -158,21 +158,25 @@ impl LockGuard {
     /// is held, even if this process considers it lost. No client is granted the lock in the
     /// holder's place before the transaction ends, so everything that the transaction writes is
     /// written under the lock.
-    /// **If the query returns no row**, roll back: the session has expired, an operator has evicted
-    /// the holder, or the guard has released the lock. Also roll back if the query fails. A holder
-    /// that was stopped for longer than its TTL gets no row, even if no other client has acquired
-    /// the lock since.
+    /// **If the query returns no row**, roll back: the session has expired or was closed, an
+    /// operator has evicted the holder, or the lock was released. Also roll back if the query
+    /// fails. A holder that was stopped for longer than its TTL gets no row, even if no other
+    /// client has acquired the lock since.
     ///
     /// - On PostgreSQL and MySQL, run the query in the transaction that writes, as its first
     ///   statement. The query locks the row of the holder's entry (`FOR KEY SHARE`,
     ///   `LOCK IN SHARE MODE`), and on PostgreSQL also the row of the holder's session.
     /// - At an isolation level above `READ COMMITTED`, the query may be refused (40001, MariaDB's
-    ///   1020). Roll back and begin again, as after any other error. On MySQL at these levels, the
-    ///   query uses the session's expiry time as of the transaction's first read. Later in the
-    ///   transaction, it may therefore return no row although the lock is held.
-    /// - On MySQL and MariaDB, the query keeps the first new waiter out of the lock's queue until
-    ///   the transaction ends. That client retries about 20 times a second, and later clients may
-    ///   join before it.
+    ///   1020). Roll back and begin again, as after any other error. On MySQL and MariaDB at
+    ///   `REPEATABLE READ`, their default, the query uses the session's expiry time as of the
+    ///   transaction's first read. Later in the transaction, it may therefore return no row
+    ///   although the lock is held.
+    /// - On MySQL and MariaDB at `SERIALIZABLE`, the query also locks the row of the client's
+    ///   session, and keepalives wait until the transaction ends. Keep the transaction much shorter
+    ///   than the TTL, or the client's locks are lost.
+    /// - On MySQL and MariaDB, if no client waits for the lock when the query runs, usually no
+    ///   client can join the queue until the transaction ends. Clients retry about 20 times a
+    ///   second, so they may join in a different order than they arrived.
     /// - On a **Galera** cluster, the query is not sufficient. A conflicting commit on another
     ///   server is detected only if both transactions write to the same row.
     /// - On SQLite, begin with `BEGIN IMMEDIATE`, so that no other connection writes before the

@@ -105,8 +105,8 @@ impl LockGuard {
     /// Returns the statement with which your own transaction releases the lock.
     ///
     /// Run the statement as the **last statement** of the transaction, in the same database and
-    /// with any driver. The release then costs no request and no flush of its own, and no other
-    /// client is granted the lock before your writes are committed.
+    /// with any driver. The release then needs no flush of its own, and no other client is granted
+    /// the lock before your writes are committed.
     ///
     /// **If the statement affects a row**, the lock was held until then, even if this process
     /// considers it lost: commit. **If it affects no row**, roll back. An operator has evicted the
@@ -119,10 +119,11 @@ impl LockGuard {
     ///
     /// The call consumes the guard: the guard and its handles are invalid before the call returns.
     /// The key stays in the store until your transaction or the client deletes it. The client
-    /// deletes the key in the background **only once the value is dropped**, or once the lock's
-    /// [`max_hold`](crate::Mutex::max_hold) has passed. If the client deleted the key earlier, your
-    /// statement would find nothing to delete. Keep the value until the transaction has ended, and
-    /// then drop it, whatever the outcome:
+    /// deletes the key in the background **only once the value is dropped**, once the lock's
+    /// [`max_hold`](crate::Mutex::max_hold) has passed, or when its session ends, for example
+    /// because you close the client. If the client deleted the key earlier, your statement would
+    /// find nothing to delete. Keep the value until the transaction has ended, and then drop it,
+    /// whatever the outcome:
     ///
     /// - After a commit, nothing is left to release. [`committed`](SqlRelease::committed) saves the
     ///   client the request that would confirm this.

@@ -293,8 +293,11 @@ impl Attempt {
             Stage::Joined { own, joining } => (Some(own), joining),
         };
         let held = own.as_ref().is_some_and(|own| own.leave());
-        if held {
-            session.deadline.leave();
+        if held
+            && session.deadline.leave()
+            && let Some(own) = &own
+        {
+            own.released();
         }
         // After an expiry, another request that deletes the key of this ticket may be in flight.
         let expired = own

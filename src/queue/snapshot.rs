@@ -1,12 +1,13 @@
 //! The content of a queue at one read.
 
 use super::{
+    Wait,
     failure::StaleSessions,
     mode::{self, Rule},
 };
 use crate::{
     backend::{Ask, Listing, Member, error::StoreError, name::Queue},
-    error::Result,
+    error::{Error, Result},
     lost::LostReason,
     runtime::clock::Instant,
     session::Sessions,
@@ -34,10 +35,29 @@ pub(crate) async fn look(sessions: &Sessions, queue: &Queue, values: bool) -> Re
     list(sessions, queue, Ask { values, ..Ask::default() }).await
 }
 
-/// Returns `true` if the rule would admit a client that joined now: see [`mode::has_room`].
-pub(crate) async fn has_room(sessions: &Sessions, queue: &Queue, rule: &dyn Rule) -> Result<bool> {
+/// Returns `true` if a client should join now. Fails if the rule never admits the client.
+///
+/// A `try` joins only if the rule would admit it: see [`mode::has_room`]. A call that waits joins
+/// until its time is over, also if the store does not reply.
+pub(crate) async fn may_join(
+    sessions: &Sessions,
+    queue: &Queue,
+    rule: &dyn Rule,
+    wait: Wait,
+) -> Result<bool> {
     let read = |part| list(sessions, queue, Ask { part, ..Ask::default() });
-    mode::has_room(rule, sessions.shared().backend.kind(), read).await
+    let room = mode::has_room(rule, sessions.shared().backend.kind(), read);
+    if wait.is_a_try() {
+        return room.await;
+    }
+    let looked = wait.before(async {
+        drop(sessions.any().await?);
+        match room.await {
+            Ok(_) | Err(Error::NotYet { .. } | Error::Unavailable { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    });
+    looked.await.transpose().map(|looked| looked.is_some())
 }
 
 async fn list(sessions: &Sessions, queue: &Queue, ask: Ask) -> Result<Listing> {

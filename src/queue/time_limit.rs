@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::runtime::clock::{self, sleep};
 
+/// Timers stop during suspend, so a longer sleep would miss that time has passed.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
 /// Returns at this time by the local clock.
 pub(super) async fn reached(until: Duration) {
     loop {
@@ -11,6 +14,6 @@ pub(super) async fn reached(until: Duration) {
         if left.is_zero() {
             return;
         }
-        sleep(left).await;
+        sleep(left.min(LONGEST_SLEEP)).await;
     }
 }

@@ -276,12 +276,14 @@ impl Deadline {
 
     /// Turns a holder into a waiter when its lock is released.
     ///
-    /// The session is needed until the key is known to be deleted.
-    pub(crate) fn leave(&self) {
+    /// The session is needed until the key is known to be deleted. Returns `false` if the session
+    /// was lost before.
+    pub(crate) fn leave(&self) -> bool {
         let (mut state, _) = self.settled();
         state.held -= 1;
         state.awaited += 1;
         state.releasing += 1;
+        state.lost.is_none()
     }
 
     /// Records that a release has a result.

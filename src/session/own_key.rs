@@ -40,6 +40,8 @@ struct State {
     phase: Phase,
     /// Why only this lock was lost. The session may still be alive.
     lost: Option<LostReason>,
+    /// The holder has released the lock before it was lost.
+    released: bool,
     /// When the maximum hold time ends, by the local clock.
     until: Option<Duration>,
     /// Another key is replacing this one.
@@ -161,6 +163,18 @@ impl OwnKey {
             return Duration::ZERO;
         }
         state.until.map_or(Duration::MAX, |until| until.saturating_sub(clock::now()))
+    }
+
+    /// Records that the lock is not lost by anything that happens to its session from now on.
+    pub(crate) fn released(&self) {
+        let mut state = self.state.lock();
+        state.released = state.lost.is_none();
+    }
+
+    /// Returns why the lock is no longer held, if that has nothing to do with its session.
+    pub(crate) fn end_of_hold(&self) -> Option<LostReason> {
+        let state = self.settled();
+        state.lost.or_else(|| state.released.then_some(LostReason::Released))
     }
 
     /// Marks the key as being deleted. Returns `true` if the lock was held.

@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Result},
     runtime::{
         carried::Carried,
-        clock::{Instant, timeout_at},
+        clock::{Instant, sleep, timeout_at},
         mutex::{Mutex, MutexGuard},
     },
     session::{Session, Shared, Visit, retry, store::SessionStore, timing::Timing},
@@ -98,6 +98,7 @@ impl Sessions {
     /// Renews a session, and returns how long that took.
     pub(crate) async fn ping(&self) -> Result<Duration> {
         let session = self.any().await?;
+        sleep(session.deadline.until_proofs_count()).await;
         let began = Instant::now();
         let proved = session.ask_briefly(|| session.prove()).await;
         proved.map(|()| began.elapsed()).map_err(|error| session.public(error))

@@ -90,6 +90,25 @@ async fn a_run_that_is_cancelled_waits_for_its_resignation() {
     assert!(space.keys().is_empty());
 }
 
+/// What happens to the session afterwards changes no reason.
+#[tokio::test]
+async fn the_first_reason_is_kept() {
+    let space = Space::named("first-reason");
+    let client = Client::connect("memory://first-reason").await.unwrap();
+    let (evicted, released) = (client.mutex("a").lock().await.unwrap(), client.mutex("b"));
+    let released = released.lock().await.unwrap();
+    let handles = [evicted.handle(), released.handle()];
+    space.delete(evicted.key());
+    assert_eq!(evicted.lost().await, LostReason::Evicted);
+    released.unlock().await.unwrap();
+    client.close().await.unwrap();
+    for (handle, reason) in handles.iter().zip([LostReason::Evicted, LostReason::Released]) {
+        assert_eq!(handle.lost_reason(), Some(reason));
+        assert_eq!(handle.lost().await, reason);
+    }
+    assert_eq!(evicted.run(pending::<()>()).await.unwrap_err().reason, LostReason::Evicted);
+}
+
 /// A token is cancelled by a loss, by a release, and at once if the lock is already lost.
 #[tokio::test]
 async fn a_cancellation_token_is_cancelled_with_the_lock() {

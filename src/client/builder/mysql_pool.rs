@@ -13,16 +13,16 @@ impl Builder {
     /// that the URL names.
     ///
     /// The client also opens one connection of its own, to the server in the URL. This
-    /// connection is for keepalives, polling, rechecks of held locks,
+    /// connection is for keepalives, polling, the periodic list of held locks,
     /// [`durability`](crate::Client::durability) and the end of a session, which therefore never
-    /// wait for the pool. Requests to acquire, release or query a lock, rechecks of waiters, and
-    /// guarded writes use a connection from the pool. Each request is one transaction. Settings of
-    /// the pool's connections, such as the isolation level, `autocommit`, `completion_type`,
-    /// `sql_mode` or a time limit, do not affect these requests, and the requests leave the
-    /// settings unchanged. User variables whose names begin with `distlock_` remain set on the
-    /// connections.
+    /// wait for the pool. Requests to acquire, release or query a lock, rechecks of waiters, the
+    /// read that confirms an eviction, and guarded writes use a connection from the pool. Each
+    /// request is one transaction. Settings of the pool's connections, such as the isolation level,
+    /// `autocommit`, `completion_type`, `sql_mode` or a time limit, do not affect these requests,
+    /// and the requests leave the settings unchanged. User variables whose names begin with
+    /// `distlock_` remain set on the connections.
     ///
-    /// A request waits for a connection for up to three quarters of the
+    /// The client waits for each connection for up to three quarters of the
     /// [`request_timeout`](Self::request_timeout). While the pool has no free connection, held
     /// locks stay held. Calls that need the pool then fail with [`Error::Unavailable`] without
     /// acquiring a lock, unless their own timeout expires first. A waiter in the queue of a mutex,
@@ -31,10 +31,10 @@ impl Builder {
     /// releases the lock in the background as soon as the pool has a connection.
     ///
     /// **Do not call the client within a transaction that holds the pool's last connection**: the
-    /// call fails with [`Error::Unavailable`]. Reserve one connection for each task that calls the
-    /// client in a transaction, or lock before the transaction begins. A pooled connection with an
-    /// open transaction is refused with [`Error::Backend`]. With `autocommit` off, a query begins a
-    /// transaction: end it before you return the connection.
+    /// call fails with [`Error::Unavailable`]. If `n` tasks call the client in their transactions,
+    /// give the pool more than `n` connections, or lock before the transactions begin. A pooled
+    /// connection with an open transaction is refused with [`Error::Backend`]. With `autocommit`
+    /// off, a query begins a transaction: end it before you return the connection.
     ///
     /// [`connect`](Self::connect) verifies with one request that the pool connects to the URL's
     /// database. If the pool connects to another database, `connect` fails with [`Error::Denied`].

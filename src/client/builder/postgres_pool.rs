@@ -13,12 +13,13 @@ impl Builder {
     /// implementation of [`Pool`]. The pool must connect to the database that the URL names.
     ///
     /// The client also opens one connection of its own, to the server in the URL. This connection
-    /// is for keepalives, watches and the end of a session, which therefore never wait for the
-    /// pool. Other requests use a connection from the pool: requests to acquire, release or query a
-    /// lock, guarded writes, rechecks and [`durability`](crate::Client::durability). Each request
-    /// is one transaction. Settings of the pool's connections, such as the isolation level,
-    /// `synchronous_commit` or a time limit, do not affect these requests, and the requests leave
-    /// the settings unchanged.
+    /// is for keepalives, watches, background cleanup and the end of a session, which therefore
+    /// never wait for the pool. Other requests use a connection from the pool: requests to acquire,
+    /// release or query a lock, guarded writes, rechecks and
+    /// [`durability`](crate::Client::durability). Each request is one transaction. Settings of the
+    /// pool's connections, such as the isolation level, `synchronous_commit = off` or a time limit,
+    /// do not affect these requests, and the requests leave the settings unchanged. Other values of
+    /// `synchronous_commit`, such as `local`, apply to these requests.
     ///
     /// A request waits for a connection for up to three quarters of the
     /// [`request_timeout`](Self::request_timeout). While the pool has no free connection, held
@@ -29,9 +30,10 @@ impl Builder {
     /// releases the lock in the background as soon as the pool has a connection.
     ///
     /// **Do not call the client within a transaction that holds the pool's last connection**: the
-    /// call fails with [`Error::Unavailable`]. Reserve one connection for each task that calls the
-    /// client in a transaction, or lock before the transaction begins. A request fails if its
-    /// pooled connection has an open transaction: end transactions before you return connections.
+    /// call fails with [`Error::Unavailable`]. If `n` tasks call the client in their transactions,
+    /// give the pool more than `n` connections, or lock before the transactions begin. A request
+    /// fails if its pooled connection has an open transaction: end transactions before you return
+    /// connections.
     ///
     /// [`connect`](Self::connect) verifies with one request that the pool connects to the URL's
     /// database. If the pool connects to another database, `connect` fails with [`Error::Denied`].

@@ -61,12 +61,14 @@ impl Builder {
     ///
     /// # What a new password does
     ///
-    /// **etcd**: The next request uses a new connection with the new password. If the server
-    /// rejects the password, requests continue on the old connection as long as it works. The store
-    /// and the program may therefore receive the new password in either order.
-    /// When a password changes, etcd revokes the user's tokens; the client repeats the affected
-    /// requests with the newest password. A held lock stays held if the client receives the new
-    /// password before the lock's deadline.
+    /// **etcd**: The first request that is sent a second or more after the change opens a new
+    /// connection with the new password. If the server rejects the password, requests continue on
+    /// the old connection as long as it works, and the client tries the newest password at most
+    /// once a second. The store and the program may therefore receive the new password in either
+    /// order. When a password changes, etcd revokes the user's tokens; the client repeats the
+    /// affected requests with the newest password. Until the program has the new password, calls
+    /// fail with [`Error::Denied`]. A held lock stays held if the client receives the new password
+    /// before the lock's deadline.
     ///
     /// **ZooKeeper**: An open session keeps its identity, and the next session uses the new
     /// password. With SASL, a session that has to reconnect after its password was revoked is lost.

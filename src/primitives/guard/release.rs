@@ -49,9 +49,10 @@ impl LockGuard {
     /// Releases the lock.
     ///
     /// This method returns `Ok` only if the key is known to be deleted and the lock was held until
-    /// then. There is one exception: if the reply to a release request is lost, the client repeats
-    /// the request. If the key is then gone, the client cannot distinguish its own deletion from an
-    /// earlier eviction, and the method returns `Ok`.
+    /// then. There are two exceptions. If the reply to a release request is lost, the client
+    /// repeats the request. If the key is then gone, the client cannot distinguish its own deletion
+    /// from an earlier eviction, and the method returns `Ok`. On ZooKeeper, the method may also
+    /// return `Ok` just after an operator has evicted the holder by deleting the lock's directory.
     ///
     /// The release deletes only this guard's own key, so a late or repeated attempt never affects a
     /// successor.

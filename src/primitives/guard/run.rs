@@ -147,9 +147,10 @@ impl LockGuard {
 
     /// Waits until the lock has been held for at least the given duration.
     ///
-    /// Call this method before you release the lock of a job that may finish too quickly. Even a
-    /// job that takes a second then excludes hosts whose clocks are a few seconds behind. The
-    /// duration is measured from the same time as in [`Mutex::max_hold`](crate::Mutex::max_hold).
+    /// Call this method before you release the lock of a job that may finish too quickly. A host
+    /// whose clock is behind by less than this duration then finds the lock held, and
+    /// [`try_lock`](crate::Mutex::try_lock) returns `None` there. The duration is measured from the
+    /// same time as in [`Mutex::max_hold`](crate::Mutex::max_hold).
     ///
     /// # Errors
     ///

@@ -200,8 +200,8 @@ impl WriteGuard {
     /// [`Error::Lost`](crate::Error::Lost) if the lock was lost.
     /// [`Error::Denied`](crate::Error::Denied) or [`Error::Backend`](crate::Error::Backend) if the
     /// store refused the reader's key, for example because a permission is missing or the store is
-    /// full. [`Error::Runtime`](crate::Error::Runtime) if the client's runtime was shut down. The
-    /// call repeats an unanswered request for as long as the session lives.
+    /// full. [`Error::Runtime`](crate::Error::Runtime) if the client's runtime is shut down during
+    /// the call. The call repeats an unanswered request for as long as the session lives.
     ///
     /// # Cancel safety
     ///

@@ -96,6 +96,25 @@ fn a_suspended_holder_is_notified_within_a_second() {
 }
 
 #[test]
+fn max_hold_ends_within_a_second_after_a_suspend() {
+    alone("max_hold_ends_within_a_second_after_a_suspend", async {
+        const MAX_HOLD: Duration = Duration::from_secs(60);
+        let builder = Client::builder("memory://suspended").session_ttl(MAX_HOLD * 10);
+        let client = builder.connect().await.unwrap();
+        let guard = client.mutex("a").max_hold(MAX_HOLD).lock().await.unwrap();
+        // By then, the hold's timer is set.
+        sleep(Duration::from_millis(200)).await;
+        suspend(MAX_HOLD);
+        let woke = Instant::now();
+        let lost = timeout(Duration::from_secs(5), guard.lost()).await;
+        assert_eq!(lost.ok(), Some(LostReason::HeldTooLong), "the end is reported");
+        assert!(woke.elapsed() < Duration::from_secs(2), "reported after {:?}", woke.elapsed());
+        let other = client.mutex("a").lock_timeout(Duration::from_secs(5)).await.unwrap();
+        assert!(other.is_some(), "the key is deleted");
+    });
+}
+
+#[test]
 fn run_stops_after_a_suspend() {
     alone("run_stops_after_a_suspend", async {
         let guard = held().await;

@@ -42,6 +42,7 @@ macro_rules! conformance {
                 semaphore::a_dead_waiter_is_passed_over,
                 semaphore::dropped_acquisitions_leave_nothing,
                 semaphore::a_waiter_evicted_at_the_gate_acquires_no_permit,
+                semaphore::acquire_waits_while_the_store_does_not_reply,
                 semaphore::bad_numbers_of_permits_are_refused,
                 election::candidates_lead_one_at_a_time_and_in_order,
                 election::leader_is_returned_with_value_and_token,
