@@ -35,7 +35,8 @@ pub(crate) struct StoreArgs {
     #[arg(long, global = true, conflicts_with_all = ["url", "url_file"])]
     pub(crate) local: bool,
     /// Prints one JSON object per line: results on standard output, messages on standard error. If
-    /// the command line cannot be parsed, the error is printed as text.
+    /// the command line cannot be parsed, the error is printed as text. After distlock was killed,
+    /// the guardian of the command prints its message as text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -62,7 +63,8 @@ pub(crate) enum Command {
         /// The election.
         name: String,
     },
-    /// Watches an election and prints the leader's value when it has changed.
+    /// Watches an election: prints the leader's value, and prints it again when the leader or the
+    /// value has changed.
     ///
     /// If the value is replaced before distlock has read it, only the last value is printed.
     Observe {
@@ -137,9 +139,10 @@ pub(crate) enum Command {
         /// The semaphore.
         name: String,
         /// The new number. It replaces the number that was set last, the numbers that were replaced
-        /// before, and those that the holders and the first waiter have passed. For a client that
-        /// passes any other number, the smaller number applies. Permits in use stay valid: after a
-        /// reduction, no permit is granted until enough of them have been released.
+        /// before, and those that the holders and the first waiter have passed. The store keeps up
+        /// to eight replaced numbers. For a client that passes any other number, the smaller number
+        /// applies. Permits in use stay valid: after a reduction, no permit is granted until enough
+        /// of them have been released.
         #[arg(long, value_name = "N")]
         set: Option<u32>,
     },

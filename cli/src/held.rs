@@ -127,6 +127,11 @@ impl Held {
         }
     }
 
+    /// Returns the names in the order of the guards, which is not that of the command line.
+    pub(crate) fn names(&self) -> String {
+        self.each(|guard| guard.name().to_owned())
+    }
+
     /// Returns a property of each guard, separated by commas.
     pub(crate) fn each(&self, pick: impl Fn(&LockGuard) -> String) -> String {
         self.guards().iter().map(pick).collect::<Vec<_>>().join(",")

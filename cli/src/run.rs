@@ -147,7 +147,7 @@ async fn under_lock(job: &Job, client: &Client, output: Output) -> Result<Done, 
     output.event(
         "granted",
         json!({
-            "name": names,
+            "name": held.names(),
             "token": held.each(|guard| guard.fencing_token().to_string()),
             "key": held.each(|guard| guard.key().to_owned()),
             "owner": client.owner(),
@@ -181,7 +181,7 @@ async fn guard(
 ) -> Result<u8, Failure> {
     let Taken { held, limits, since } = taken;
     let environment = [
-        ("DISTLOCK_NAME", job.target.names()),
+        ("DISTLOCK_NAME", held.names()),
         ("DISTLOCK_TOKEN", held.each(|guard| guard.fencing_token().to_string())),
         ("DISTLOCK_KEY", held.each(|guard| guard.key().to_owned())),
         ("DISTLOCK_OWNER", client.owner().to_owned()),

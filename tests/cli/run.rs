@@ -206,9 +206,14 @@ async fn lock_kinds_exclude_each_other_correctly(store: Store) {
     }
     assert!(!busy(&["a", "--exclusive"]).await);
     assert!(!busy(&["--all", "c,d,e"]).await);
-    let output =
-        store.run(&["run", "--all", "c,d", "--", "sh", "-c", "echo $DISTLOCK_TOKEN"]).await;
-    assert_eq!(output.out.trim().split(',').count(), 2, "{output:?}");
+    // The names are in the order of the tokens and keys.
+    let echo = "echo $DISTLOCK_NAME $DISTLOCK_TOKEN $DISTLOCK_KEY";
+    let output = store.run(&["run", "--all", "d,c,d", "--", "sh", "-c", echo]).await;
+    let values: Vec<Vec<_>> =
+        output.out.split_whitespace().map(|value| value.split(',').collect()).collect();
+    let [names, tokens, keys] = &values[..] else { panic!("{output:?}") };
+    assert_eq!((&names[..], tokens.len(), keys.len()), (&["c", "d"][..], 2, 2));
+    assert!(names.iter().zip(keys).all(|(name, key)| key.contains(name)), "{output:?}");
 }
 
 async fn hold_at_least_keeps_the_lock(store: Store) {
