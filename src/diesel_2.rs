@@ -1,7 +1,8 @@
 //! Checks and releases locks in transactions of [diesel] 2.
 //!
-//! This module needs the feature `diesel-2`. Its functions execute the statements of
-//! [`LockGuard::sql`] and [`LockGuard::unlock_sql`] on PostgreSQL, MySQL and SQLite.
+//! This module needs the feature `diesel-2`, and that of a store: `postgres`, `mysql` or `sqlite`.
+//! Its functions execute the statements of [`LockGuard::sql`] and [`LockGuard::unlock_sql`] on
+//! these stores.
 //!
 //! This crate does not enable any of diesel's backends: your program chooses them. If diesel's
 //! feature `sqlite` and this crate's feature `sqlite` are both enabled, cargo selects a version of

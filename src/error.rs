@@ -48,9 +48,10 @@ pub enum Error {
     },
     /// An argument or an option of the builder is invalid.
     ///
-    /// The check precedes all requests, with one exception. Only the store knows the number of
-    /// permits that [`set_permits`](crate::Semaphore::set_permits) has set. A request for more
-    /// permits than that fails once the client has read the queue, and nothing is acquired.
+    /// The check precedes all requests, with one exception. Only the store knows whether
+    /// [`set_permits`](crate::Semaphore::set_permits) has changed the number of permits. A request
+    /// for more permits than the semaphore has fails once the client has read the queue, and
+    /// nothing is acquired.
     #[error("invalid {argument}: {reason}")]
     #[non_exhaustive]
     InvalidArgument {
@@ -81,7 +82,9 @@ pub enum Error {
         #[source]
         source: Source,
     },
-    /// No usable server replied in time. No lock was acquired; try again later.
+    /// No usable server replied in time, or the program's own pool provided no connection.
+    ///
+    /// No lock was acquired; try again later.
     ///
     /// A request may nevertheless have reached the server. If it created a key in a queue, the
     /// client deletes that key in the background.

@@ -114,11 +114,12 @@
 //!   modules `postgres`, `mysql` and `sqlite`, which take these drivers' own types. Each feature
 //!   name includes the driver's version, so a new version of the driver breaks no program. In a
 //!   program that also uses the SQLite driver of sqlx or diesel, cargo chooses an older `rusqlite`.
-//! - `sqlx-0_9` and `diesel-2`: the modules of these names, which check and release a lock in
-//!   transactions of these libraries. `sqlx-0_9` needs Rust 1.94. In a program that also uses their
-//!   SQLite drivers, cargo chooses an older SQLite for the feature `sqlite`: with sqlx 0.9, SQLite
-//!   3.51. With `postgres` or `mysql`, `sqlx-0_9` builds sqlx's driver for that store, and a client
-//!   can use a sqlx pool: see `Builder::postgres_pool` and `Builder::mysql_pool`.
+//! - `sqlx-0_9` and `diesel-2`: with `postgres`, `mysql` or `sqlite`, the modules `sqlx_0_9` and
+//!   `diesel_2`, which check and release a lock in transactions of these libraries. `sqlx-0_9`
+//!   needs Rust 1.94. In a program that also uses their SQLite drivers, cargo chooses an older
+//!   SQLite for the feature `sqlite`: with sqlx 0.9, SQLite 3.51. With `postgres` or `mysql`,
+//!   `sqlx-0_9` builds sqlx's driver for that store, and a client can use a sqlx pool: see
+//!   `Builder::postgres_pool` and `Builder::mysql_pool`.
 //! - `deadpool-postgres-0_14` and `bb8-postgres-0_9`: `Builder::postgres_pool` accepts the pools of
 //!   these libraries. With `mysql_async-0_37`, `Builder::mysql_pool` accepts a pool of
 //!   `mysql_async`.

@@ -11,6 +11,9 @@ pub enum LostReason {
     /// The store may grant the lock to another client, so the lock counts as lost.
     DeadlinePassed,
     /// The store reported that the lease or session has ended.
+    ///
+    /// On ZooKeeper, the servers may also have rejected the credentials when the client
+    /// reconnected.
     SessionExpired,
     /// An operator evicted the holder, for example by deleting the holder's key.
     ///
@@ -18,8 +21,10 @@ pub enum LostReason {
     /// store refuses, report this reason, too.
     ///
     /// On etcd, overwriting the key without its lease is an eviction, too. With a bridge on Redis,
-    /// so is the deletion or takeover of the key that other libraries use. On Redlock, an operator
-    /// evicts a holder only by overwriting its key on a majority of the nodes.
+    /// so is the deletion or takeover of the key that other libraries use. On Redlock, this reason
+    /// means that fewer than a majority of the nodes still had the key: an operator overwrote it,
+    /// or nodes were restarted, or their clocks were changed. A key that an operator deletes is
+    /// usually written again by the next renewal.
     Evicted,
     /// [`Client::close`](crate::Client::close) was called, or
     /// [`Client::shutdown`](crate::Client::shutdown) closed the client.

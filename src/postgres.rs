@@ -123,8 +123,8 @@ fn parameters(parameters: &[SqlParameter]) -> Vec<&(dyn ToSql + Sync)> {
 /// GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA distlock TO app;
 /// ```
 ///
-/// A role that only runs [`check`] has to lock rows. PostgreSQL permits this only with the right to
-/// update at least one column of each table:
+/// A role that only [checks](crate::LockGuard::sql) locks in its transactions has to lock rows.
+/// PostgreSQL permits this only with the right to update at least one column of each table:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA distlock TO checker;

@@ -11,9 +11,9 @@ use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 /// Returns a key and a member for `ZSCORE`, which identify the grant.
 ///
 /// The key names the sorted set of all queue entries. `ZSCORE key member` returns a score until the
-/// entry is deleted, and no other client is granted the lock before that. The entry of an expired
-/// session stays until another client removes it, so the script may still write although the guard
-/// is lost. Returns `None` for a guard of another store.
+/// entry is deleted, and no client is granted the lock in the holder's place before that. The entry
+/// of an expired session stays until another client removes it, so the script may still write
+/// although the guard is lost. Returns `None` for a guard of another store.
 ///
 /// With a bridge to other libraries, the check covers only distlock's own lock. The check does not
 /// show whether another library has acquired the key that it uses as its lock.

@@ -21,7 +21,8 @@
 //! These clients must spell the name as distlock does. distlock percent-escapes all characters
 //! except ASCII letters, digits, `-`, `_`, `.`, `~` and `:`, and also the names `.` and `..`. The
 //! `/` is escaped, too: the lock `a/b` is `/distlock/a%2Fb`. Do not create persistent nodes in a
-//! queue, whatever their name: nothing would ever remove them.
+//! queue, whatever their name: nothing would ever remove them. Do not store data in the directory
+//! itself: distlock overwrites it.
 
 use crate::{primitives::guard::LockGuard, store_kind::StoreKind};
 

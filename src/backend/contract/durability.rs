@@ -7,8 +7,8 @@
 ///
 /// The report covers only server failures. Exclusive locks also require that clocks run at about
 /// the same speed, that no old backup is restored while clients are running, and that an old
-/// primary stops after a failover. The page of each store, which [Operations] lists, documents
-/// backups and failovers.
+/// primary stops after a failover. The page "After a failover or a restore", which [Operations]
+/// lists, documents failovers and restored backups.
 ///
 /// etcd and ZooKeeper do not report whether their members sync confirmed writes to disk. The report
 /// assumes that they do: neither `--unsafe-no-fsync` nor `forceSync=no` may be set.

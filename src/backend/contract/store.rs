@@ -134,8 +134,9 @@ impl Debug for Losses {
 /// One lease (etcd) or session (ZooKeeper), and its requests to the store.
 ///
 /// Every call is one attempt with its own timeout, and uses another endpoint if the last one
-/// failed. The caller of this trait lets `enqueue`, `enqueue_all`, `relabel`, `rewrite` and `leave`
-/// finish. Every other call may be dropped at any await.
+/// failed. The caller of this trait lets `enqueue`, `enqueue_all`, `relabel` and `leave` finish,
+/// unless the session is lost or the client's runtime is shut down. Every other call may be dropped
+/// at any await.
 pub(crate) trait Store: Specifics + Extras {}
 
 impl<T: Specifics + Extras> Store for T {}

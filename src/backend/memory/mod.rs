@@ -74,7 +74,7 @@ pub struct Space {
 pub struct Requests {
     /// Attempts to join a queue.
     pub joins: u64,
-    /// Reads of a queue.
+    /// Reads of a queue or of data.
     pub reads: u64,
     /// Deletes.
     pub deletes: u64,

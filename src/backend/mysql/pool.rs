@@ -53,8 +53,8 @@ pub trait Pool: Send + Sync + 'static {
     ///
     /// # Cancel safety
     ///
-    /// The client drops the future when it stops waiting. The pool must then keep the connection or
-    /// close it.
+    /// The client may drop the future when it stops waiting. The pool must then keep the connection
+    /// or close it.
     fn acquire(&self) -> PoolFuture<'_, Box<dyn PoolConnection>>;
 }
 

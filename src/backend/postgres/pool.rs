@@ -52,8 +52,8 @@ pub trait Pool: Send + Sync + 'static {
     ///
     /// # Cancel safety
     ///
-    /// The client drops the future when it stops waiting. The pool must then keep the connection or
-    /// close it.
+    /// The client may drop the future when it stops waiting. The pool must then keep the connection
+    /// or close it.
     fn acquire(&self) -> PoolFuture<'_, Box<dyn PoolConnection>>;
 }
 
@@ -87,9 +87,9 @@ pub trait PoolConnection: Send {
     ///
     /// # Errors
     ///
-    /// If the server reported the error, attach its SQLSTATE with [`PoolError::with_sqlstate`]: the
-    /// SQLSTATE shows that the transaction was rolled back. After an error without a SQLSTATE, the
-    /// outcome of the transaction is unknown.
+    /// If the server reported the error, attach its SQLSTATE with [`PoolError::with_sqlstate`]:
+    /// most SQLSTATEs show that the transaction was rolled back. After any other error, such as one
+    /// without a SQLSTATE, the outcome of the transaction is unknown.
     ///
     /// # Cancel safety
     ///

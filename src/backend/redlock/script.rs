@@ -10,7 +10,7 @@ use super::keys::{Key, counter_of};
 /// may have it, in milliseconds.
 const TTLS: &str = "{redlock}:ttls";
 
-/// How long a counter is kept after its last use. The clocks decide afterwards, so they must not
+/// How long a counter is kept after its last grant. The clocks decide afterwards, so they must not
 /// differ by more than this.
 const COUNTER_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 

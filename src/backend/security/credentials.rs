@@ -7,7 +7,7 @@ use crate::backend::secret::Secret;
 /// Holds a user and a password.
 ///
 /// The function that is passed to [`Builder::credentials_from`](crate::Builder::credentials_from)
-/// returns this type. The `Debug` output never contains the password.
+/// returns an `io::Result` of this type. The `Debug` output never contains the password.
 ///
 /// ```
 /// let credentials = distlock::Credentials::new("app", "s3cret");

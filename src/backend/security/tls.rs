@@ -37,11 +37,11 @@ use crate::backend::{credentials::read, secret::Secret};
 /// client keeps the previous certificates.
 ///
 /// Open connections are not affected: no store requests a certificate again, and no lock is lost.
-/// On etcd, a request that is sent a second or more after the change uses a new connection, while a
-/// watch stays on its old connection until that connection ends. On ZooKeeper, the client rereads
-/// the files when it opens a session and when the session's connection ends. The first attempt to
-/// reconnect may still use the previous certificates. On the other stores, the client rereads the
-/// files when it opens a connection.
+/// On etcd, the first request that is sent a second or more after the change opens a new
+/// connection, while a watch stays on its old connection until that connection ends. On ZooKeeper,
+/// the client rereads the files when it opens a session and when the session's connection ends. The
+/// first attempt to reconnect may still use the previous certificates. On the other stores, the
+/// client rereads the files when it opens a connection, but at most once a second.
 #[derive(Clone, Default)]
 pub struct Tls {
     ca: Option<Pem>,
@@ -93,7 +93,7 @@ impl Tls {
 
     /// Presents this certificate to servers that request one.
     ///
-    /// The certificate and the key are texts in PEM format.
+    /// The certificate and the key are texts in PEM format. The key must not be encrypted.
     #[must_use]
     pub fn client_identity(
         mut self,
@@ -108,8 +108,8 @@ impl Tls {
 
     /// Presents the certificate in these files to servers that request one.
     ///
-    /// Both files are in PEM format. The client rereads the files: see
-    /// [Replacing certificates](Self#replacing-certificates).
+    /// Both files are in PEM format, and the key must not be encrypted. The client rereads the
+    /// files: see [Replacing certificates](Self#replacing-certificates).
     #[must_use]
     pub fn client_identity_files(
         mut self,
@@ -125,9 +125,9 @@ impl Tls {
     /// Sets the name that the servers' certificates must have.
     ///
     /// The default is the host in the URL or, on Redis, the host that a sentinel or the cluster
-    /// reports. Set the name if the certificates contain a different
-    /// one, for example behind a proxy or a forwarded port. The name is a host name or an address,
-    /// and applies to all servers.
+    /// reports. Set the name if the certificates contain a different one, for example behind a
+    /// proxy or a forwarded port. The name is a host name or an address, and applies to all
+    /// servers.
     ///
     /// On ZooKeeper, this option makes [`connect`](crate::Builder::connect) fail with
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument), because the ZooKeeper client
