@@ -44,6 +44,12 @@ impl Failure {
         self.code() == Some(state.code())
     }
 
+    /// Returns `true` if the pool has lent a connection whose transaction admits no request.
+    fn is_of_an_open_transaction(&self) -> bool {
+        let states = [SqlState::ACTIVE_SQL_TRANSACTION, SqlState::IN_FAILED_SQL_TRANSACTION];
+        matches!(self, Self::Pool(_)) && states.iter().any(|state| self.is(state))
+    }
+
     fn words(&self, endpoint: &str) -> String {
         match self {
             Self::Own(error) => words(endpoint, error),
@@ -108,6 +114,11 @@ pub(super) fn triage(operation: &'static str, endpoint: &str, error: &Failure) -
         // The disk is full. Deletions still work.
         _ if error.is(&SqlState::DISK_FULL) => {
             StoreError::Fatal { operation, source: reason.into() }
+        }
+        _ if error.is_of_an_open_transaction() => {
+            let words = "the connection has an open transaction; end transactions before you \
+                         return connections to the pool";
+            StoreError::Fatal { operation, source: format!("{reason}: {words}").into() }
         }
         // Resources ran out, a lock was busy, or the server is read-only now. The transaction was
         // rolled back.

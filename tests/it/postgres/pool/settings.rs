@@ -63,9 +63,11 @@ async fn settings_of_the_pool_neither_apply_nor_change() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_in_a_transaction_is_refused() {
     let _company = company().await;
-    for setup in ["BEGIN", "BEGIN; SELECT 1"] {
+    let above = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1";
+    for setup in ["BEGIN", "BEGIN; SELECT 1", above] {
         let error = refused(client_of(&pool_after(setup).await)).await;
         println!("{}", chain(&error));
+        assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
         assert!(chain(&error).contains("on a connection from the pool"), "{error:?}");
     }
     // The refusal is not caused by the pool's way to connect.
