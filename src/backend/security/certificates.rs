@@ -56,11 +56,11 @@ pub(crate) fn check(
         }
     }
     if let Some((certificate, key)) = identity {
-        let chain =
-            certificates(certificate).ok_or_else(|| unreadable("the client's certificate"))?;
         if key.contains("ENCRYPTED") {
             return Err("the client's key is encrypted: pass the decrypted key".to_owned());
         }
+        let chain =
+            certificates(certificate).ok_or_else(|| unreadable("the client's certificate"))?;
         let der = PrivateKeyDer::from_pem_slice(key.as_bytes())
             .map_err(|_| unreadable("the client's key"))?;
         let provider = provider().ok_or("neither the feature `tls` nor `tls-ring` is on")?;

@@ -55,6 +55,23 @@ async fn tls_needs_no_ca() {
     }
 }
 
+#[cfg(any(feature = "tls", feature = "tls-ring"))]
+#[tokio::test]
+async fn encrypted_key_is_refused() {
+    for kind in ["ENCRYPTED PRIVATE KEY-----", "RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED"] {
+        let key = format!("-----BEGIN {kind}\nMA==\n-----END PRIVATE KEY-----\n");
+        let certificate = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n";
+        let tls = crate::Tls::new().client_identity(certificate, key);
+        let error = Client::builder("postgres://192.0.2.1/db").tls(tls).connect_lazy().err();
+        match error {
+            Some(Error::InvalidArgument { argument: "tls", reason }) => {
+                assert!(reason.contains("encrypted"), "{reason}");
+            }
+            other => assert!(matches!(other, Some(Error::FeatureDisabled { .. })), "{other:?}"),
+        }
+    }
+}
+
 #[cfg(not(feature = "zookeeper-tls"))]
 #[tokio::test]
 async fn tls_on_zookeeper_names_the_feature_that_it_needs() {
