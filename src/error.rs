@@ -137,7 +137,7 @@ pub enum Error {
     },
     /// The lock was lost before it was unlocked.
     ///
-    /// Another client may have held it since. Check the work that was done under it.
+    /// Another client may have held the lock since. Check the work that was done under it.
     #[error("the lock {name:?} was lost before it was unlocked ({reason})")]
     #[non_exhaustive]
     Lost {
@@ -152,7 +152,7 @@ pub enum Error {
     /// ended, or the client's runtime is shut down. On Redlock, the client retries for at most 1.5
     /// TTL.
     #[error(
-        "the release of {name:?} is not confirmed yet; the client retries it while its runtime runs"
+        "the release of {name:?} is not confirmed yet; the client retries it in the background"
     )]
     #[non_exhaustive]
     ReleaseUnconfirmed {

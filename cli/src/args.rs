@@ -181,8 +181,8 @@ pub(crate) enum Kind {
 #[derive(Debug, ArgsOf)]
 pub(crate) struct HoldArgs {
     /// Does not wait if the lock is busy. On PostgreSQL, MySQL, MariaDB and Redis, distlock waits
-    /// up to 1.15 times the TTL if the holder seems to be dead, or if the server may lack locks,
-    /// for example after a failover.
+    /// up to 1.15 times the TTL if the holder seems to be dead. The same applies if the server may
+    /// lack locks, for example after a failover.
     #[arg(short = 'n', long, conflicts_with = "wait")]
     pub(crate) nonblock: bool,
     /// Maximum time to wait for the lock, such as 30s or 500ms.

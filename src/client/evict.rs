@@ -28,7 +28,8 @@ impl Client {
     ///
     /// [`LockGuard::key`](crate::LockGuard::key) and [`QueueEntry::key`](crate::QueueEntry::key)
     /// return the key of a holder or waiter. The key must be in the queue of a lock in this
-    /// client's namespace. The call deletes no other keys, such as those of release requests.
+    /// client's namespace. The call refuses all other keys, such as those of release requests. With
+    /// a bridge on Redis, it also deletes the key that other libraries use as the lock.
     ///
     /// On etcd, a client that acquires a lock again may use the same key. If the holder may have
     /// released the lock since you read the key, use [`evict_entry`](Self::evict_entry), which does
@@ -42,7 +43,7 @@ impl Client {
     /// [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
     /// could not be opened. The key may have been deleted nevertheless. [`Error::Denied`],
     /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`]. On
-    /// Redis, also [`Error::NotYet`] if the client has had no session.
+    /// Redis, also [`Error::NotYet`] while clients of version 1 are connected.
     ///
     /// # Cancel safety
     ///

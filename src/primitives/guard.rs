@@ -28,8 +28,8 @@ use crate::{
 /// writes.
 ///
 /// The guard is valid until its local deadline. Each keepalive that the store confirms moves the
-/// deadline forward, counted from the time at which the keepalive was sent. The deadline passes
-/// before the store can grant the lock to another client.
+/// deadline forward, counted from the time at which the keepalive was sent, but not beyond the
+/// lock's `max_hold`. The deadline passes before the store can grant the lock to another client.
 ///
 /// The lock can be lost right after a check. Work that must never overlap should therefore pass the
 /// [`fencing_token`](Self::fencing_token) to the resource that it changes.

@@ -220,8 +220,8 @@ impl LockGuard {
     ///
     /// [`Error::WriteUnconfirmed`] if the store's reply was lost, for example because the session
     /// or the client's runtime ended during the call. The write may have been applied, or may still
-    /// be applied while the lock is held. The client does not send the write again. Read the data,
-    /// or write the same values again.
+    /// be applied while the lock is held. The client does not send the write again. Read the data
+    /// before you write it again.
     ///
     /// # Cancel safety
     ///

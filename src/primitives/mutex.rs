@@ -91,7 +91,7 @@ impl Mutex {
     /// was needed and could not be opened within the
     /// [`connect_timeout`](crate::Builder::connect_timeout), or if the program's own pool provides
     /// no connection in time. [`Error::Denied`], [`Error::Backend`], [`Error::Closed`] and
-    /// [`Error::Runtime`]. On Redis, also [`Error::NotYet`] if the client has had no session.
+    /// [`Error::Runtime`]. On Redis, also [`Error::NotYet`] while a version 1 client is connected.
     ///
     /// # Cancel safety
     ///
@@ -203,7 +203,7 @@ impl Mutex {
     /// [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
     /// could not be opened. [`Error::Unsupported`] on Redlock. [`Error::Denied`],
     /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`]. On
-    /// Redis, also [`Error::NotYet`] if the client has had no session.
+    /// Redis, also [`Error::NotYet`] while clients of version 1 are connected.
     ///
     /// # Cancel safety
     ///

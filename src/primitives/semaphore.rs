@@ -182,7 +182,7 @@ impl Semaphore {
         self.try_acquire_many(1).await
     }
 
-    /// Acquires several permits if all are free and no client waits; `None` otherwise.
+    /// Acquires several permits if that many are free and no client waits; `None` otherwise.
     ///
     /// This method works like [`try_acquire`](Self::try_acquire).
     ///

@@ -53,6 +53,8 @@ pub enum FailoverBehavior {
     /// Another server takes over with all confirmed grants.
     Continues,
     /// No lock is granted until the server is back with all confirmed grants.
+    ///
+    /// On SQLite, a reboot of the host frees all locks.
     Blocks,
     /// The last confirmed grants, or even all grants, may be lost.
     MayLoseGrants,

@@ -13,7 +13,9 @@ pub(super) fn file(path: &str) -> Result<String, String> {
     }
     let path = percent_decode_str(path).decode_utf8().map_err(|_| "the path is not UTF-8")?;
     match &*path {
-        "" => Err("write sqlite:///path/to/a/file or sqlite://relative/path".into()),
+        "" => {
+            Err("it has no path: write sqlite:///path/to/a/file or sqlite://relative/path".into())
+        }
         ":memory:" => Err("for a store within this process, use memory://name".into()),
         path if path.ends_with('/') => Err("the path ends with `/`: name a file".into()),
         path if path.contains('\0') => Err("the path contains a NUL".into()),
