@@ -156,7 +156,7 @@ impl fmt::Display for FencingToken {
 /// The statements work on PostgreSQL (9.5 and later) and SQLite (3.24 and later). If the data is
 /// in keys of the lock's own store, such as etcd or ZooKeeper, use
 /// [`LockGuard::put`](crate::LockGuard::put). If it is in tables of the lock's own database, use
-/// `LockGuard::sql`. Neither needs a token.
+/// `LockGuard::sql`, except on Galera. Neither needs a token.
 ///
 /// # Examples
 ///

@@ -17,8 +17,8 @@ pub enum LostReason {
     SessionExpired,
     /// An operator evicted the holder, for example by deleting the holder's key.
     ///
-    /// An [`unlock`](crate::LockGuard::unlock) that finds no key, and a guarded write that the
-    /// store refuses, report this reason, too.
+    /// An [`unlock`](crate::LockGuard::unlock) that finds no key reports this reason, too, apart
+    /// from the exceptions that it documents. So does a guarded write that the store refuses.
     ///
     /// On etcd, overwriting the key without its lease is an eviction, too. With a bridge on Redis,
     /// so is the deletion or takeover of the key that other libraries use. On Redlock, this reason

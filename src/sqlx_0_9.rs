@@ -85,8 +85,8 @@ where
 /// This function executes the statement of [`LockGuard::unlock_sql`] with sqlx. Keep `release`
 /// until the transaction has ended.
 ///
-/// On MySQL this takes two requests, because each driver of sqlx reports the number of affected
-/// rows in its own way. To save a request, execute [`SqlRelease::text`] yourself and check
+/// On MySQL this takes two statements, because each driver of sqlx reports the number of affected
+/// rows in its own way. To save a statement, execute [`SqlRelease::text`] yourself and check
 /// `rows_affected`.
 ///
 /// # Errors

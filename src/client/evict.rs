@@ -19,9 +19,10 @@ impl Client {
     ///
     /// **If this was the only holder, the next waiter is granted the lock at once, while the old
     /// holder may still be working.** The old holder is notified of the loss
-    /// ([`Evicted`](crate::LostReason::Evicted)) when the store's event arrives or, if the event is
-    /// lost, within 1.25 times the holder's [`recheck_interval`](crate::Builder::recheck_interval).
-    /// On stores without events, such as MySQL, the holder is notified within a second. An evicted
+    /// ([`Evicted`](crate::LostReason::Evicted)) when the store's event arrives, or about 0.4 s
+    /// after its grant if the key is deleted before that. If the event is lost, the holder is
+    /// notified within 1.25 times its [`recheck_interval`](crate::Builder::recheck_interval). On
+    /// stores without events, such as MySQL, the holder is notified within a second. An evicted
     /// waiter fails with [`Error::Evicted`], in many cases only at its next recheck. If the waiter
     /// was being granted the lock, it may become a holder for a moment, and is then notified of the
     /// loss.
@@ -29,11 +30,12 @@ impl Client {
     /// [`LockGuard::key`](crate::LockGuard::key) and [`QueueEntry::key`](crate::QueueEntry::key)
     /// return the key of a holder or waiter. The key must be in the queue of a lock in this
     /// client's namespace. The call refuses all other keys, such as those of release requests. With
-    /// a bridge on Redis, it also deletes the key that other libraries use as the lock.
+    /// a bridge on Redis, evicting the holder also deletes the key that other libraries use as the
+    /// lock.
     ///
     /// On etcd, a client that acquires a lock again may use the same key. If the holder may have
     /// released the lock since you read the key, use [`evict_entry`](Self::evict_entry), which does
-    /// not evict a later hold.
+    /// not evict a later hold, except that of another library through a bridge.
     ///
     /// # Errors
     ///
@@ -43,7 +45,7 @@ impl Client {
     /// [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
     /// could not be opened. The key may have been deleted nevertheless. [`Error::Denied`],
     /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`]. On
-    /// Redis, also [`Error::NotYet`] while clients of version 1 are connected.
+    /// Redis, also [`Error::NotYet`] while version 1 clients have sessions.
     ///
     /// # Cancel safety
     ///

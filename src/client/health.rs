@@ -84,7 +84,7 @@ impl Client {
     /// [`Error::SessionLost`](crate::Error::SessionLost) if the session has ended.
     /// [`Error::Denied`](crate::Error::Denied), [`Error::Backend`](crate::Error::Backend),
     /// [`Error::Closed`](crate::Error::Closed) and [`Error::Runtime`](crate::Error::Runtime). On
-    /// Redis, also [`Error::NotYet`](crate::Error::NotYet) while a version 1 client is connected.
+    /// Redis, also [`Error::NotYet`](crate::Error::NotYet) while a version 1 client has a session.
     ///
     /// # Cancel safety
     ///

@@ -178,7 +178,9 @@ impl Client {
     /// Returns the mutex of this name, without I/O.
     ///
     /// The name can be any non-empty string of at most 255 bytes after percent-escaping. A `/` is
-    /// escaped, too, so names are not nested. The name is checked when the mutex is first used.
+    /// escaped, too, so names are not nested. With a bridge, `bridge_prefix` followed by the name
+    /// must not begin with `{distlock:` or `{distlock}:`. The name is checked when the mutex is
+    /// first used.
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex {
@@ -363,8 +365,8 @@ impl Client {
     /// [`Error::Unavailable`](crate::Error::Unavailable) if the store does not confirm within the
     /// [`connect_timeout`](Builder::connect_timeout). [`Error::Denied`](crate::Error::Denied) or
     /// [`Error::Backend`](crate::Error::Backend) if the store refuses to end the session.
-    /// [`Error::Runtime`](crate::Error::Runtime). The client is closed nevertheless, and its keys
-    /// expire with the session's TTL.
+    /// [`Error::Runtime`](crate::Error::Runtime). Except in a forked child, the client is closed
+    /// nevertheless, and its keys expire with the session's TTL.
     ///
     /// # Cancel safety
     ///

@@ -35,8 +35,8 @@ impl Client {
     /// [`Error::InvalidArgument`] if an argument is invalid or there are no names, before anything
     /// is sent. [`Error::Unsupported`] on Redlock. Otherwise as
     /// [`Mutex::lock`](crate::Mutex::lock). If an acquired lock is lost while the call waits for
-    /// the next one, the call fails as if it had lost its place in the queue. After an error, no
-    /// lock is held.
+    /// the next one, the call fails as if it had lost its place in the queue. After an error, the
+    /// acquired locks are released in the background.
     ///
     /// # Cancel safety
     ///

@@ -187,7 +187,7 @@ impl Election {
     /// [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
     /// could not be opened. [`Error::Unsupported`] on Redlock and with a bridge. [`Error::Denied`],
     /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`]. On
-    /// Redis, also [`Error::NotYet`] while clients of version 1 are connected.
+    /// Redis, also [`Error::NotYet`] while version 1 clients have sessions.
     ///
     /// # Cancel safety
     ///

@@ -23,9 +23,9 @@ use crate::{
 /// Holds a lock until it is unlocked or dropped.
 ///
 /// While the guard of an exclusive lock is valid, no other client is granted the lock, unless an
-/// operator evicts the holder or the store loses confirmed writes.
-/// [`Client::durability`](crate::Client::durability) reports whether the store can lose confirmed
-/// writes.
+/// operator evicts the holder, the store loses confirmed writes, or the machine's clock stops (see
+/// [`is_valid`](Self::is_valid)). [`Client::durability`](crate::Client::durability) reports whether
+/// the store can lose confirmed writes.
 ///
 /// The guard is valid until its local deadline. Each keepalive that the store confirms moves the
 /// deadline forward, counted from the time at which the keepalive was sent, but not beyond the
@@ -34,11 +34,12 @@ use crate::{
 /// The lock can be lost right after a check. Work that must never overlap should therefore pass the
 /// [`fencing_token`](Self::fencing_token) to the resource that it changes.
 ///
-/// Dropping the guard releases the lock in the background. This works on any thread, with or
-/// without a runtime. A process that exits right after the drop may leave its key in the store. The
-/// lock is then free after about one TTL, or after 1.1 TTL on PostgreSQL, MySQL, MariaDB and Redis.
-/// On these stores, a client that connects later may need 1.1 TTL from the time at which it
-/// connects. To be sure, await [`unlock`](Self::unlock) or [`Client::close`](crate::Client::close).
+/// Dropping the guard releases the lock in the background, except in a forked child. This works on
+/// any thread, with or without a runtime. A process that exits right after the drop may leave its
+/// key in the store. The lock is then free after about one TTL, or after 1.1 TTL on PostgreSQL,
+/// MySQL, MariaDB and Redis. On these stores, a client that connects later may need 1.1 TTL from
+/// the time at which it connects. To be sure, await [`unlock`](Self::unlock) or
+/// [`Client::close`](crate::Client::close).
 ///
 /// The guard borrows nothing. A guard can be stored in a struct or moved into a spawned task, so no
 /// `lock_owned` is needed. For other tasks, [`handle`](Self::handle) returns a handle that can be

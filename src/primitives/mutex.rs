@@ -91,7 +91,7 @@ impl Mutex {
     /// was needed and could not be opened within the
     /// [`connect_timeout`](crate::Builder::connect_timeout), or if the program's own pool provides
     /// no connection in time. [`Error::Denied`], [`Error::Backend`], [`Error::Closed`] and
-    /// [`Error::Runtime`]. On Redis, also [`Error::NotYet`] while a version 1 client is connected.
+    /// [`Error::Runtime`]. On Redis, also [`Error::NotYet`] while a version 1 client has a session.
     ///
     /// # Cancel safety
     ///
@@ -123,8 +123,8 @@ impl Mutex {
     /// Acquires the lock if it is free and has no waiters; `None` otherwise.
     ///
     /// The call does not wait while the lock is held, with one exception. After a holder crashes,
-    /// or a server starts, fails over or is restored, PostgreSQL, MySQL, MariaDB and Redis may not
-    /// show at once whether the lock is free. The call then waits up to 1.15 TTL to find out.
+    /// or after one of the events that [`QueueEntry`] lists, PostgreSQL, MySQL, MariaDB and Redis
+    /// may not show at once whether the lock is free. The call then waits for up to 1.15 TTL.
     ///
     /// A call that returns `None` keeps no place in the queue. A busy lock costs one request on
     /// etcd. On ZooKeeper it costs three: the call reads the queue, syncs with the leader, and
@@ -135,9 +135,9 @@ impl Mutex {
     ///
     /// As [`lock`](Self::lock). [`Error::Unavailable`] if the store does not reply within about
     /// twice the [`request_timeout`](crate::Builder::request_timeout). [`Error::NotYet`] if it is
-    /// still unknown after 1.15 TTL whether the lock is free. This happens if the dead holder's
-    /// session had a longer TTL than this client's, or, after a start, a failover or a restore, if
-    /// any earlier session had a longer TTL.
+    /// still unknown after 1.15 TTL whether the lock is free. Causes are a lost connection, a
+    /// server clock that was set during the wait, and a session with a longer TTL than this
+    /// client's: the dead holder's or, after one of these events, any earlier one.
     ///
     /// # Cancel safety
     ///
@@ -203,7 +203,7 @@ impl Mutex {
     /// [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
     /// could not be opened. [`Error::Unsupported`] on Redlock. [`Error::Denied`],
     /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`]. On
-    /// Redis, also [`Error::NotYet`] while clients of version 1 are connected.
+    /// Redis, also [`Error::NotYet`] while version 1 clients have sessions.
     ///
     /// # Cancel safety
     ///

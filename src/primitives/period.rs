@@ -47,8 +47,8 @@ impl LockGuard {
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] if the period is shorter than 100 ms, before anything is sent.
-    /// Otherwise as [`write`](Self::write). After [`Error::WriteUnconfirmed`], the period may have
-    /// been claimed.
+    /// Otherwise as [`get`](Self::get) and [`write`](Self::write). After
+    /// [`Error::WriteUnconfirmed`], the period may have been claimed.
     ///
     /// # Cancel safety
     ///
@@ -126,9 +126,9 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write). After [`Error::WriteUnconfirmed`], unlock and lock again before
-    /// the next [`claim_period`](Self::claim_period). The store then refuses a delete that is still
-    /// under way.
+    /// As [`get`](Self::get) and [`write`](Self::write). After [`Error::WriteUnconfirmed`], unlock
+    /// and lock again before the next [`claim_period`](Self::claim_period). The store then refuses
+    /// a delete that is still under way.
     ///
     /// # Cancel safety
     ///

@@ -158,8 +158,8 @@ impl LockGuard {
     /// # Cancel safety
     ///
     /// Safe. The next call returns the same request as long as the request is stored. A request is
-    /// stored until the lock is released or the requesting client's session ends, but for at most
-    /// ten minutes.
+    /// stored until the holder's key is deleted or the requesting client's session ends, but for at
+    /// most ten minutes.
     ///
     /// # Examples
     ///

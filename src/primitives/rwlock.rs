@@ -123,7 +123,7 @@ impl RwLock {
 
     /// Acquires a read lock if no writer holds or awaits the lock; `None` otherwise.
     ///
-    /// A call that returns `None` has only read from the store, unless a writer joined in the same
+    /// A call that returns `None` has not joined the queue, unless a writer joined in the same
     /// instant.
     ///
     /// # Errors
@@ -202,7 +202,7 @@ impl RwLock {
 
     /// Acquires the write lock if it is free and has no waiters; `None` otherwise.
     ///
-    /// A call that returns `None` has only read from the store, unless another client joined in the
+    /// A call that returns `None` has not joined the queue, unless another client joined in the
     /// same instant.
     ///
     /// # Errors

@@ -155,8 +155,10 @@ impl Semaphore {
 
     /// Acquires a permit if one is free and no client waits; `None` otherwise.
     ///
-    /// A call that returns `None` has only read from the store, unless another client is acquiring
-    /// a permit: the call may then wait for that client, for up to one `request_timeout`.
+    /// A call that returns `None` has joined no queue, unless another client is acquiring a permit:
+    /// the call may then wait for that client, for up to one `request_timeout`. As with
+    /// [`Mutex::try_lock`](crate::Mutex::try_lock), the call may also wait up to 1.15 TTL after a
+    /// crash or a failover.
     ///
     /// # Errors
     ///

@@ -115,7 +115,7 @@ impl LockGuard {
     ///
     /// The affected row is sufficient proof, and does not depend on a clock. A client is granted
     /// the lock only once the key of its predecessor is deleted. The statement keeps every other
-    /// client from deleting the key until your transaction ends.
+    /// client of the same server or file from deleting the key until your transaction ends.
     ///
     /// The call consumes the guard: the guard and its handles are invalid before the call returns.
     /// The key stays in the store until your transaction or the client deletes it. The client

@@ -171,10 +171,11 @@ impl PoolError {
 
     /// Creates an error for a pool whose connections are all in use.
     ///
-    /// Return this error when the pool has stopped waiting for a free connection. A call that
-    /// acquires a lock then fails without another attempt, because its caller may hold one of the
-    /// connections. If the server does not reply on the client's own connection either, the error
-    /// counts as an outage of the server.
+    /// Return this error when the pool has stopped waiting for a free connection. A call that is
+    /// joining a lock's queue then fails without another attempt, because its caller may hold one
+    /// of the connections. A waiter in the queue of a mutex, read-write lock or election tries
+    /// again. If the server does not reply on the client's own connection either, the error counts
+    /// as an outage of the server.
     #[must_use]
     pub fn exhausted(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { exhausted: true, ..Self::new(source) }

@@ -15,8 +15,8 @@ pub struct Requests {
     pub keepalives: u64,
     /// Committed transactions that wrote. Requests that arrive at the same time share one.
     pub commits: u64,
-    /// Commits that were flushed to the disk: guarded writes, and reservations of blocks of fencing
-    /// tokens. SQLite also flushes when it moves its WAL into the file.
+    /// Commits that were flushed to the disk: writes of data, evictions, and reservations of blocks
+    /// of fencing tokens. SQLite also flushes when it moves its WAL into the file.
     pub flushes: u64,
     /// Notified waiters.
     pub events: u64,

@@ -20,7 +20,7 @@ impl Builder {
     /// request is one transaction. Settings of the pool's connections, such as the isolation level,
     /// `autocommit`, `completion_type`, `sql_mode` or a time limit, do not affect these requests,
     /// and the requests leave the settings unchanged. User variables whose names begin with
-    /// `distlock_` remain set on the connections.
+    /// `distlock_` remain set until the pool resets the connection.
     ///
     /// The client waits for each connection for up to three quarters of the
     /// [`request_timeout`](Self::request_timeout). While the pool has no free connection, held

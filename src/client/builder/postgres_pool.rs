@@ -16,9 +16,9 @@ impl Builder {
     /// is for keepalives, watches, the removal of unused rows and the end of a session. These never
     /// wait for the pool. Other requests use a connection from the pool: requests to acquire,
     /// release or query a lock, guarded writes, rechecks and
-    /// [`durability`](crate::Client::durability). Each request is one transaction. Settings of the
-    /// pool's connections, such as the isolation level, `synchronous_commit = off` or a time limit,
-    /// do not affect these requests, and the requests leave the settings unchanged. Other values of
+    /// [`durability`](crate::Client::durability). Each request is one transaction. The isolation
+    /// level, `synchronous_commit = off` and time limits of the pool's connections do not affect
+    /// these requests, and the requests leave all settings unchanged. Other values of
     /// `synchronous_commit`, such as `local`, apply to these requests.
     ///
     /// A request waits for a connection for up to three quarters of the

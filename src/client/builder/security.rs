@@ -30,10 +30,10 @@ impl Builder {
     /// [`allow_plaintext_credentials`](Self::allow_plaintext_credentials). The check of the URL
     /// does not apply to an empty password, which is for users that need no password.
     ///
-    /// On ZooKeeper, other users have no access to the nodes that the client creates, unless
-    /// [`acl`](Self::acl) sets another ACL. The `digest` scheme accepts any user with any password,
-    /// and the password is part of the identity. A client with another password is therefore
-    /// [denied](Error::Denied) access to these nodes.
+    /// On ZooKeeper, other users have no access to the nodes that the client creates, unless they
+    /// use the same client certificate or [`acl`](Self::acl) sets another ACL. The `digest` scheme
+    /// accepts any user with any password, and the password is part of the identity. A client with
+    /// another password is therefore [denied](Error::Denied) access to these nodes.
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.credentials = Some(Origin::Fixed(Credentials::new(user, password)));
         self
@@ -54,10 +54,11 @@ impl Builder {
     /// With this function, a password can be replaced while the client is running. The function is
     /// called when the client is created. Later, it is called before requests on etcd, before new
     /// sessions on ZooKeeper, and before new connections on the other stores, but at most once a
-    /// second. Except on ZooKeeper, this limit does not apply to the first call after a server has
-    /// rejected the credentials. The function runs on threads that also keep sessions alive, so it
-    /// must return at once, with credentials that the program already has. If a later call fails or
-    /// panics, the client keeps the previous credentials.
+    /// second. Except on ZooKeeper, and on etcd while an older connection works, this limit does
+    /// not apply to the first call after a server has rejected the credentials. The function runs
+    /// on threads that also keep sessions alive, so it must return at once, with credentials that
+    /// the program already has. If a later call fails or panics, the client keeps the previous
+    /// credentials.
     ///
     /// # What a new password does
     ///

@@ -23,7 +23,7 @@ impl Election {
     /// it captures by move. References, `Arc`s and channels are cheap to clone.
     ///
     /// When `cancel` completes, `work` is dropped. A leader has resigned by the time the call
-    /// returns. If the store does not confirm this within twice the
+    /// returns. If the store denies access, or does not confirm the resignation within twice the
     /// [`request_timeout`](crate::Builder::request_timeout), the resignation continues in the
     /// background. A candidate that does not lead yet withdraws in the background.
     ///

@@ -49,10 +49,17 @@ impl LockGuard {
     /// Releases the lock.
     ///
     /// This method returns `Ok` only if the key is known to be deleted and the lock was held until
-    /// then. There are two exceptions. If the reply to a release request is lost, the client
-    /// repeats the request. If the key is then gone, the client cannot distinguish its own deletion
-    /// from an earlier eviction, and the method returns `Ok`. On ZooKeeper, the method may also
-    /// return `Ok` just after an operator has evicted the holder by deleting the lock's directory.
+    /// then. There are four exceptions:
+    ///
+    /// - If the reply to a release request is lost, the client repeats the request. If the key is
+    ///   then gone, the client cannot distinguish its own deletion from an earlier eviction, and
+    ///   the method returns `Ok`.
+    /// - On ZooKeeper, the method may also return `Ok` just after an operator has evicted the
+    ///   holder by deleting the lock's directory.
+    /// - With a bridge on Redis, the method also returns `Ok` if the other libraries' key was
+    ///   deleted or taken over after the last keepalive.
+    /// - On Redlock, `Ok` means that a majority of the nodes no longer stores the lock. The method
+    ///   may also return `Ok` just after an operator has evicted the holder.
     ///
     /// The release deletes only this guard's own key, so a late or repeated attempt never affects a
     /// successor.

@@ -27,8 +27,8 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the number may or may not have changed. If two calls run at the
-    /// same time, the lower number applies until the next change.
+    /// If the future is dropped, the number may or may not have changed. If each of two calls reads
+    /// the queue before the other call writes, the lower number applies until the next change.
     ///
     /// # Examples
     ///
