@@ -82,6 +82,12 @@ pub(crate) struct ZooKeeper {
     tags: Arc<Tags>,
 }
 
+/// The shortest TTL for which the client asks before it knows that servers grant a shorter one.
+///
+/// By default, servers grant at least 4 s. The crate's timers follow from the requested TTL, so with
+/// a much shorter one, the crate would leave servers that are merely busy.
+const ASKED_AT_FIRST: Duration = Duration::from_secs(1);
+
 impl ZooKeeper {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
         // zookeeper-client panics on a host that no certificate can name.
@@ -263,11 +269,16 @@ impl Backend for ZooKeeper {
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
         let sent = clock::now();
         let open = async {
-            let asked = match self.granted.load(Ordering::Relaxed) {
-                0 => ttl,
+            let mut asked = match self.granted.load(Ordering::Relaxed) {
+                0 => ttl.max(ASKED_AT_FIRST),
                 granted => Duration::from_millis(granted),
             };
             let mut client = self.connect(asked).await?;
+            if asked == ASKED_AT_FIRST && client.session_timeout() == asked && ttl < asked {
+                drop(client);
+                asked = ttl;
+                client = self.connect(asked).await?;
+            }
             let granted = client.session_timeout();
             if granted != asked {
                 // The crate derives its timers from the requested timeout, which may differ much

@@ -120,10 +120,21 @@ own_cases! { ZooKeeper, beside_others,
     hundreds_of_readers_outlive_their_connection,
     hundreds_of_readers_behind_one_writer_share_its_watch,
     thousands_of_waiters_outlive_their_connections,
+    a_very_short_session_is_opened_over_a_slow_network,
 }
 
 pub(crate) mod cases {
     use super::*;
+
+    /// The servers grant at least two ticks. Until the client knows that, it is patient.
+    pub(crate) async fn a_very_short_session_is_opened_over_a_slow_network(t: &Case<ZooKeeper>) {
+        const ASKED: Duration = Duration::from_millis(100);
+        let proxies = t.proxies().await;
+        proxies.set(&Mode::Delay(ASKED / 2));
+        let client = t.connect(t.builder_for(&proxies.url()).session_ttl(ASKED)).await;
+        assert!(client.session_ttl() > ASKED);
+        locked(&client, "a").await.unlock().await.expect("released");
+    }
 
     /// ZooKeeper refuses a session that it does not know. Other servers have granted a new one
     /// instead (<https://github.com/ClickHouse/ClickHouse/issues/116690>), which the crate accepts
