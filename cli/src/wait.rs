@@ -33,7 +33,7 @@ pub(crate) async fn take(
         loop {
             match target.take(client, end, args.max_hold).await {
                 Err(error @ (Error::SessionLost { .. } | Error::Evicted { .. })) => {
-                    let text = format!("{error}; joining the queue again");
+                    let text = format!("{error}; trying again");
                     output.note("again", &text, json!({ "name": target.names() }));
                 }
                 taken => return taken,

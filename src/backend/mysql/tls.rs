@@ -31,7 +31,8 @@ pub(super) fn options(material: &Material) -> io::Result<SslOpts> {
 /// Returns the usable certificates of a PEM text. The crate fails on one that is not, even among
 /// others.
 fn usable(pem: &str) -> io::Result<Vec<CertificateDer<'static>>> {
-    let unreadable = |_| io::Error::other("the CA cannot be read");
+    let words = "the CA is not valid PEM: pass the whole text with its line breaks";
+    let unreadable = |_| io::Error::other(words);
     let mut usable = Vec::new();
     for one in CertificateDer::pem_slice_iter(pem.as_bytes()) {
         let one = one.map_err(unreadable)?;

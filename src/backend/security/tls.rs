@@ -93,7 +93,7 @@ impl Tls {
 
     /// Presents this certificate to servers that request one.
     ///
-    /// The certificate and the key are texts in PEM format. The key must not be encrypted.
+    /// The certificate and the key are in PEM format. The key must not be encrypted.
     #[must_use]
     pub fn client_identity(
         mut self,
@@ -193,7 +193,7 @@ impl Material {
         ];
         for (what, kind, pem) in texts {
             if pem.is_some_and(|pem| !is(pem, kind)) {
-                return Err(format!("{what} must be a PEM text that contains a {kind}"));
+                return Err(format!("{what} must be in PEM format and contain a {kind}"));
             }
         }
         #[cfg(feature = "_network")]

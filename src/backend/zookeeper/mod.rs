@@ -84,8 +84,8 @@ pub(crate) struct ZooKeeper {
 
 /// The shortest TTL for which the client asks before it knows that servers grant a shorter one.
 ///
-/// By default, servers grant at least 4 s. The crate's timers follow from the requested TTL, so with
-/// a much shorter one, the crate would leave servers that are merely busy.
+/// By default, servers grant at least 4 s. The crate's timers follow from the requested TTL, so
+/// with a much shorter one, the crate would leave servers that are merely busy.
 const ASKED_AT_FIRST: Duration = Duration::from_secs(1);
 
 impl ZooKeeper {

@@ -66,8 +66,8 @@ impl Semaphore {
     /// This is the number that [`set_permits`](Self::set_permits) last set. If a holder or the
     /// first waiter has passed a smaller number that `set_permits` has not replaced, the smaller
     /// number applies. If no number was set, the smallest number that was passed by a holder or by
-    /// the first waiter applies. Without holders and waiters, the number that this client passes
-    /// applies.
+    /// the first waiter applies. If there are neither holders nor waiters either, the
+    /// number that this client passes applies.
     ///
     /// # Errors
     ///
