@@ -93,7 +93,7 @@ async fn serializable_check_delays_renewals_and_keeps_the_lock() {
     ask(&mut own, "BEGIN").await;
     assert_eq!(ask(&mut own, guard.sql().expect("a check").text()).await, ["1"]);
     let waiter = Waiter::of(&other, "a");
-    let reason = within(TTL, "no renewal is confirmed", guard.lost()).await;
+    let reason = within(TTL * 2, "no renewal is confirmed", guard.lost()).await;
     assert_eq!(reason, LostReason::DeadlinePassed);
     throughout(TTL * 2, "nobody is granted the lock", async || waiter.waits()).await;
     ask(&mut own, "COMMIT").await;
