@@ -86,6 +86,19 @@ pub(super) fn place_in(key: &str) -> Option<(Queue, Ticket)> {
     Some((Queue::at(dir, label), Ticket::parse(ticket)?))
 }
 
+/// Returns the lease in the name of one of our keys; `None` for other keys.
+pub(super) fn lease_in(key: &str) -> Option<i64> {
+    let (_, name) = key.rsplit_once('/')?;
+    let (lease, _) = name.strip_prefix(MARK)?.split_once('-')?;
+    i64::from_str_radix(lease, 16).ok()
+}
+
+/// Returns `true` if a write has removed the key's lease, or has put a key of ours on another one.
+pub(super) fn lost_its_lease(kv: &KeyValue) -> bool {
+    let own = kv.key_str().ok().and_then(lease_in);
+    kv.lease() == 0 || own.is_some_and(|own| own != kv.lease())
+}
+
 /// Returns `true` if a holder with this key leaves a release marker when there is a tail.
 ///
 /// A holder with a label leaves none, because others may be ahead of it.
@@ -118,6 +131,20 @@ mod tests {
         }
         for other in ["", "/ns/a!/tail", "/ns/a/694d9b", "/ns/a/~7-1", "/ns/a/~7"] {
             assert!(place_in(other).is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn key_names_its_lease() {
+        let queue = Queue::new("/ns", "a.b-c").unwrap();
+        for lease in [1, 0xabcd, i64::MAX] {
+            for label in ["", "r@1234"] {
+                let own = key(&queue.labelled(label), lease, Ticket::random());
+                assert_eq!(lease_in(&own), Some(lease), "{own}");
+            }
+        }
+        for other in ["", "/ns/a!/tail", "/ns/a/694d9b", "/ns/a/~7", "/ns/a/~x-1", "~7-1"] {
+            assert_eq!(lease_in(other), None, "{other}");
         }
     }
 

@@ -7,11 +7,9 @@ use etcd_client::{Client, GetOptions, GetResponse, KeyValue};
 use super::{
     keys,
     store::{EtcdStore, READ},
+    wire::LARGEST_REPLY,
 };
 use crate::backend::{Ask, Detail, Listing, Member, Queue, Result};
-
-/// Go's own limit for replies, so that the server's limit applies.
-const LARGEST_ANSWER: usize = i32::MAX as usize;
 
 impl EtcdStore {
     /// Returns the queue as of one revision, which is not older than any that this session has
@@ -44,7 +42,7 @@ impl EtcdStore {
     pub(super) async fn newest(&self, key: &str, options: GetOptions) -> Result<GetResponse> {
         let latest = self.latest.load(Ordering::Relaxed);
         let read = async |client: Arc<Client>| {
-            let mut client = client.kv_client().max_decoding_message_size(LARGEST_ANSWER);
+            let mut client = client.kv_client().max_decoding_message_size(LARGEST_REPLY);
             client.get(key, Some(options)).await
         };
         // A linearizable read may be stale (https://github.com/etcd-io/etcd/issues/20418).

@@ -9,6 +9,7 @@ mod contention;
 mod error;
 mod extras;
 mod keys;
+mod lease_keys;
 mod list;
 mod pool;
 mod reading;

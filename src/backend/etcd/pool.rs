@@ -2,12 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use etcd_client::{Client, ConnectOptions, Error, GetOptions, GetResponse, ResponseHeader};
+use etcd_client::{
+    Client, ConnectOptions, Error, GetOptions, GetResponse, LeaseTimeToLiveOptions, ResponseHeader,
+};
 use tokio::sync::watch;
 use tonic::{Code, transport};
 
 use super::{
     error::{Cause, EndpointError, in_time, is_learner},
+    lease_keys,
     renewal::{Renewer, Replies, Reply},
     wire,
 };
@@ -94,6 +97,19 @@ impl Picked {
             prove(&self.client).await?;
         }
         self.renewer.renew(lease, in_doubt).await
+    }
+
+    /// Reads the keys of a lease.
+    pub(super) async fn keys(&self, lease: i64) -> Result<Vec<Vec<u8>>, Error> {
+        let options = LeaseTimeToLiveOptions::new().with_keys();
+        match self.client.lease_client().time_to_live(lease, Some(options)).await {
+            Ok(reply) => Ok(reply.keys().to_vec()),
+            // The reply was too large. etcd-client has just sent the current token.
+            Err(Error::GRpcStatus(status)) if status.code() == Code::OutOfRange => {
+                lease_keys::read(&self.renewer, lease).await
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -202,7 +218,7 @@ impl Pool {
             Ok((client, renewer)) => (Arc::new(client), Arc::new(renewer)),
             // If the server rejects the new identity, it may still accept the known one.
             Err(cause) => {
-                let known = known.ok_or_else(|| self.failed(index, cause))?;
+                let known = known.ok_or_else(|| self.failed(index, None, cause))?;
                 return Ok(Picked::new(index, &known));
             }
         };
@@ -277,7 +293,8 @@ impl Pool {
         let reply = reply.map_err(|cause| self.refused(&picked, cause).triage(operation))?;
         let revision = header(&reply).map_or(0, |header| header.revision().unsigned_abs());
         if revision < least {
-            return Err(self.failed(picked.index, Cause::Stale).triage(operation));
+            let failed = self.failed(picked.index, Some(&picked.client), Cause::Stale);
+            return Err(failed.triage(operation));
         }
         Ok((reply, revision))
     }
@@ -302,7 +319,7 @@ impl Pool {
     /// credentials, and the user sees only the error of that attempt.
     pub(super) fn refused(&self, by: &Picked, cause: Cause) -> EndpointError {
         if self.remote.credentials.is_none() || !cause.is_unknown_user() {
-            return self.failed(by.index, cause);
+            return self.failed(by.index, Some(&by.client), cause);
         }
         let endpoint = &self.endpoints[by.index];
         {
@@ -319,8 +336,8 @@ impl Pool {
     }
 
     /// Handles the failure of a request. If the endpoint is unreachable, the next endpoint becomes
-    /// the current one.
-    pub(super) fn failed(&self, index: usize, cause: Cause) -> EndpointError {
+    /// the current one. For `by`, see [`leave_endpoint`](Self::leave_endpoint).
+    fn failed(&self, index: usize, by: Option<&Arc<Client>>, cause: Cause) -> EndpointError {
         let network = match &cause {
             Cause::ProcessStall | Cause::Stale => true,
             Cause::Client(Error::GRpcStatus(status)) => {
@@ -330,15 +347,30 @@ impl Pool {
             Cause::Outdated(_) => false,
         };
         if network {
-            self.leave(index);
+            self.leave_endpoint(index, by);
         }
         EndpointError { endpoint: self.endpoints[index].address.clone(), cause }
     }
 
+    /// Leaves the endpoint of a connection that has failed.
+    pub(super) fn leave(&self, by: &Picked) {
+        self.leave_endpoint(by.index, Some(&by.client));
+    }
+
     /// Leaves an endpoint for the next one, and drops its connection. A connection that is silently
-    /// dead would otherwise be reused.
-    pub(super) fn leave(&self, index: usize) {
-        *self.endpoints[index].connection.lock() = None;
+    /// dead would otherwise be reused. `by`: the connection that has failed; `None` if none could
+    /// be made.
+    fn leave_endpoint(&self, index: usize, by: Option<&Arc<Client>>) {
+        {
+            let mut connection = self.endpoints[index].connection.lock();
+            // A request may fail long after its connection was replaced. That proves nothing about
+            // the newer connection.
+            let is_newer = |known: &Connection| by.is_none_or(|by| !Arc::ptr_eq(by, &known.client));
+            if connection.as_ref().is_some_and(is_newer) {
+                return;
+            }
+            *connection = None;
+        }
         let next = (index + 1) % self.endpoints.len();
         // A single endpoint stays the current one. The tasks that watch its connection must still
         // be notified that it was dropped.
@@ -362,3 +394,6 @@ async fn prove(client: &Client) -> Result<(), Error> {
         reply => reply.map(drop),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -108,6 +108,25 @@ impl Renewer {
         self.token.as_ref().is_some_and(|token| token.0.lock().is_none())
     }
 
+    /// Returns a client for requests that etcd-client does not offer in this form.
+    pub(super) async fn client(&self) -> Result<Grpc<transport::Channel>, Status> {
+        let mut client = Grpc::new(self.channel.clone());
+        let ready = client.ready().await;
+        ready.map_err(|error| Status::unknown(format!("the connection is not ready: {error}")))?;
+        Ok(client)
+    }
+
+    /// Returns a request with the token.
+    pub(super) fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        // A member without a leader rejects the request.
+        request.metadata_mut().insert("hasleader", AsciiMetadataValue::from_static("true"));
+        if let Some(token) = self.token.as_ref().and_then(|token| token.0.lock().clone()) {
+            request.metadata_mut().insert(TOKEN, token);
+        }
+        request
+    }
+
     /// Renews a lease on a new stream, and returns the reply. A keepalive `in_doubt` also finds out
     /// whether a member replies.
     pub(super) async fn renew(
@@ -115,20 +134,13 @@ impl Renewer {
         lease: i64,
         in_doubt: bool,
     ) -> Result<(Reply, Replies), Error> {
-        let mut client = Grpc::new(self.channel.clone());
-        let ready = client.ready().await;
-        ready.map_err(|error| Status::unknown(format!("the connection is not ready: {error}")))?;
+        let mut client = self.client().await?;
         let (open, closed) = oneshot::channel::<()>();
         // The request stays open until the reply arrives: a proxy takes the end of the request for
         // the end of the reply.
         let rest = closed.into_stream().filter_map(async |_| None);
         let ids = in_doubt.then_some(NO_LEASE).into_iter().chain([lease]);
-        let mut request = Request::new(stream::iter(ids.map(|id| Renew { id })).chain(rest));
-        // A member without a leader rejects the request.
-        request.metadata_mut().insert("hasleader", AsciiMetadataValue::from_static("true"));
-        if let Some(token) = self.token.as_ref().and_then(|token| token.0.lock().clone()) {
-            request.metadata_mut().insert(TOKEN, token);
-        }
+        let request = self.request(stream::iter(ids.map(|id| Renew { id })).chain(rest));
         let path = PathAndQuery::from_static("/etcdserverpb.Lease/LeaseKeepAlive");
         let codec = ProstCodec::<Renew, Renewed>::default();
         let mut replies = client.streaming(request, path, codec).await?.into_inner();

@@ -12,8 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use etcd_client::{
-    Client, DeleteOptions, GetOptions, KeyValue, LeaseTimeToLiveOptions, Txn, TxnOp, TxnOpResponse,
-    TxnResponse,
+    Client, DeleteOptions, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
 
 use super::{
@@ -154,10 +153,10 @@ impl EtcdStore {
                 return Ok(Standing::Behind(Predecessor { entry, first: false, seen: true }));
             }
             // This key is not a waiter's. No client can join ahead of us any longer, so a later
-            // read from here on is still correct.
+            // read from here on is still correct. An older one could lack the holder's key.
             let options = transactions::nearest_below(kv.create_revision()).with_limit(100);
             // Boxed: it is rarely needed, and the future of every join would be larger.
-            let mut kvs = Box::pin(self.pool.get(READ, prefix, options)).await?.take_kvs();
+            let mut kvs = Box::pin(self.newest(prefix, options)).await?.take_kvs();
             let found = kvs.iter().position(|kv| keys::is_place(prefix, kv));
             ahead = found.map(|index| kvs.swap_remove(index)).or_else(|| kvs.pop());
         }
@@ -184,7 +183,7 @@ impl LockStore for EtcdStore {
         if matches!(reply, Err(Cause::ProcessStall)) {
             // Other requests need not wait for this member. The reply may still come, if the
             // network is only slow.
-            self.pool.leave(picked.index);
+            self.pool.leave(&picked);
             reply = in_time(self.ttl, call).await;
         }
         let (reply, rest) =
@@ -210,22 +209,17 @@ impl LockStore for EtcdStore {
     }
 
     /// Reads the keys from the leader's applied state.
-    ///
-    /// A reply of more than 4 MiB cannot be read, because the crate has no option for that here. So
-    /// 50,000 keys or more are only watched.
     async fn own_keys(&self) -> Result<Vec<Arc<str>>> {
-        let lease = self.lease;
-        let ask = async |client: Arc<Client>| {
-            let keys = LeaseTimeToLiveOptions::new().with_keys();
-            client.lease_client().time_to_live(lease, Some(keys)).await
-        };
-        let lease = self.pool.request("reading a lease", ask).await?;
-        Ok(lease.keys().iter().map(|key| String::from_utf8_lossy(key).into()).collect())
+        const OPERATION: &str = "reading a lease";
+        let picked = self.pool.pick(0).await.map_err(|error| error.triage(OPERATION))?;
+        let keys = in_time(self.pool.remote.request_timeout, picked.keys(self.lease)).await;
+        let keys = keys.map_err(|cause| self.pool.refused(&picked, cause).triage(OPERATION))?;
+        Ok(keys.iter().map(|key| String::from_utf8_lossy(key).into()).collect())
     }
 
     async fn watch(&self, entry: &Entry, urgent: bool) -> Result<Option<Watch>> {
-        // A waiter need not be notified of each write to its predecessor. One's own key may be
-        // overwritten without its lease, which ends it as well.
+        // A waiter need not be notified of each write to its predecessor. A holder's own key may be
+        // overwritten without its lease or with another lease, which ends it as well.
         let watch = self.watcher.watch(&entry.key, false, !urgent).await?;
         watcher::begin(watch, &self.pool, entry, urgent, &self.cached_watch).await
     }

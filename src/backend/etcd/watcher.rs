@@ -96,7 +96,9 @@ pub(super) async fn begin(
     urgent: bool,
     cached_watch: &CachedWatch<Watch>,
 ) -> Result<Option<backend::Watch>> {
-    let Some(seen) = look(pool, entry).await? else { return Ok(None) };
+    // A waiter's predecessor may be on any lease. All other keys must be on their own lease.
+    let lease = if urgent { None } else { keys::lease_in(&entry.key) };
+    let Some(seen) = look(pool, entry, lease).await? else { return Ok(None) };
     watch.check(seen)?;
     Ok(Some(if urgent {
         watch.end(pool, entry, Some(seen), cached_watch)
@@ -105,17 +107,17 @@ pub(super) async fn begin(
     }))
 }
 
-/// Returns the revision of the read if the key exists.
+/// Returns the revision of the read if the key exists, and is on this lease if one is given.
 ///
 /// The member that has the watch knows best what the watch may have missed, so it need not query
 /// the others. The read is a transaction, because etcd's grpc-proxy may serve a simple serializable
 /// read from an old cache.
-async fn look(pool: &Pool, entry: &Entry) -> Result<Option<u64>> {
+async fn look(pool: &Pool, entry: &Entry, lease: Option<i64>) -> Result<Option<u64>> {
     let look = Txn::new().and_then([transactions::one(&entry.key, Reading::Local)]);
     let read = async |client: Arc<Client>| client.kv_client().txn(look).await;
     let (seen, revision) =
         pool.read("reading a key", entry.revision, TxnResponse::header, read).await?;
-    let there = transactions::is_there(seen.op_responses().pop(), entry, None);
+    let there = transactions::is_there(seen.op_responses().pop(), entry, lease);
     Ok(there.then_some(revision))
 }
 
@@ -224,7 +226,7 @@ impl Watch {
                 if timeout(pause, self.deleted()).await.is_ok() {
                     break;
                 }
-                seen = match look(&pool, &entry).await {
+                seen = match look(&pool, &entry, None).await {
                     Ok(None) => return Ok(Event::Deleted),
                     looked => looked.ok().flatten(),
                 };
@@ -357,8 +359,8 @@ fn is_canceled(watches: &mut HashMap<i64, Signals>, message: &WatchResponse) -> 
     let prefix = &signals.prefix;
     let is_change = |event: &&etcd_client::Event| match (prefix, event.kv()) {
         (Some(prefix), Some(kv)) => keys::is_direct(prefix, kv),
-        // A key without a lease holds no place.
-        (None, Some(kv)) => event.event_type() == EventType::Delete || kv.lease() == 0,
+        // A read then decides whether the key still holds its place.
+        (None, Some(kv)) => event.event_type() == EventType::Delete || keys::lost_its_lease(kv),
         (_, None) => false,
     };
     let changes = message.events().iter().filter(is_change).filter_map(|event| event.kv());

@@ -7,6 +7,9 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::runtime::{executor::Executor, inline::Inline};
 
+/// The largest reply that Go's own client accepts, so that the server's limit applies.
+pub(super) const LARGEST_REPLY: usize = i32::MAX as usize;
+
 /// Runs the tasks that tonic spawns.
 impl rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for Inline {
     fn execute(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {

@@ -34,6 +34,22 @@ fn of_long_ago(packet: &[u8]) -> Option<Vec<u8>> {
     Some([&[0, 0, 5 + 10, 0, 0], &head[5..], &[0, 0, 0, 0, 10], &stale].concat())
 }
 
+static EMPTIED: AtomicUsize = AtomicUsize::new(0);
+
+/// Replaces the reply of a read that has keys with a stale one from an empty queue: revision 1, and
+/// no keys.
+fn empty_of_long_ago(packet: &[u8]) -> Option<Vec<u8>> {
+    let (head, message) = (packet.get(..9)?, packet.get(14..)?);
+    // The response header, and the first of the keys.
+    let header = 2 + usize::from(*message.get(1)?);
+    if head[3] != 0 || message[0] != 0x0a || *message.get(header)? != 0x12 {
+        return None;
+    }
+    EMPTIED.fetch_add(1, SeqCst);
+    let stale = [0x0a, 2, 0x18, 1];
+    Some([&[0, 0, 5 + 4, 0, 0], &head[5..], &[0, 0, 0, 0, 4], &stale].concat())
+}
+
 /// An operator may lower the number of operations that etcd allows in a transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_that_are_too_many_for_one_transaction_are_taken_one_by_one() {
@@ -69,6 +85,7 @@ macro_rules! answer_cases {
     ($harness:ty) => {
         $crate::common::own_cases! { $harness, beside_others,
             a_stale_reply_grants_nothing,
+            a_stale_read_behind_junk_grants_nothing,
         }
 
         $crate::common::own_cases! { $harness, alone,
@@ -102,6 +119,27 @@ pub(crate) mod cases {
         waiter.waits_behind(&guard, Duration::from_millis(500)).await;
         assert_eq!(t.keys().await.len(), 2);
         proxies.set(&Mode::Pass);
+        release_both(guard, waiter).await;
+    }
+
+    /// If a key without a lease is just ahead of a waiter, the waiter reads the keys before it in
+    /// another request. A stale reply to this request shows no holder.
+    pub(crate) async fn a_stale_read_behind_junk_grants_nothing<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
+        let proxies = t.proxies().await;
+        let (client, other) = (t.connect(t.builder_for(&proxies.url())).await, t.client().await);
+        let guard = other.mutex("emptied").lock().await.unwrap();
+        let junk = format!("{}/emptied/junk", t.namespace);
+        t.store.put(junk.as_str(), "", None).await;
+        let before = EMPTIED.load(SeqCst);
+        proxies.set(&Mode::Forge(empty_of_long_ago));
+        let waiter = t.enqueue(&client, "emptied").await;
+        eventually(SOON, "stale replies are sent", async || EMPTIED.load(SeqCst) >= before + 3)
+            .await;
+        waiter.waits_behind(&guard, Duration::from_millis(500)).await;
+        proxies.set(&Mode::Pass);
+        t.store.erase(&junk).await;
         release_both(guard, waiter).await;
     }
 

@@ -26,7 +26,9 @@ macro_rules! foreign_cases {
             operators_find_the_owner_in_the_key,
             foreign_entries_are_exclusive,
             a_key_written_over_without_its_lease_is_lost,
+            a_key_written_over_with_another_lease_is_lost,
             a_holder_whose_key_was_put_again_is_notified,
+            a_recheck_reads_more_than_four_mebibytes_of_keys,
             a_join_served_long_after_its_release_is_removed,
             a_recreated_key_is_not_the_holders,
             a_waiter_whose_key_was_recreated_is_evicted,
@@ -259,6 +261,30 @@ pub(crate) mod cases {
         assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     }
 
+    /// The key belongs to another client from then on. The holder is notified by the event of the
+    /// write, or, if the key was not watched yet, by the read that begins the watch.
+    pub(crate) async fn a_key_written_over_with_another_lease_is_lost<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
+        let client = t.client().await;
+        let lease = t.store.lease().await;
+        for is_watched in [true, false] {
+            let guard = client.mutex("taken").lock().await.unwrap();
+            if is_watched {
+                let held = async || guard.is_valid();
+                throughout(Duration::from_millis(700), "the lock is held", held).await;
+            }
+            t.store.put(guard.key(), "note", Some(lease)).await;
+            // The recheck would take at least 20 s.
+            let reason = within(SOON, "the holder is notified", guard.lost()).await;
+            assert_eq!(reason, LostReason::Evicted);
+            let key = guard.key().to_owned();
+            guard.unlock().await.expect_err("the lock was lost");
+            eventually(SOON, "the key is deleted", async || !t.keys().await.contains(&key)).await;
+        }
+        t.store.client().lease_revoke(lease).await.unwrap();
+    }
+
     /// A holder's key is deleted and put again while both events are lost: the name exists, at the
     /// end of the queue.
     pub(crate) async fn a_holder_whose_key_was_put_again_is_notified<const KIND: usize>(
@@ -290,6 +316,32 @@ pub(crate) mod cases {
         let limit = recheck.mul_f64(1.25) + Duration::from_secs(1);
         let reason = within(limit, "the holder is notified", guard.lost()).await;
         assert_eq!(reason, LostReason::Evicted);
+    }
+
+    /// A session may have so many keys that their names exceed the default limit of replies. The
+    /// event of a deletion is lost, so only the recheck can notify the holder.
+    pub(crate) async fn a_recheck_reads_more_than_four_mebibytes_of_keys<const KIND: usize>(
+        t: &Case<Server<KIND>>,
+    ) {
+        let proxies = t.proxies().await;
+        let recheck = Duration::from_secs(2);
+        let client = t.connect(t.builder_for(&proxies.url()).recheck_interval(recheck)).await;
+        let guard = client.mutex("many").lock().await.unwrap();
+        let key = guard.key().to_owned();
+        let lease = t.store.session_of(&key).await;
+        for number in 0..100 {
+            let name = format!("{}-large/{number:02}{}", t.namespace, "x".repeat(50_000));
+            t.store.put(name, "", Some(lease)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await; // its key is watched by then
+        proxies.set(&Mode::DropOne(key.as_bytes().into()));
+        t.store.delete_key(&key).await;
+        eventually(SOON, "the event is lost", async || proxies.passes()).await;
+        // A recheck that was under way may have lost its reply instead of the event.
+        let reason = within(recheck * 4, "the holder is notified", guard.lost()).await;
+        assert_eq!(reason, LostReason::Evicted);
+        drop(guard);
+        client.close().await.unwrap();
     }
 
     /// The reply to the first join is lost, so the join may be served at any later time. Here it is
