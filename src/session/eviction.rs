@@ -223,7 +223,7 @@ impl Work {
             let looked = self.store.ask("standing", |store| store.standing_now(entry)).await;
             match self.is_evicted(looked) {
                 Some(true) => {
-                    if own_key.is_held() {
+                    if own_key.is_needed() {
                         self.store.telemetry.recheck_found("hold");
                     }
                     notify(own_key);
@@ -252,9 +252,10 @@ impl Work {
 /// Notifies the holder that its key is gone.
 ///
 /// A release is recorded before the key is deleted. If the lock is still marked as held, its holder
-/// has not released it.
+/// has not released it. A downgrade deletes the key in the transaction that creates the next one,
+/// and reports an eviction itself.
 fn notify(own_key: &OwnKey) {
-    if own_key.is_held() {
+    if own_key.is_needed() {
         own_key.lose(LostReason::Evicted);
     }
 }

@@ -126,13 +126,21 @@ impl OwnKey {
         self.state.lock().until
     }
 
-    /// Marks the key as being replaced: [`expire`](Self::expire) no longer ends it.
+    /// Marks the key as being replaced: [`expire`](Self::expire) no longer ends it, and its absence
+    /// is no eviction.
     ///
     /// Returns `false` if the key is no longer held and must not be replaced.
     pub(crate) fn replace(&self) -> bool {
         let mut state = self.state.lock();
         state.replaced = matches!(state.phase, Phase::Held);
         state.replaced
+    }
+
+    /// Returns `true` if the holder loses the lock without this key: it is held, and not being
+    /// replaced.
+    pub(crate) fn is_needed(&self) -> bool {
+        let state = self.state.lock();
+        matches!(state.phase, Phase::Held) && !state.replaced
     }
 
     /// Notifies the holder that its time is over.

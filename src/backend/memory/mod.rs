@@ -28,7 +28,8 @@ mod store;
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt,
+    fmt, mem,
+    ops::{Deref, DerefMut},
     sync::{Arc, OnceLock, atomic::AtomicU64},
     time::Duration,
 };
@@ -97,7 +98,39 @@ struct State {
     data: BTreeMap<String, Vec<u8>>,
     /// The queues that are watched as a whole, by directory.
     watched: HashMap<String, watch::Sender<()>>,
+    /// Dropped once the state is unlocked, which notifies the watchers.
+    ended: Vec<watch::Sender<()>>,
     requests: Requests,
+}
+
+/// The locked state of a space.
+///
+/// Watchers are notified after the state is unlocked. Their wakers are the caller's code, which may
+/// use the space.
+struct Locked<'a> {
+    // The fields are dropped in this order.
+    state: MutexGuard<'a, State>,
+    to_notify: Vec<watch::Sender<()>>,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.to_notify = mem::take(&mut self.state.ended);
+    }
 }
 
 struct SessionRecord {
@@ -113,7 +146,7 @@ struct KeyRecord {
     session: u64,
     value: Vec<u8>,
     version: u64,
-    /// Dropped with the key, which notifies its watchers.
+    /// Ends with the key, which notifies its watchers.
     alive: watch::Sender<()>,
 }
 
@@ -206,8 +239,8 @@ impl Space {
     }
 
     /// Returns the state as of now, without expired sessions.
-    fn state(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock();
+    fn state(&self) -> Locked<'_> {
+        let mut state = Locked { state: self.state.lock(), to_notify: Vec::new() };
         let now = state.now();
         let over = |(id, session): (&u64, &SessionRecord)| (session.expires <= now).then_some(*id);
         for session in state.sessions.iter().filter_map(over).collect::<Vec<_>>() {
@@ -240,13 +273,15 @@ impl State {
         let Some(removed) = self.keys.remove(&revision) else { return false };
         self.requests.events += removed.alive.receiver_count() as u64;
         self.tell(removed.queue.dir());
+        self.ended.push(removed.alive);
         true
     }
 
-    /// Notifies the watchers of a directory.
+    /// Notifies the watchers of a directory once the state is unlocked.
     fn tell(&mut self, dir: &str) {
         if let Some(watched) = self.watched.remove(dir) {
             self.requests.events += watched.receiver_count() as u64;
+            self.ended.push(watched);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    mem,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -9,7 +10,7 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::{KeyRecord, REVISION, Requests, SessionRecord, Space, State};
+use super::{KeyRecord, Locked, REVISION, Requests, SessionRecord, Space, State};
 use crate::{
     backend::{
         Ask, Backend, Detail, Durability, Entry, Event, Extras, Facts, FailoverBehavior, Fate,
@@ -20,7 +21,6 @@ use crate::{
     lost::LostReason,
     runtime::{
         clock::{sleep, timeout},
-        mutex::MutexGuard,
         yield_now,
     },
     store_kind::StoreKind,
@@ -84,7 +84,7 @@ struct MemoryStore {
 
 impl MemoryStore {
     /// Returns the store's state once it has received this session's request.
-    async fn request(&self) -> Result<MutexGuard<'_, State>> {
+    async fn request(&self) -> Result<Locked<'_>> {
         answered(&self.space, self.request_timeout).await?;
         if self.space.state().sessions.get(&self.id).is_some_and(|session| session.cut) {
             sleep(self.request_timeout).await;
@@ -99,7 +99,7 @@ impl MemoryStore {
     }
 
     /// Sends a request and counts it.
-    async fn counted(&self, count: fn(&mut Requests) -> &mut u64) -> Result<MutexGuard<'_, State>> {
+    async fn counted(&self, count: fn(&mut Requests) -> &mut u64) -> Result<Locked<'_>> {
         let mut state = self.request().await?;
         *count(&mut state.requests) += 1;
         Ok(state)
@@ -288,14 +288,13 @@ impl Extras for MemoryStore {
         let mut state = self.counted(|requests| &mut requests.writes).await?;
         let Some(record) = state.keys.get_mut(&entry.revision) else { return Ok(None) };
         let watchers = if record.key == key { 0 } else { record.alive.receiver_count() as u64 };
-        if watchers > 0 {
-            // For its waiters, the old key is deleted.
-            record.alive = watch::Sender::new(());
-        }
+        // For its waiters, the old key is deleted.
+        let ended = (watchers > 0).then(|| mem::take(&mut record.alive));
         record.key.clone_from(&key);
         record.queue = to.queue.clone();
         record.value = value.to_owned();
         state.requests.events += watchers;
+        state.ended.extend(ended);
         state.tell(to.queue.dir());
         Ok(Some(Entry { key: key.into(), ..entry.clone() }))
     }
@@ -362,3 +361,6 @@ impl State {
         self.data.keys().filter_map(move |key| name(key))
     }
 }
+
+#[cfg(test)]
+mod tests;

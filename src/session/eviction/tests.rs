@@ -98,6 +98,22 @@ async fn deleted_key_is_checked_and_reported() {
     }
 }
 
+/// The event of a downgrade may arrive before its reply, which may also be lost.
+#[tokio::test(start_paused = true)]
+async fn replaced_key_is_not_evicted() {
+    for is_replaced in [true, false] {
+        let watched = Watched::new(usize::MAX, |store| {
+            store.watch.then(0, || Ok(Some(ends(100, Ok(Event::Deleted)))));
+            store.standing.then(0, || Ok(Standing::Evicted));
+        });
+        let own_key = watched.granted("/q/1", false);
+        assert!(!is_replaced || own_key.replace());
+        pass(600).await;
+        assert_eq!(watched.store.asked("standing /q/1"), [500]);
+        assert_eq!(own_key.lost_reason().is_none(), is_replaced);
+    }
+}
+
 /// A key that is missing when its watch starts is read, too.
 #[tokio::test(start_paused = true)]
 async fn unwatchable_key_is_polled() {
