@@ -286,10 +286,9 @@ impl Election {
 
     /// Returns a stream of the queue: its current state, then later ones.
     ///
-    /// For the cost, see [`Mutex::watch_queue`](crate::Mutex::watch_queue). On ZooKeeper, a value
-    /// that the leader [proclaims](crate::Leadership::proclaim) appears only when a candidate joins
-    /// or leaves the queue, or at the next recheck. [`observe`](Self::observe) returns the value at
-    /// once.
+    /// For the cost, see [`Mutex::watch_queue`](crate::Mutex::watch_queue). A value that the leader
+    /// [proclaims](crate::Leadership::proclaim) also changes the queue: it becomes the
+    /// [`owner`](QueueEntry::owner) of the leader's entry.
     ///
     /// # Errors
     ///

@@ -38,8 +38,10 @@ struct Part {
 
 impl QueueWatch {
     pub(crate) fn new(viewer: Viewer) -> Self {
-        let part =
-            |queue| Part { feed: Feed::new(&viewer.sessions, queue, false, Some), seen: None };
+        let part = |queue| {
+            let feed = Feed::new(&viewer.sessions, queue, viewer.values_change(), Some);
+            Part { feed, seen: None }
+        };
         let parts = viewer.queues.iter().map(part).collect();
         Self { viewer, parts, last: None }
     }

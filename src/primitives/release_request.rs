@@ -6,12 +6,12 @@
 use std::{future::pending, sync::Arc, time::Duration};
 
 use crate::{
-    backend::{Entry, Event, Join, Member, name::Queue},
+    backend::{Entry, Event, Fate, Join, Member, Present, name::Queue},
     error::{Error, Result},
     primitives::{guard::LockGuard, viewer::Viewer},
     queue::{self, Failure, RELEASE_WAIT, StaleSessions, Wait, attempt::Attempt, view::View},
-    runtime::{Backoff, clock::sleep},
-    session::{Session, Sessions, Visit},
+    runtime::{Backoff, clock::sleep, jittered},
+    session::{Session, Sessions, Visit, watch_budget::NO_ROOM},
 };
 
 /// The longest reason, in bytes.
@@ -106,21 +106,37 @@ async fn post(sessions: &Sessions, side: &Queue, holder: &Entry, reason: &str) -
 
 /// Keeps a request in the store as long as it has a purpose.
 async fn stand(attempt: Attempt, holder: Entry) {
+    let Some(own) = attempt.own_key().map(|own| own.entry.clone()) else { return };
     let session = Arc::clone(&attempt.session);
     tokio::select! {
         biased;
         _ = session.deadline.lost() => {}
-        () = gone(&session, &holder) => {}
+        () = gone(&session, &holder, &own) => {}
         () = sleep(LONGEST) => {}
     }
     attempt.release_within(RELEASE_WAIT).await;
 }
 
-/// Returns when the key is deleted.
-async fn gone(session: &Session, entry: &Entry) {
+/// Returns when the holder's key is deleted.
+///
+/// Without room to watch the holder's key, the client reads it about every second, together with
+/// the own key of the request.
+async fn gone(session: &Session, holder: &Entry, own: &Entry) {
+    let dir = holder.key.rsplit_once('/').map_or("", |(dir, _)| dir);
     let mut backoff = Backoff::default();
     loop {
-        let event = match session.store.watch(entry, false).await {
+        let Some(_permit) = session.watch_budget.watch(dir, &holder.key) else {
+            match session.store.present(own, holder).await {
+                Ok(Present { own: true, ahead: Fate::There }) => {
+                    backoff = Backoff::default();
+                    sleep(jittered(NO_ROOM)).await;
+                }
+                Ok(_) => return,
+                Err(_) => backoff.pause().await,
+            }
+            continue;
+        };
+        let event = match session.store.watch(holder, false).await {
             Ok(None) => return,
             Ok(Some(watch)) => tokio::select! {
                 biased;

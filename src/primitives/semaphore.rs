@@ -345,7 +345,7 @@ impl Semaphore {
     }
 
     fn permit_queue(&self) -> Result<Queue> {
-        Ok(self.named.queue()?.of("permits"))
+        Ok(self.named.queue()?.permits())
     }
 
     fn check(&self, permits: u32) -> Result<()> {
@@ -381,7 +381,7 @@ impl Semaphore {
             // No client waits for permits, so any client at the gate is about to pass it.
             patience = Wait::Until(Instant::now() + sessions.shared().request_timeout);
         }
-        let gate = self.named.queue()?.of("gate");
+        let gate = self.named.queue()?.gate();
         let gate = Acquire::new(&gate, patience).from(sessions).await?;
         let Some(gate) = gate else { return Ok(None) };
         let taking = Acquire { mode: Mode::Shared(&rule), ..Acquire::new(queue, wait) };

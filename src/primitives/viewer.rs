@@ -47,7 +47,7 @@ impl LockKind {
         match self {
             Self::Mutex => vec![lock.clone()],
             Self::RwLock => vec![lock.of("rw")],
-            Self::Semaphore => vec![lock.of("gate"), lock.of("permits")],
+            Self::Semaphore => vec![lock.gate(), lock.permits()],
             Self::Election => vec![lock.election()],
         }
     }
@@ -74,6 +74,11 @@ pub(crate) struct Viewer {
 impl Viewer {
     pub(crate) fn new(sessions: Sessions, kind: LockKind, lock: &Queue) -> Self {
         Self { sessions, kind, queues: kind.queues(lock) }
+    }
+
+    /// Returns `true` if holders can change the values of their entries.
+    pub(super) fn values_change(&self) -> bool {
+        self.kind == LockKind::Election
     }
 
     /// Returns the entries of all holders, and the queue that they are in.

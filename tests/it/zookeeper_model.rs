@@ -1,11 +1,38 @@
 //! The model of a ZooKeeper server passes every case, without a server.
 
-use crate::common::{conformance, network_conformance, zookeeper::Model};
+use std::time::Duration;
+
+use distlock_zookeeper_model::Front;
+
+use crate::common::{
+    SOON, builder, company, conformance, eventually, network_conformance, zookeeper::Model,
+};
 
 #[cfg(feature = "blocking")]
 crate::common::blocking!(Model);
 conformance!(Model);
 network_conformance!(Model);
+
+/// Servers with a short tick grant less than a second. The client asks for a second first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_shorter_than_a_second_are_granted() {
+    let _company = company().await;
+    let server = Front::start().expect("a port");
+    server.with(|model| model.set_tick(200));
+    let url = format!("zk://{}", server.address);
+    for (asked, granted) in [(2000, 2000), (900, 900), (500, 500), (100, 400)] {
+        let mut client = None;
+        // On a busy machine, a reply may come too late for such a short TTL.
+        eventually(SOON, "a session is opened", async || {
+            let builder = builder(&url).session_ttl(Duration::from_millis(asked));
+            client = builder.connect().await.ok();
+            client.is_some()
+        })
+        .await;
+        let ttl = client.expect("just seen").session_ttl();
+        assert_eq!(ttl, Duration::from_millis(granted), "asked for {asked} ms");
+    }
+}
 
 /// Emits ZooKeeper's own cases, in modules of the same names.
 macro_rules! zookeeper_cases {

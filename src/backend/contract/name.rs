@@ -38,6 +38,10 @@ impl Eq for Queue {}
 const PURPOSE: char = '!';
 /// The purpose of the queue of candidates.
 const ELECTION: &str = "election";
+/// The purpose of the queue of a semaphore's waiters.
+const GATE: &str = "gate";
+/// The purpose of the queue of a semaphore's holders and its first waiter.
+const PERMITS: &str = "permits";
 
 impl Queue {
     pub(crate) fn new(namespace: &str, name: &str) -> Result<Self, Error> {
@@ -82,6 +86,33 @@ impl Queue {
     /// Returns `true` for the queue of an [`election`](Self::election).
     pub(crate) fn is_election(&self) -> bool {
         self.dir.rsplit_once(PURPOSE).is_some_and(|(_, purpose)| purpose == ELECTION)
+    }
+
+    /// Returns the queue of a semaphore's waiters.
+    pub(crate) fn gate(&self) -> Self {
+        self.of(GATE)
+    }
+
+    /// Returns the queue of a semaphore's holders. The first waiter is in both queues.
+    pub(crate) fn permits(&self) -> Self {
+        self.of(PERMITS)
+    }
+
+    /// Returns `true` for a [`gate`](Self::gate).
+    pub(crate) fn is_gate(&self) -> bool {
+        self.dir.rsplit_once(PURPOSE).is_some_and(|(_, purpose)| purpose == GATE)
+    }
+
+    /// Returns the queue that contains the holders of the lock: this one, or for a gate, that of
+    /// the permits.
+    pub(crate) fn of_holders(&self) -> Self {
+        match self.dir.strip_suffix(GATE) {
+            Some(lock) if self.is_gate() => {
+                let dir = [lock, PERMITS].concat().into();
+                Self { name: Arc::clone(&self.name), dir, label: None }
+            }
+            _ => self.clone(),
+        }
     }
 
     /// Returns the queue where a namespace stores when the work of its locks last began. No client
@@ -214,6 +245,18 @@ mod tests {
         assert_eq!(dir(".."), "/ns/%2E%2E");
         assert_eq!(dir("a\0b"), "/ns/a%00b");
         assert_eq!(dir("\u{ffff}"), "/ns/%EF%BF%BF");
+    }
+
+    #[test]
+    fn holders_of_a_semaphore_are_behind_its_gate() {
+        for name in ["a", "gate", "permits"] {
+            let lock = Queue::new("/ns!gate", name).unwrap();
+            let (gate, permits) = (lock.gate(), lock.permits());
+            assert!(gate.is_gate() && gate.of_holders() == permits, "{gate:?}");
+            for queue in [lock.of("rw"), lock.election(), permits, lock] {
+                assert!(!queue.is_gate() && queue.of_holders() == queue, "{queue:?}");
+            }
+        }
     }
 
     #[test]

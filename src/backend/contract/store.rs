@@ -155,7 +155,8 @@ pub(crate) trait LockStore: Debug + Send + Sync + 'static {
     async fn standing(&self, entry: &Entry) -> Result<Standing>;
 
     /// Reads, in one consistent reply, whether two keys of one queue exist. The cost does not
-    /// depend on the length of the queue.
+    /// depend on the length of the queue. Where [`Facts::watch_budget`] has a limit, the two keys
+    /// may belong to different queues.
     async fn present(&self, _entry: &Entry, _ahead: &Entry) -> Result<Present> {
         Err(missing("reading a queue"))
     }

@@ -88,6 +88,9 @@ pub(crate) struct ZooKeeper {
 /// with a much shorter one, the crate would leave servers that are merely busy.
 const ASKED_AT_FIRST: Duration = Duration::from_secs(1);
 
+/// A server may be silent for at least this time, or for a tenth of the TTL if that is shorter.
+const TOLERATED: Duration = Duration::from_secs(2);
+
 impl ZooKeeper {
     pub(crate) fn new(remote: Remote) -> Result<Self, Error> {
         // zookeeper-client panics on a host that no certificate can name.
@@ -203,15 +206,15 @@ impl ZooKeeper {
 
     /// Returns how long a server may be silent before the crate tries another one.
     ///
-    /// While connecting, it must be short enough to leave time for the next server. It also applies
-    /// for the rest of the session, so it has bounds.
+    /// While connecting, it must be short enough to leave time for the next server, however long
+    /// the TTL is. It also applies for the rest of the session, so it has bounds.
     ///
     /// The crate sends a ping when it has sent nothing for 3/8 of this time, rounded up to the next
     /// eighth. `renewed_for` relies on at most T/4 here. The crate's default, 2/5 of the session
     /// timeout T, would allow pauses between requests that are too long for it. A much smaller
     /// value would cost pings.
     fn patience(&self, ttl: Duration) -> Duration {
-        (self.remote.connect_timeout * 3 / 4).clamp(ttl / 10, ttl / 4)
+        (self.remote.connect_timeout * 3 / 4).clamp((ttl / 10).min(TOLERATED), ttl / 4)
     }
 
     /// Checks that the server supports what distlock needs of ZooKeeper 3.6: listing the session's

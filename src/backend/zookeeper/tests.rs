@@ -7,6 +7,9 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
+use tokio::net::TcpListener;
+
 use crate::{Client, Error, StoreKind};
 use script::{Answer, CLOSE_SESSION, EXISTS, GET_EPHEMERALS, Server, UNIMPLEMENTED};
 
@@ -86,4 +89,29 @@ async fn session_unconfirmed_by_servers_is_not_closed() {
     let error = client.close().await.expect_err("nobody has confirmed it");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(server.connections() > 1, "it asked again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silence_is_limited_by_ttl_and_connect_timeout() {
+    let backend = Server::start(|_| Answer::Nothing).await.backend();
+    for (ttl, limit) in [(4, 1000), (10, 2500), (15, 3750), (50, 3750), (86_400, 3750)] {
+        let limit = Duration::from_millis(limit);
+        assert_eq!(backend.patience(Duration::from_secs(ttl)), limit, "a TTL of {ttl} s");
+    }
+}
+
+/// However long the TTL is, the connect timeout is sufficient for a silent server and another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_session_is_opened_despite_a_silent_server() {
+    let server = Server::start(|_| Answer::Nothing).await;
+    // It accepts connections, and never replies.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("{},{}", server.url(), silent.local_addr().unwrap());
+    let builder = Client::builder(&url)
+        .session_ttl(Duration::from_secs(600))
+        .connect_timeout(Duration::from_secs(8));
+    // The crate tries the servers in random order.
+    for connected in join_all((0..8).map(|_| builder.clone().connect())).await {
+        connected.unwrap();
+    }
 }

@@ -116,6 +116,29 @@ async fn release_request_lasts_at_most_ten_minutes() {
     assert!(pauses.len() >= 23, "{pauses:?}");
 }
 
+/// Without room for a watch, the holder's key is read about every second.
+#[tokio::test(start_paused = true)]
+async fn release_request_without_room_polls() {
+    for (own, ahead) in [(true, Fate::Gone), (false, Fate::There)] {
+        let store = store();
+        // There is room for the request, and not for the holder's key.
+        store.change(|facts| facts.watch_budget = 80);
+        for _ in 0..5 {
+            store.present.then(0, || Ok(Present { own: true, ahead: Fate::There }));
+        }
+        store.present.then(0, move || Ok(Present { own, ahead }));
+        let sessions = Sessions::open(store.shared()).await.unwrap();
+        assert!(ask(&viewer(&sessions), "please").await.unwrap());
+        sleep(Duration::from_secs(60)).await;
+        let looked = store.asked("present");
+        let pauses = pauses(&looked);
+        assert_eq!(pauses.len(), 5, "{pauses:?}");
+        assert!(pauses.iter().all(|pause| (500..=1501).contains(pause)), "{pauses:?}");
+        assert_eq!(store.asked("leave"), looked[5..]);
+        assert!(store.asked("watch /ns/a/7").is_empty());
+    }
+}
+
 /// Without a reply, nothing is concluded.
 #[tokio::test(start_paused = true)]
 async fn release_request_lasts_while_holder_is_unknown() {

@@ -4,7 +4,7 @@ use crate::{
     acl::Id,
     jute::{Malformed, Reader, Writer},
     requests::{code, kind},
-    sessions::{Sessions, password},
+    sessions::password,
     state::State,
     words,
 };
@@ -69,7 +69,7 @@ impl State {
             // The client has seen a later state.
             return Err(Malformed);
         }
-        let timeout = Sessions::granted(timeout);
+        let timeout = self.sessions.granted(timeout);
         let session = if asked == 0 {
             self.zxid += 1;
             self.sessions.begin(timeout, self.now)

@@ -75,6 +75,11 @@ impl Model {
         std::mem::take(&mut self.state.output)
     }
 
+    /// Sets the server's tick in milliseconds, for sessions that connect from now on (`tickTime`).
+    pub fn set_tick(&mut self, tick: i64) {
+        self.state.sessions.tick = tick;
+    }
+
     /// Refuses writes beyond a quota from now on (`enforceQuota`).
     pub fn enforce_quotas(&mut self) {
         self.state.enforces_quotas = true;

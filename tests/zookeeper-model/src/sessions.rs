@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-/// The server's tick, in milliseconds.
-pub(crate) const TICK: i64 = 1000;
-
-/// The timeouts that the server grants: 2 to 20 ticks.
-const TIMEOUTS: [i64; 2] = [2 * TICK, 20 * TICK];
+/// The server's usual tick, in milliseconds.
+const TICK: i64 = 1000;
 
 #[derive(Debug)]
 pub(crate) struct Sessions {
+    /// The server's tick, in milliseconds.
+    pub(crate) tick: i64,
     /// When each session expires without a request.
     ends: BTreeMap<i64, i64>,
     next: i64,
@@ -19,26 +18,32 @@ impl Sessions {
     pub(crate) fn new(now: i64) -> Self {
         // The server's own number is the highest byte, a part of the time the next five.
         let time = (now << 24).cast_unsigned() >> 8;
-        Self { ends: BTreeMap::new(), next: time.cast_signed() | 1 << 56 }
+        Self { tick: TICK, ends: BTreeMap::new(), next: time.cast_signed() | 1 << 56 }
     }
 
-    /// Returns the granted timeout for a requested one.
-    pub(crate) fn granted(asked: i32) -> i32 {
-        let granted = i64::from(asked).clamp(TIMEOUTS[0], TIMEOUTS[1]);
+    /// Returns the granted timeout for a requested one: 2 to 20 ticks.
+    pub(crate) fn granted(&self, asked: i32) -> i32 {
+        let granted = i64::from(asked).clamp(2 * self.tick, 20 * self.tick);
         i32::try_from(granted).unwrap_or(asked)
     }
 
     pub(crate) fn begin(&mut self, timeout: i32, now: i64) -> i64 {
         let session = self.next;
         self.next += 1;
-        self.ends.insert(session, ends(timeout, now));
+        self.ends.insert(session, self.end_of(timeout, now));
         session
     }
 
     /// Extends a session by the timeout; returns `false` if it does not exist.
     pub(crate) fn touch(&mut self, session: i64, timeout: i32, now: i64) -> bool {
+        let later = self.end_of(timeout, now);
         let found = self.ends.get_mut(&session);
-        found.map(|end| *end = ends(timeout, now)).is_some()
+        found.map(|end| *end = later).is_some()
+    }
+
+    /// Returns the first tick after the timeout has passed.
+    fn end_of(&self, timeout: i32, now: i64) -> i64 {
+        ((now + i64::from(timeout)) / self.tick + 1) * self.tick
     }
 
     pub(crate) fn end(&mut self, session: i64) {
@@ -64,11 +69,6 @@ impl Sessions {
         }
         moments
     }
-}
-
-/// Returns the first tick after the timeout has passed.
-fn ends(timeout: i32, now: i64) -> i64 {
-    ((now + i64::from(timeout)) / TICK + 1) * TICK
 }
 
 /// Returns the password of a session: `ZooKeeperServer.generatePasswd`, with `java.util.Random`.
@@ -99,6 +99,9 @@ mod tests {
         assert_eq!(sessions.next_end(), Some(10_000));
         sessions.end(long);
         assert!(!sessions.touch(long, 4000, 8_000));
-        assert_eq!((Sessions::granted(1), Sessions::granted(i32::MAX)), (2000, 20_000));
+        for (tick, granted) in [(TICK, [2000, 20_000]), (200, [400, 4000])] {
+            sessions.tick = tick;
+            assert_eq!([1, i32::MAX].map(|asked| sessions.granted(asked)), granted);
+        }
     }
 }

@@ -21,15 +21,17 @@ impl ZooKeeperStore {
     pub(super) async fn write(&self, guards: &[Entry], writes: &[Write]) -> Result<bool> {
         let mut missing = None;
         for attempt in 0..ATTEMPTS {
-            if let Some(dir) = missing.take() {
-                self.make(dir).await?;
-            }
-            // No earlier attempt has written anything, and neither has a read.
-            let there = match attempt {
-                0 => Ok(vec![true; writes.len()]),
-                _ => self.there(writes).await,
+            // No earlier attempt has written anything, and neither has a new directory or a read.
+            let prepared = async {
+                if let Some(dir) = missing.take() {
+                    self.make(dir).await?;
+                }
+                match attempt {
+                    0 => Ok(vec![true; writes.len()]),
+                    _ => self.there(writes).await,
+                }
             };
-            let there = there.map_err(|error| match error {
+            let there = prepared.await.map_err(|error| match error {
                 StoreError::Unknown(source) => StoreError::Unavailable(source),
                 error => error,
             })?;
@@ -101,5 +103,37 @@ impl ZooKeeperStore {
         };
         self.ask("creating a directory", self.client()?.mkdir(dir, &mode.with_acls(self.acls())))
             .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        backend::zookeeper::tests::script::{Answer, CREATE2, EXISTS, MULTI, NO_NODE, Server},
+        runtime::clock,
+    };
+
+    /// The reply to a read, or to the creation of a directory, is lost before the write.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn lost_preparation_of_a_write_leaves_no_doubt() {
+        for (lost, transactions) in [(EXISTS, 1), (CREATE2, 2)] {
+            let server = Server::start(move |kind| match kind {
+                kind if kind == lost => Answer::HangUp,
+                MULTI => Answer::SecondRefused(NO_NODE),
+                EXISTS => Answer::Refused(NO_NODE),
+                _ => Answer::Nothing,
+            })
+            .await;
+            let backend = server.backend();
+            let client = backend.connect(Duration::from_secs(10)).await.unwrap();
+            let store = ZooKeeperStore::new(&backend, client, clock::now());
+            let put = Write::Put { key: "/data/a".into(), value: vec![] };
+            let error = store.write(&[Entry::new("/ns/a/7", 7)], &[put]).await.unwrap_err();
+            assert!(matches!(error, StoreError::Unavailable(_)), "{lost}: {error:?}");
+            assert_eq!(server.transactions().len(), transactions);
+        }
     }
 }

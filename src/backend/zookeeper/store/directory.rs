@@ -161,7 +161,7 @@ impl ZooKeeperStore {
         Ok(listed.map(|(children, stat)| (children, Some(stat.czxid))).unwrap_or_default())
     }
 
-    /// Reads two nodes of one queue, and the release marker in their directory.
+    /// Reads two nodes, and the release marker in the directory of the node ahead.
     ///
     /// The own node is read after the predecessor. No node is created again, so if the own node
     /// exists and the predecessor is gone, both are true at the same time.

@@ -11,7 +11,7 @@ use crate::common::{
 };
 use distlock::{
     Client, Error, FencingToken, Leader, Leadership, LeadershipHandle, LockGuard, LostReason,
-    Observe, QueueEntry, Result,
+    Observe, QueueEntry, QueueWatch, Result,
 };
 
 /// Starts a campaign, and returns when its key exists.
@@ -28,6 +28,13 @@ async fn leads(client: &Client, value: &'static str) -> Leadership {
 
 async fn next(observe: &mut Observe) -> Leader {
     within(SOON, "a leader is observed", observe.next()).await.expect("the client is open")
+}
+
+/// Waits until a watched queue shows the leader's value.
+async fn shows(queue: &mut QueueWatch, value: &str) {
+    let shown =
+        async { while queue.next().await.expect("the client is open")[0].owner() != value {} };
+    within(SOON, "the queue shows the value", shown).await;
 }
 
 /// Fails if a leader is observed within `time`.
@@ -112,7 +119,9 @@ pub(crate) async fn a_proclaimed_value_is_seen(t: &Case) {
     let leadership = leads(&client, "0").await;
     let waiting = stand(t, &other, "waits").await;
     let mut observe = other.election("e").observe().expect("a good name");
+    let mut queue = other.election("e").watch_queue().expect("a good name");
     assert_eq!(next(&mut observe).await.value_str(), Some("0"));
+    shows(&mut queue, "0").await;
     for value in ["1", "", "3"] {
         leadership.proclaim(value).await.expect("proclaimed");
         let leader = other.election("e").leader().await.expect("a reply").expect("there is one");
@@ -121,6 +130,7 @@ pub(crate) async fn a_proclaimed_value_is_seen(t: &Case) {
             (Some(value), leadership.fencing_token())
         );
         assert_eq!(next(&mut observe).await, leader);
+        shows(&mut queue, value).await;
     }
     assert!(leadership.is_valid() && waiting.waits(), "a proclaim elects no other leader");
     // Of two concurrent proclaims, both are written, one after the other.
