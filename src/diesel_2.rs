@@ -10,6 +10,8 @@
 //!
 //! [diesel]: https://docs.rs/diesel
 
+use std::any::type_name;
+
 use diesel_2::{
     Connection, RunQueryDsl,
     backend::Backend,
@@ -43,10 +45,12 @@ use crate::primitives::{
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if the lock's
-/// store is not an SQL database. [`CheckError::Database`] if the query failed, or if the lock is in
-/// another kind of database. Roll back after every error: otherwise, the transaction may write
-/// without the lock.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if the lock is
+/// in another kind of store. [`CheckError::Database`] if the query failed. Roll back after every
+/// error: otherwise, the transaction may write without the lock.
+///
+/// If the connection's backend is not part of diesel, its kind of database is unknown. The query is
+/// then sent in any case, and fails if the lock is in another kind of database.
 ///
 /// # Examples
 ///
@@ -67,8 +71,7 @@ where
     String: ToSql<Text, C::Backend>,
     for<'q> BoxedSqlQuery<'static, C::Backend, SqlQuery>: LoadQuery<'q, C, Found>,
 {
-    let asked = guard.dialect().unwrap_or(SqlDialect::Postgres);
-    let check = sql_check::of(guard, asked)?;
+    let check = sql_check::of(guard, dialect::<C::Backend>(guard.dialect()))?;
     let found = query::<C::Backend>(&check).load::<Found>(connection);
     sql_check::confirmed(guard, found.map(|found| !found.is_empty()))
 }
@@ -80,8 +83,9 @@ where
 ///
 /// # Errors
 ///
-/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::Database`] if the statement
-/// failed, or if the lock is in another kind of database. Roll back after every error.
+/// [`CheckError::NotHeld`] if the lock is no longer held. [`CheckError::OtherStore`] if the lock is
+/// in another kind of store. [`CheckError::Database`] if the statement failed. Roll back after
+/// every error.
 ///
 /// # Examples
 ///
@@ -104,6 +108,7 @@ where
     String: ToSql<Text, C::Backend>,
     for<'q> BoxedSqlQuery<'static, C::Backend, SqlQuery>: LoadQuery<'q, C, Found> + ExecuteDsl<C>,
 {
+    let release = release.of(dialect::<C::Backend>(Some(release.dialect())))?;
     let query = query::<C::Backend>(release.statement());
     let rows = match release.dialect() {
         SqlDialect::Postgres => query.load::<Found>(connection).map(|rows| rows.len()),
@@ -123,6 +128,17 @@ impl<DB: Backend> QueryableByName<DB> for Found {
     }
 }
 
+/// Returns the SQL dialect of diesel's backend, or `otherwise` if the backend is unknown. The types
+/// of diesel's own backends exist only with its features, so their names decide.
+fn dialect<DB>(otherwise: Option<SqlDialect>) -> SqlDialect {
+    match type_name::<DB>().rsplit("::").next() {
+        Some("Mysql") => SqlDialect::Mysql,
+        Some("Pg") => SqlDialect::Postgres,
+        Some("Sqlite") => SqlDialect::Sqlite,
+        _ => otherwise.unwrap_or(SqlDialect::Postgres),
+    }
+}
+
 fn query<DB>(statement: &SqlCheck) -> BoxedSqlQuery<'static, DB, SqlQuery>
 where
     DB: Backend + HasSqlType<BigInt> + HasSqlType<Text>,
@@ -134,4 +150,25 @@ where
         SqlParameter::Text(text) => query.bind::<Text, _>(text.clone()),
         SqlParameter::Integer(number) => query.bind::<BigInt, _>(*number),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backend_determines_the_dialect() {
+        enum Mysql {}
+        enum Pg {}
+        enum Sqlite {}
+        enum Other {}
+        for of in [None, Some(SqlDialect::Mysql), Some(SqlDialect::Sqlite)] {
+            assert_eq!(dialect::<Mysql>(of), SqlDialect::Mysql);
+            assert_eq!(dialect::<Pg>(of), SqlDialect::Postgres);
+            assert_eq!(dialect::<Sqlite>(of), SqlDialect::Sqlite);
+            assert_eq!(dialect::<Other>(of), of.unwrap_or(SqlDialect::Postgres));
+            // A type with parameters ends with another character.
+            assert_eq!(dialect::<Vec<Pg>>(of), of.unwrap_or(SqlDialect::Postgres));
+        }
+    }
 }

@@ -116,7 +116,8 @@ impl Client {
     ///   PostgreSQL and MySQL also `user@`.
     /// - **TLS**: `ca_file`, `cert_file`, `key_file` and `server_name`. Without `ca_file`, the
     ///   client uses the operating system's CAs. On PostgreSQL and MySQL, `sslmode=verify-full`
-    ///   turns TLS on, and `sslmode=require` has the same effect.
+    ///   turns TLS on, and `sslmode=require` has the same effect. On PostgreSQL,
+    ///   `sslrootcert=system` also turns it on.
     /// - **PostgreSQL**: URLs for libpq work if they name the hosts once, contain no unknown option
     ///   and no other `sslmode` than `disable` (the default), `require` and `verify-full`, and send
     ///   no password to another host without TLS. For a Unix socket, give its directory: in the

@@ -166,7 +166,15 @@ impl Url {
             Some(number) => Some(number.to_string()),
             None => database,
         };
-        let secure = options.ssl.unwrap_or(secure);
+        let system_roots = postgres && query.is_some_and(libpq::names_system_roots);
+        let secure = options.ssl.unwrap_or(secure || system_roots);
+        if system_roots && (!secure || options.ca_file.is_some()) {
+            return Err(
+                "sslrootcert=system turns TLS on with the system's CAs: leave out sslmode=disable \
+                 and ca_file"
+                    .into(),
+            );
+        }
         if options.host.is_some() && named.is_none() {
             return Err("the URL names hosts twice: before the path and in the option host".into());
         }

@@ -296,22 +296,37 @@ pub enum CheckError<E> {
         name: String,
     },
     /// The lock is in a different kind of store from the transaction. Nothing was sent.
-    #[error(
-        "the lock {name:?} is stored on {store}: a transaction on {asked} cannot check or release \
-         it"
-    )]
+    #[error("{}", other_store(.name, .store, .asked))]
     #[non_exhaustive]
     OtherStore {
         /// The lock's name.
         name: String,
         /// The store of the lock.
         store: StoreKind,
-        /// The dialect of the transaction's database; `Postgres` if it is unknown, as with diesel.
+        /// The dialect of the transaction's database.
+        ///
+        /// With a driver that distlock does not know, such as sqlx's `Any` or a backend of your own
+        /// for diesel, this is `Postgres`.
         asked: SqlDialect,
     },
     /// The database did not return a result, so it is unknown whether the lock is held. Roll back.
     #[error("the database did not report whether the lock is held: roll back")]
     Database(#[source] E),
+}
+
+/// Returns the text of [`CheckError::OtherStore`]. No dialect is of use for a store without SQL, so
+/// the text does not name the transaction's.
+fn other_store(name: &str, store: &StoreKind, asked: &SqlDialect) -> String {
+    let stored = format!("the lock {name:?} is stored on {store}");
+    match store {
+        StoreKind::Mysql | StoreKind::Postgres | StoreKind::Sqlite => format!(
+            "{stored}: a transaction on {asked} cannot check or release it; use a transaction in \
+             the database of the lock"
+        ),
+        _ => format!(
+            "{stored}: no SQL transaction can check or release it; compare fencing tokens instead"
+        ),
+    }
 }
 
 /// Returns the check of a guard for a driver of this dialect. Fails if the lock's store has another
@@ -358,5 +373,24 @@ mod tests {
         let other = SqlCheck { dialect: SqlDialect::Sqlite, ..check(9) };
         assert_eq!(SqlCheck::all(vec![check(7), other]), None);
         assert_eq!(SqlCheck::all(Vec::new()), None);
+    }
+
+    #[test]
+    fn guards_of_other_stores_are_refused_with_advice() {
+        let refused = |store, asked| {
+            let error = CheckError::<fmt::Error>::OtherStore { name: "a".into(), store, asked };
+            error.to_string()
+        };
+        assert_eq!(
+            refused(StoreKind::Mysql, SqlDialect::Sqlite),
+            "the lock \"a\" is stored on MySQL: a transaction on SQLite cannot check or release \
+             it; use a transaction in the database of the lock"
+        );
+        // The dialect may be unknown.
+        assert_eq!(
+            refused(StoreKind::Etcd, SqlDialect::Postgres),
+            "the lock \"a\" is stored on etcd: no SQL transaction can check or release it; compare \
+             fencing tokens instead"
+        );
     }
 }

@@ -195,7 +195,7 @@ impl Connector {
                 refused(endpoint, &error)
             })?;
         if let Some(name) = other::name(|parameter| connection.parameter(parameter)) {
-            return Err(StoreError::Denied(format!("{endpoint}: {}", other::words(name)).into()));
+            return Err(other::unfit(endpoint, name));
         }
         let (name, patience) = (random::id(), self.remote.request_timeout);
         let pooled = self.remote.pooled.then(|| Pooled::new(name, patience));

@@ -62,8 +62,11 @@ impl Lent {
 /// The errors of a database without the tables: an unknown schema, function or table.
 const NO_TABLES: [&str; 3] = ["3F000", "42883", "42P01"];
 
+/// The column after those of [`CLOCK`], and what it reads.
+const READ_ONLY: (usize, &str) = (3, "current_setting('transaction_read_only') = 'on'");
+
 /// Fails unless the pool leads to the server and database of the session's own connection, which
-/// has this name. `before`: it has done so before.
+/// has this name, and may write there. `before`: it has done so before.
 pub(super) async fn verify(
     pool: &UserPool,
     words: &Pooled,
@@ -72,8 +75,12 @@ pub(super) async fn verify(
     before: bool,
 ) -> Result<()> {
     let lent = Lent::of(pool, words, patience).await?;
-    let failure = match timeout(lent.left(), lent.run(CLOCK, 0, None)).await {
-        Ok(Ok(outcomes)) => return is_named(name, &outcomes),
+    let read = format!("{CLOCK}, {}", READ_ONLY.1);
+    let failure = match timeout(lent.left(), lent.run(&read, 0, None)).await {
+        Ok(Ok(outcomes)) => {
+            is_named(name, &outcomes)?;
+            return may_write(&outcomes, before);
+        }
         Ok(Err(failure)) => failure,
         Err(late) => return Err(StoreError::Unavailable(late.into())),
     };
@@ -97,6 +104,22 @@ pub(super) async fn verify(
             StoreError::Unknown(source) => StoreError::Unavailable(source),
             error => error,
         },
+    })
+}
+
+/// Fails if the pool's connections begin read-only transactions, in which every other request would
+/// fail.
+fn may_write(outcomes: &[Outcome], before: bool) -> Result<()> {
+    let row = outcomes.first().and_then(Outcome::first);
+    if !row.is_some_and(|row| row.flag(READ_ONLY.0)) {
+        return Ok(());
+    }
+    let words = "the pool's connections begin read-only transactions: turn off \
+                 default_transaction_read_only for them";
+    // A server that is turned read-only may still have connections that are not.
+    Err(match before {
+        true => StoreError::Unavailable(words.into()),
+        false => StoreError::Denied(words.into()),
     })
 }
 

@@ -180,7 +180,9 @@ impl Task {
                 },
                 order = inbox.next() => match order {
                     Some(order) => {
-                        quiet_until = Instant::now() + ping_after();
+                        if requester.by_pool.is_none() || !goes_by_pool(&order) {
+                            quiet_until = Instant::now() + ping_after();
+                        }
                         inbox.waiting.push_back(order);
                         // Orders that arrived together are sent together.
                         inbox.collect();
@@ -260,6 +262,11 @@ impl Lanes {
     fn unsent(self) -> impl Iterator<Item = Order<Message>> {
         self.leaves.unsent().chain(self.joins.unsent()).map(Order::Ask)
     }
+}
+
+/// Returns `true` if the order uses the user's pool where there is one.
+fn goes_by_pool(order: &Order<Message>) -> bool {
+    matches!(order, Order::Ask(request) if request.message.goes_by_pool())
 }
 
 /// Returns how long a connection is silent before the query: 12.5 to 15 s.

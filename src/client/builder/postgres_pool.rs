@@ -36,8 +36,9 @@ impl Builder {
     /// connections.
     ///
     /// [`connect`](Self::connect) verifies with one request that the pool connects to the URL's
-    /// database. If the pool connects to another database, `connect` fails with [`Error::Denied`].
-    /// If the URL does not name a PostgreSQL server, `connect` fails with
+    /// database and may write there. If the pool connects to another database, or if
+    /// `default_transaction_read_only` is on for its connections, `connect` fails with
+    /// [`Error::Denied`]. If the URL does not name a PostgreSQL server, `connect` fails with
     /// [`Error::InvalidArgument`].
     ///
     /// [`Error::Denied`]: crate::Error::Denied

@@ -6,12 +6,21 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
+/// The option for the CAs of the operating system.
+const SYSTEM_ROOTS: (&str, &str) = ("sslrootcert", "system");
+
+/// Returns `true` if the URL trusts the system's CAs by name. libpq then verifies the server as
+/// with `sslmode=verify-full`, also without `sslmode`.
+pub(super) fn names_system_roots(query: &str) -> bool {
+    query.split('&').any(|pair| pair.split_once('=') == Some(SYSTEM_ROOTS))
+}
+
 /// Translates libpq's options into distlock's names and units.
 pub(super) fn options(query: &str) -> String {
     let pairs = query.split('&').filter_map(|pair| {
         Some(match pair.split_once('=') {
-            // The system's CAs are trusted if no CA is named.
-            Some(("sslrootcert", "system")) => return None,
+            // The system's CAs are trusted if no CA is named. The caller turns TLS on.
+            Some(SYSTEM_ROOTS) => return None,
             Some(("sslrootcert", path)) => format!("ca_file={path}"),
             Some(("sslcert", path)) => format!("cert_file={path}"),
             Some(("sslkey", path)) => format!("key_file={path}"),

@@ -62,6 +62,8 @@ fn database_url_is_accepted_unchanged() {
     );
     assert!(managed.tls.is_some() && managed.credentials.is_some());
     assert_eq!(managed.options.connect_timeout, Some(Duration::from_secs(10)));
+    // As with libpq, this implies TLS.
+    assert!(read("postgres://app@h/app?sslrootcert=system").tls.is_some());
     for url in [
         "postgres://app@%2Fvar%2Frun%2Fpostgresql:6432/app",
         "postgres://app@/app?host=/var/run/postgresql:6432",
@@ -193,6 +195,11 @@ fn bad_urls_are_explained() {
         "mysql://%2Ftmp/b",
         "mysql:///b?host=/tmp",
         "postgres://a?ca_file=/b",
+        "postgres://a?sslrootcert=/b",
+        "postgres://a?sslrootcert=system&sslmode=disable",
+        "postgres://a?sslrootcert=system&sslmode=prefer",
+        "postgres://a?sslrootcert=system&ca_file=/b",
+        "mysql://a/b?sslrootcert=system",
         "postgres://a/%ff",
         "postgres://a/b%00",
         "postgres://a?namespace=/b",

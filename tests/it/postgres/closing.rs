@@ -84,3 +84,34 @@ async fn checked_lock_of_a_closed_session_is_kept_for_its_transaction() {
     close(others).await;
     database.end().await;
 }
+
+/// One request deletes only some of the session's entries, so its row outlasts the request. A lock
+/// that is alone in its queue is checked by an open transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn checked_lock_of_a_crowded_session_is_kept_for_its_transaction() {
+    /// As `LockGuard::sql` does, for a lock that the holder's client does not watch.
+    const CHECK: &str = "SELECT 1 FROM distlock.held('/distlock/crowd-1', (SELECT number \
+                         FROM distlock.queues WHERE queue = '/distlock/crowd-1'))";
+    let database = Own::new().await;
+    let dialect = database.dialect();
+    let holder = database.client().await;
+    let session = database.ask("SELECT id FROM distlock.sessions").await.remove(0);
+    // Half of them are in the table of entries, of which one request deletes 5,000.
+    database.ask(&(dialect.hold)(&session, 12_000)).await;
+    let other = database.client().await;
+    let user = dial(database.url(), None).await;
+    ask(&user, "BEGIN").await;
+    assert_eq!(ask(&user, CHECK).await, ["1"]);
+    let closing = tokio::spawn(async move { holder.close().await });
+    let begun = format!("{WAITS} UNION ALL SELECT 1 FROM distlock.sessions WHERE ended");
+    eventually(SOON, "the request is sent", async || !database.ask(&begun).await.is_empty()).await;
+    let waiter = Waiter::of(&other, "crowd-1");
+    throughout(Duration::from_secs(1), "the lock is checked", async || waiter.waits()).await;
+    ask(&user, "COMMIT").await;
+    within(SOON, "the holder closes", closing).await.expect("the task ends").expect("closed");
+    waiter.served().await;
+    let left = database.ask(&(dialect.of_session)(&session)).await;
+    assert!(left.is_empty(), "{} rows are left", left.len());
+    close([other]).await;
+    database.end().await;
+}

@@ -2,17 +2,62 @@
 
 use std::time::Duration;
 
+use distlock::{Client, Error};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+
 use super::{
     place::{Own, Server, Store},
     settings::is_handed_over,
 };
 use crate::common::{
-    SOON, close, connected,
+    SOON, chain, close, connected,
     database::{Database, Tables},
     eventually, locked_at_last,
     postgres::{IMAGE, OPERATOR, ask, dial},
-    take_turn, within,
+    refused, take_turn, within,
 };
+
+/// Accepts each login as PostgreSQL does, with these parameters. Returns its address.
+async fn speaks(parameters: &[(&str, &str)]) -> String {
+    let frame = |kind: u8, body: &[u8]| {
+        let length = u32::try_from(body.len() + 4).expect("short");
+        [&[kind][..], &length.to_be_bytes(), body].concat()
+    };
+    // The client is authenticated, and the server is ready.
+    let mut login = frame(b'R', &[0; 4]);
+    for (name, value) in parameters {
+        login.extend(frame(b'S', format!("{name}\0{value}\0").as_bytes()));
+    }
+    login.extend(frame(b'Z', b"I"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            client.write_all(&login).await.expect("sent");
+            // Until the client leaves.
+            let _ = client.read_to_end(&mut Vec::new()).await;
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn databases_that_only_speak_the_protocol_are_refused_by_name() {
+    for (name, parameter) in [
+        ("CockroachDB", ("crdb_version", "CockroachDB CCL v25.2.1")),
+        ("YugabyteDB", ("server_version", "15.12-YB-2025.1.0.0-b0")),
+    ] {
+        let address = speaks(&[parameter]).await;
+        let error = refused(Client::builder(format!("postgres://app@{address}/app"))).await;
+        assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
+        let text = chain(&error);
+        assert!(text.contains(&format!("{address}: {name} speaks")), "{text}");
+        assert!(text.contains("use PostgreSQL, or another store"), "{text}");
+    }
+}
 
 /// PostgreSQL refuses updates of a published table that has no primary key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use crate::common::{
     cases::versions::Change,
     close,
     database::{Database, Dialect, Tables},
-    database_cases, reason, take_turn,
+    database_cases, locked, reason, take_turn,
 };
 
 pub(super) static DIALECT: Dialect = Dialect {
@@ -104,5 +104,44 @@ async fn a_read_only_database_is_refused_by_name() {
         .await;
     let error = database.connect().await.expect_err("nothing can be written");
     assert!(reason(&error).contains("read-only"), "{}", reason(&error));
+    database.end().await;
+}
+
+/// A copy of the tables may lack their sequence, or some of the rows. Only one of them has the
+/// highest number, which is above the server's clock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn numbers_of_a_copy_continue_above_all_that_it_has() {
+    /// In microseconds, in the year 2128.
+    const HIGHEST: u64 = 5_000_000_000_000_000;
+    let database = Own::new().await;
+    let client = database.client().await;
+    for (place, highest) in [
+        ("sequence", format!("SELECT setval('distlock.numbers', {HIGHEST})")),
+        (
+            "queues",
+            format!("INSERT INTO distlock.queues (queue, number) VALUES ('/x/y', {HIGHEST})"),
+        ),
+        (
+            "entries",
+            format!(
+                "INSERT INTO distlock.entries (queue, number, session, ticket, label, value) \
+                 VALUES ('/x/y', {HIGHEST}, 7, gen_random_uuid(), '', '')"
+            ),
+        ),
+    ] {
+        database
+            .ask(
+                "ALTER SEQUENCE distlock.numbers RESTART; DELETE FROM distlock.queues; \
+                 DELETE FROM distlock.entries",
+            )
+            .await;
+        database.ask(&highest).await;
+        database.ask("SELECT distlock.skip_numbers()").await;
+        let guard = locked(&client, place).await;
+        let token = guard.fencing_token().as_u64();
+        assert!(token > HIGHEST + 100_000_000, "{place}: {token}");
+        guard.unlock().await.expect("released");
+    }
+    close([client]).await;
     database.end().await;
 }

@@ -131,6 +131,27 @@ async fn settings_of_the_pool_neither_apply_nor_change() {
     }
 }
 
+/// The server would refuse statements that may read more rows. `max_join_size` turns
+/// `sql_big_selects` off.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_succeed_whatever_the_join_size_of_the_pool() {
+    let _company = company().await;
+    drop(<Mysql as crate::common::Harness>::start().await);
+    let pool = pool_after("SET max_join_size = 1, sql_big_selects = 0").await;
+    let builder = client_of(&pool);
+    let [one, two] = [connected(builder.clone()).await, connected(builder).await];
+    let guard = locked(&one, "a").await;
+    let both = one.lock_all(["b", "c"]).await.expect("granted");
+    guard.put("/pool-data/join-size", "b").await.expect("written");
+    let waiter = Waiter::of(&two, "a");
+    crate::common::queue_of(&one, "a", 2).await;
+    assert!(two.mutex("a").try_lock().await.expect("a reply").is_none());
+    assert_eq!(one.locks().await.expect("a list").len(), 3);
+    release_both(guard, waiter).await;
+    both.unlock().await.expect("released");
+    close([one, two]).await;
+}
+
 /// A refused statement leaves neither settings nor a transaction.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_that_is_refused_leaves_nothing() {

@@ -1,11 +1,14 @@
 //! The server and the setup of a pool's connections.
 
+use std::time::Duration;
+
 use distlock::{Client, Error};
 use sqlx::{Executor as _, PgPool, postgres::PgPoolOptions};
 
 use super::{client_of, place, pool_of};
 use crate::common::{
-    Waiter, chain, close, company, connected, locked, refused, release_both, take_turn,
+    Waiter, chain, close, company, connected, database::Database as _, eventually, locked, refused,
+    release, release_both, take_turn,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -76,16 +79,45 @@ async fn connection_in_a_transaction_is_refused() {
     client.close().await.expect("closed");
 }
 
+/// A transaction begins with the connection's default, so every lock would fail later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pool_of_read_only_connections_is_refused() {
+    let _company = company().await;
+    let pool = pool_after("SET default_transaction_read_only = on").await;
+    let error = refused(client_of(&pool)).await;
+    assert!(matches!(error, Error::Denied { .. }) && !error.is_retryable(), "{error:?}");
+    assert!(chain(&error).contains("turn off default_transaction_read_only"), "{error:?}");
+}
+
 /// The client watches on its own connection, where it is notified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_are_notified() {
     let _company = company().await;
     let pool = pool_of(&place::url(), 2);
-    let builder = client_of(&pool).recheck_interval(std::time::Duration::from_secs(600));
+    let builder = client_of(&pool).recheck_interval(Duration::from_secs(600));
     let [one, two] = [connected(builder.clone()).await, connected(builder).await];
     let guard = locked(&one, "a").await;
     let waiter = Waiter::of(&two, "a");
     crate::common::queue_of(&one, "a", 2).await;
     release_both(guard, waiter).await;
     close([one, two]).await;
+}
+
+/// Requests through the pool leave the client's own connection silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn own_connection_is_pinged_while_the_pool_is_in_use() {
+    let database = place::Own::new().await;
+    let builder = Client::builder(database.url()).postgres_pool(pool_of(database.url(), 1));
+    // So long that no keepalive is sent during the test.
+    let client = connected(builder.session_ttl(Duration::from_secs(300))).await;
+    let guard = locked(&client, "a").await;
+    // The holder watches its own key.
+    eventually(Duration::from_secs(60), "the connection is pinged", async || {
+        client.mutex("b").queue().await.expect("a list");
+        database.connections_after("SELECT 1").await == 1
+    })
+    .await;
+    release([guard]).await;
+    close([client]).await;
+    database.end().await;
 }
