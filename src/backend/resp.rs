@@ -3,7 +3,7 @@
 use std::{collections::HashMap, io, pin::Pin};
 
 use redis::{
-    AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisError,
+    AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError,
     aio::MultiplexedConnection,
 };
 
@@ -35,9 +35,46 @@ pub(crate) async fn begin(
         Ok((connection, driver)) => Ok((connection, Box::pin(driver))),
         Err(error) => {
             remote.expire_credentials();
-            Err(refused(endpoint, &error))
+            Err(without_hello(endpoint, &error).unwrap_or_else(|| refused(endpoint, &error)))
         }
     }
+}
+
+/// Returns the error for a server that rejects `HELLO 3`, the first command on each connection.
+///
+/// The text of the server's error may contain the password, which is an argument of that command.
+fn without_hello(endpoint: &str, error: &RedisError) -> Option<StoreError> {
+    // A proxy's error may begin with another word than `ERR`.
+    let [code, detail] = [error.code(), error.detail()].map(Option::unwrap_or_default);
+    let text = format!("{code} {detail}").to_lowercase();
+    let unknown = ["unknown command", "unsupported command"];
+    let is_unknown = unknown.iter().any(|words| text.contains(words)) && text.contains("hello");
+    let is_rejected = is_unknown
+        || code == "NOPROTO"
+        // The client crate reports this for the reply of Redis 4 to 6.
+        || error.kind() == ErrorKind::RESP3NotSupported;
+    is_rejected.then(|| StoreError::Fatal {
+        operation: "connecting",
+        source: format!(
+            "{endpoint} does not support HELLO 3 (RESP3): use Redis 7 or later, or Valkey 7.2 or \
+             later, do not disable this command, and do not connect through a proxy that lacks it"
+        )
+        .into(),
+    })
+}
+
+/// Returns `true` if the server denies access to this user.
+pub(crate) fn is_denied(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::AuthenticationFailed
+        || matches!(error.code(), Some("NOPERM" | "WRONGPASS" | "NOAUTH"))
+        || is_denied_in_script(error.detail().unwrap_or_default())
+}
+
+/// Returns `true` for the error of a script whose user lacks a right to a command, a key or a
+/// channel that the script uses. The error's code is not `NOPERM`: see `scriptVerifyACL` in
+/// <https://github.com/redis/redis/blob/8.0/src/script.c>. The second text is that of Redis 7.0.
+pub(crate) fn is_denied_in_script(text: &str) -> bool {
+    text.contains("ACL failure in script: ") || text.contains("The user executing the script ")
 }
 
 /// Adds the user and the password, if there are any.
@@ -94,4 +131,69 @@ async fn connect(endpoint: &str, material: Option<&Material>) -> io::Result<Box<
         None => Box::new(tcp),
         Some(securing) => securing.secure(tcp).await?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::{Value, parse_redis_value};
+
+    use super::*;
+
+    /// Returns the client crate's error for a server's error.
+    fn replied(text: &str) -> RedisError {
+        let reply = parse_redis_value(format!("-{text}\r\n").as_bytes());
+        reply.and_then(Value::extract_error).unwrap_err()
+    }
+
+    #[test]
+    fn servers_and_proxies_without_hello_are_refused_for_good() {
+        let crates_own: RedisError = (ErrorKind::RESP3NotSupported, "no RESP3").into();
+        let rejections = [
+            "ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `app`, `s3cret`, ",
+            "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'app' 's3cret' ",
+            "unsupported command 'HELLO'",
+            "ERR unsupported command `hello`",
+            "NOPROTO unsupported protocol version",
+        ];
+        for error in rejections.map(replied).into_iter().chain([crates_own]) {
+            let refusal = without_hello("h:1", &error).unwrap();
+            assert!(matches!(refusal, StoreError::Fatal { .. }), "{error}: {refusal:?}");
+            let reason = refusal.reason();
+            assert!(reason.starts_with("h:1 does not support HELLO 3"), "{reason}");
+            assert!(!reason.contains("s3cret"), "{reason}");
+        }
+        for other in [
+            "NOAUTH HELLO must be called with the client already authenticated",
+            "NOPERM User unknown has no permissions to run the 'hello' command",
+            "ERR unknown command 'INFO', with args beginning with: ",
+            "ERR max number of clients reached",
+        ] {
+            assert!(without_hello("h:1", &replied(other)).is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn denials_within_scripts_are_recognized() {
+        for denied in [
+            "NOPERM User app has no permissions to run the 'evalsha' command",
+            "NOAUTH Authentication required.",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "ERR ACL failure in script: User app has no permissions to run the 'zadd' command \
+             script: ab12, on @user_script:7.",
+            "ERR ACL failure in script: No permissions to access a key script: ab12, on \
+             @user_script:7.",
+            // Redis 7.0.
+            "ERR The user executing the script can't run this command or subcommand script: ab12, \
+             on @user_script:7.",
+        ] {
+            assert!(is_denied(&replied(denied)), "{denied}");
+        }
+        for other in [
+            "ERR user_script:7: attempt to index a nil value script: ab12, on @user_script:7.",
+            "ERR Script killed by user with SCRIPT KILL. script: ab12, on @user_script:7.",
+            "LOADING Redis is loading the dataset in memory",
+        ] {
+            assert!(!is_denied(&replied(other)), "{other}");
+        }
+    }
 }

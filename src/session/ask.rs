@@ -10,7 +10,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tries {
     pub(crate) count: u32,
-    /// A request without a reply may have been applied, or may still be.
+    /// A request may have been applied, at least in part, or may still be.
     pub(crate) doubtful: bool,
 }
 
@@ -28,9 +28,9 @@ where
     let (mut tries, mut backoff) = (Tries::default(), Backoff::default());
     loop {
         let answer = request().await;
-        tries.doubtful |= matches!(answer, Err(StoreError::Unknown(_)));
         tries.count += 1;
         let failed = answer.as_ref().err();
+        tries.doubtful |= failed.is_some_and(StoreError::leaves_doubt);
         let is_over = matches!(failed, Some(StoreError::SessionGone(_)));
         if is_over || !failed.is_some_and(|error| again(error, tries)) {
             return (answer, tries);

@@ -37,7 +37,7 @@ async fn timed<T>(
         }
         Err(StoreError::Unknown(_)) => "unknown",
         Err(StoreError::SessionGone(_)) => "session_gone",
-        Err(StoreError::Denied(_)) => "denied",
+        Err(StoreError::Denied(_) | StoreError::PartlyDenied(_)) => "denied",
         Err(StoreError::Fatal { .. }) => "refused",
     });
     answer

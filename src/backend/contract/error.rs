@@ -34,8 +34,12 @@ pub(crate) enum StoreError {
     Unknown(BoxError),
     /// The server has reported that the lease or session has ended.
     SessionGone(LostReason),
-    /// The server rejected the user or denied access, or the client rejected the server.
+    /// Not applied: the server rejected the user or denied access, or the client rejected the
+    /// server.
     Denied(BoxError),
+    /// The server denied access to a part of the request. Earlier parts may have been applied.
+    #[allow(dead_code)] // Only for Redis.
+    PartlyDenied(BoxError),
     /// The server rejected the request.
     Fatal { operation: &'static str, source: BoxError },
 }
@@ -48,7 +52,9 @@ impl StoreError {
             }
             Self::NotYet(source) => Error::NotYet { backend, source: source.into() },
             Self::SessionGone(reason) => Error::SessionLost { backend, reason },
-            Self::Denied(source) => Error::Denied { backend, source: source.into() },
+            Self::Denied(source) | Self::PartlyDenied(source) => {
+                Error::Denied { backend, source: source.into() }
+            }
             Self::Fatal { operation, source } => {
                 Error::Backend { backend, operation, source: source.into() }
             }
@@ -65,6 +71,7 @@ impl StoreError {
             Self::Unknown(_) => Self::Unknown(source()),
             Self::SessionGone(reason) => Self::SessionGone(*reason),
             Self::Denied(_) => Self::Denied(source()),
+            Self::PartlyDenied(_) => Self::PartlyDenied(source()),
             Self::Fatal { operation, .. } => Self::Fatal { operation, source: source() },
         }
     }
@@ -84,6 +91,7 @@ impl StoreError {
             | Self::NotYet(source)
             | Self::Unknown(source)
             | Self::Denied(source)
+            | Self::PartlyDenied(source)
             | Self::Fatal { source, .. } => Some(source),
             Self::SessionGone(_) => None,
         }
@@ -99,9 +107,15 @@ impl StoreError {
             | Self::NotYet(source)
             | Self::Unknown(source)
             | Self::Denied(source)
+            | Self::PartlyDenied(source)
             | Self::Fatal { source, .. } => Self::Unknown(source),
             Self::SessionGone(reason) => Self::SessionGone(reason),
         }
+    }
+
+    /// Returns `true` if the request may have been applied, at least in part.
+    pub(crate) fn leaves_doubt(&self) -> bool {
+        matches!(self, Self::Unknown(_) | Self::PartlyDenied(_))
     }
 
     /// Returns `true` if another attempt of the same call may succeed.

@@ -7,6 +7,7 @@ use super::message::other_version;
 use crate::{
     backend::{
         Result, StoreError,
+        resp::is_denied_in_script,
         sql::{
             outcome::{Outcome, Row, hexadecimal},
             replies::nonsense,
@@ -95,8 +96,7 @@ impl Answer {
         let reason = format!(
             "the gate {key}, which other libraries use as this lock, cannot be used: {wrong}"
         );
-        // Within a script, the server's error is not a `NOPERM`.
-        match wrong.contains("ACL failure") {
+        match is_denied_in_script(wrong) {
             true => StoreError::Denied(reason.into()),
             false => StoreError::Fatal { operation, source: reason.into() },
         }
@@ -190,7 +190,12 @@ mod tests {
         let error = gate("WRONGTYPE its key is a list");
         assert!(matches!(error, StoreError::Fatal { operation: "test", .. }), "{error:?}");
         assert!(error.reason().contains("the gate a") && error.reason().contains("a list"));
-        assert!(matches!(gate("ERR ACL failure in script: No permissions"), StoreError::Denied(_)));
+        for denied in [
+            "ERR ACL failure in script: No permissions",
+            "ERR The user executing the script can't access at least one of the keys",
+        ] {
+            assert!(matches!(gate(denied), StoreError::Denied(_)), "{denied}");
+        }
         for bad in [Value::Nil, Value::Array(Vec::new()), answer("ok", vec![Value::Int(1)])] {
             assert!(matches!(Answer::read(bad), Err(StoreError::Unknown(_))));
         }

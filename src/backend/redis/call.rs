@@ -5,6 +5,7 @@ use std::{fmt::Display, io::Write};
 use redis::Cmd;
 
 use super::script::Script;
+use crate::backend::sql::outcome::Row;
 #[cfg(doc)]
 use crate::backend::sql::server_clock::ClockTrust;
 
@@ -160,11 +161,14 @@ impl Call {
         self
     }
 
-    /// Returns the call for the rows after this one, which becomes the last argument.
-    pub(super) fn after(&self, row: &str) -> Self {
+    /// Returns the call for the rows after this one. The row's place becomes the last argument: a
+    /// queue, the number of an entry, or `/` and the name of a note.
+    pub(super) fn after(&self, row: &Row) -> Self {
+        let note = || format!("/{}", row.text(8).unwrap_or_default());
+        let place = row.text(0).map_or_else(note, str::to_owned);
         let mut next = self.clone();
         next.arguments.pop();
-        next.arg(row)
+        next.arg(place)
     }
 
     /// Completes the call for a session and its trust in the server's clock. See
@@ -211,7 +215,11 @@ mod tests {
         let call = Call::new(&super::super::script::QUEUES).arg("/ns").arg(Text(17)).arg("");
         let read = |call: &Call| call.arguments.each().map(<[u8]>::to_vec).collect::<Vec<_>>();
         assert_eq!(read(&call), [&b"/ns"[..], b"17", b""]);
-        assert_eq!(read(&call.after("/ns/a")), [&b"/ns"[..], b"17", b"/ns/a"]);
-        assert_eq!(read(&call.after("/ns/a").after("")), [&b"/ns"[..], b"17", b""]);
+        let queue = Row::new(vec![Some("/ns/a".into())]);
+        assert_eq!(read(&call.after(&queue)), [&b"/ns"[..], b"17", b"/ns/a"]);
+        let mut note = vec![None; 9];
+        note[8] = Some("b".into());
+        let note = Row::new(note);
+        assert_eq!(read(&call.after(&queue).after(&note)), [&b"/ns"[..], b"17", b"/b"]);
     }
 }

@@ -1,8 +1,11 @@
 //! Maps errors of the server and the client crate to errors of a request.
 
-use redis::{ErrorKind, RedisError};
+use redis::RedisError;
 
-use crate::backend::{StoreError, certificates};
+use crate::backend::{
+    StoreError, certificates,
+    resp::{is_denied, is_denied_in_script},
+};
 
 /// Returns the text of an error, with the server that it came from.
 pub(super) fn words(endpoint: &str, error: &RedisError) -> String {
@@ -34,26 +37,19 @@ pub(super) fn triage(operation: &'static str, endpoint: &str, error: &RedisError
         // An operator can kill only scripts that have not written.
         None if text.contains("Script killed by user") => StoreError::Unavailable(text.into()),
         // Redis does not undo what a script wrote before it failed.
+        None if is_denied_in_script(&text) => StoreError::PartlyDenied(text.into()),
         None if text.contains("user_script") => StoreError::Unknown(text.into()),
         // This includes `OOM` of a full server: requests that free memory are let through.
         None => StoreError::Fatal { operation, source: text.into() },
     }
 }
 
-/// Maps an error that occurs while a connection is made, before any request.
+/// Maps an error that occurs while a connection is made or a session is opened. A script that was
+/// run in part is no problem: the session holds no lock.
 pub(super) fn refused(endpoint: &str, error: &RedisError) -> StoreError {
     let text = words(endpoint, error);
-    let unknown = |what: &str| text.contains("unknown command") && text.contains(what);
     match error.code() {
-        _ if error.kind() == ErrorKind::AuthenticationFailed => StoreError::Denied(text.into()),
-        _ if unknown("HELLO") => StoreError::Fatal {
-            operation: super::server::CONNECTING,
-            source: format!(
-                "{endpoint} does not support HELLO: use Redis 7 or later, or Valkey 7.2 or later, \
-                 and do not disable this command"
-            )
-            .into(),
-        },
+        _ if is_denied(error) => StoreError::Denied(text.into()),
         _ if text.contains("max number of clients") => StoreError::Unavailable(text.into()),
         // This is the client crate's text.
         _ if text.contains("switch database") => StoreError::Denied(text.into()),
@@ -65,6 +61,16 @@ pub(super) fn refused(endpoint: &str, error: &RedisError) -> StoreError {
         }),
         None if certificates::explain(error).is_some() => StoreError::Denied(text.into()),
         None => StoreError::Unavailable(text.into()),
+    }
+}
+
+/// Maps the error of a wait until replicas or the disk have a new session. Any error except a
+/// missing right may be temporary: the server may just have become a replica.
+pub(super) fn unkept(endpoint: &str, error: &RedisError) -> StoreError {
+    let text = words(endpoint, error);
+    match is_denied(error) {
+        true => StoreError::Denied(text.into()),
+        false => StoreError::Unavailable(text.into()),
     }
 }
 
@@ -87,31 +93,66 @@ mod tests {
 
     use super::*;
 
-    fn refusal(reply: &str) -> StoreError {
-        let reply = parse_redis_value(format!("-{reply}\r\n").as_bytes());
-        refused("h:1", &reply.and_then(Value::extract_error).unwrap_err())
+    const MISSING_RIGHT: &str = "ERR ACL failure in script: User app has no permissions to run the \
+                                 'zadd' command script: ab12, on @user_script:7.";
+
+    fn replied(text: &str) -> RedisError {
+        let reply = parse_redis_value(format!("-{text}\r\n").as_bytes());
+        reply.and_then(Value::extract_error).unwrap_err()
+    }
+
+    fn kind(error: &StoreError) -> &'static str {
+        match error {
+            StoreError::Fatal { .. } => "final",
+            StoreError::Unavailable(_) => "again",
+            StoreError::Denied(_) => "denied",
+            StoreError::PartlyDenied(_) => "partly denied",
+            StoreError::Unknown(_) => "unknown",
+            _ => "another",
+        }
     }
 
     #[test]
     fn refusals_are_classified_as_retryable_or_final() {
-        let kind = |error: &StoreError| match error {
-            StoreError::Fatal { .. } => "final",
-            StoreError::Unavailable(_) => "again",
-            StoreError::Denied(_) => "denied",
-            _ => "another",
-        };
         let cases = [
             ("ERR max number of clients reached", "again"),
             ("LOADING Redis is loading the dataset in memory", "again"),
             ("NOPERM No permissions to access a key", "denied"),
+            (MISSING_RIGHT, "denied"),
             ("ERR Error compiling script (new function): user_script:1: '=' expected", "final"),
             ("ERR unknown command 'EVALSHA', with args beginning with:", "final"),
             ("OOM command not allowed when used memory > 'maxmemory'", "final"),
         ];
         for (reply, expected) in cases {
-            let error = refusal(reply);
+            let error = refused("h:1", &replied(reply));
             assert_eq!(kind(&error), expected, "{error:?}");
             assert!(error.reason().starts_with("h:1: "), "{error:?}");
+        }
+    }
+
+    /// A script may have written something before it failed.
+    #[test]
+    fn failed_scripts_leave_doubt() {
+        for (reply, expected) in [
+            ("NOPERM User app has no permissions to run the 'evalsha' command", "denied"),
+            (MISSING_RIGHT, "partly denied"),
+            ("ERR attempt to index a nil value script: ab12, on @user_script:7.", "unknown"),
+            ("OOM command not allowed when used memory > 'maxmemory'", "final"),
+        ] {
+            let error = triage("testing", "h:1", &replied(reply));
+            assert_eq!(kind(&error), expected, "{error:?}");
+            assert!(error.reason().starts_with("h:1: "), "{error:?}");
+        }
+        assert!(triage("testing", "h:1", &replied(MISSING_RIGHT)).reason().contains("'zadd'"));
+    }
+
+    #[test]
+    fn missing_right_to_wait_is_final() {
+        for (reply, expected) in [
+            ("NOPERM User app has no permissions to run the 'wait' command", "denied"),
+            ("ERR WAIT cannot be used with replica instances.", "again"),
+        ] {
+            assert_eq!(kind(&unkept("h:1", &replied(reply))), expected);
         }
     }
 }

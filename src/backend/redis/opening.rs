@@ -7,7 +7,7 @@ use redis::{RedisResult, cmd};
 use super::{
     batch::{most_of, wait},
     connection::{Connector, Link},
-    error::words,
+    error::unkept,
     message,
 };
 use crate::{
@@ -38,7 +38,7 @@ impl Connector {
         let endpoint = link.endpoint.clone();
         if let Some(acks) = self.acks() {
             let have = link.query(&wait(acks, left())).await;
-            let have: u32 = have.map_err(|error| unavailable(words(&endpoint, &error)))?;
+            let have: u32 = have.map_err(|error| unkept(&endpoint, &error))?;
             if have < acks {
                 let reason =
                     format!("{endpoint}: only {have} of {acks} replicas confirmed the new session");
@@ -52,7 +52,7 @@ impl Connector {
             let mut asking = cmd("WAITAOF");
             asking.arg(1).arg(0).arg(most_of(left()));
             let kept: RedisResult<(u64, u64)> = link.query(&asking).await;
-            let (local, _) = kept.map_err(|error| unavailable(words(&endpoint, &error)))?;
+            let (local, _) = kept.map_err(|error| unkept(&endpoint, &error))?;
             if local == 0 {
                 let reason =
                     format!("{endpoint} did not flush the new session to its disk in time");

@@ -208,7 +208,7 @@ impl Requester {
                 while is_unfinished
                     && let Some(last) = pages.last().and_then(|page| page.rows().last())
                 {
-                    let next = call.after(last.text(0).unwrap_or_default());
+                    let next = call.after(last);
                     let (page, more) = self.call_once(operation, &next).await?;
                     pages.extend(page);
                     is_unfinished = more;

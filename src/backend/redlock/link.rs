@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use futures_util::future::{Fuse, FutureExt};
-use redis::{
-    AsyncConnectionConfig, ErrorKind, RedisConnectionInfo, RedisError, aio::MultiplexedConnection,
-};
+use redis::{AsyncConnectionConfig, RedisConnectionInfo, RedisError, aio::MultiplexedConnection};
 
 use crate::{
     backend::{
         Result, StoreError,
         remote::Remote,
-        resp::{self, Driver, Info},
+        resp::{self, Driver, Info, is_denied},
     },
     runtime::clock,
 };
@@ -127,10 +125,9 @@ impl Server {
 /// Returns the error for a node that cannot be used.
 fn refused(endpoint: &str, error: &RedisError) -> StoreError {
     let reason = format!("{endpoint}: {error}");
-    match error.code() {
-        _ if error.kind() == ErrorKind::AuthenticationFailed => StoreError::Denied(reason.into()),
-        Some("NOPERM" | "WRONGPASS" | "NOAUTH") => StoreError::Denied(reason.into()),
-        _ => StoreError::Unavailable(reason.into()),
+    match is_denied(error) {
+        true => StoreError::Denied(reason.into()),
+        false => StoreError::Unavailable(reason.into()),
     }
 }
 

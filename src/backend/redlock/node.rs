@@ -21,7 +21,7 @@ use super::{
     script::{Call, Reply},
 };
 use crate::{
-    backend::{Result, remote::Remote},
+    backend::{Result, StoreError, remote::Remote, resp::is_denied},
     runtime::{
         Backoff,
         clock::{self, Instant, timeout_at},
@@ -51,7 +51,17 @@ struct Order {
     until: Instant,
     /// Set when the request is sent, or when its caller gives it up before that.
     settled: Arc<AtomicBool>,
-    answer: oneshot::Sender<Reply>,
+    /// The node's reply, or its error if it denies the request to this user.
+    answer: oneshot::Sender<Result<Reply, Arc<str>>>,
+}
+
+/// The result of a request.
+pub(super) struct Answered {
+    pub(super) reply: Option<Reply>,
+    /// The request was sent, or may have been, and so may have taken effect.
+    pub(super) sent: bool,
+    /// The node's error, if it denies the request to this user.
+    pub(super) denied: Option<Arc<str>>,
 }
 
 /// A handle for requests to a node.
@@ -96,9 +106,11 @@ impl Node {
     ) {
         let mut backoff = Backoff::default();
         let mut retry = Instant::now();
+        // The node's error, if it denied the last attempt to connect.
+        let mut denied: Option<Arc<str>> = None;
         loop {
             if let Some(link) = link.take() {
-                backoff = Backoff::default();
+                (backoff, denied) = (Backoff::default(), None);
                 if self.talk(link, &mut orders, ttl).await.is_none() {
                     return;
                 }
@@ -108,6 +120,9 @@ impl Node {
             if order.until <= Instant::now() || Instant::now() < retry {
                 // The caller has given up, or there was no connection a moment ago. Dropping the
                 // request means that there is no reply.
+                if let Some(denied) = &denied {
+                    let _gone = order.answer.send(Err(Arc::clone(denied)));
+                }
                 continue;
             }
             match timeout_at(order.until, self.connect()).await {
@@ -116,6 +131,13 @@ impl Node {
                     link = Some(connected);
                 }
                 failed => {
+                    denied = match &failed {
+                        Ok(Err(error @ StoreError::Denied(_))) => Some(error.reason().into()),
+                        _ => None,
+                    };
+                    if let Some(denied) = &denied {
+                        let _gone = order.answer.send(Err(Arc::clone(denied)));
+                    }
                     if failed.is_err() {
                         self.state.lock().trouble =
                             Some(format!("{}: no connection within the time limit", self.endpoint));
@@ -197,7 +219,11 @@ impl Node {
         let reply = match timeout_at(until, call.run(connection)).await {
             Ok(Ok(reply)) => reply,
             Ok(Err(error)) => {
-                self.state.lock().trouble = Some(format!("{}: {error}", self.endpoint));
+                let reason = format!("{}: {error}", self.endpoint);
+                self.state.lock().trouble = Some(reason.clone());
+                if is_denied(&error) {
+                    let _gone = answer.send(Err(reason.into()));
+                }
                 // An error reply counts as a reply, unless the connection has ended.
                 let said = error.code().is_some();
                 return (sent, said.then(clock::now));
@@ -215,28 +241,30 @@ impl Node {
             state.trouble = None;
         }
         // The caller may have gone.
-        let _gone = answer.send(reply);
+        let _gone = answer.send(Ok(reply));
         (sent, Some(answered))
     }
 }
 
 impl Asking {
-    /// Sends a request at once. The reply arrives by `until`, or never. The second value is `true`
-    /// if the request was sent or may have been, and so may have taken effect.
+    /// Sends a request at once. The reply arrives by `until`, or never.
     pub(super) fn ask(
         &self,
         call: Call,
         until: Instant,
-    ) -> impl Future<Output = (Option<Reply>, bool)> + Send + use<> {
+    ) -> impl Future<Output = Answered> + Send + use<> {
         let (answer, answered) = oneshot::channel();
         let settled = Arc::<AtomicBool>::default();
         // Without a task there is no reply.
         let _ended = self.orders.send(Order { call, until, settled: Arc::clone(&settled), answer });
         async move {
-            match timeout_at(until, answered).await {
-                Ok(Ok(reply)) => (Some(reply), true),
-                _ => (None, settled.swap(true, Ordering::AcqRel)),
-            }
+            let (reply, denied) = match timeout_at(until, answered).await {
+                Ok(Ok(Ok(reply))) => (Some(reply), None),
+                Ok(Ok(Err(denied))) => (None, Some(denied)),
+                _ => (None, None),
+            };
+            // A request with a reply was sent. Others are given up, unless they were sent.
+            Answered { reply, sent: settled.swap(true, Ordering::AcqRel), denied }
         }
     }
 }

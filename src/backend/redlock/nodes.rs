@@ -5,7 +5,7 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::{
-    node::{Asking, Node},
+    node::{Answered, Asking, Node},
     node_clock::{is_common, middle},
     node_state::Spoiled,
     round::{Round, Vote},
@@ -34,6 +34,8 @@ pub(super) struct Said {
     pub(super) reply: Option<Reply>,
     /// The request was sent, or may have been.
     pub(super) sent: bool,
+    /// The node's error, if it denies the request to this user.
+    denied: Option<Arc<str>>,
     /// The reason why the reply does not count.
     pub(super) spoiled: Option<Spoiled>,
 }
@@ -47,7 +49,7 @@ impl Said {
     /// Returns the node's vote, with the current reason why it does not count.
     fn vote_by(&self, spoiled: Option<Spoiled>, yes: impl FnOnce(&Reply) -> bool) -> Vote {
         match (&self.reply, spoiled) {
-            (None, _) => Vote::Silent,
+            (None, _) => self.denied.clone().map_or(Vote::Silent, Vote::Denied),
             (Some(_), Some(_)) => Vote::Spoiled,
             (Some(reply), None) if yes(reply) => Vote::Yes,
             (Some(_), None) => Vote::No,
@@ -55,8 +57,8 @@ impl Said {
     }
 }
 
-/// A node's reply, or none, and whether the request was sent.
-type Coming = Pin<Box<dyn Future<Output = (usize, (Option<Reply>, bool))> + Send>>;
+/// A node, and the result of a request to it.
+type Coming = Pin<Box<dyn Future<Output = (usize, Answered)> + Send>>;
 
 /// The replies as they arrive. All requests have been sent, so none waits for another.
 pub(super) struct Answers {
@@ -67,9 +69,9 @@ pub(super) struct Answers {
 impl Answers {
     /// Returns the next reply, or `None` if there are no more.
     pub(super) async fn next(&mut self) -> Option<Said> {
-        let (node, (reply, sent)) = self.coming.next().await?;
+        let (node, Answered { reply, sent, denied }) = self.coming.next().await?;
         let spoiled = self.nodes.spoiled(node);
-        Some(Said { node, reply, sent, spoiled })
+        Some(Said { node, reply, sent, denied, spoiled })
     }
 }
 

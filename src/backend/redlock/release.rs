@@ -26,7 +26,7 @@ pub(super) async fn give_back(nodes: &Nodes, keys: &[Key], ttl: Duration) -> Vec
                 round.count(if reply.has(index) { Vote::Yes } else { Vote::No });
             }
         } else {
-            rounds.iter_mut().for_each(|round| round.count(Vote::Silent));
+            rounds.iter_mut().for_each(|round| round.count(said.vote(|_| false)));
         }
     }
     if !waiting.is_empty() {

@@ -1,10 +1,12 @@
 //! Evaluates the replies of several nodes.
 
+use std::sync::Arc;
+
 /// What a vote is usually about, for [`Round::words`].
 pub(super) const VALUE: &str = "the lock's value";
 
 /// The vote in one node's reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Vote {
     /// The node has our value.
     Yes,
@@ -14,6 +16,8 @@ pub(super) enum Vote {
     Spoiled,
     /// The node did not reply.
     Silent,
+    /// The node denies the request to this user, with this error.
+    Denied(Arc<str>),
 }
 
 /// The result of the votes on one lock.
@@ -37,11 +41,12 @@ pub(super) struct Round {
     no: usize,
     spoiled: usize,
     silent: usize,
+    denials: Vec<Arc<str>>,
 }
 
 impl Round {
     pub(super) fn new(nodes: usize) -> Self {
-        Self { nodes, yes: 0, no: 0, spoiled: 0, silent: 0 }
+        Self { nodes, yes: 0, no: 0, spoiled: 0, silent: 0, denials: Vec::new() }
     }
 
     pub(super) fn count(&mut self, vote: Vote) {
@@ -50,6 +55,7 @@ impl Round {
             Vote::No => self.no += 1,
             Vote::Spoiled => self.spoiled += 1,
             Vote::Silent => self.silent += 1,
+            Vote::Denied(error) => self.denials.push(error),
         }
     }
 
@@ -60,7 +66,7 @@ impl Round {
 
     /// Returns the number of nodes that may still reply.
     fn open(&self) -> usize {
-        self.nodes - self.yes - self.no - self.spoiled - self.silent
+        self.nodes - self.yes - self.no - self.spoiled - self.silent - self.denials.len()
     }
 
     /// Returns whether a lock was acquired.
@@ -124,13 +130,25 @@ impl Round {
         self.yes + self.no + self.spoiled
     }
 
+    /// Returns the reason as text if a majority denies the request, so that retrying does not help.
+    /// The denial of a minority has the same effect as silence.
+    pub(super) fn denial(&self) -> Option<String> {
+        let is_denied = self.denials.len() >= self.majority();
+        let errors = self.denials.join("; ");
+        is_denied.then(|| format!("a majority of the nodes denies access to this user: {errors}"))
+    }
+
     /// Describes the votes as text. `what`: what `Yes` means that a node has.
     pub(super) fn words(&self, what: &str) -> String {
-        let Self { nodes, yes, no, spoiled, silent } = self;
-        format!(
-            "of {nodes} nodes, {yes} have {what}, {no} do not, {spoiled} do not count, and \
-             {silent} did not reply"
-        )
+        let Self { nodes, yes, no, spoiled, silent, denials } = self;
+        let known = format!("of {nodes} nodes, {yes} have {what}, {no} do not");
+        match denials.len() {
+            0 => format!("{known}, {spoiled} do not count, and {silent} did not reply"),
+            denied => format!(
+                "{known}, {spoiled} do not count, {silent} did not reply, and {denied} denied \
+                 access"
+            ),
+        }
     }
 }
 
@@ -145,6 +163,7 @@ mod tests {
                 'y' => Vote::Yes,
                 'n' => Vote::No,
                 'x' => Vote::Spoiled,
+                'd' => Vote::Denied("no right".into()),
                 _ => Vote::Silent,
             });
         }
@@ -172,6 +191,9 @@ mod tests {
             (5, "yyxxx", Unknown),
             (5, "---", Unknown),
             (5, "xxx", Unknown),
+            (5, "ddd", Unknown),
+            (5, "ddyyy", Ours),
+            (5, "ddnnn", NotOurs),
             (3, "yy", Ours),
             (3, "yn", Open),
             (3, "ynn", NotOurs),
@@ -197,9 +219,24 @@ mod tests {
             ("yynn-", Unknown),
             ("yy---", Unknown),
             ("-----", Unknown),
+            ("ddddd", Unknown),
+            ("yyydd", Ours),
         ] {
             assert_eq!(round(5, votes).kept(), outcome, "{votes}");
         }
+    }
+
+    #[test]
+    fn only_a_majority_of_denials_is_final() {
+        for (votes, is_denied) in
+            [("ddd", true), ("yyddd", true), ("dd---", false), ("dd-xx", false), ("yyydd", false)]
+        {
+            assert_eq!(round(5, votes).denial().is_some(), is_denied, "{votes}");
+        }
+        assert!(round(3, "dd").denial().unwrap().ends_with(": no right; no right"));
+        assert!(round(5, "ynxd-").words("it").ends_with("1 did not reply, and 1 denied access"));
+        assert!(round(5, "ynx--").words("it").ends_with("and 2 did not reply"));
+        assert_eq!(round(5, "ynxd-").heard(), 3);
     }
 
     #[test]

@@ -74,6 +74,14 @@ impl RedlockStore {
         StoreError::Unavailable(reason.into())
     }
 
+    /// Returns the error of a request without a majority.
+    fn failed(&self, what: &str, round: &Round) -> StoreError {
+        match round.denial() {
+            Some(denial) => StoreError::Denied(denial.into()),
+            None => self.unavailable(what),
+        }
+    }
+
     /// Gives up an attempt, without waiting for the nodes' replies.
     fn give_up(&self, key: &Key, having: &[usize]) {
         self.keys.lock().end(&key.name);
@@ -118,7 +126,7 @@ impl RedlockStore {
                 return Ok(self.keys.lock().granted(sent));
             }
         }
-        Err(self.unavailable("fewer than a majority of the nodes replied"))
+        Err(self.failed("fewer than a majority of the nodes replied", &round))
     }
 
     /// Marks the lock as lost, and notifies its holder. Until the holder has been notified,
@@ -177,7 +185,10 @@ impl LockStore for RedlockStore {
             futures_util::future::join_all(parts).await.into_iter().flatten().collect();
         match self.tell_losses(&keys, &rounds) {
             None => Ok(self.keys.lock().granted(sent)),
-            Some(open) => Err(self.unavailable(&open)),
+            Some(open) => Err(match rounds.iter().find_map(Round::denial) {
+                Some(denial) => StoreError::Denied(denial.into()),
+                None => self.unavailable(&open),
+            }),
         }
     }
 
@@ -204,6 +215,7 @@ impl LockStore for RedlockStore {
             Taken::Token(_) => Err(self.unavailable("acquiring the lock took too long")),
             Taken::Occupied => Ok(Joined::Occupied),
             Taken::Not(why) => Err(self.unavailable(&why)),
+            Taken::Denied(why) => Err(StoreError::Denied(why.into())),
         };
         self.give_up(&key, &having);
         refused
@@ -225,7 +237,7 @@ impl LockStore for RedlockStore {
                 self.lose(&key, LostReason::Evicted);
                 Ok(Standing::Evicted)
             }
-            Outcome::Open | Outcome::Unknown => Err(self.unavailable(&round.words(VALUE))),
+            Outcome::Open | Outcome::Unknown => Err(self.failed(&round.words(VALUE), &round)),
         }
     }
 

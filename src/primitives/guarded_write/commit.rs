@@ -52,8 +52,10 @@ async fn commit_within(
                 session.deadline.lose(reason);
                 Ok(Err(unconfirmed(guards, reason.to_string().into())))
             }
-            // The request is not sent again, because it may still be applied.
-            Err(StoreError::Unknown(source)) => Ok(Err(unconfirmed(guards, source))),
+            // The request is not sent again, because it may have been applied, or may still be.
+            Err(StoreError::Unknown(source) | StoreError::PartlyDenied(source)) => {
+                Ok(Err(unconfirmed(guards, source)))
+            }
             Err(error) => Err(error),
         }
     };

@@ -84,6 +84,7 @@ async fn guarded_write_reports_the_store_reply() {
         (Ok(false), "lost", false),
         (Err((|| StoreError::Unknown("no answer".into())) as fn() -> StoreError), "unknown", true),
         (Err(|| StoreError::Denied("no".into())), "denied", true),
+        (Err(|| StoreError::PartlyDenied("no".into())), "unknown", true),
         (Err(gone), "unknown", false),
     ] {
         let store = FakeStore::new();

@@ -29,10 +29,11 @@ enum Fails {
     Unavailable,
     Unknown,
     Denied,
+    PartlyDenied,
     Gone,
 }
 
-use Fails::{Denied, Gone, Unavailable, Unknown};
+use Fails::{Denied, Gone, PartlyDenied, Unavailable, Unknown};
 
 impl Fails {
     fn error(self) -> StoreError {
@@ -40,6 +41,7 @@ impl Fails {
             Unavailable => StoreError::Unavailable("no answer".into()),
             Unknown => StoreError::Unknown("no answer".into()),
             Denied => StoreError::Denied("no".into()),
+            PartlyDenied => StoreError::PartlyDenied("no".into()),
             Gone => StoreError::SessionGone(LostReason::SessionExpired),
         }
     }
@@ -228,6 +230,7 @@ async fn only_possibly_existing_keys_are_deleted() {
         (&[Denied][..], 0),
         (&[Unavailable, Denied], 0),
         (&[Unknown, Denied], 1),
+        (&[PartlyDenied], 1),
         (&[Unknown, Unavailable, Denied], 1),
         (&[Gone], 0),
     ] {

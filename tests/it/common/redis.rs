@@ -17,7 +17,12 @@ use distlock_testkit::{
     servers::{redis_cluster_url, redis_sentinel_url, redis_url, valkey_url},
 };
 use redis::{Cmd, FromRedisValue, PushInfo, PushKind, aio::MultiplexedConnection, cmd};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    sync::mpsc,
+    time::timeout,
+};
 
 use super::{
     Cost, Harness, Link, SOON, Servers, Sessions, connect, connected,
@@ -155,6 +160,29 @@ pub(crate) async fn dial(url: &str, user: Option<(&str, &str)>) -> MultiplexedCo
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
     let connected = timeout(SOON, connecting).await.expect("the server replies");
     connected.expect("Redis is up: see docker/up")
+}
+
+/// Starts a server that does not know the command `HELLO`, like Redis 5 and some proxies. It runs
+/// until the test ends.
+pub(crate) async fn without_hello() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                // A client greets the server with three commands.
+                let errors = "-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n";
+                let errors = errors.repeat(3);
+                let mut read = [0; 1024];
+                while let Ok(1..) = client.read(&mut read).await {
+                    if client.write_all(errors.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
 }
 
 /// Runs an operator's command, and returns its reply.

@@ -253,3 +253,19 @@ async fn a_long_queue_is_listed_whole() {
     drop(permits);
     other.close().await.expect("closed");
 }
+
+/// The notes of a queue are listed in parts, too. The note on the number of permits comes last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_notes_are_listed_whole() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let lines = "for number = 1, 2000 do
+            call('ZADD', QUEUE, 0, '/distlock/a!permits /a-' .. text(number))
+        end
+        return 1";
+    let _: u8 = run(&server.operator().await, lines, &[]).await;
+    let semaphore = client.semaphore("a", 2);
+    semaphore.set_permits(3).await.expect("set");
+    assert_eq!(semaphore.permits().await.expect("a reply"), 3);
+    client.close().await.expect("closed");
+}

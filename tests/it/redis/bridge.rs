@@ -387,7 +387,7 @@ mod cases {
         let queue = client.mutex("a").queue().await.expect("a reply");
         let key = queue[0].key().to_owned();
         let mut monitor = Monitor::start(&Harness::url(&t.store)).await;
-        proxies.set(&Mode::Delay(Duration::from_secs(1)));
+        proxies.set(&Mode::Delay(Duration::from_millis(500)));
         let evicting = tokio::spawn(async move { operator.evict(key).await });
         within(SOON, "the operator reads the queue", async {
             while !is_script_with(&others.key("a"), &monitor.line().await) {}

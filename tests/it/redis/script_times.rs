@@ -160,6 +160,19 @@ async fn list_of_ten_thousand_locks() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn list_of_ten_thousand_notes() {
+    let fill = "for number = 1, 10000 do
+            call('ZADD', QUEUE, 0, '/distlock/a!permits /a-' .. text(number))
+        end";
+    bounded(fill, 1, 10_000, async |client| {
+        for _ in 0..5 {
+            assert!(client.semaphore("a", 2).queue().await.expect("a reply").is_empty());
+        }
+    })
+    .await;
+}
+
 /// A release notifies each of the 2,000 sessions that wait for the entry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn release_before_two_thousand_waiters() {
@@ -221,10 +234,11 @@ async fn reader_among_two_thousand() {
     let fill = "begin('de', 3600000000)
         for number = 1, 2000 do
             last = last + 1
-            add_entry('/distlock/a', last, 'de', 'ticket-' .. text(number), 'r', 'vx')
+            add_entry('/distlock/a!rw', last, 'de', 'ticket-' .. text(number), 'r', 'vx')
         end
         call('HSET', META, 'last', text(last)) return 1";
     let _: u8 = run(&operator, fill, &[]).await;
+    assert_eq!(client.rw_lock("a").queue().await.expect("a reply").len(), 2000);
     let among = turns().await;
     println!("{alone} us alone, {among} us among 2,000");
     assert!(among <= alone * 3.0, "{alone} us alone, {among} us among 2,000");

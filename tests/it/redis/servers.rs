@@ -11,8 +11,8 @@ use crate::common::{
     SOON, close, connect, connected, contended, locked, locked_at_last,
     own::TTL,
     promises, reason,
-    redis::{META, run},
-    release, release_both, take_turn, throughout, within,
+    redis::{META, run, without_hello},
+    refused, release, release_both, take_turn, throughout, within,
 };
 
 /// A server with all its data on disk keeps its locks over a restart, and grants at once.
@@ -66,6 +66,27 @@ async fn a_server_that_may_have_forgotten_grants_nothing_for_a_while() {
     assert!(next.fencing_token() > token);
     next.unlock().await.expect("released");
     close([client, other]).await;
+}
+
+/// After a failover, each session lives for another TTL, although it has expired by the clock. The
+/// lock is certainly held until then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_try_behind_a_resumed_session_finds_the_lock_held() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let lines = "begin('de', 3600000000)
+        last = last + 1
+        add_entry('/distlock/a!rw', last, 'de', 'ticket', 'w', 'vx')
+        call('ZADD', SESSIONS, text(now - 1000000), 'de')
+        call('HSET', META, 'last', text(last), 'resumed', text(now) .. ' ' .. text(beat))
+        return 1";
+    let _: u8 = run(&server.operator().await, lines, &[]).await;
+    let lock = client.rw_lock("a");
+    let read = within(SOON, "the try ends", lock.try_read()).await;
+    assert!(read.expect("a reply").is_none());
+    let write = within(SOON, "the try ends", lock.try_write()).await;
+    assert!(write.expect("a reply").is_none());
+    client.close().await.expect("closed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -137,6 +158,15 @@ async fn a_server_that_evicts_any_key_is_refused_by_name() {
     let client = within(SOON, "the client connects", allowed).await.expect("connected");
     assert!(!client.durability().await.expect("a reply").exclusive);
     client.close().await.expect("closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_hello_is_refused_by_name() {
+    let address = without_hello().await;
+    let error = refused(Client::builder(format!("redis://{address}"))).await;
+    assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
+    let reason = reason(&error);
+    assert!(reason.contains(&address.to_string()) && reason.contains("HELLO"), "{reason}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,6 +4,7 @@
 mod costs;
 mod nodes;
 mod offers;
+mod rights;
 mod rules;
 mod secured;
 

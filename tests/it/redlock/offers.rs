@@ -5,6 +5,8 @@ use std::{fmt::Debug, time::Duration};
 use distlock::{Client, Error, StoreKind};
 use tokio::time::timeout;
 
+use crate::common::{self, reason, redis::without_hello};
+
 /// Addresses without a server: a refusal involves no I/O.
 const NOWHERE: &str = "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3";
 
@@ -46,6 +48,15 @@ async fn all_but_the_mutex_is_refused_before_anything_is_sent() {
         refused(mutex.run_once_per(period, async |_guard| ()).await);
     };
     timeout(Duration::from_secs(2), calls).await.expect("every call returns at once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_hello_is_refused_by_name() {
+    let [one, two, three] = [without_hello().await, without_hello().await, without_hello().await];
+    let builder = Client::builder(format!("redlock://{one},{two},{three}"));
+    let error = common::refused(builder).await;
+    assert!(matches!(error, Error::Backend { .. }) && !error.is_retryable(), "{error:?}");
+    assert!(reason(&error).contains("HELLO"), "{error:?}");
 }
 
 #[tokio::test]

@@ -1,11 +1,24 @@
--- Returns some entries of a queue in order, and the notes after the last one. ARGV: 3 directory, 4
--- whether with values, 5 whether to watch the queue, 6 and 7 its gate, or nothing, 8 the number
--- after which to continue, or nothing. The reply's status is `more` if there may be more. Later
--- pages lack entries that were removed in between; no entry joins ahead of a page.
+-- Returns some entries of a queue in order, and some notes after the last entry. ARGV: 3 directory,
+-- 4 whether with values, 5 whether to watch the queue, 6 and 7 its gate, or nothing, 8 the number,
+-- or `/` and the note, after which to continue, or nothing. The reply's status is `more` if there
+-- may be more. Later pages lack entries that were removed in between; no entry joins ahead of a
+-- page.
 local refused = enter(ARGV[5] == '1')
 if refused then return refused end
-local LISTED = 100
+local LISTED, NOTED = 100, 1000
 local dir, after, found = ARGV[3], ARGV[8], {}
+
+local function answer_notes(from)
+    local notes = call('ZRANGEBYLEX', QUEUE, from, '(' .. dir .. ' /\255', 'LIMIT', 0, NOTED)
+    for _, note in ipairs(notes) do
+        local name = string.sub(note, #dir + 3)
+        found[#found + 1] = { false, false, false, false, false, false, false, false, name }
+    end
+    unfinished = #notes == NOTED
+    return answer(rows(found))
+end
+
+if string.sub(after, 1, 1) == '/' then return answer_notes('(' .. dir .. ' ' .. after) end
 if ARGV[5] == '1' and after == '' then watch(dir, WHOLE) end
 local gate = gate_in(ARGV[6], ARGV[7])
 local whose = gate and after == '' and others_mark(dir, gate)
@@ -43,8 +56,4 @@ for _, member in ipairs(members) do
 end
 unfinished = #members == LISTED
 if unfinished then return answer(rows(found)) end
-for _, note in ipairs(starting(QUEUE, dir .. ' /')) do
-    local name = string.sub(note, #dir + 3)
-    found[#found + 1] = { false, false, false, false, false, false, false, false, name }
-end
-return answer(rows(found))
+return answer_notes('[' .. dir .. ' /')

@@ -12,11 +12,14 @@ local before = '(' .. dir .. (number and kind .. number or is_reader and ' ;' or
 local from = '[' .. dir .. (is_reader and ' :' or ' 0')
 local members = call('ZREVRANGEBYLEX', QUEUE, before, from, 'LIMIT', 0, number and 1 or LAST)
 
+local resumed = resumption()
 local function add(entry)
     if not entry then return end
-    local cells, expires = row(entry), expiry_of(entry.session)
-    cells[5], cells[6], cells[7] = left(entry.session), false, false
-    cells[8], cells[9], cells[10] = false, false, expires < now and '1' or '0'
+    local cells, life = row(entry), life_of(entry.session)
+    local expires = life and ending(life, expiry_of(entry.session), resumed)
+    cells[5], cells[6], cells[7] = life and left_of(life, expires) or '0', false, false
+    cells[8], cells[9] = false, false
+    cells[10] = (not life or expires < now) and '1' or '0'
     found[#found + 1] = cells
 end
 

@@ -18,6 +18,13 @@ pub(super) enum Taken {
     Occupied,
     /// The reason as text.
     Not(String),
+    /// A majority of the nodes denies access, for this reason.
+    Denied(String),
+}
+
+/// Returns the result of an attempt without a majority.
+fn failed(why: String, round: &Round) -> Taken {
+    round.denial().map_or(Taken::Not(why), Taken::Denied)
 }
 
 /// Returns `true` if no more replies are needed. A reply that does not count yet may count with the
@@ -81,7 +88,7 @@ impl RedlockStore {
                 self.contended.meet(&key.lock, left);
                 Taken::Occupied
             }
-            Outcome::Open | Outcome::Unknown => Taken::Not(round.words(VALUE)),
+            Outcome::Open | Outcome::Unknown => failed(round.words(VALUE), &round),
         }
     }
 
@@ -108,7 +115,7 @@ impl RedlockStore {
                 Some(next) => token = next,
                 None => {
                     let words = round.words("the token");
-                    return Taken::Not(format!("the token was not confirmed: {words}"));
+                    return failed(format!("the token was not confirmed: {words}"), &round);
                 }
             }
         }
