@@ -9,7 +9,7 @@ use super::{
     release::{self, Release, Trouble},
     time_limit::reached,
 };
-use crate::{session::own_key::OwnKey, telemetry::Handle};
+use crate::session::own_key::OwnKey;
 
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -27,6 +27,7 @@ pub(crate) fn hold_until(attempt: &Attempt, own: &Arc<OwnKey>, until: Duration) 
     own.hold_until(until);
     let (session, own) = (Arc::clone(&attempt.session), Arc::clone(own));
     let (queue, ticket) = (attempt.queue.clone(), attempt.ticket);
+    let account = attempt.account.handle();
     let runtime = session.shared.runtime.clone();
     runtime.spawn(async move {
         tokio::select! {
@@ -39,7 +40,7 @@ pub(crate) fn hold_until(attempt: &Attempt, own: &Arc<OwnKey>, until: Duration) 
         }
         session.deadline.leave();
         let progress = watch::Sender::new(Release::Trying(None));
-        let trouble = Trouble { progress, account: Handle::default() };
+        let trouble = Trouble { progress, account };
         release::release(&session, &queue, ticket, Some(&own), true, &trouble).await;
         session.deadline.released();
         if own.repeats {

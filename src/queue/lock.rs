@@ -85,6 +85,8 @@ pub(crate) async fn hold(
     let (session, queue) = (Arc::clone(&attempt.session), attempt.queue.clone());
     let Some(own) = attempt.own_key().map(Arc::clone) else { return Ok(None) };
     match &standing {
+        // The entries at a gate do not include the holders of permits.
+        _ if queue.is_gate() => {}
         backend::Standing::First => telemetry::placed(0),
         backend::Standing::Behind(ahead) if ahead.first => telemetry::placed(1),
         _ => {}

@@ -96,7 +96,7 @@ impl Waiter<'_> {
                 changed = changed => if changed { backoff = Backoff::default() } else {
                     backoff.pause().await;
                 },
-                () = sleep(self.session.recheck()) => self.tell_slow().await,
+                () = sleep(self.session.recheck()) => Box::pin(self.tell_slow()).await,
             }
         }
     }
@@ -112,16 +112,23 @@ impl Waiter<'_> {
         }
         let store = &self.session.store;
         let Ok(mut listing) = store.list(self.queue, Ask::default()).await else { return };
+        let own = &self.own.entry.key;
+        let mut place = listing.members.iter().position(|member| member.entry.key == *own);
+        let queue = self.queue.of_holders();
+        if queue != *self.queue {
+            let Ok(read) = store.list(&queue, Ask::default()).await else { return };
+            listing = read;
+            // The first waiter is in both queues.
+            place = place.map(|place| (listing.members.len() + place).saturating_sub(1));
+        }
         if listing.members.len() <= FEW {
             let ask = Ask { values: true, ..Ask::default() };
-            let Ok(read) = store.list(self.queue, ask).await else { return };
+            let Ok(read) = store.list(&queue, ask).await else { return };
             listing = read;
         }
-        let own = &self.own.entry.key;
-        let place = listing.members.iter().position(|member| member.entry.key == *own);
         let Some(first) = listing.members.into_iter().next() else { return };
         let holder = match first.detail {
-            Some(detail) => signature::read_in(self.queue, &detail.value).0,
+            Some(detail) => signature::read_in(&queue, &detail.value).0,
             None => first.entry.key.to_string(),
         };
         let waited = clock::now().saturating_sub(self.own.sent);

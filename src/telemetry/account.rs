@@ -66,8 +66,8 @@ struct Record {
 #[derive(Debug)]
 struct State {
     primitive: Primitive,
-    /// Shared, because a clone of a span calls the subscriber.
-    span: Arc<Span>,
+    /// Shared, because a clone of a span calls the subscriber. `None` once the hold has ended.
+    span: Option<Arc<Span>>,
     phase: Phase,
 }
 
@@ -76,6 +76,9 @@ enum Phase {
     Held,
     /// Released at this time, after a hold of this length. The store has not confirmed it yet.
     LeaveRequest(Instant, Duration),
+    /// Lost at this time, because the maximum hold time has passed. The store may not have
+    /// confirmed the release yet.
+    Overdue(Instant),
     Over,
 }
 
@@ -96,7 +99,7 @@ impl Account {
         let subject = Lock { backend: telemetry.backend, primitive: primitive.as_str(), name };
         let state = State {
             primitive,
-            span: trace::hold(subject, token, acquire).into(),
+            span: Some(trace::hold(subject, token, acquire).into()),
             phase: Phase::Held,
         };
         let record = Arc::new(Record {
@@ -167,19 +170,20 @@ impl Drop for Account {
 }
 
 impl Handle {
-    /// Reports once that a release is unconfirmed, if it takes longer than `longer`.
+    /// Reports once that a release is unconfirmed, if it takes longer than `longer`. The deletion
+    /// of an overdue hold's key is a release, too.
     pub(crate) fn unconfirmed(&self, longer: Option<Duration>, why: impl FnOnce() -> String) {
         let Some(record) = &self.record else { return };
         let state = record.state.lock();
-        let Phase::LeaveRequest(since, _) = state.phase else { return };
-        let (span, primitive) = (Arc::clone(&state.span), state.primitive);
+        let (Phase::LeaveRequest(since, _) | Phase::Overdue(since)) = state.phase else { return };
+        let (span, primitive) = (state.span.clone(), state.primitive);
         drop(state);
         if longer.is_some_and(|longer| since.elapsed() < longer)
             || record.warned.swap(true, Ordering::Relaxed)
         {
             return;
         }
-        trace::unconfirmed(&span, record.subject(primitive), record.token, &why());
+        trace::unconfirmed(span.as_deref(), record.subject(primitive), record.token, &why());
     }
 }
 
@@ -251,10 +255,13 @@ impl Record {
     /// Reports the end of the hold. Only the first end counts.
     fn end(&self, ended: Ended) {
         let mut state = self.state.lock();
-        let Phase::LeaveRequest(_, held) = state.phase else { return };
-        state.phase = Phase::Over;
-        let (primitive, none) = (state.primitive, Arc::new(Span::none()));
-        let span = mem::replace(&mut state.span, none);
+        let Phase::LeaveRequest(since, held) = state.phase else { return };
+        let Some(span) = state.span.take() else { return };
+        state.phase = match ended {
+            Ended::Lost(LostReason::HeldTooLong) => Phase::Overdue(since),
+            _ => Phase::Over,
+        };
+        let primitive = state.primitive;
         drop(state);
         drop(self.accounts.open.lock().remove(&self.number));
         let subject = self.subject(primitive);

@@ -96,10 +96,11 @@ mod on {
         span.record("outcome", "unknown");
     }
 
-    pub(crate) fn unconfirmed(span: &Span, lock: Lock<'_>, token: u64, why: &str) {
-        let Lock { backend, primitive, name } = lock;
+    /// Warns about a release. `span`: the span of the hold, or `None` if the hold has ended.
+    pub(crate) fn unconfirmed(span: Option<&Span>, lock: Lock<'_>, token: u64, why: &str) {
+        let (Lock { backend, primitive, name }, parent) = (lock, span.and_then(Span::id));
         warn!(
-            target: "distlock", parent: span, backend, primitive, name, token,
+            target: "distlock", parent: parent, backend, primitive, name, token,
             "the release is not confirmed yet and will be retried: {why}"
         );
     }
@@ -152,10 +153,6 @@ mod on {
     pub(crate) struct Span;
 
     impl Span {
-        pub(crate) fn none() -> Self {
-            Self
-        }
-
         pub(crate) fn enter(&self) -> Entered<'_> {
             Entered(self)
         }
@@ -181,7 +178,7 @@ mod on {
 
     pub(crate) fn unknown(_: &Span) {}
 
-    pub(crate) fn unconfirmed(_: &Span, _: Lock<'_>, _: u64, _: &str) {}
+    pub(crate) fn unconfirmed(_: Option<&Span>, _: Lock<'_>, _: u64, _: &str) {}
 
     pub(crate) fn replaced(_: &'static str, _: Option<LostReason>) {}
 

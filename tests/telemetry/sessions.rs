@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use distlock::{Error, memory::Space};
+use distlock::{Client, Error, memory::Space};
 use distlock_testkit::telemetry::Signal;
 use tokio::time::sleep;
 
@@ -46,6 +46,44 @@ async fn a_slow_wait_names_the_holder() {
     wait_for("the holder", slow).await;
     guard.unlock().await.unwrap();
     waiting.await.unwrap().unlock().await.unwrap();
+}
+
+/// The waiter is not the first one, so it waits at the gate.
+#[tokio::test]
+async fn a_slow_wait_for_a_permit_names_a_holder() {
+    let listener = Listener::new("slow-permit");
+    let builder = listener.builder().recheck_interval(Duration::from_millis(100));
+    let client = builder.clone().connect().await.unwrap();
+    let ahead = builder.clone().connect().await.unwrap();
+    let other = builder.owner("worker-8").connect().await.unwrap();
+    let name = listener.lock("a");
+    let holders = other.semaphore(&name, 2);
+    let first = holders.acquire().await.unwrap();
+    let second = holders.acquire().await.unwrap();
+    let waits = |client: &Client| {
+        let semaphore = client.semaphore(&name, 2);
+        tokio::spawn(async move { semaphore.acquire().await.unwrap() })
+    };
+    let next = waits(&ahead);
+    while holders.queue().await.unwrap().len() < 3 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let last = waits(&client);
+    let slow = |signal: &Signal| match signal {
+        Signal::Logged(_, message, fields, _) => {
+            message == "still waiting for the lock"
+                && fields["name"] == name
+                && fields["holder"] == "worker-8"
+                && fields["holder_token"] == first.fencing_token().to_string()
+                && fields["place"] == "3"
+        }
+        _ => false,
+    };
+    wait_for("the holder", slow).await;
+    first.release().await.unwrap();
+    second.release().await.unwrap();
+    next.await.unwrap().release().await.unwrap();
+    last.await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]

@@ -143,6 +143,25 @@ async fn lost_at_the_deadline() {
     drop(guard);
 }
 
+/// The key keeps other clients waiting until it is deleted.
+#[tokio::test]
+async fn deletion_after_max_hold_is_reported() {
+    let listener = Listener::new("overdue");
+    let client = listener.builder().request_timeout(A_WHILE).connect().await.unwrap();
+    // Also on a busy machine, the store is away before this has passed.
+    let mutex = client.mutex(listener.lock("a")).max_hold(LONG_ENOUGH * 2);
+    let guard = mutex.lock().await.unwrap();
+    Space::named("overdue").set_reachable(false);
+    assert_eq!(guard.lost().await, LostReason::HeldTooLong);
+    let mut expected = lost(["lost mutex held_too_long", "WARN lost held_too_long"]);
+    expected.push(("WARN the release is not confirmed yet and will be retried", 1));
+    listener.expect(&expected).await;
+    // The guard's own release does not report it again.
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+    listener.expect(&expected).await;
+    Space::named("overdue").set_reachable(true);
+}
+
 /// No warning is needed.
 #[tokio::test]
 async fn lost_by_closing_the_client() {
@@ -254,6 +273,35 @@ async fn permits() {
             ("span distlock.hold semaphore released token", 1),
             ("DEBUG granted", 1),
             ("DEBUG released", 1),
+        ])
+        .await;
+}
+
+/// The entries at the gate are not those ahead.
+#[tokio::test]
+async fn places_of_permits() {
+    let listener = Listener::new("places");
+    let client = listener.client().await;
+    let semaphore = client.semaphore(listener.lock("a"), 3);
+    let mut permits = Vec::new();
+    for _ in 0..3 {
+        permits.push(semaphore.acquire().await.unwrap());
+    }
+    for permit in permits {
+        permit.release().await.unwrap();
+    }
+    listener
+        .expect(&[
+            ("acquire.duration acquired semaphore", 3),
+            ("hold.duration released semaphore", 3),
+            ("held semaphore most", 3),
+            ("waiters semaphore most", 1),
+            ("span distlock.acquire semaphore acquired token place=0", 1),
+            ("span distlock.acquire semaphore acquired token place=1", 1),
+            ("span distlock.acquire semaphore acquired token", 1),
+            ("span distlock.hold semaphore released token", 3),
+            ("DEBUG granted", 3),
+            ("DEBUG released", 3),
         ])
         .await;
 }
