@@ -34,9 +34,9 @@ pub(crate) struct StoreArgs {
     /// processes of this user on this host.
     #[arg(long, global = true, conflicts_with_all = ["url", "url_file"])]
     pub(crate) local: bool,
-    /// Prints one JSON object per line: results on standard output, messages on standard error. If
-    /// the command line cannot be parsed, the error is printed as text. After distlock was killed,
-    /// the guardian of the command prints its message as text.
+    /// Prints results on standard output and messages on standard error as JSON, one object per
+    /// line. The following stay text: completions, the manual page, the error if the command line
+    /// cannot be parsed, and the guardian's message after distlock was killed.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -45,8 +45,8 @@ pub(crate) struct StoreArgs {
 pub(crate) enum Command {
     /// Runs a command while holding a lock.
     ///
-    /// The command and all processes that it started are dead before another client can acquire
-    /// the lock, even if distlock is stopped or killed. The exceptions include a pause of the whole
+    /// The command and all processes that it started are dead before the lock is released or
+    /// expires, even if distlock is stopped or killed. The exceptions include a pause of the whole
     /// machine, and a command that runs as another user. After an eviction, another client may
     /// already hold the lock: the command is killed as soon as distlock is notified. The
     /// environment of the command contains DISTLOCK_NAME, DISTLOCK_TOKEN (the fencing token),
@@ -123,7 +123,7 @@ pub(crate) enum Command {
     },
     /// Allows a job of `run --once-per` to run again in its period, for example after a failure.
     ///
-    /// clear acquires the job's lock, so no run of the job starts or ends at the same time.
+    /// clear acquires the job's lock, as a run does.
     Clear {
         /// The lock.
         name: String,

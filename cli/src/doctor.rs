@@ -167,7 +167,7 @@ fn promise(
         false => (Verdict::Bad, "two clients may hold the same lock in some situations", ""),
     };
     let loss = match failover {
-        FailoverBehavior::Continues => "if a server is lost, another one takes over",
+        FailoverBehavior::Continues => "if a server is lost, another one can take over",
         FailoverBehavior::Blocks => "if a server is lost, no lock is granted until it is back",
         _ => "if a server is lost, confirmed grants may be lost",
     };
@@ -302,7 +302,7 @@ mod tests {
         ] {
             let said = promise(exclusive, FailoverBehavior::Continues, reasons);
             assert_eq!((said.0, said.2.as_str()), (verdict, advice));
-            assert!(said.1.starts_with(words) && said.1.ends_with("takes over"), "{said:?}");
+            assert!(said.1.starts_with(words) && said.1.ends_with("can take over"), "{said:?}");
         }
     }
 

@@ -9,6 +9,7 @@ use distlock::{
     Client, Election, Leadership, LockGuard, LostReason, MultiLock, MultiLockGuard, Mutex, Permit,
     QueueEntry, ReadGuard, ReleaseRequest, Result, RwLock, Semaphore, WriteGuard,
 };
+use futures_util::stream::FuturesUnordered;
 
 /// The lock to acquire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,13 +149,14 @@ impl Held {
         }
     }
 
-    /// Waits for a request to release the lock. `ask` sends requests only for mutexes. Requests for
-    /// other locks, or with `--all`, are ignored.
-    pub(crate) async fn asked(&self) -> ReleaseRequest {
-        match self {
-            Self::One(guard) => guard.release_requested().await,
-            _ => std::future::pending().await,
-        }
+    /// Returns the first request to release each lock, with the name of the lock.
+    ///
+    /// The requests are watched for as long as the returned value exists.
+    pub(crate) fn requests(
+        &self,
+    ) -> FuturesUnordered<impl Future<Output = (&str, ReleaseRequest)>> {
+        let guards = self.guards().iter();
+        guards.map(|guard| async move { (guard.name(), guard.release_requested().await) }).collect()
     }
 
     pub(crate) async fn unlock(self) -> Result<()> {

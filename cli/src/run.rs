@@ -8,6 +8,7 @@ use std::{
 };
 
 use distlock::{Client, Error};
+use futures_util::stream::StreamExt;
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -164,7 +165,9 @@ async fn under_lock(job: &Job, client: &Client, output: Output) -> Result<Done, 
         );
         output.note("refused", &text, json!({ "name": names, "period": period.to_string() }));
         // Otherwise the waiters behind it would wait until this client is closed.
-        held.unlock().await?;
+        if let Err(error) = held.unlock().await {
+            output.note("unconfirmed", &exit::chain(&error), json!({ "name": names }));
+        }
         return Ok(Done::Ended(0));
     }
     Ok(Done::Taken(Box::new(Taken { held, limits, since: Instant::now() })))
@@ -259,7 +262,9 @@ async fn watch(
 ) -> Outcome {
     let mut tick = interval(limits.tick());
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut sent, mut lost, mut asked) = (Duration::ZERO, None, false);
+    let (mut sent, mut lost) = (Duration::ZERO, None);
+    // Outside of the loop, because each new future reads the requests again.
+    let mut requests = held.requests();
     loop {
         tokio::select! {
             biased;
@@ -286,11 +291,11 @@ async fn watch(
                 guarded_command.kill();
                 lost = Some(reason.to_string());
             }
-            request = held.asked(), if !asked => {
-                asked = true;
+            Some((name, request)) = requests.next() => {
                 let (owner, reason) = (request.owner(), request.reason());
-                let text = format!("{owner} requests a release: {reason}");
-                output.note("asked", &text, json!({ "owner": owner, "reason": reason }));
+                let text = format!("{owner} requests a release of {name}: {reason}");
+                let details = json!({ "name": name, "owner": owner, "reason": reason });
+                output.note("asked", &text, details);
             }
             signal = signals.next() => {
                 guarded_command.signal(signal);

@@ -5,8 +5,7 @@ use std::{fs, future::poll_fn, io, task::Poll};
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The signals that are forwarded: all that can be caught, except those that concern only this
-/// process, such as CHLD, PIPE and SEGV.
+/// The signals that are forwarded.
 const CAUGHT: &[(&str, Signal)] = &[
     ("HUP", Signal::HUP),
     ("INT", Signal::INT),

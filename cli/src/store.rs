@@ -117,13 +117,17 @@ pub(crate) async fn connect(url: &str, ttl: Option<Duration>) -> Result<Client, 
     Ok(builder.connect().await?)
 }
 
-/// Removes the password from a URL. A user name whose password is in a file remains, because the
-/// URL is used to connect again.
+fn has_password(login: &str) -> bool {
+    login.split_once(':').is_some_and(|(_, password)| !password.is_empty())
+}
+
+/// Removes the password from a URL, with its user. A user without a password, or whose password is
+/// in a file, remains, because the URL is used to connect again.
 pub(crate) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return String::new() };
     let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let shown = match authority.rsplit_once('@') {
-        Some((user, hosts)) if user.contains(':') => hosts,
+        Some((login, hosts)) if has_password(login) => hosts,
         _ => authority,
     };
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -188,6 +192,8 @@ mod tests {
             ("etcds://u:p%40q@h:1,i:2/ns?session_ttl=1s", "etcds://h:1,i:2/ns?session_ttl=1s"),
             ("zk://u:p@h?owner=a%40b", "zk://h?owner=a%40b"),
             ("zk://u:p@q@h", "zk://h"),
+            ("redis://:p@h", "redis://h"),
+            ("redis://u:@h", "redis://u:@h"),
             ("zk://u@h?password_file=/run/pw", "zk://u@h?password_file=/run/pw"),
             ("zk://h/ns?acl=digest:u:abc=:r&session_ttl=1s", "zk://h/ns?session_ttl=1s"),
             ("zk://h?acl=digest:u:abc=:r", "zk://h"),

@@ -29,9 +29,14 @@ pub(crate) async fn take(
     let wait = if args.nonblock { Some(Duration::ZERO) } else { args.wait };
     // A time beyond the clock's range means no limit.
     let end = wait.and_then(|time| Instant::now().checked_add(time));
+    // Without time left, another attempt would be a `try_lock`, which may take longer.
+    let is_over = || !args.nonblock && end.is_some_and(|end| Instant::now() >= end);
     let taking = async {
         loop {
             match target.take(client, end, args.max_hold).await {
+                Err(Error::SessionLost { .. } | Error::Evicted { .. }) if is_over() => {
+                    return Ok(None);
+                }
                 Err(error @ (Error::SessionLost { .. } | Error::Evicted { .. })) => {
                     let text = format!("{error}; trying again");
                     output.note("again", &text, json!({ "name": target.names() }));

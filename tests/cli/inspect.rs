@@ -1,57 +1,17 @@
 //! What shows locks and what an operator does to them: `ls`, `queue`, `leader`, `observe`, `elect`,
 //! `ask`, `evict`, `permits`, `doctor`, `top`, and what is printed without a store.
 
-use std::{fs, process::Stdio};
+use std::{fs, time::Duration};
 
+use distlock::{Client, LockKind};
+use distlock_testkit::{proxies::Proxies, proxy::Mode, servers};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::{
-    io::{AsyncBufReadExt, BufReader, Lines},
-    process::{Child, ChildStdout},
-};
 
 use crate::store::{
-    Output, Store, distlock_at, ended_by, on_each_store, output_of, run, signal, until,
+    Output, Store, Stream, distlock_at, ended_by, on_each_store, output_of, run, until,
 };
-
-/// A process that prints lines.
-struct Stream {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Stream {
-    fn start(store: &Store, args: &[&str]) -> Self {
-        let mut child =
-            store.distlock(args).stderr(Stdio::inherit()).spawn().expect("the process starts");
-        let lines = BufReader::new(child.stdout.take().expect("the stream is piped")).lines();
-        Self { child, lines }
-    }
-
-    /// Returns the next line that meets the condition.
-    async fn until(&mut self, is: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let line = self
-                .lines
-                .next_line()
-                .await
-                .expect("the output is read")
-                .expect("the output continues");
-            let object = serde_json::from_str(&line).expect("JSON");
-            if is(&object) {
-                return object;
-            }
-        }
-    }
-
-    /// Ends the process by a signal.
-    async fn end(mut self) {
-        signal(&self.child, Signal::TERM);
-        let code = self.child.wait().await.expect("the process is a child").code();
-        assert_eq!(code, Some(143));
-    }
-}
 
 async fn all_locks_are_listed(store: Store) {
     let client = store.client().await;
@@ -128,8 +88,12 @@ async fn leaders_are_elected_and_observed(store: Store) {
     until("the client waits", waits).await;
     assert_eq!(ended_by(first, Signal::TERM).await.code(), 143);
     observed.until(|object| object["value"] == "two").await;
-    let environment = fs::read_to_string(place.path().join("env")).expect("the command ran");
-    assert!(environment.contains("DISTLOCK_NAME=e\n"), "{environment}");
+    // The second command writes it again.
+    let runs = async || {
+        let environment = fs::read_to_string(place.path().join("env")).unwrap_or_default();
+        environment.contains("DISTLOCK_NAME=e\n")
+    };
+    until("the second command has its environment", runs).await;
     assert_eq!(ended_by(second, Signal::TERM).await.code(), 143);
     assert_eq!(store.run(&["leader", "e"]).await.code(), 1);
     observed.end().await;
@@ -154,17 +118,69 @@ async fn ask_command_requests_release(store: Store) {
     assert_eq!((&released["owner"], &released["released"]), (&client.owner().into(), &true.into()));
 
     // `run` reports the requester and the reason.
-    let args = ["run", "a", "--json", "--", "sleep", "100"];
-    let holder = store.distlock(&args).spawn().expect("the process starts");
-    until("the lock is held", async || store.queue(&client, "a").await == 1).await;
+    let mut holder = Stream::of_messages(store.distlock(&holding(&["run", "a"])));
+    holder.until(|object| object["event"] == "started").await;
     let asking = store.distlock(&["ask", "a", "another one"]).spawn().expect("the process starts");
-    let requests = async || !client.mutex("a").queue().await.expect("a reply").is_empty();
-    until("the lock is held", requests).await;
-    tokio::time::sleep(std::time::Duration::from_millis(700)).await;
-    let held = ended_by(holder, Signal::TERM).await;
-    let said = Output::objects(&held.err);
-    assert!(said.iter().any(|object| object["reason"] == "another one"), "{said:?}");
+    let request = holder.until(|object| object["event"] == "asked").await;
+    assert_eq!((&request["name"], &request["reason"]), (&"a".into(), &"another one".into()));
+    holder.end().await;
     assert_eq!(output_of(asking).await.code(), 0);
+    client.close().await.expect("the store replies");
+}
+
+/// Adds options, and a command that waits for a signal.
+fn holding<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    [args, &["--json", "--", "sleep", "100"]].concat()
+}
+
+async fn request_release(client: &Client, kind: LockKind, name: &str, reason: &str) {
+    let requested = match kind {
+        LockKind::Mutex => client.mutex(name).request_release(reason).await,
+        LockKind::RwLock => client.rw_lock(name).request_release(reason).await,
+        LockKind::Semaphore => client.semaphore(name, 2).request_release(reason).await,
+        _ => client.election(name).request_release(reason).await,
+    };
+    assert!(requested.expect("a reply"), "{name} is not held");
+}
+
+/// `ask` requests only the release of mutexes. Programs request any release.
+async fn the_first_request_for_each_lock_is_reported(store: Store) {
+    let client = store.client().await;
+    for (args, kind, names) in [
+        (&["run", "one"][..], LockKind::Mutex, &["one"][..]),
+        (&["run", "--all", "c,d"], LockKind::Mutex, &["d", "c"]),
+        (&["run", "shared", "--shared"], LockKind::RwLock, &["shared"]),
+        (&["run", "exclusive", "--exclusive"], LockKind::RwLock, &["exclusive"]),
+        (&["run", "permits", "--permits", "1/2"], LockKind::Semaphore, &["permits"]),
+        (&["elect", "leader", "one"], LockKind::Election, &["leader"]),
+    ] {
+        let mut holder = Stream::of_messages(store.distlock(&holding(args)));
+        holder.until(|object| object["event"] == "started").await;
+        for name in names {
+            let reason = format!("for {name}");
+            request_release(&client, kind, name, &reason).await;
+            let request = holder.until(|object| object["event"] == "asked").await;
+            assert_eq!(request["name"], *name, "{request}");
+            assert_eq!(request["reason"], reason, "{request}");
+            assert_eq!(request["owner"], client.owner(), "{request}");
+        }
+        holder.end().await;
+    }
+    client.close().await.expect("the store replies");
+}
+
+/// A round trip takes longer than the pause between two deadlines for the guardian.
+async fn requests_are_reported_over_a_slow_network(store: Store) {
+    let client = store.client().await;
+    let endpoints = servers::endpoints(&store.backend.url()).await;
+    let proxies = Proxies::start(store.backend, &endpoints).await;
+    let url = format!("{}{}", proxies.url(), store.namespace);
+    proxies.set(&Mode::Delay(Duration::from_millis(150)));
+    let mut holder = Stream::of_messages(distlock_at(&url, &holding(&["run", "far"])));
+    holder.until(|object| object["event"] == "started").await;
+    request_release(&client, LockKind::Mutex, "far", "a deployment").await;
+    holder.until(|object| object["reason"] == "a deployment").await;
+    holder.end().await;
     client.close().await.expect("the store replies");
 }
 
@@ -215,7 +231,11 @@ async fn permits_are_shown_and_changed(store: Store) {
     assert_eq!(store.run(&["permits", "unused", "--set", "2"]).await.out, "2\n");
     assert_eq!(store.run(&["permits", "unused"]).await.out, "2\n");
     // For a client that passes a number which was never replaced, the smaller one applies.
-    assert_eq!(client.semaphore("unused", 1).permits().await.expect("a reply"), 1);
+    let single = client.semaphore("unused", 1);
+    let permit = single.acquire().await.expect("free");
+    assert_eq!(single.permits().await.expect("a reply"), 1);
+    assert!(client.semaphore("unused", 2).try_acquire().await.expect("a reply").is_none());
+    permit.release().await.expect("the store replies");
     client.close().await.expect("the store replies");
 }
 
@@ -286,6 +306,8 @@ on_each_store!(
     queue_command_follows_changes,
     leaders_are_elected_and_observed,
     ask_command_requests_release,
+    the_first_request_for_each_lock_is_reported,
+    requests_are_reported_over_a_slow_network,
     a_holder_is_evicted_by_its_key,
     permits_are_shown_and_changed,
     doctor_checks_everything,

@@ -10,7 +10,7 @@ use tokio::{io::AsyncWriteExt, process::Child};
 use crate::{
     probe,
     store::{
-        Output, Store, distlock_at, ended_by, on_each_store, output_of, run, signal, until,
+        Output, Store, Stream, distlock_at, ended_by, on_each_store, output_of, run, signal, until,
         until_written,
     },
 };
@@ -337,6 +337,34 @@ async fn clear_command_resets_a_period(store: Store) {
     assert_eq!(output_of(holder).await.code(), 143);
 }
 
+/// The store is cut off between the decision and the release.
+async fn a_skipped_run_is_successful_without_a_release(store: Store) {
+    let args = ["run", "skipped", "--once-per", "24h", "--ttl", "30s", "--json", "--", "true"];
+    assert_eq!(store.run(&args).await.code(), 0);
+    let client = store.client().await;
+    let endpoints = servers::endpoints(&store.backend.url()).await;
+    let proxies = Proxies::start(store.backend, &endpoints).await;
+    let url = format!("{}{}?request_timeout=5s", proxies.url(), store.namespace);
+    for _ in 0..5 {
+        let guard = client.mutex("skipped").lock().await.expect("the store replies");
+        let mut messages = Stream::of_messages(distlock_at(&url, &args));
+        until("the client waits", async || store.queue(&client, "skipped").await == 2).await;
+        // The message arrives before the request to release the lock reaches the store.
+        proxies.set(&Mode::Delay(Duration::from_millis(1_200)));
+        guard.unlock().await.expect("the store replies");
+        messages.until(|object| object["event"] == "refused").await;
+        proxies.set(&Mode::Blackhole);
+        let (code, objects) = messages.rest().await;
+        assert_eq!(code, Some(0), "{objects:?}");
+        proxies.set(&Mode::Pass);
+        if objects.iter().any(|object| object["event"] == "unconfirmed") {
+            return client.close().await.expect("the store replies");
+        }
+        // This machine was so busy that the release was confirmed before.
+    }
+    panic!("the store was never cut off in time");
+}
+
 /// The command hangs while its store is available.
 async fn a_command_that_hangs_is_killed_after_max_hold(store: Store) {
     let place = TempDir::new().expect("a folder");
@@ -473,6 +501,7 @@ on_each_store!(
     a_lost_lock_ends_the_command_and_is_reported,
     a_command_may_end_in_order_before_the_deadline,
     clear_command_resets_a_period,
+    a_skipped_run_is_successful_without_a_release,
     a_command_that_hangs_is_killed_after_max_hold,
     wrong_usage_is_reported_before_anything_is_sent,
     an_unreachable_or_refusing_store_is_reported,

@@ -11,9 +11,11 @@ use std::{
 use distlock::Client;
 use distlock_testkit::{backend::Backend, servers};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, BufReader, Lines},
     process::{Child, Command},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 /// The longest that any step may take on a busy machine.
@@ -82,9 +84,69 @@ impl Output {
     }
 
     /// Returns the objects of a JSON stream.
-    pub(crate) fn objects(text: &str) -> Vec<serde_json::Value> {
+    pub(crate) fn objects(text: &str) -> Vec<Value> {
         let object = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
         text.lines().map(object).collect()
+    }
+}
+
+/// A process that prints JSON objects.
+pub(crate) struct Stream {
+    child: Child,
+    lines: Lines<BufReader<Box<dyn AsyncRead + Unpin>>>,
+}
+
+impl Stream {
+    /// Starts `distlock`, and reads its standard output.
+    pub(crate) fn start(store: &Store, args: &[&str]) -> Self {
+        let mut child =
+            store.distlock(args).stderr(Stdio::inherit()).spawn().expect("the process starts");
+        let output = child.stdout.take().expect("the stream is piped");
+        Self::of(child, Box::new(output))
+    }
+
+    /// Starts a process, and reads its standard error.
+    pub(crate) fn of_messages(mut command: Command) -> Self {
+        let mut child = command.spawn().expect("the process starts");
+        let messages = child.stderr.take().expect("the stream is piped");
+        Self::of(child, Box::new(messages))
+    }
+
+    fn of(child: Child, output: Box<dyn AsyncRead + Unpin>) -> Self {
+        Self { child, lines: BufReader::new(output).lines() }
+    }
+
+    /// Returns the next object, or `None` at the end of the output.
+    async fn next(&mut self) -> Option<Value> {
+        let line = timeout(LONG, self.lines.next_line()).await;
+        let line = line.expect("the process prints a line in time").expect("the output is read")?;
+        Some(serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}")))
+    }
+
+    /// Returns the next object that meets the condition.
+    pub(crate) async fn until(&mut self, is: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let object = self.next().await.expect("the output continues");
+            if is(&object) {
+                return object;
+            }
+        }
+    }
+
+    /// Returns the exit code of the process and the remaining objects.
+    pub(crate) async fn rest(mut self) -> (Option<i32>, Vec<Value>) {
+        let mut objects = Vec::new();
+        while let Some(object) = self.next().await {
+            objects.push(object);
+        }
+        let status = timeout(LONG, self.child.wait()).await.expect("the process ends in time");
+        (status.expect("the process is a child").code(), objects)
+    }
+
+    /// Ends the process by a signal.
+    pub(crate) async fn end(self) {
+        signal(&self.child, Signal::TERM);
+        assert_eq!(self.rest().await.0, Some(143));
     }
 }
 
@@ -93,7 +155,7 @@ pub(crate) async fn run(mut command: Command) -> Output {
 }
 
 pub(crate) async fn output_of(child: Child) -> Output {
-    let output = tokio::time::timeout(LONG, child.wait_with_output()).await;
+    let output = timeout(LONG, child.wait_with_output()).await;
     let output = output.expect("the process ends in time").expect("the process is a child");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     Output { status: output.status, out: text(output.stdout), err: text(output.stderr) }
