@@ -60,8 +60,7 @@ async fn take_turns(worker: &str, client: Client) -> distlock::Result<()> {
 
 /// Ends the session of a held lock.
 ///
-/// In memory, the session expires as on a server. A real server offers no call for that here, so
-/// the client is closed instead.
+/// In memory, the session expires, as after an outage. On a server, the client is closed instead.
 async fn lose(url: &str, client: &Client, guard: &LockGuard) {
     match url.strip_prefix("memory://") {
         Some(space) => drop(Space::named(space).expire_session(guard.key())),
