@@ -245,6 +245,11 @@ async fn wait_ends_with_the_last_release() {
         assert!(waits().await);
         deadline.leave();
         assert!(waits().await, "the release has no result yet");
+        tokio::select! {
+            biased;
+            () = deadline.unheld() => panic!("a wait that begins now ignores the release"),
+            () = tokio::task::yield_now() => {}
+        }
         deadline.released();
         assert!(!waits().await);
     }
