@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 
 use crate::{
-    backend::{Member, Part, Which},
+    backend::{Member, Part, Which, name::NOBODY},
     error::Error,
     queue::mode::{Admission, Rule},
 };
@@ -146,6 +146,10 @@ impl Rule for Limited<'_> {
                 self.name
             );
             return Admission::Refused(Error::invalid("permits", reason));
+        }
+        if ahead.iter().any(|member| member.label.as_deref() == Some(NOBODY)) {
+            // Holders whose keys the store has lost may still have any number of permits.
+            return Admission::Full;
         }
         // A key without a readable label counts as one permit.
         let taken: u64 =

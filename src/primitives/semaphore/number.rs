@@ -18,7 +18,8 @@ impl Semaphore {
     ///
     /// If the number increases, waiters are granted the new permits as soon as they are notified or
     /// poll. If it decreases, no holder loses a permit, and no waiter is granted one until enough
-    /// permits have been released.
+    /// permits have been released. If each of two calls reads the queue before the other call
+    /// writes, the lower number applies until the next change.
     ///
     /// # Errors
     ///
@@ -27,8 +28,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the number may or may not have changed. If each of two calls reads
-    /// the queue before the other call writes, the lower number applies until the next change.
+    /// If the future is dropped, the number may or may not have changed.
     ///
     /// # Examples
     ///
@@ -66,8 +66,8 @@ impl Semaphore {
     /// This is the number that [`set_permits`](Self::set_permits) last set. If a holder or the
     /// first waiter has passed a smaller number that `set_permits` has not replaced, the smaller
     /// number applies. If no number was set, the smallest number that was passed by a holder or by
-    /// the first waiter applies. If there are neither holders nor waiters either, the
-    /// number that this client passes applies.
+    /// the first waiter applies. If there are no holders and no waiters either, the number that
+    /// this client passes applies.
     ///
     /// # Errors
     ///

@@ -11,9 +11,8 @@ use crate::{
 ///
 /// A `Permit` is a [`LockGuard`]. Other clients may hold permits at the same time.
 ///
-/// A permit has no slot number. The store orders the holders but assigns no slots to them, so a
-/// unique number would cost one more write per grant. To give each holder its own slot, use one
-/// [`Mutex`](crate::Mutex) per slot and [`try_lock`](crate::Mutex::try_lock) them in order.
+/// A permit has no slot number. To give each holder its own slot, use one [`Mutex`](crate::Mutex)
+/// per slot and [`try_lock`](crate::Mutex::try_lock) them in order.
 #[derive(Debug)]
 #[must_use = "the permits are released as soon as the `Permit` is dropped"]
 pub struct Permit {

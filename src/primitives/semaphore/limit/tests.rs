@@ -119,6 +119,15 @@ fn larger_limit_does_not_admit_beyond_other_limits() {
     }
 }
 
+/// After a failover, the holders whose keys are gone may still have permits.
+#[test]
+fn entry_of_nobody_admits_no_client() {
+    for ahead in [&["nobody"][..], &["1of9", "nobody"], &["nobody", "1of9"]] {
+        assert_eq!(judged(ahead, None, 1, 9), "full", "{ahead:?}");
+        assert_eq!(judged(ahead, Some("limit=5+9+@2"), 1, 9), "full", "{ahead:?}");
+    }
+}
+
 #[test]
 fn limit_record_replaces_named_limits() {
     let notes = |notes: &[&str]| notes.iter().map(|note| (*note).into()).collect::<Vec<Box<str>>>();
