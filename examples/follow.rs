@@ -9,7 +9,7 @@ use tokio::try_join;
 async fn main() -> Result<()> {
     let client = Client::connect("memory://follow").await?;
     try_join!(follow(&client), lead("10.0.0.7:8080"), lead("10.0.0.8:8080"))?;
-    client.close().await // not earlier: it withdraws the client's requests
+    client.close().await // also withdraws the client's requests
 }
 
 async fn follow(client: &Client) -> Result<()> {

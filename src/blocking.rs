@@ -87,11 +87,11 @@ pub trait Wait: Future + Sized {
 
     /// Blocks the thread until the future is done or `timeout` has passed.
     ///
-    /// Returns `None` when the timeout expires. The future is polled at least once, and is dropped
-    /// when the timeout expires: the section "Cancel safety" of its documentation describes the
-    /// consequences. To wait for a lock, prefer [`Mutex::lock_timeout`], which also waits briefly
-    /// for its key to be deleted. If the library's threads cannot be started, the method returns
-    /// `None` at once.
+    /// Returns `None` when the timeout expires. The future is then dropped: the section "Cancel
+    /// safety" of its documentation describes the consequences. To wait for a lock, prefer
+    /// [`Mutex::lock_timeout`], which also waits briefly for its key to be deleted. The future is
+    /// polled at least once, unless the library's threads cannot be started: the method then
+    /// returns `None` at once.
     ///
     /// [`Mutex::lock_timeout`]: crate::Mutex::lock_timeout
     fn wait_timeout(self, timeout: Duration) -> Option<Self::Output> {

@@ -49,8 +49,9 @@ use crate::primitives::{
 /// in another kind of store. [`CheckError::Database`] if the query failed. Roll back after every
 /// error: otherwise, the transaction may write without the lock.
 ///
-/// If the connection's backend is not part of diesel, its kind of database is unknown. The query is
-/// then sent in any case, and fails if the lock is in another kind of database.
+/// If the connection's backend is not part of diesel, its kind of database is unknown. The query
+/// for a lock in an SQL database is then sent in any case, and fails if the connection is to
+/// another kind of database.
 ///
 /// # Examples
 ///

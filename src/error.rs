@@ -97,17 +97,15 @@ pub enum Error {
         #[source]
         source: Source,
     },
-    /// It is not yet known whether the lock is free. No lock was acquired.
+    /// It is not yet known whether the lock is free. No lock was acquired; try again later.
     ///
     /// There are two reasons. The session ahead has expired by the server's clock, but this client
-    /// has not watched that clock for long enough. Or the server may lack earlier grants. Try again
-    /// later. Calls that wait for a holder do not fail for these reasons. Calls that do not wait
-    /// for a holder return this error after about 1.15 TTL: see
-    /// [`try_lock`](crate::Mutex::try_lock).
+    /// has not watched that clock for long enough. Or the server may lack earlier grants. Calls
+    /// that wait for a holder do not fail for these reasons. Calls that do not wait for a holder
+    /// return this error after about 1.15 TTL: see [`try_lock`](crate::Mutex::try_lock).
     ///
     /// On Redis, there is a third reason: a client of an earlier version of distlock has a session
-    /// on the server. That version uses other keys. Every call that opens the client's first
-    /// session can fail for this reason.
+    /// on the server. Calls that open the client's first session can fail for this reason.
     #[error("it is not yet known whether the {backend} lock is free; no lock was acquired")]
     #[non_exhaustive]
     NotYet {
@@ -152,7 +150,8 @@ pub enum Error {
     /// ended, or the client's runtime is shut down. On Redlock, the client retries for at most 1.5
     /// TTL.
     #[error(
-        "the release of {name:?} is not confirmed yet; the client retries it in the background"
+        "the release of {name:?} is not confirmed yet; the client retries it in the background \
+         while its runtime is running"
     )]
     #[non_exhaustive]
     ReleaseUnconfirmed {
@@ -165,8 +164,9 @@ pub enum Error {
     /// The outcome of a write under the lock is unknown.
     ///
     /// The store's reply was lost, for example because the session or the client's runtime ended
-    /// during the call. The write may have been applied, or may still be applied while the lock is
-    /// held. The client does not send it again.
+    /// during the call. On Redis, the user may also lack a right to a part of the write. The write
+    /// may have been applied, or may still be applied while the lock is held. The client does not
+    /// send it again.
     #[error("the write under {name:?} is not confirmed: it may or may not have been applied")]
     #[non_exhaustive]
     WriteUnconfirmed {
@@ -177,14 +177,14 @@ pub enum Error {
         source: Source,
     },
     /// The client was closed, or is shutting down. Connect again.
-    #[error("the client is closed")]
+    #[error("the client is closed or shutting down")]
     Closed,
     /// The client has no runtime. Connect again.
     ///
-    /// The library's background threads could not be started, the runtime of
-    /// [`Builder::runtime`](crate::Builder::runtime) was shut down, or the client was created
-    /// before this process was forked. Another cause is a metrics recorder or a tracing subscriber
-    /// that panicked while a session was being opened.
+    /// The library's background threads could not be started, the program's runtime on which the
+    /// client runs was shut down (see [`Builder::runtime`](crate::Builder::runtime)), or the client
+    /// was created before this process was forked. Another cause is a metrics recorder or a tracing
+    /// subscriber that panicked while a session was being opened.
     #[error("the client has no usable runtime")]
     #[non_exhaustive]
     Runtime {
@@ -257,10 +257,10 @@ mod tests {
     #[test]
     fn a_loss_is_an_error() {
         let lost = Lost { name: "a".into(), reason: LostReason::Evicted };
-        assert_eq!(lost.to_string(), "the lock \"a\" was lost (an operator evicted the holder)");
+        let why = "the holder was evicted: its key was deleted or overwritten";
+        assert_eq!(lost.to_string(), format!("the lock \"a\" was lost ({why})"));
         let error = Error::from(lost);
-        let text =
-            "the lock \"a\" was lost before it was unlocked (an operator evicted the holder)";
+        let text = format!("the lock \"a\" was lost before it was unlocked ({why})");
         assert_eq!(error.to_string(), text);
     }
 }

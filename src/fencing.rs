@@ -117,8 +117,7 @@ impl fmt::Display for FencingToken {
 /// Use one gate for each lock, at the resource that the lock protects.
 ///
 /// A holder that was paused until after its session expired still acts as the holder until it
-/// checks its guard. Only the resource can refuse this holder's writes. Tokens show which writes to
-/// refuse, because a later holder has a higher token.
+/// checks its guard. Only the resource can refuse this holder's writes.
 ///
 /// The gate lives in the memory of one process, such as a server that receives the writes of all
 /// holders. The gate's state is lost when that process ends. To continue in another process, store

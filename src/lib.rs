@@ -42,9 +42,6 @@
 //! - **Listing holders and waiters, and asking a holder to release**: [`Mutex::queue`],
 //!   [`Mutex::watch_queue`] and [`Mutex::request_release`].
 //!
-//! A [`Client`] creates the locks, so a program seldom has to import [`Mutex`], [`RwLock`] or
-//! [`Semaphore`]. Some of these names also exist in tokio and in the standard library.
-//!
 //! Waiters queue in the store, first come, first served. Redlock is the exception: it has no queue
 //! and grants in no particular order. Methods that acquire a lock and return its guard have three
 //! forms. The plain form waits, `try_…` does not wait for a holder, and `…_timeout` waits up to the
@@ -87,12 +84,10 @@
 //! [`memory`]. The feature `sqlite` needs a C compiler to build, and `etcd` needs [`protoc`]. For
 //! stores that have servers, `tls`, `tls-ring` and `zookeeper-tls` need a C compiler, too. Without
 //! `tls` and `tls-ring`, distlock refuses TLS with [`Error::InvalidArgument`] before it sends
-//! anything. The build for such stores then still contains rustls, but neither `aws-lc-rs` nor
-//! `ring`.
+//! anything.
 //!
-//! - `tls`: TLS with rustls and `aws-lc-rs`. The feature is on by default, so a change from
-//!   `redis://` to `rediss://` needs no other build. The feature adds no crate to a program that
-//!   uses only `memory://` or SQLite.
+//! - `tls`: TLS with rustls and `aws-lc-rs`. The feature adds no crate to a program that uses only
+//!   `memory://` or SQLite.
 //! - `tls-ring`: TLS with `ring` in place of `aws-lc-rs`. Turn `tls` off with
 //!   `default-features = false`: if both are on, distlock uses `aws-lc-rs`. If the program has
 //!   installed a default provider for rustls, distlock uses that provider. Otherwise, distlock may
@@ -105,19 +100,16 @@
 //!   [Redis and Valkey][redis]. With `?bridge=plain` or `?bridge=redisson`, mutexes also exclude
 //!   other libraries' locks: see [Other locks on Redis][bridge].
 //! - `redlock`: URLs such as `redlock://h1,h2,h3,h4,h5`, or `redlocks://` for TLS, for independent
-//!   Redis or Valkey servers. Redlock provides only mutexes, and grants them in no particular
-//!   order: see [Redlock]. Redlock's guarantees are weaker, so it is not part of the
-//!   feature `redis`: a program has to choose it by name.
+//!   Redis or Valkey servers. Redlock provides only mutexes, grants them in no particular order,
+//!   and depends on the servers' clocks: see [Redlock].
 //! - `sqlite`: URLs such as `sqlite:///path/to/a/file`, for processes on one host; Linux only: see
 //!   [SQLite][sqlite].
 //! - `tokio-postgres-0_7`, `mysql_async-0_37` and `rusqlite-0_42`: `check` and `unlock` in the
-//!   modules `postgres`, `mysql` and `sqlite`, which take these drivers' own types. Each feature
-//!   name includes the driver's version, so a new version of the driver breaks no program. In a
-//!   program that also uses the SQLite driver of sqlx or diesel, cargo chooses an older `rusqlite`.
+//!   modules `postgres`, `mysql` and `sqlite`, which take these drivers' own types.
 //! - `sqlx-0_9` and `diesel-2`: with `postgres`, `mysql` or `sqlite`, the modules `sqlx_0_9` and
-//!   `diesel_2`, which check and release a lock in transactions of these libraries. `sqlx-0_9`
-//!   needs Rust 1.94. In a program that also uses their SQLite drivers, cargo chooses an older
-//!   SQLite for the feature `sqlite`: with sqlx 0.9, SQLite 3.51. With `postgres` or `mysql`,
+//!   `diesel_2`, which check and release a lock in transactions of these libraries. In a program
+//!   that also uses their SQLite drivers, cargo chooses an older `rusqlite` for the feature
+//!   `sqlite`: with sqlx 0.9, `rusqlite` 0.39 with SQLite 3.51. With `postgres` or `mysql`,
 //!   `sqlx-0_9` builds sqlx's driver for that store, and a client can use a sqlx pool: see
 //!   `Builder::postgres_pool` and `Builder::mysql_pool`.
 //! - `deadpool-postgres-0_14` and `bb8-postgres-0_9`: `Builder::postgres_pool` accepts the pools of
@@ -129,7 +121,7 @@
 //! - `blocking`: the same API for threads, without `async`.
 //! - `zookeeper-sasl`: SASL (DIGEST-MD5) on ZooKeeper: see [`Builder::sasl`].
 //! - `zookeeper-tls`: TLS on ZooKeeper, including the features `tls` and `zookeeper`. This feature
-//!   is separate, because the TLS support of ZooKeeper's driver always builds `aws-lc-rs`.
+//!   always builds `aws-lc-rs`, even with `tls-ring`.
 //! - `serde`: a [`FencingToken`] is serialized and deserialized as a number.
 //! - `metrics`: durations of calls, counts of held and lost locks, and other metrics, for the
 //!   program's recorder of the crate [`metrics`].

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// No server confirmed the session in time.
+    /// The session was not confirmed in time.
     ///
     /// The store may grant the lock to another client, so the lock counts as lost.
     DeadlinePassed,
@@ -51,9 +51,9 @@ pub enum LostReason {
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::DeadlinePassed => "no server confirmed the session in time",
+            Self::DeadlinePassed => "the session was not confirmed in time",
             Self::SessionExpired => "the store has ended the session",
-            Self::Evicted => "an operator evicted the holder",
+            Self::Evicted => "the holder was evicted: its key was deleted or overwritten",
             Self::ClientClosed => "the client was closed",
             Self::KeeperStopped => "the session is no longer renewed",
             Self::Forked => "this process was forked from the holder's process",

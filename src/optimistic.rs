@@ -3,8 +3,7 @@
 //! A column `version` increases with every change. Read the row with its version, compute the new
 //! values, and write them with the version in the condition. The first writer changes the row, and
 //! the other writers' statements find no row. [`updated`] distinguishes the two cases by the number
-//! of rows that the driver reports. The pattern needs no lock service. It works with every SQL
-//! database whose driver reports that number.
+//! of rows that the driver reports.
 //!
 //! ```
 //! # #[cfg(feature = "sqlite")]

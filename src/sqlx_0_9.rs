@@ -1,7 +1,8 @@
 //! Checks and releases locks in transactions of [sqlx] 0.9.
 //!
-//! This module needs the feature `sqlx-0_9` and Rust 1.94. Its functions execute the
-//! statements of [`LockGuard::sql`] and [`LockGuard::unlock_sql`] on PostgreSQL, MySQL and SQLite.
+//! This module needs Rust 1.94, the feature `sqlx-0_9`, and that of a store: `postgres`, `mysql` or
+//! `sqlite`. Its functions execute the statements of [`LockGuard::sql`] and
+//! [`LockGuard::unlock_sql`] on these stores.
 //!
 //! With the feature `postgres` or `mysql`, a client can use a sqlx pool: see
 //! `Builder::postgres_pool` and `Builder::mysql_pool`.
@@ -85,9 +86,8 @@ where
 /// This function executes the statement of [`LockGuard::unlock_sql`] with sqlx. Keep `release`
 /// until the transaction has ended.
 ///
-/// On MySQL this takes two statements, because each driver of sqlx reports the number of affected
-/// rows in its own way. To save a statement, execute [`SqlRelease::text`] yourself and check
-/// `rows_affected`.
+/// On MySQL this takes two statements. To save a statement, execute [`SqlRelease::text`] yourself
+/// and check `rows_affected`.
 ///
 /// # Errors
 ///

@@ -35,8 +35,8 @@ pub(crate) struct StoreArgs {
     #[arg(long, global = true, conflicts_with_all = ["url", "url_file"])]
     pub(crate) local: bool,
     /// Prints results on standard output and messages on standard error as JSON, one object per
-    /// line. The following stay text: completions, the manual page, the error if the command line
-    /// cannot be parsed, and the guardian's message after distlock was killed.
+    /// line. The following stay text: help, the version, completions, the manual page, the error if
+    /// the command line cannot be parsed, and the guardian's message after distlock was killed.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -106,9 +106,9 @@ pub(crate) enum Command {
     /// lock at once.
     ///
     /// The evicted holder may still be working when the next holder starts. The evicted holder is
-    /// usually notified within milliseconds, or within a second on MySQL and MariaDB, and behind a
-    /// pooler in transaction mode. If an event of the store is lost, the holder is notified within
-    /// 1.25 times its recheck_interval. `queue` prints the keys.
+    /// usually notified within milliseconds. On MySQL and MariaDB, and on PostgreSQL behind a
+    /// pooler in transaction mode, this takes up to a second. If an event of the store is lost, the
+    /// holder is notified within 1.25 times its recheck_interval. `queue` prints the keys.
     #[command(alias = "break")]
     Evict {
         /// The key, as `queue` prints it.
@@ -148,7 +148,7 @@ pub(crate) enum Command {
     },
     /// Checks the store: servers, versions, session, TTL, guarantees, round trip, rights and clock.
     Doctor,
-    /// Shows all locks and refreshes the display. Press q to quit.
+    /// Shows the locks that `ls` lists, and refreshes the display. Press q to quit.
     Top {
         /// Time between two refreshes, at least 100ms.
         #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
@@ -248,7 +248,7 @@ pub(crate) struct RunArgs {
     pub(crate) all: Vec<String>,
     /// Minimum time to hold the lock, even if the command ends earlier. A signal that arrives after
     /// the command has ended, or the loss of the lock, cuts this time short. Use this option with
-    /// -n if the hosts' clocks differ.
+    /// -n if several hosts start the same job at slightly different times.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) hold_at_least: Option<Duration>,
     /// Period of a job that many hosts start. If distlock was started less than nine tenths of this
@@ -284,7 +284,7 @@ fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses a period. The library would refuse a shorter one only while the command holds the lock.
+/// Parses a period. The library checks its minimum, too, but only once the lock is held.
 fn period(text: &str) -> Result<Duration, String> {
     match time(text)? {
         period if period < Duration::from_millis(100) => {

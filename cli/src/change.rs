@@ -104,7 +104,7 @@ pub(crate) async fn clear(
 ) -> Result<u8, Failure> {
     let guard = client.mutex(name).lock_timeout(wait.unwrap_or_default()).await?;
     let Some(guard) = guard else {
-        let text = format!("{name} is held: pass a --wait that is long enough for the run to end");
+        let text = format!("{name} is busy: pass a --wait that is long enough for the run to end");
         return Err(Failure::new(BUSY, text));
     };
     let cleared = guard.clear_period().await;

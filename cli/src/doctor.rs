@@ -273,8 +273,8 @@ fn unknown_time(store: StoreKind, failed: Option<String>) -> (String, &'static s
     match (store, failed) {
         (StoreKind::ZooKeeper, Some(error)) => (
             format!("{unknown}: the trial lock failed: {error}"),
-            "doctor reads the time of a lock that it acquires: see the check of the rights, and \
-             run doctor again",
+            "doctor reads the server's time from a lock that it acquires: see the result of \
+             `rights`, and run doctor again",
         ),
         (StoreKind::ZooKeeper, None) => (unknown.to_owned(), "run doctor again"),
         _ => (

@@ -43,7 +43,7 @@ use tokio::time::timeout;
 use crate::{
     args::{Args, Command},
     exit::Failure,
-    output::Output,
+    output::{Output, masked},
     run::Job,
 };
 
@@ -75,14 +75,12 @@ fn main() -> ExitCode {
 /// Reports an error in the command line. An argument that may be a misplaced URL with a password is
 /// replaced by asterisks.
 fn explain(error: &clap::Error, arguments: &[OsString]) {
-    let arguments = arguments.iter().filter_map(|argument| argument.to_str());
-    let secrets: Vec<_> = arguments.filter(|text| text.contains('@')).collect();
-    if secrets.is_empty() {
+    let plain = error.render().to_string();
+    let text = masked(&plain, arguments);
+    if text == plain {
         let _ = error.print();
         return;
     }
-    let text = error.render().to_string();
-    let text = secrets.iter().fold(text, |text, secret| text.replace(secret, "***"));
     let _ = if error.use_stderr() {
         io::stderr().write_all(text.as_bytes())
     } else {

@@ -163,7 +163,7 @@ async fn under_lock(job: &Job, client: &Client, output: Output) -> Result<Done, 
             "another run of {names} has already begun in the current period ({period}); the \
              command was skipped"
         );
-        output.note("refused", &text, json!({ "name": names, "period": period.to_string() }));
+        output.brief_note("refused", &text, json!({ "name": names, "period": period.to_string() }));
         // Otherwise the waiters behind it would wait until this client is closed.
         if let Err(error) = held.unlock().await {
             output.note("unconfirmed", &exit::chain(&error), json!({ "name": names }));
@@ -293,9 +293,9 @@ async fn watch(
             }
             Some((name, request)) = requests.next() => {
                 let (owner, reason) = (request.owner(), request.reason());
-                let text = format!("{owner} requests a release of {name}: {reason}");
+                let text = format!("{owner} requests the release of {name}: {reason}");
                 let details = json!({ "name": name, "owner": owner, "reason": reason });
-                output.note("asked", &text, details);
+                output.brief_note("asked", &text, details);
             }
             signal = signals.next() => {
                 guarded_command.signal(signal);

@@ -39,7 +39,7 @@ pub(crate) async fn take(
                 }
                 Err(error @ (Error::SessionLost { .. } | Error::Evicted { .. })) => {
                     let text = format!("{error}; trying again");
-                    output.note("again", &text, json!({ "name": target.names() }));
+                    output.brief_note("again", &text, json!({ "name": target.names() }));
                 }
                 taken => return taken,
             }
@@ -72,10 +72,10 @@ async fn report(client: &Client, target: &Target, every: Option<Duration>, outpu
         let text = format!(
             "waiting for {names}{place_in_words}; first in the queue: {}{}",
             holder.owner(),
-            since(holder).map_or_else(String::new, |age| format!(" (joined {age} ago)")),
+            since(holder).map_or_else(String::new, |age| format!(" (age {age})")),
         );
         let details = json!({ "name": names, "place": place, "holder": holder.owner() });
-        output.note("waiting", &text, details);
+        output.brief_note("waiting", &text, details);
     }
 }
 

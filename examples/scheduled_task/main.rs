@@ -10,8 +10,8 @@
 //! The example connects to this database without TLS. In all other cases, the rows are in a file.
 //!
 //! Each instance is a separate process. With the lock, no row is processed twice. With
-//! `--unlocked`, some rows are. The table checks fencing tokens: if an instance was paused until
-//! another instance had written under the lock, the first instance can no longer write.
+//! `--unlocked`, some rows usually are. The table checks fencing tokens: if an instance was paused
+//! until another instance had written under the lock, the first instance can no longer write.
 
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod database;
@@ -192,7 +192,7 @@ impl Options {
             return Err(
                 "--url must be etcd://host:2379, zk://host:2181, postgres://host/database, \
                         mysql://host/database, redis://host or redlock://host,host,host, \
-                        or sqlite:///path with the feature sqlite, which has it by default \
+                        or, with the feature sqlite, sqlite:///path \
                         (memory:// does not reach other processes)"
                     .into(),
             );

@@ -57,7 +57,7 @@ fn without_hello(endpoint: &str, error: &RedisError) -> Option<StoreError> {
         operation: "connecting",
         source: format!(
             "{endpoint} does not support HELLO 3 (RESP3): use Redis 7 or later, or Valkey 7.2 or \
-             later, do not disable this command, and do not connect through a proxy that lacks it"
+             later; if its version is new enough, enable this command, or connect without a proxy"
         )
         .into(),
     })

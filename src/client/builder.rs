@@ -154,14 +154,14 @@ impl Builder {
     /// The client depends on this runtime. While the runtime's threads are blocked, no keepalives
     /// are sent, and locks can be lost in less than a TTL. When the runtime is shut down, all
     /// guards are lost at once ([`KeeperStopped`](crate::LostReason::KeeperStopped)), calls that
-    /// acquire a lock fail with [`Error::Runtime`], and the servers free the locks when the session
+    /// acquire a lock fail with [`Error::Runtime`], and the store frees the locks when the session
     /// expires. A current-thread runtime works only while `block_on` runs on it. Pass a runtime if
     /// the library must not start worker threads, or if one runtime should do only this work. On
     /// SQLite, each open file needs a thread in any case, and so does ZooKeeper's client crate.
     ///
-    /// One kind of client needs no call of this method: if the clock of the current runtime is
-    /// paused (`tokio::time::pause`, `#[tokio::test(start_paused = true)]`), a new client of
-    /// `memory://` uses that runtime. A paused clock does not wait for other threads.
+    /// If the clock of the current runtime is paused (`tokio::time::pause`,
+    /// `#[tokio::test(start_paused = true)]`), a new client of `memory://` uses that runtime by
+    /// default, because a paused clock does not wait for other threads.
     ///
     /// The runtime's timers must be enabled; otherwise, [`connect`](Self::connect) fails with
     /// [`Error::InvalidArgument`]. Stores on a network also need its I/O driver: use `enable_all`.

@@ -28,10 +28,8 @@ impl Client {
     /// loss.
     ///
     /// [`LockGuard::key`](crate::LockGuard::key) and [`QueueEntry::key`](crate::QueueEntry::key)
-    /// return the key of a holder or waiter. The key must be in the queue of a lock in this
-    /// client's namespace. The call refuses all other keys, such as those of release requests. With
-    /// a bridge on Redis, evicting the holder also deletes the key that other libraries use as the
-    /// lock.
+    /// return the key of a holder or waiter. With a bridge on Redis, evicting the holder also
+    /// deletes the key that other libraries use as the lock.
     ///
     /// On etcd, a client that acquires a lock again may use the same key. If the holder may have
     /// released the lock since you read the key, use [`evict_entry`](Self::evict_entry), which does
@@ -40,12 +38,12 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] before any request is sent, if the key is not in the queue of a
-    /// lock in the client's namespace. [`Error::Unsupported`] on Redlock. [`Error::Unavailable`] if
-    /// no server replies within about twice the
-    /// [`request_timeout`](crate::Builder::request_timeout), or if a new session was needed and
-    /// could not be opened. The key may have been deleted nevertheless. [`Error::Denied`],
-    /// [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`]. On
-    /// Redis, also [`Error::NotYet`] while version 1 clients have sessions.
+    /// lock in the client's namespace, such as the key of a release request.
+    /// [`Error::Unsupported`] on Redlock. [`Error::Unavailable`] if no server replies within about
+    /// twice the [`request_timeout`](crate::Builder::request_timeout), or if a new session was
+    /// needed and could not be opened. The key may have been deleted nevertheless.
+    /// [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and
+    /// [`Error::Runtime`]. On Redis, also [`Error::NotYet`] while version 1 clients have sessions.
     ///
     /// # Cancel safety
     ///

@@ -110,15 +110,15 @@ impl Client {
     ///
     /// The result is based on the store's own information: etcd's list of members, ZooKeeper's
     /// `/zookeeper/config`, and the settings and replicas that PostgreSQL, MySQL and Redis report.
-    /// On Redlock, the result names the nodes that do not count for the moment. The result does not
-    /// cover faulty hardware, such as a disk that confirms a write too early.
+    /// On Redlock, the result names the nodes that do not count for the moment. On Redis, a setting
+    /// that the client's user may not read counts as unsafe. On PostgreSQL, without the rights of
+    /// `pg_read_all_stats`, backups in progress and `pg_receivewal` count as standbys. The result
+    /// does not cover faulty hardware, such as a disk that confirms a write too early.
     ///
     /// # Errors
     ///
     /// As [`ping`](Self::ping). [`Error::Denied`](crate::Error::Denied) if the client's user may
-    /// not read these settings. On Redis, a setting that the user may not read counts as unsafe
-    /// instead. On PostgreSQL, without the rights of `pg_read_all_stats`, backups in progress and
-    /// `pg_receivewal` count as standbys.
+    /// not read the required information.
     ///
     /// # Cancel safety
     ///

@@ -38,12 +38,11 @@ const URL_VARIABLE: &str = "DISTLOCK_URL";
 /// A client is cheap to clone, and all clones are the same client.
 ///
 /// A client uses one session for all locks that it holds or waits for. On ZooKeeper, a client opens
-/// another session for every 512 KiB of its own keys. Another session is also opened for every 120
-/// KiB of watched keys, because a reconnect can restore no more watches than that.
+/// another session for every 512 KiB of its own keys, and for every 120 KiB of watched keys.
 ///
 /// By default, a client runs on a small runtime that belongs to the library. Keepalives therefore
-/// continue while the program's runtime is blocked, and after it has ended. When the session is
-/// lost, every guard is notified. The next call that acquires a lock opens a new session.
+/// continue while the program's runtime is blocked, and after it has ended. When a session is lost,
+/// its guards are notified. The next call that acquires a lock opens a new session.
 ///
 /// The session ends in the background once all clones are dropped, and everything that was created
 /// with them: locks such as a [`Mutex`], guards, handles, streams and waiting calls. A stored
@@ -99,11 +98,11 @@ impl Client {
     /// `sqlite://relative/path` is relative to the working directory. Redlock provides only
     /// mutexes.
     ///
-    /// A URL can also contain a user, a password, a namespace and options:
-    /// `etcds://user:password@h1,h2/namespace?session_ttl=15s&request_timeout=2s`. The user and the
-    /// password are percent-escaped. On PostgreSQL, MySQL and Redis, the namespace follows the
-    /// database in the path. With sentinels, it follows the service name. The builder's methods
-    /// take precedence over the URL.
+    /// A URL can also contain options and, for a store that has servers, a user, a password and a
+    /// namespace: `etcds://user:password@h1,h2/namespace?session_ttl=15s&request_timeout=2s`. The
+    /// user and the password are percent-escaped. On PostgreSQL, MySQL and Redis, the namespace
+    /// follows the database in the path. With sentinels, it follows the service name. The builder's
+    /// methods take precedence over the URL.
     ///
     /// # Options of a URL
     ///
@@ -114,18 +113,19 @@ impl Client {
     /// - **Passwords**: `password_file`, for a URL that contains `user@`, and
     ///   `allow_plaintext_credentials`. A user without a password is written `user:@`, and on
     ///   PostgreSQL and MySQL also `user@`.
-    /// - **TLS**: `ca_file`, `cert_file`, `key_file` and `server_name`. Without `ca_file`, the
-    ///   client uses the operating system's CAs. On PostgreSQL and MySQL, `sslmode=verify-full`
-    ///   turns TLS on, and `sslmode=require` has the same effect. On PostgreSQL,
-    ///   `sslrootcert=system` also turns it on.
+    /// - **TLS**: `ca_file`, `cert_file`, `key_file` and, except on ZooKeeper, `server_name`.
+    ///   Without `ca_file`, the client uses the operating system's CAs. On PostgreSQL and MySQL,
+    ///   `sslmode=verify-full` turns TLS on, and `sslmode=require` has the same effect. On
+    ///   PostgreSQL, `sslrootcert=system` also turns it on.
     /// - **PostgreSQL**: URLs for libpq work if they name the hosts once, contain no unknown option
     ///   and no other `sslmode` than `disable` (the default), `require` and `verify-full`, and send
     ///   no password to another host without TLS. For a Unix socket, give its directory: in the
     ///   option `host`, or percent-escaped in place of the host. `pooler=transaction` connects
     ///   through a pooler in transaction mode.
     /// - **ZooKeeper**: `sasl` and `acl`.
-    /// - **Redis**: `replicas`, the number of replicas (1 to 32) that must confirm each write, and
-    ///   `allow_eviction`. With sentinels, `db` is the number of the database.
+    /// - **Redis**: `replicas`, the number of replicas (1 to 32) that must confirm the writes on
+    ///   which locks depend, and `allow_eviction`. With sentinels, `db` is the number of the
+    ///   database.
     /// - **Redis with a bridge**: `bridge=plain` or `bridge=redisson`, and `bridge_prefix`. The
     ///   client provides only mutexes, which also exclude other libraries' locks on the same keys.
     /// - **Redlock**: `longest_ttl`, the longest TTL of any client of these nodes. Default 60 s.
@@ -222,10 +222,10 @@ impl Client {
     /// Returns all locks of the namespace that have holders or waiters, sorted by name.
     ///
     /// The list contains the mutexes, read-write locks, semaphores and elections of all clients.
-    /// One request returns the names. On ZooKeeper this takes two requests, and on Redis one for
-    /// every 200 names. On etcd, the request returns all keys below the namespace. The client then
-    /// reads each queue as [`Mutex::queue`] does. Together, the reads are not a consistent
-    /// snapshot.
+    /// With a bridge on Redis, a lock that only another library holds is missing. One request
+    /// returns the names. On ZooKeeper this takes two requests, and on Redis one for every 200
+    /// names. On etcd, the request returns all keys below the namespace. The client then reads each
+    /// queue as [`Mutex::queue`] does. Together, the reads are not a consistent snapshot.
     ///
     /// # Errors
     ///

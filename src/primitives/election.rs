@@ -25,14 +25,13 @@ use crate::{
 ///
 /// Candidates lead in the order in which they joined. The leader publishes a value for observers,
 /// for example its address. A leader holds a lock, with the guarantees of a
-/// [`LockGuard`](crate::LockGuard): before a successor is elected, a partitioned leader's
-/// [`Leadership`] reports that the lead is lost. Observers may still see the old leader for a
-/// moment, or for as long as they are cut off from the store. If work must never overlap, let the
-/// resource check the [fencing token](crate::LockGuard::fencing_token).
+/// [`LockGuard`](crate::LockGuard). After a change, observers may see the old leader for a moment,
+/// or for as long as they are cut off from the store. If work must never overlap, let the resource
+/// check the [fencing token](crate::LockGuard::fencing_token).
 ///
-/// On etcd the keys are below `{namespace}/{name}!election/`, and each contains its candidate's
-/// value unchanged. Go's `concurrency.Election` and `etcdctl elect` can therefore join the election
-/// under that prefix. An election is independent of a [`Mutex`](crate::Mutex) of the same name.
+/// On etcd, Go's `concurrency.Election` and `etcdctl elect` can join the election under the prefix
+/// `{namespace}/{name}!election`. An election is independent of a [`Mutex`](crate::Mutex) of the
+/// same name.
 ///
 /// Redlock and clients with a [bridge](crate::Client::builder) do not support elections
 /// ([`Error::Unsupported`]).
@@ -103,8 +102,7 @@ impl Election {
     ///
     /// # Cancel safety
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock): dropping the future withdraws the candidate, and
-    /// nothing stays in the store.
+    /// As [`Mutex::lock`](crate::Mutex::lock): dropping the future withdraws the candidate.
     ///
     /// # Examples
     ///
@@ -219,8 +217,8 @@ impl Election {
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] and [`Error::Unsupported`], as for [`leader`](Self::leader). The
-    /// stream itself never fails: it continues when the store replies again, and
-    /// [`Observe::cut_off_for`] returns how long it has been cut off.
+    /// stream itself yields no errors. While the store does not reply, [`Observe::cut_off_for`]
+    /// returns how long the stream has been cut off.
     pub fn observe(&self) -> Result<Observe> {
         Ok(Observe::new(&self.named.sessions, &self.candidates()?))
     }
@@ -255,13 +253,8 @@ impl Election {
 
     /// Returns the leader's entry in the queue; `None` if there is no candidate.
     ///
-    /// After a failover, the entry may belong to no client: see [`QueueEntry`].
-    /// [`leader`](Self::leader) then returns `None`.
-    ///
-    /// The leader's entry is the first one of the [`queue`](Self::queue), and its
-    /// [`is_holder`](QueueEntry::is_holder) is `true`, as with
-    /// [`Mutex::holder`](crate::Mutex::holder). For the published value, see
-    /// [`leader`](Self::leader).
+    /// The entry may belong to no client: see [`QueueEntry`]. In that case,
+    /// [`leader`](Self::leader) returns `None`.
     ///
     /// # Errors
     ///
@@ -293,18 +286,15 @@ impl Election {
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] and [`Error::Unsupported`], as for [`queue`](Self::queue). The
-    /// stream itself never fails: it continues when the store replies again, and
-    /// [`QueueWatch::cut_off_for`] returns how long it has been cut off.
+    /// stream itself yields no errors. While the store does not reply,
+    /// [`QueueWatch::cut_off_for`] returns how long the stream has been cut off.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
         self.named.watch()
     }
 
     /// Asks the leader to resign; `false` if the queue is empty.
     ///
-    /// The reason may be at most 1,000 bytes long. A request never takes the lead by force: a
-    /// leader that awaits [`release_requested`](crate::LockGuard::release_requested) receives the
-    /// request and decides whether to resign. See
-    /// [`Mutex::request_release`](crate::Mutex::request_release).
+    /// This method works like [`Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// # Errors
     ///

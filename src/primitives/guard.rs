@@ -23,13 +23,13 @@ use crate::{
 /// Holds a lock until it is unlocked or dropped.
 ///
 /// While the guard of an exclusive lock is valid, no other client is granted the lock, unless an
-/// operator evicts the holder, the store loses confirmed writes, or the machine's clock stops (see
-/// [`is_valid`](Self::is_valid)). [`Client::durability`](crate::Client::durability) reports whether
-/// the store can lose confirmed writes.
+/// operator evicts the holder, the machine's clock stops (see [`is_valid`](Self::is_valid)), or the
+/// store loses confirmed writes or ends the session too early.
+/// [`Client::durability`](crate::Client::durability) reports whether the failure of a server can
+/// make two guards valid at once. [Guarantees] documents all conditions.
 ///
-/// The guard is valid until its local deadline. Each keepalive that the store confirms moves the
-/// deadline forward, counted from the time at which the keepalive was sent, but not beyond the
-/// lock's `max_hold`. The deadline passes before the store can grant the lock to another client.
+/// The guard is valid until its local deadline, unless the lock is lost earlier. Each keepalive
+/// that the store confirms moves the deadline forward, but not beyond the lock's `max_hold`.
 ///
 /// The lock can be lost right after a check. Work that must never overlap should therefore pass the
 /// [`fencing_token`](Self::fencing_token) to the resource that it changes.
@@ -41,9 +41,8 @@ use crate::{
 /// the time at which it connects. To be sure, await [`unlock`](Self::unlock) or
 /// [`Client::close`](crate::Client::close).
 ///
-/// The guard borrows nothing. A guard can be stored in a struct or moved into a spawned task, so no
-/// `lock_owned` is needed. For other tasks, [`handle`](Self::handle) returns a handle that can be
-/// cloned.
+/// The guard borrows nothing, so it can be stored in a struct or moved into a spawned task. For
+/// other tasks, [`handle`](Self::handle) returns a handle that can be cloned.
 ///
 /// Bind the guard to a name. `let _ = mutex.lock().await?;` drops the guard in the same statement,
 /// which releases the lock. The compiler warns about this only with
@@ -57,6 +56,8 @@ use crate::{
 /// assert!(mutex.try_lock().await?.is_none());
 /// # Ok(()) }
 /// ```
+///
+/// [Guarantees]: https://github.com/distlock/distlock/blob/main/docs/design/guarantees.md
 #[must_use = "the lock is released as soon as the guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
@@ -146,12 +147,10 @@ impl LockGuard {
     /// On etcd and ZooKeeper, the store's own tools show this key. On databases, Redis and Redlock,
     /// the key is composed of the names and numbers that identify the entry.
     ///
-    /// On etcd, a transaction that compares this key's create revision with the token writes only
-    /// while the lock is held, unless an operator has overwritten the key without its lease.
+    /// On etcd, to make your own transaction depend on this key, use `etcd::compare`.
     ///
     /// A [`downgrade`](crate::WriteGuard::downgrade) replaces the key with another key at the same
-    /// position in the queue, and the token stays the same. On etcd, the new key has its own create
-    /// revision, which `etcd::compare` uses.
+    /// position in the queue, and the token stays the same.
     #[must_use]
     pub fn key(&self) -> &str {
         &self.held.own.entry.key
@@ -159,10 +158,10 @@ impl LockGuard {
 
     /// Returns `true` if the lock is held now, as far as this process knows.
     ///
-    /// This method reads the clock itself, not a flag that a timer sets. On Linux, Android and
-    /// Apple's systems, this clock keeps running while the machine is suspended; on other systems,
-    /// it may stop. In a virtual machine, the clock stops while the hypervisor has stopped the
-    /// machine. Once this method has returned `false`, it never returns `true` again.
+    /// This method compares the deadline with the clock. On Linux, Android and Apple's systems,
+    /// this clock keeps running while the machine is suspended; on other systems, it may stop. In a
+    /// virtual machine, the clock stops while the hypervisor has stopped the machine. Once this
+    /// method has returned `false`, it never returns `true` again.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
@@ -170,8 +169,7 @@ impl LockGuard {
 
     /// Returns how long the lock stays valid if no further keepalive succeeds.
     ///
-    /// The result is zero once the lock is lost. Confirmed keepalives raise it, but not beyond the
-    /// lock's [`max_hold`](crate::Mutex::max_hold).
+    /// The result is zero once the lock is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         // In a forked child, the session returns zero here without a mutex that another thread may
@@ -213,28 +211,28 @@ impl LockGuard {
         ended.or_else(|| (!self.held.own.is_held()).then_some(LostReason::Released))
     }
 
-    /// Resolves when the lock is lost, and never before.
+    /// Resolves when the lock is lost.
     ///
-    /// The future resolves as soon as the client learns of a loss, and no later than the local
-    /// deadline. If the session expires, `lost` resolves before the store can grant the lock to
-    /// another client. On a [handle](Self::handle), the future also resolves once the guard has
-    /// released the lock.
+    /// The future resolves when the client learns of the loss: when the local deadline passes, or
+    /// earlier if the store reports the loss. After the machine was suspended, `lost` may resolve
+    /// up to a second after [`is_valid`](Self::is_valid) returns `false`. On a
+    /// [handle](Self::handle), the future also resolves once the guard has released the lock.
     ///
     /// If an operator evicts the holder or ends its session, the next waiter may be granted the
-    /// lock before `lost` resolves. In this case, `lost` resolves as soon as the store's event
-    /// arrives. SQLite is polled every few milliseconds instead. MySQL, MariaDB, and PostgreSQL
-    /// behind a transaction pooler send no events: there, `lost` resolves within a second. On
-    /// ZooKeeper, a session without room for all of its watches rechecks its keys about every
-    /// second instead. On Redlock, `lost` resolves at the next renewal. With a bridge on Redis,
-    /// `lost` also resolves at the next renewal if the key that the bridge shares with other
-    /// libraries is deleted or taken over. If the lock's key was deleted right after the grant,
-    /// `lost` resolves about 0.4 s after the grant. If the event is lost, `lost` resolves within
-    /// 1.25 times the [`recheck_interval`](crate::Builder::recheck_interval). On etcd, overwriting
-    /// the key without its lease is an eviction, too.
+    /// lock before `lost` resolves. In this case, `lost` resolves:
     ///
-    /// The future does not depend on the caller's runtime. After the machine was suspended, `lost`
-    /// may take up to one second of running time to resolve, while [`is_valid`](Self::is_valid)
-    /// returns `false` at once.
+    /// - about 0.4 s after the grant, if the key was deleted before that;
+    /// - when the store's event arrives, if the key was deleted later;
+    /// - within a few milliseconds on SQLite, and within a second on MySQL, MariaDB, and PostgreSQL
+    ///   behind a transaction pooler, which send no events;
+    /// - after about a second on ZooKeeper, if the session has no room for all of its watches;
+    /// - at the next renewal on Redlock, and on Redis with a bridge if the key of the other
+    ///   libraries was deleted or taken over;
+    /// - within 1.25 times the [`recheck_interval`](crate::Builder::recheck_interval), if the event
+    ///   is lost.
+    ///
+    /// The future does not depend on the caller's runtime, unless the client uses that runtime
+    /// ([`Builder::runtime`](crate::Builder::runtime)).
     ///
     /// # Cancel safety
     ///

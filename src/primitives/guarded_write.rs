@@ -105,11 +105,9 @@ impl LockGuard {
 
     /// Reads a value from the store; `None` if there is no such key.
     ///
-    /// Any client may have written the value.
-    ///
-    /// The value was the newest one at some moment during the call. The lock may be lost right
-    /// after the call. Once the lock's key is deleted, the store refuses a [`write`](Self::write)
-    /// that is based on the value. The same keys are valid as in [`write`](Self::write).
+    /// The value was the newest one at some moment during the call. If the lock is lost after that,
+    /// [`write`](Self::write) refuses a change that is based on the value. The same keys are valid
+    /// as in [`write`](Self::write).
     ///
     /// # Errors
     ///
@@ -185,15 +183,10 @@ impl LockGuard {
 
     /// Writes to the store in one transaction if the lock is still held.
     ///
-    /// The store applies all of the writes or none. The transaction applies them only if this
-    /// guard's key exists when it runs.
-    ///
-    /// The store itself checks the key, for example with a comparison in an etcd transaction or a
-    /// `check` in a ZooKeeper `multi`. The clock of this process does not matter. A holder that was
-    /// paused, and writes before it checks its guard, therefore does no harm. The holder's key is
-    /// deleted before the next holder is granted the lock, and the store refuses every write
-    /// without that key. No fencing token is needed for data in the same store. For other data, see
-    /// [`FencingGate`](crate::FencingGate).
+    /// The store applies all of the writes or none, and none if this guard's key no longer exists.
+    /// The key is deleted before the next holder is granted the lock, so a late write of a holder
+    /// that was paused does no harm. No fencing token is needed for data in the same store. For
+    /// other data, see [`FencingGate`](crate::FencingGate).
     ///
     /// A key is an absolute path such as `/app/state`, of up to 1,024 bytes. No part of a key may
     /// be empty, `.` or `..`. A key must not contain control characters, private-use characters, or

@@ -54,7 +54,7 @@ impl Leader {
         std::str::from_utf8(&self.value).ok()
     }
 
-    /// Returns the leader's fencing token, which increases with each leader.
+    /// Returns the leader's fencing token.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.token

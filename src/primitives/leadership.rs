@@ -51,13 +51,12 @@ impl Leadership {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the lead was lost. The lead is also lost if the client's runtime was shut
-    /// down before the call, and in a forked child. [`Error::Unavailable`] if the store has not
-    /// confirmed the value within twice the [`request_timeout`](crate::Builder::request_timeout).
-    /// The candidate then still leads. The value may have been written, or may be written later,
-    /// but never over a later value. [`Error::WriteUnconfirmed`] if the client's runtime was shut
-    /// down during the call. [`Error::InvalidArgument`] if the value is too long, before anything
-    /// is sent. [`Error::Denied`] and [`Error::Backend`] if the store refused the value.
+    /// [`Error::Lost`] if the lead was lost. [`Error::Unavailable`] if the store has not confirmed
+    /// the value within twice the [`request_timeout`](crate::Builder::request_timeout). The
+    /// candidate may still lead, and the value may have been written, or may be written later, but
+    /// not over a later value. [`Error::WriteUnconfirmed`] if the client's runtime was shut down
+    /// during the call. [`Error::InvalidArgument`] if the value is too long, before anything is
+    /// sent. [`Error::Denied`] and [`Error::Backend`] if the store refused the value.
     ///
     /// # Cancel safety
     ///
@@ -103,8 +102,8 @@ impl Leadership {
 
     /// Returns a handle of this lead for other tasks.
     ///
-    /// The handle does not keep the lead. The handle can be cloned, like the result of
-    /// [`LockGuard::handle`], and it can also [`proclaim`](Self::proclaim).
+    /// The handle does not keep the lead, and can be cloned. Unlike the result of
+    /// [`LockGuard::handle`], it can also [`proclaim`](Self::proclaim).
     #[must_use]
     pub fn handle(&self) -> LeadershipHandle {
         LeadershipHandle(self.view())
@@ -237,24 +236,32 @@ async fn rewrite(held: &Held, value: &[u8], version: &mut Option<u64>) -> Result
         let version = *known.lock();
         let rewrite = Rewrite { ticket: held.ticket, entry: &own_key.entry, value, version };
         match session.store.ask("rewrite", |store| store.rewrite(rewrite)).await? {
-            Rewritten::Done(now) => *known.lock() = Some(now),
+            Rewritten::Done(now) => {
+                *known.lock() = Some(now);
+                Ok(true)
+            }
             // It was written by an attempt whose reply was lost, or by an operator.
             Rewritten::Not(now) => {
                 *known.lock() = Some(now);
-                return Err(StoreError::Unavailable("another write was applied first".into()));
+                Err(StoreError::Unavailable("another write was applied first".into()))
             }
-            Rewritten::Gone => own_key.lose(LostReason::Evicted),
+            Rewritten::Gone => {
+                own_key.evicted();
+                Ok(false)
+            }
         }
-        Ok(())
     };
     let written = tokio::select! {
         biased;
-        _ = own_key.lost() => Ok(()),
+        _ = own_key.lost() => Ok(false),
         written = session.ask_briefly(request) => written,
     };
     *version = *known.lock();
-    match own_key.lost_reason().or_else(|| session.deadline.lost_reason()) {
-        Some(reason) => Err(Error::Lost { name: held.queue.name().to_owned(), reason }),
-        None => written.map_err(|error| session.public(error)),
-    }
+    let reason = match own_key.lost_reason().or_else(|| session.deadline.lost_reason()) {
+        Some(reason) => reason,
+        // The leader has resigned.
+        None if matches!(written, Ok(false)) => LostReason::Released,
+        None => return written.map(drop).map_err(|error| session.public(error)),
+    };
+    Err(Error::Lost { name: held.queue.name().to_owned(), reason })
 }

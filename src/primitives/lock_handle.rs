@@ -6,10 +6,9 @@ use crate::primitives::guard::LockGuard;
 
 /// Gives other tasks access to a lock that a [`LockGuard`] holds.
 ///
-/// Created by [`LockGuard::handle`]. A handle is owned and can be cloned. A watcher with a handle
-/// can await the loss ([`lost`](LockGuard::lost)) or check for it
-/// ([`is_valid`](LockGuard::is_valid)), while the guard stays with the task that unlocks it. A
-/// handle is `'static`, so it can be moved into a spawned task.
+/// Created by [`LockGuard::handle`]. A handle is owned and can be cloned. A task with a handle can
+/// await the loss ([`lost`](LockGuard::lost)) or check for it ([`is_valid`](LockGuard::is_valid)),
+/// while the guard stays with the task that unlocks it.
 ///
 /// The handle has all methods of a guard that take `&self`. Methods that take the guard itself,
 /// such as [`unlock`](LockGuard::unlock), are not available. Dropping the handle does not release
@@ -35,10 +34,8 @@ pub struct LockHandle(LockGuard);
 impl LockGuard {
     /// Returns a handle of this lock for other tasks.
     ///
-    /// The handle can be cloned, and does not keep the lock held.
-    ///
-    /// Every function that takes a guard by reference also takes a handle. Once the guard is
-    /// unlocked or dropped, its handles are invalid:
+    /// The handle can be cloned, and does not keep the lock held. It can be passed to functions
+    /// that take a `&LockGuard`. Once the guard is unlocked or dropped, its handles are invalid:
     /// [`LostReason::Released`](crate::LostReason::Released).
     ///
     /// # Examples

@@ -308,8 +308,8 @@ impl MultiLockGuard {
     ///
     /// # Errors
     ///
-    /// As [`LockGuard::unlock`]. The call tries to release every lock. The call then returns the
-    /// first [`Error::Lost`], or the first other error if no lock was lost.
+    /// The first [`Error::Lost`] of [`LockGuard::unlock`], or its first other error if no lock was
+    /// lost. The call tries to release every lock before it returns.
     ///
     /// # Cancel safety
     ///

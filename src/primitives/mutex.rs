@@ -73,14 +73,16 @@ impl Mutex {
     /// Waiters are granted the lock in the order in which they joined the queue. Redlock has no
     /// queue, so it grants the lock in no particular order.
     ///
-    /// An uncontended lock usually costs one round trip. A waiter watches the one key ahead of its
-    /// own, or no key if the entry ahead belongs to the same session. The waiter also rechecks its
-    /// place once per [`recheck_interval`](crate::Builder::recheck_interval).
+    /// An uncontended lock usually costs one round trip. A waiter is notified when the entry ahead
+    /// ends, and also rechecks its place after each
+    /// [`recheck_interval`](crate::Builder::recheck_interval). These stores poll instead:
     ///
-    /// On MySQL and MariaDB, and on PostgreSQL behind a transaction pooler, waiters are not
-    /// notified: each client polls for all of its waiters. On SQLite, one thread polls for all
-    /// clients of the process that use the same path. On Redlock, each waiter polls. On Redis with
-    /// a bridge, the first waiter may poll the key of the other libraries.
+    /// - On MySQL and MariaDB, and on PostgreSQL behind a transaction pooler, each client polls for
+    ///   all of its waiters.
+    /// - On SQLite, one thread polls for all clients of the process that use the same path.
+    /// - On Redlock, each waiter polls.
+    /// - On ZooKeeper, a waiter polls about every second if its session has no room for the watch.
+    /// - On Redis with a bridge, the first waiter may poll the key of the other libraries.
     ///
     /// # Errors
     ///
@@ -95,15 +97,14 @@ impl Mutex {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives up the place in the queue. The session deletes in the background
-    /// what the future wrote, so nothing stays in the store and the next waiter moves up. A future
-    /// that is dropped before its first poll has sent nothing.
+    /// Dropping the future gives up the place in the queue. The client deletes the future's key in
+    /// the background, and the next waiter moves up. A future that is dropped before its first poll
+    /// has sent nothing.
     ///
-    /// A future that is kept but not polled can block the lock for all other clients. Once it has
-    /// joined the queue, it keeps its place but cannot be granted, and every client behind it
-    /// waits. The future's session is renewed, so no TTL ends the wait. A `select!` that polls
-    /// `&mut future` has this effect if its other arm takes a long time. Drop the future before
-    /// that arm runs, or spawn it as a task.
+    /// A future that is kept but not polled can block the lock for all other clients. Its session
+    /// is still renewed, so no TTL ends their wait. A `select!` that polls `&mut future` has this
+    /// effect if its other arm takes a long time. Drop the future before that arm runs, or spawn it
+    /// as a task.
     ///
     /// # Examples
     ///
@@ -124,20 +125,19 @@ impl Mutex {
     ///
     /// The call does not wait while the lock is held, with one exception. After a holder crashes,
     /// or after one of the events that [`QueueEntry`] lists, PostgreSQL, MySQL, MariaDB and Redis
-    /// may not show at once whether the lock is free. The call then waits for up to 1.15 TTL.
+    /// may not show at once whether the lock is free. The call then waits for up to 1.15 times the
+    /// client's TTL.
     ///
-    /// A call that returns `None` keeps no place in the queue. A busy lock costs one request on
-    /// etcd. On ZooKeeper it costs three: the call reads the queue, syncs with the leader, and
-    /// checks the first entry again, because a server may lag behind. None of these requests
-    /// writes, unless another client joins in the same instant.
+    /// A call that returns `None` keeps no place in the queue. For a busy lock, the call sends one
+    /// request on etcd, and three on ZooKeeper.
     ///
     /// # Errors
     ///
     /// As [`lock`](Self::lock). [`Error::Unavailable`] if the store does not reply within about
     /// twice the [`request_timeout`](crate::Builder::request_timeout). [`Error::NotYet`] if it is
-    /// still unknown after 1.15 TTL whether the lock is free. Causes are a lost connection, a
-    /// server clock that was set during the wait, and a session with a longer TTL than this
-    /// client's: the dead holder's or, after one of these events, any earlier one.
+    /// still unknown after 1.15 TTL whether the lock is free. Possible causes are a lost
+    /// connection, a change of the server's clock, and an earlier session with a longer TTL than
+    /// this client's.
     ///
     /// # Cancel safety
     ///
@@ -159,8 +159,8 @@ impl Mutex {
 
     /// Acquires the lock if it is granted within `timeout`; `None` otherwise.
     ///
-    /// The timeout covers the whole call, including the time to open a new session. A timeout of
-    /// zero is equivalent to [`try_lock`](Self::try_lock).
+    /// The timeout includes the time to open a new session. A timeout of zero is equivalent to
+    /// [`try_lock`](Self::try_lock).
     ///
     /// On PostgreSQL, MySQL, MariaDB and Redis, a client that has just connected may need 1.1 times
     /// the holder's TTL to confirm that the holder is dead. A call with a shorter timeout then
@@ -231,9 +231,7 @@ impl Mutex {
 
     /// Returns the holder; `None` if the lock is free.
     ///
-    /// The holder is the first entry of the [`queue`](Self::queue), and its
-    /// [`is_holder`](QueueEntry::is_holder) is `true`. The entry may belong to no client: see
-    /// [`QueueEntry`].
+    /// The entry may belong to no client: see [`QueueEntry`].
     ///
     /// # Errors
     ///
@@ -268,8 +266,8 @@ impl Mutex {
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] and [`Error::Unsupported`], as for [`queue`](Self::queue). The
-    /// stream itself never fails: it continues when the store replies again, and
-    /// [`QueueWatch::cut_off_for`] returns how long it has been cut off.
+    /// stream itself yields no errors. While the store does not reply,
+    /// [`QueueWatch::cut_off_for`] returns how long the stream has been cut off.
     ///
     /// # Examples
     ///

@@ -35,8 +35,8 @@ impl LockGuard {
     /// the period or more ahead of this host's clock is ignored.
     ///
     /// A mutex's record is obsolete after two periods. From time to time, a client that writes a
-    /// record also deletes obsolete records of mutexes, each while it holds that mutex. The records
-    /// of write locks and leaderships are not deleted.
+    /// record also deletes obsolete records of mutexes, each while it holds that mutex. Other
+    /// records are not deleted.
     ///
     /// If the work fails, the period stays claimed. To run the work again in the same period, call
     /// [`clear_period`](Self::clear_period).
@@ -74,7 +74,7 @@ impl LockGuard {
     /// Claims the period that begins at a scheduled time.
     ///
     /// This method works like [`claim_period`](Self::claim_period), but uses the time for which the
-    /// job was scheduled, not the time of the grant. A host that waited for the lock while another
+    /// job was scheduled, not the time of the call. A host that waited for the lock while another
     /// host did the job therefore does not claim the next period. Delays in acquiring the lock do
     /// not accumulate.
     ///
@@ -119,10 +119,6 @@ impl LockGuard {
     /// The call deletes the record of the last run, and returns the time in the record: when that
     /// run began, or the time for which it was scheduled. The result is `None` if there was no
     /// record.
-    ///
-    /// Without this call, the work is due again only after nine tenths of the period. The record is
-    /// read and deleted under the lock, so no other run can replace it in between. The record
-    /// belongs to this guard's own run or to an earlier one.
     ///
     /// # Errors
     ///

@@ -43,12 +43,12 @@ impl QueueEntry {
 
     /// Returns `true` if the entry holds the lock, or is about to.
     ///
-    /// Except for a semaphore, the result is also `true` for a first entry that belongs to no
-    /// client: see [`QueueEntry`].
+    /// The result may also be `true` for a first entry that belongs to no client: see
+    /// [`QueueEntry`].
     ///
-    /// A holder waits for no other entry. The holder of a mutex or an election is the first entry.
-    /// The holders of a read-write lock are a writer at position 0, or each reader ahead of the
-    /// first writer. The holders of a semaphore are the entries that have permits.
+    /// The holder of a mutex or an election is the first entry. The holders of a read-write lock
+    /// are a writer at position 0, or each reader ahead of the first writer. The holders of a
+    /// semaphore are the entries that have permits.
     #[must_use]
     pub fn is_holder(&self) -> bool {
         self.holds

@@ -20,7 +20,7 @@ use crate::{
 /// primitives.
 ///
 /// The stream keeps the client open. The stream ends when the client is closed or the client's
-/// runtime is shut down, and in a forked child. Dropping the stream ends the watch.
+/// runtime is shut down, and in a forked child.
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct QueueWatch {

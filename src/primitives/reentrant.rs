@@ -19,8 +19,8 @@ impl Mutex {
     /// All calls with the same id share one hold, in this client and its clones. Different ids
     /// exclude each other, and so do two clients.
     ///
-    /// The id is any text that names one unit of work, such as a request's id. Threads and tasks
-    /// are not used as ids, because async code moves between them. The call does no I/O.
+    /// The id is any text that names one unit of work, such as a request's id. The call does no
+    /// I/O.
     ///
     /// # Examples
     ///
@@ -178,7 +178,7 @@ impl ReentrantGuard {
     /// Releases this guard, and the lock if this is the last guard of the hold.
     ///
     /// The last guard releases the lock as [`LockGuard::unlock`] does. For the other guards, `Ok`
-    /// means that the lock has been held until now.
+    /// means that the lock has been held until now, as far as this process knows.
     ///
     /// # Errors
     ///

@@ -167,9 +167,7 @@ impl LockGuard {
     /// Requests to an earlier holder are ignored. A request to a writer does not reach the reader
     /// that the writer becomes by a [downgrade](crate::WriteGuard::downgrade). If the lock is lost,
     /// the future never resolves: await it in a `select!` with the work, or with
-    /// [`lost`](Self::lost). While the future exists, the session watches the requests for the
-    /// lock. Without a call of this method, no requests are watched. On Redlock, the future
-    /// resolves only when this client shuts down.
+    /// [`lost`](Self::lost). On Redlock, the future resolves only when this client shuts down.
     ///
     /// # Cancel safety
     ///

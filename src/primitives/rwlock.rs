@@ -28,10 +28,8 @@ pub use guards::{ReadGuard, WriteGuard};
 /// Created by [`Client::rw_lock`](crate::Client::rw_lock). An `RwLock` is cheap to create, clone
 /// and drop.
 ///
-/// Readers and writers share one queue, first come, first served. A reader waits for the nearest
-/// writer ahead. A writer waits for the nearest reader or writer ahead. Neither starves the other,
-/// and each waiter watches at most one key. A waiter whose session ends gets an error and is never
-/// granted the lock; the waiters behind it move up.
+/// Readers and writers share one queue, first come, first served, so neither starves the other. A
+/// reader waits for the writers ahead. A writer waits for all readers and writers ahead.
 ///
 /// The lock is independent of a [`Mutex`](crate::Mutex) of the same name, and is not reentrant. A
 /// reader cannot upgrade to a writer, because two readers that tried would wait for each other.
@@ -104,7 +102,7 @@ impl RwLock {
     ///
     /// # Cancel safety
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock): a dropped call leaves nothing in the store.
+    /// As [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Examples
     ///
@@ -123,8 +121,7 @@ impl RwLock {
 
     /// Acquires a read lock if no writer holds or awaits the lock; `None` otherwise.
     ///
-    /// A call that returns `None` has not joined the queue, unless a writer joined in the same
-    /// instant.
+    /// [`Mutex::try_lock`](crate::Mutex::try_lock) documents when the call waits.
     ///
     /// # Errors
     ///
@@ -202,8 +199,7 @@ impl RwLock {
 
     /// Acquires the write lock if it is free and has no waiters; `None` otherwise.
     ///
-    /// A call that returns `None` has not joined the queue, unless another client joined in the
-    /// same instant.
+    /// [`Mutex::try_lock`](crate::Mutex::try_lock) documents when the call waits.
     ///
     /// # Errors
     ///
@@ -289,18 +285,16 @@ impl RwLock {
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] and [`Error::Unsupported`], as for [`queue`](Self::queue). The
-    /// stream itself never fails: it continues when the store replies again, and
-    /// [`QueueWatch::cut_off_for`] returns how long it has been cut off.
+    /// stream itself yields no errors. While the store does not reply,
+    /// [`QueueWatch::cut_off_for`] returns how long the stream has been cut off.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
         self.named.watch()
     }
 
     /// Asks the writer or the readers to release the lock; `false` if it is free.
     ///
-    /// The reason may be at most 1,000 bytes long. The call writes one request for each holder. A
-    /// request never takes the lock by force: a holder that awaits
-    /// [`release_requested`](crate::LockGuard::release_requested) receives the request and decides
-    /// whether to release the lock. See [`Mutex::request_release`](crate::Mutex::request_release).
+    /// The call writes one request for each holder. Otherwise, it works like
+    /// [`Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// # Errors
     ///

@@ -33,10 +33,8 @@ const MAX: u32 = 1_000_000;
 /// clone and drop.
 ///
 /// Waiters are granted permits in the order in which they joined the queue, including waiters that
-/// request several permits at once. No later waiter overtakes an earlier one. A released permit
-/// wakes at most one waiter. A permit is a [`LockGuard`](crate::LockGuard): it has a deadline and a
-/// fencing token, and it reports its loss. The permits of a crashed holder are free once its
-/// session has expired.
+/// request several permits at once. A permit is a [`LockGuard`](crate::LockGuard). The permits of a
+/// crashed holder are free once its session has expired.
 ///
 /// All clients should pass the same number of permits. During a rollout that changes the number,
 /// the smallest number that was passed by a holder or by the first waiter applies to all of them.
@@ -107,7 +105,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock): nothing stays in the store.
+    /// As [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Examples
     ///
@@ -155,10 +153,9 @@ impl Semaphore {
 
     /// Acquires a permit if one is free and no client waits; `None` otherwise.
     ///
-    /// A call that returns `None` has joined no queue, unless another client is acquiring a permit:
-    /// the call may then wait for that client, for up to one `request_timeout`. As with
-    /// [`Mutex::try_lock`](crate::Mutex::try_lock), the call may also wait up to 1.15 TTL after a
-    /// crash or a failover.
+    /// If another client is acquiring a permit, the call may wait for that client, for up to one
+    /// [`request_timeout`](crate::Builder::request_timeout). After a crash or a failover, the call
+    /// may also wait up to 1.15 TTL, as [`Mutex::try_lock`](crate::Mutex::try_lock) does.
     ///
     /// # Errors
     ///
@@ -302,18 +299,15 @@ impl Semaphore {
     /// # Errors
     ///
     /// [`Error::InvalidArgument`] and [`Error::Unsupported`], as for [`queue`](Self::queue). The
-    /// stream itself never fails: it continues when the store replies again, and
-    /// [`QueueWatch::cut_off_for`] returns how long it has been cut off.
+    /// stream itself yields no errors. While the store does not reply,
+    /// [`QueueWatch::cut_off_for`] returns how long the stream has been cut off.
     pub fn watch_queue(&self) -> Result<QueueWatch> {
         self.named.watch()
     }
 
     /// Asks the holders of permits to release them; `false` if there are no holders.
     ///
-    /// The reason may be at most 1,000 bytes long. The call writes one request for each holder. A
-    /// request never takes a permit by force: a holder that awaits
-    /// [`release_requested`](crate::LockGuard::release_requested) receives the request and decides
-    /// whether to release its permits. See
+    /// The call writes one request for each holder. Otherwise, it works like
     /// [`Mutex::request_release`](crate::Mutex::request_release).
     ///
     /// # Errors

@@ -150,18 +150,20 @@ pub(super) enum Purpose {
 impl LockGuard {
     /// Returns the query with which a transaction checks that this lock is held.
     ///
-    /// Run the query in your own transaction, in the same database and with any driver. The
-    /// transaction then writes only while the lock is held. The result is `None` if the store is
-    /// not an SQL database.
+    /// The result is `None` if the store is not an SQL database.
     ///
-    /// Run the query at the beginning of the transaction. **If the query returns a row**, the lock
-    /// is held, even if this process considers it lost. No client is granted the lock in the
-    /// holder's place before the transaction ends, so everything that the transaction writes is
-    /// written under the lock.
-    /// **If the query returns no row**, roll back: the session has expired or was closed, an
-    /// operator has evicted the holder, or the lock was released. Also roll back if the query
-    /// fails. A holder that was stopped for longer than its TTL gets no row, even if no other
-    /// client has acquired the lock since.
+    /// Run the query at the beginning of your own transaction, in the same database and with any
+    /// driver:
+    ///
+    /// - **If the query returns a row**, the lock is held, even if this process considers it lost.
+    ///   No client is granted the lock in the holder's place before the transaction ends, so
+    ///   everything that the transaction writes is written under the lock.
+    /// - **If the query returns no row**, roll back: the session has expired or was closed, an
+    ///   operator has evicted the holder, or the lock was released. A holder that was stopped for
+    ///   longer than its TTL gets no row, even if no other client has acquired the lock since.
+    /// - If the query fails, roll back, too.
+    ///
+    /// These conditions apply:
     ///
     /// - On PostgreSQL and MySQL, run the query in the transaction that writes, as its first
     ///   statement. The query locks the row of the holder's entry (`FOR KEY SHARE`,

@@ -113,9 +113,9 @@ impl LockGuard {
     /// holder, the session has ended and its key was removed, or the client has already released
     /// the lock, so another client may hold it. Also roll back if the statement fails.
     ///
-    /// The affected row is sufficient proof, and does not depend on a clock. A client is granted
-    /// the lock only once the key of its predecessor is deleted. The statement keeps every other
-    /// client of the same server or file from deleting the key until your transaction ends.
+    /// The affected row is sufficient proof, and does not depend on a clock. The statement keeps
+    /// every other client of the same server or file from deleting the key until your transaction
+    /// ends. This is not tested on a Galera cluster.
     ///
     /// The call consumes the guard: the guard and its handles are invalid before the call returns.
     /// The key stays in the store until your transaction or the client deletes it. The client
@@ -141,9 +141,8 @@ impl LockGuard {
     ///   the commit, so run it last.
     /// - At an isolation level above `READ COMMITTED`, the statement may be refused (40001,
     ///   MariaDB's 1020): roll back and begin again.
-    /// - Checking the number of rows is enough to ensure that the transaction writes only under the
-    ///   lock. With a [check](Self::sql) as the first statement, a transaction without the lock
-    ///   ends before it does any work.
+    /// - With a [check](Self::sql) as the first statement, a transaction without the lock ends
+    ///   before it does any work.
     /// - On PostgreSQL, run the statement outside of savepoints, because `ROLLBACK TO SAVEPOINT`
     ///   undoes it. If other clients may be waiting, the statement turns `synchronous_commit = off`
     ///   into `on` for the transaction.

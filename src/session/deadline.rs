@@ -30,6 +30,8 @@ pub(crate) struct Deadline {
     /// renews it there.
     process: Process,
     pub(crate) timing: Timing,
+    /// How long it took to open the session.
+    opening: Duration,
     state: Mutex<State>,
     lost: watch::Sender<Option<LostReason>>,
     /// Notifies when the last holder has released its lock.
@@ -62,7 +64,8 @@ struct State {
 /// Why a waiter did not become a holder.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotGranted {
-    /// The deadline has passed while no lock was held: a renewal is needed first.
+    /// The deadline has passed while no lock was held, or would pass before a renewal counts: a
+    /// renewal is needed first.
     Unconfirmed,
     Lost(LostReason),
 }
@@ -102,6 +105,7 @@ impl Deadline {
         Self {
             process: Process::current(),
             timing,
+            opening: clock::now().saturating_sub(sent),
             state: Mutex::new(state),
             lost: watch::Sender::new(None),
             let_go: Notify::new(),
@@ -165,10 +169,7 @@ impl Deadline {
     /// Returns the time until a new renewal counts in full, which is usually zero.
     pub(crate) fn until_proofs_count(&self) -> Duration {
         let (state, now) = self.settled();
-        state
-            .process_stalls
-            .counts_from(now)
-            .map_or(Duration::ZERO, |from| from.saturating_sub(now))
+        state.until_proofs_count(now)
     }
 
     /// Returns how long the store certainly keeps a session after its deadline.
@@ -239,8 +240,8 @@ impl Deadline {
 
     /// Adds a waiter. Returns `false` if the session is lost or not worth keeping.
     ///
-    /// It is not worth keeping if it was idle and the process stalled: a new session then opens
-    /// sooner than this one can be confirmed.
+    /// It is not worth keeping if it was idle and the process stalled, unless a new session would
+    /// take longer to open than this one to be confirmed.
     pub(crate) fn enter(&self) -> bool {
         let (mut state, now) = self.settled();
         if state.lost.is_some() {
@@ -250,7 +251,9 @@ impl Deadline {
             let usual = now + self.timing.usual();
             let whole = Proof { deadline: usual, ends: usual };
             let proof = state.process_stalls.limit(now, whole);
-            if proof.deadline < now + self.timing.worth_keeping() {
+            if proof.deadline < now + self.timing.worth_keeping()
+                && self.opening < state.until_proofs_count(now)
+            {
                 drop(self.end(state, LostReason::DeadlinePassed));
                 return false;
             }
@@ -267,6 +270,12 @@ impl Deadline {
             return Err(NotGranted::Lost(reason));
         }
         if now >= state.deadline {
+            return Err(NotGranted::Unconfirmed);
+        }
+        // After a stall, the deadline may pass before a renewal counts. The lock would then be lost
+        // although the store confirms every renewal.
+        let counts_from = state.process_stalls.counts_from(now);
+        if counts_from.is_some_and(|from| from + self.timing.confirmation() >= state.deadline) {
             return Err(NotGranted::Unconfirmed);
         }
         state.awaited -= 1;
@@ -322,6 +331,12 @@ impl Deadline {
 }
 
 impl State {
+    /// Returns the time until a new renewal counts in full, which is usually zero.
+    fn until_proofs_count(&self, now: Duration) -> Duration {
+        let counts_from = self.process_stalls.counts_from(now);
+        counts_from.map_or(Duration::ZERO, |from| from.saturating_sub(now))
+    }
+
     fn lapses(&self) -> Option<Duration> {
         match (self.lost, self.held, self.awaited) {
             (Some(_), ..) | (None, 0, 0) => None,

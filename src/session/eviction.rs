@@ -21,7 +21,6 @@ use crate::{
         Standing,
         error::{Result, StoreError},
     },
-    lost::LostReason,
     runtime::{Backoff, clock::sleep},
     session::{
         claims::Claims,
@@ -104,7 +103,7 @@ impl Work {
         let _held = self.held_keys.add(&own_key);
         tokio::select! {
             biased;
-            () = self.deleted(&own_key) => notify(&own_key),
+            () = self.deleted(&own_key) => own_key.evicted(),
             () = own_key.over() => {}
         }
     }
@@ -226,7 +225,7 @@ impl Work {
                     if own_key.is_needed() {
                         self.store.telemetry.recheck_found("hold");
                     }
-                    notify(own_key);
+                    own_key.evicted();
                 }
                 Some(false) => {}
                 // The other reads would hardly get a reply either. The next recheck repeats them.
@@ -246,17 +245,6 @@ impl Work {
             self.store.ask("remove", |store| store.remove(&entry)).await?;
         }
         Ok(())
-    }
-}
-
-/// Notifies the holder that its key is gone.
-///
-/// A release is recorded before the key is deleted. If the lock is still marked as held, its holder
-/// has not released it. A downgrade deletes the key in the transaction that creates the next one,
-/// and reports an eviction itself.
-fn notify(own_key: &OwnKey) {
-    if own_key.is_needed() {
-        own_key.lose(LostReason::Evicted);
     }
 }
 

@@ -262,6 +262,17 @@ impl OwnKey {
         .await;
     }
 
+    /// Records that the key is gone.
+    ///
+    /// This is no loss for a holder that has released the lock, or whose downgrade replaces the
+    /// key. A release is recorded before the key is deleted. A downgrade deletes the key in the
+    /// transaction that creates the next one, and reports an eviction itself.
+    pub(crate) fn evicted(&self) {
+        if self.is_needed() {
+            self.lose(LostReason::Evicted);
+        }
+    }
+
     pub(crate) fn lose(&self, reason: LostReason) {
         self.state.lock().lost.get_or_insert(reason);
         self.account.lose(reason);

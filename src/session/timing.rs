@@ -140,6 +140,11 @@ impl Timing {
         self.kept() - self.ttl / 10
     }
 
+    /// Returns the time in which a renewal is usually confirmed.
+    pub(crate) fn confirmation(self) -> Duration {
+        self.ttl / 16
+    }
+
     /// Returns the age at which a stall no longer affects any valid renewal.
     pub(crate) fn forgotten(self) -> Duration {
         self.ttl * 2
@@ -153,7 +158,7 @@ mod tests {
     #[test]
     fn times_follow_from_the_ttl() {
         let timing = |ttl, relayed| Timing { ttl: Duration::from_millis(ttl), relayed };
-        let times: [fn(Timing) -> Duration; 11] = [
+        let times: [fn(Timing) -> Duration; 12] = [
             Timing::renewal,
             Timing::second_server,
             Timing::worth_keeping,
@@ -165,9 +170,11 @@ mod tests {
             Timing::certainly_kept,
             Timing::known_for_dead,
             Timing::next_try,
+            Timing::confirmation,
         ];
         let milliseconds = times.map(|time| time(timing(2400, false)).as_millis());
-        assert_eq!(milliseconds, [800, 400, 600, 1200, 4800, 300, 900, 2100, 1860, 2760, 240]);
+        let expected = [800, 400, 600, 1200, 4800, 300, 900, 2100, 1860, 2760, 240, 150];
+        assert_eq!(milliseconds, expected);
         let pause = |error: &StoreError, failures| {
             timing(2400, false).pause_after(error, failures).as_millis()
         };

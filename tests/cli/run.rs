@@ -284,11 +284,9 @@ async fn a_lost_lock_ends_the_command_and_is_reported(store: Store) {
     assert_eq!(evicted.code(), 0, "{evicted:?}");
     let ended = output_of(holder).await;
     assert_eq!(ended.code(), 70, "{ended:?}");
-    assert!(ended.err.contains("lost was lost: an operator evicted the holder"), "{ended:?}");
-    assert_eq!(
-        fs::read_to_string(&record).expect("the command ran"),
-        "lost: an operator evicted the holder\n"
-    );
+    let reason = "the holder was evicted: its key was deleted or overwritten";
+    assert!(ended.err.contains(&format!("lost was lost: {reason}")), "{ended:?}");
+    assert_eq!(fs::read_to_string(&record).expect("the command ran"), format!("lost: {reason}\n"));
 }
 
 async fn a_command_may_end_in_order_before_the_deadline(store: Store) {

@@ -55,7 +55,8 @@ pub(super) fn words(endpoint: &str, refused: &ServerError) -> String {
         // The text contains the value.
         1062 => format!("{endpoint}: duplicate entry (1062)"),
         _ if code::READ_ONLY.contains(&code) => {
-            format!("{endpoint} is read-only: {} ({code})", refused.message)
+            let message = &refused.message;
+            format!("{endpoint}: the server or transaction is read-only: {message} ({code})")
         }
         _ if known.iter().any(|known| known.contains(&code)) || code == 1146 => {
             format!("{endpoint}: {} ({code})", refused.message)

@@ -94,7 +94,7 @@ impl Answer {
         let row = self.outcomes.first().and_then(Outcome::first);
         let [key, wrong] = [0, 1].map(|at| row.and_then(|row| row.text(at)).unwrap_or_default());
         let reason = format!(
-            "the gate {key}, which other libraries use as this lock, cannot be used: {wrong}"
+            "the key {key}, which other libraries use as this lock, cannot be used: {wrong}"
         );
         match is_denied_in_script(wrong) {
             true => StoreError::Denied(reason.into()),
@@ -187,9 +187,9 @@ mod tests {
             let outcome = Value::Array(vec![Value::Int(1), row]);
             Answer::read(answer("gate", vec![outcome])).unwrap().outcomes("test").unwrap_err()
         };
-        let error = gate("WRONGTYPE its key is a list");
+        let error = gate("WRONGTYPE it is a list");
         assert!(matches!(error, StoreError::Fatal { operation: "test", .. }), "{error:?}");
-        assert!(error.reason().contains("the gate a") && error.reason().contains("a list"));
+        assert!(error.reason().contains("the key a") && error.reason().contains("a list"));
         for denied in [
             "ERR ACL failure in script: No permissions",
             "ERR The user executing the script can't access at least one of the keys",

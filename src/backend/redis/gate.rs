@@ -62,7 +62,7 @@ pub(super) fn tell_losses(losses: &Losses, outcomes: &[Outcome]) -> Result<()> {
     for key in lost.iter().filter_map(|row| row.text(0)) {
         if !losses.report(key, LostReason::Evicted) {
             return Err(StoreError::Unavailable(
-                format!("{key} has lost its gate, the key that other libraries use as the lock")
+                format!("{key}: the key that other libraries use as the lock was taken or deleted")
                     .into(),
             ));
         }

@@ -41,7 +41,7 @@ impl Connector {
             let have: u32 = have.map_err(|error| unkept(&endpoint, &error))?;
             if have < acks {
                 let reason =
-                    format!("{endpoint}: only {have} of {acks} replicas confirmed the new session");
+                    format!("{endpoint}: {have} of {acks} required replicas confirmed the session");
                 return Err(unavailable(reason));
             }
         }

@@ -342,7 +342,7 @@ impl Requester {
         match have {
             Ok(have) if have >= acks => Ok(()),
             Ok::<u32, _>(have) => {
-                let text = format!("only {have} of {acks} replicas of {at} confirmed the write");
+                let text = format!("{have} of {acks} required replicas of {at} have the write");
                 Err(Silence::refused(unknown(text), false))
             }
             // This includes a server that has become a replica.

@@ -200,7 +200,7 @@ impl Server {
         let now = match (self.field("aof_enabled"), self.fsync()) {
             ("", _) => "the server does not report aof_enabled (INFO)".to_owned(),
             ("1", None) => {
-                "appendonly = yes, but this user may not read appendfsync (CONFIG GET)".to_owned()
+                "appendonly = yes, but this user cannot read appendfsync (CONFIG GET)".to_owned()
             }
             ("1", Some("always")) if !at_once => match self.settings.get(SETTINGS[1]) {
                 Some(pauses) => format!("appendfsync = always, {} = {pauses}", SETTINGS[1]),
@@ -215,10 +215,9 @@ impl Server {
         if !at_once && !soon {
             reasons.push(format!(
                 "{now}: a crash may undo confirmed writes and the record of the longest TTL, so \
-                 the server then waits only for the TTLs of the clients that reconnect. To keep \
-                 the record, set appendonly = yes and one of these: appendfsync = everysec (Redis \
-                 7.2 or later, or Valkey), or appendfsync = always with \
-                 no-appendfsync-on-rewrite = no"
+                 the wait before new grants may be too short. To keep the record, set appendonly = \
+                 yes and one of these: appendfsync = everysec (Redis 7.2 or later, or Valkey), or \
+                 appendfsync = always with no-appendfsync-on-rewrite = no"
             ));
         }
         let exclusive = reasons.is_empty();

@@ -207,7 +207,8 @@ impl Nodes {
             match (&state.trouble, spoiled) {
                 (Some(trouble), _) => Some(trouble.clone()),
                 (None, Some(Spoiled::Restarted)) => Some(format!(
-                    "{endpoint} was started less than `longest_ttl` ago, so it does not count yet"
+                    "{endpoint} may have been started less than `longest_ttl` ago, so it does not \
+                     count yet"
                 )),
                 (None, Some(Spoiled::ClockSet)) => Some(format!(
                     "the clock of {endpoint} was changed less than `longest_ttl` ago, or does not \

@@ -13,9 +13,9 @@ impl Builder {
     /// implementation of [`Pool`]. The pool must connect to the database that the URL names.
     ///
     /// The client also opens one connection of its own, to the server in the URL. This connection
-    /// is for keepalives, watches, the removal of unused rows and the end of a session. These never
-    /// wait for the pool. Other requests use a connection from the pool: requests to acquire,
-    /// release or query a lock, guarded writes, rechecks and
+    /// is for keepalives, watches, the removal of unused rows and the end of a session, which
+    /// therefore never wait for the pool. Other requests use a connection from the pool: requests
+    /// to acquire, release or query a lock, guarded writes, rechecks and
     /// [`durability`](crate::Client::durability). Each request is one transaction. The isolation
     /// level, `synchronous_commit = off` and time limits of the pool's connections do not affect
     /// these requests, and the requests leave all settings unchanged. Other values of

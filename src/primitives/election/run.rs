@@ -13,9 +13,8 @@ impl Election {
     /// Campaigns, runs `work` while leading, and resigns; `None` if cancelled.
     ///
     /// If the lead is lost before the work is done, the candidate campaigns again. The candidate
-    /// publishes `value`, which may be at most 16 KiB long, from the start, as in
-    /// [`campaign`](Self::campaign). For work that returns a `Result`, see
-    /// [`try_run`](Self::try_run).
+    /// publishes `value`, as [`campaign`](Self::campaign) does. For work that returns a `Result`,
+    /// see [`try_run`](Self::try_run).
     ///
     /// `work` receives a handle to the lead, which can be cloned and passed to other tasks. The
     /// work is dropped when the lead is lost, as in [`LockGuard::run`](crate::LockGuard::run), and

@@ -61,9 +61,6 @@ impl LockGuard {
     /// - On Redlock, `Ok` means that a majority of the nodes no longer stores the lock. The method
     ///   may also return `Ok` just after an operator has evicted the holder.
     ///
-    /// The release deletes only this guard's own key, so a late or repeated attempt never affects a
-    /// successor.
-    ///
     /// # Errors
     ///
     /// [`Error::Lost`] if the lock was lost before it was released. Another client may have held it

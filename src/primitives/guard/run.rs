@@ -18,9 +18,8 @@ use crate::{
 impl LockGuard {
     /// Runs `future` until it is done or the lock is lost.
     ///
-    /// If the lock is lost, `future` is dropped. The call reads the clock before each poll, as
-    /// [`is_valid`](Self::is_valid) does, so a future that wakes up after a suspend does not run
-    /// under a lost lock. The call cannot stop a future that blocks its thread.
+    /// If the lock is lost, `future` is dropped. The call checks the deadline before each poll, as
+    /// [`is_valid`](Self::is_valid) does. The call cannot stop a future that blocks its thread.
     ///
     /// For a future that returns a `Result`, see [`try_run`](Self::try_run).
     ///

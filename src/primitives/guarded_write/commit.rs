@@ -78,21 +78,24 @@ fn unconfirmed(guards: &[&LockGuard], source: BoxError) -> Error {
 /// several keys, the refusal does not show which one is gone.
 async fn refused(guards: &[&LockGuard], session: &Session) -> Error {
     match guards {
-        [guard] => guard.held.own.lose(LostReason::Evicted),
+        [guard] => guard.held.own.evicted(),
         guards => {
             for guard in guards {
                 let own = &guard.held.own;
                 if let Ok(Standing::Evicted) = session.store.standing(&own.entry).await {
-                    own.lose(LostReason::Evicted);
+                    own.evicted();
                 }
             }
         }
     }
     match lost(guards) {
         Some((guard, reason)) => rejected(guard.lost_error(reason), reason, session),
-        // No read succeeded, so it is unknown which lock was lost.
+        // A downgrade replaces the key, or no read has succeeded, so that it is unknown which lock
+        // was lost.
         None => {
-            let reason = LostReason::Evicted;
+            let is_needed = |guard: &&LockGuard| guard.held.own.is_needed();
+            let is_lost = guards.iter().any(is_needed);
+            let reason = if is_lost { LostReason::Evicted } else { LostReason::Released };
             rejected(Error::Lost { name: names(guards), reason }, reason, session)
         }
     }

@@ -60,8 +60,8 @@ impl MultiLockGuard {
 
     /// Writes to the store in one transaction if all of the locks are still held.
     ///
-    /// The store applies all of the writes or none. The transaction applies them only if the keys
-    /// of all of the locks exist when it runs.
+    /// The store applies all of the writes or none, and none if the key of any of the locks no
+    /// longer exists.
     ///
     /// A write through one of the [`guards`](Self::guards) depends on that lock alone. Use this
     /// call for data that several locks protect together. Keys and values are as in
@@ -104,11 +104,8 @@ impl MultiLockGuard {
 
     /// Returns a query that returns a row only if all of the locks are held.
     ///
-    /// Run the query in your own transaction, in the same database and with any driver. The
-    /// transaction then writes only while all of the locks are held. The result is `None` if the
-    /// store is not an SQL database.
-    ///
-    /// [`LockGuard::sql`](crate::LockGuard::sql) documents its use.
+    /// [`LockGuard::sql`](crate::LockGuard::sql) documents how to use the query in your own
+    /// transaction. The result is `None` if the store is not an SQL database.
     ///
     /// # Examples
     ///

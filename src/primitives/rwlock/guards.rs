@@ -188,16 +188,13 @@ impl WriteGuard {
     /// No writer is granted the lock in between. The readers in the queue, up to the next writer,
     /// are granted the lock, too.
     ///
-    /// One transaction of the store replaces the writer's key with a reader's key at the same
-    /// position. Afterwards, [`key`](LockGuard::key) returns the new key, and the fencing token
-    /// stays the same. The call waits for the store's reply without a time limit. If the lock is
-    /// lost during the call, the call returns an error.
+    /// Afterwards, [`key`](LockGuard::key) returns the reader's key, and the fencing token stays
+    /// the same.
     ///
     /// # Errors
     ///
-    /// **Any error releases the write lock**, as if the guard had been dropped. After an error,
-    /// this client no longer holds the lock, and another client may be granted it.
-    /// [`Error::Lost`](crate::Error::Lost) if the lock was lost.
+    /// **Any error releases the write lock**, as if the guard had been dropped.
+    /// [`Error::Lost`](crate::Error::Lost) if the lock was lost before or during the call.
     /// [`Error::Denied`](crate::Error::Denied) or [`Error::Backend`](crate::Error::Backend) if the
     /// store refused the reader's key, for example because a permission is missing or the store is
     /// full. [`Error::Runtime`](crate::Error::Runtime) if the client's runtime is shut down during

@@ -301,3 +301,27 @@ async fn idle_sessions_are_given_up_after_a_process_stall() {
     pass(5300).await;
     assert!(deadline.enter());
 }
+
+/// Another session would take as long to open. The lock is granted once its deadline can be moved
+/// before it passes.
+#[tokio::test(start_paused = true)]
+async fn slowly_opened_session_is_used_once_renewals_count() {
+    for (opening, at_once) in [(TTL * 45 / 100, true), (TTL / 2, false), (TTL * 6 / 10, false)] {
+        let deadline = Deadline::new(clock::now().saturating_sub(opening), TTL, true);
+        // The keeper's first step.
+        deadline.vitals();
+        assert!(deadline.enter(), "{opening:?}");
+        assert_eq!(deadline.grant().is_ok(), at_once, "{opening:?}");
+        if at_once {
+            continue;
+        }
+        for _ in 0..4 {
+            assert_eq!(deadline.grant(), Err(NotGranted::Unconfirmed), "{opening:?}");
+            pass(950).await;
+            deadline.vitals();
+        }
+        deadline.renewed(clock::now(), TTL * 2 / 3);
+        assert_eq!(deadline.grant(), Ok(()), "{opening:?}");
+        assert_eq!(deadline.lost_reason(), None);
+    }
+}

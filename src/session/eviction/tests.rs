@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     backend::{Entry, Event, Facts, SequencePoint, Watch, name::Ticket},
+    lost::LostReason,
     session::{
         fake_store::{FakeStore, grow, pauses},
         own_keys::OwnKeys,

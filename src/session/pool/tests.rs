@@ -85,6 +85,22 @@ async fn concurrent_callers_share_a_session() {
     assert_eq!(sessions.pool.state.lock().known.len(), 1, "two are done with");
 }
 
+/// Where a stall of the process limits what renewals prove, a slow opening counts as a stall.
+#[tokio::test(start_paused = true)]
+async fn session_that_opened_slowly_is_used() {
+    let store = closing();
+    store.change(|facts| facts.relays_renewals = true);
+    // Two thirds of the TTL.
+    store.open.then(40_000, || Ok(()));
+    let shared = Shared { connect_timeout: Duration::from_secs(50), ..store.shared() };
+    let sessions = Sessions::lazy(shared);
+    let enter = |session: &Arc<Session>| session.deadline.enter().then(|| Arc::clone(session));
+    let entered = timeout(Duration::from_secs(300), sessions.in_session(enter)).await;
+    let session = entered.expect("it waits for a session that opens sooner").unwrap();
+    assert_eq!(session.deadline.lost_reason(), None);
+    assert_eq!(store.asked("open"), [0]);
+}
+
 /// A session without room continues to serve its locks. Another one is opened for new locks.
 #[tokio::test(start_paused = true)]
 async fn sessions_without_room_are_kept() {

@@ -25,7 +25,7 @@ local function is_shut(gate)
     local kind = redis.pcall('TYPE', gate.key)
     if kind.err then return nil, kind.err end
     if kind.ok == 'none' then return false end
-    if kind.ok ~= KINDS[gate.layout] then return nil, 'WRONGTYPE its key is a ' .. kind.ok end
+    if kind.ok ~= KINDS[gate.layout] then return nil, 'WRONGTYPE it is a ' .. kind.ok end
     return true
 end
 

@@ -47,7 +47,7 @@ for at = 6, #ARGV, 4 do
         last = math.max(last + 1, math.floor(now / 1000) - EPOCH)
         if quarantined then
             add_entry(dir, last, NOBODY, ticket, 'nobody',
-                'vdistlock: the database has failed over, or was restored')
+                'vdistlock: the database has failed over, or was restarted or restored')
             last = last + 1
         end
         entry = add_entry(dir, last, session, ticket, label, value)
