@@ -13,6 +13,9 @@ use crate::{
     output::Output,
 };
 
+/// The first second of the year 10000, since the Unix epoch.
+const YEAR_10000: u64 = 253_402_300_800;
+
 /// `ask`. The request lasts as long as this client's session, but at most ten minutes, so the
 /// command waits until the holder has released the lock.
 pub(crate) async fn ask(
@@ -34,13 +37,13 @@ pub(crate) async fn ask(
     }
     let owner = holder.as_ref().map_or("the holder", |holder| holder.owner()).to_owned();
     output.note("asked", &format!("asked {owner} to release {name}"), json!({ "name": name }));
-    let key = holder.map(|holder| holder.key().to_owned());
+    let hold = holder.map(|holder| (holder.key().to_owned(), holder.fencing_token().as_u64()));
     let mut queue = mutex.watch_queue()?;
     let end = wait.and_then(|time| Instant::now().checked_add(time));
     let released = until_signal(async {
         while let Some(entries) = queue.next().await {
-            let there = |key: &String| entries.iter().any(|entry| entry.key() == key);
-            if !key.as_ref().is_some_and(there) {
+            let entries = entries.iter().map(|entry| (entry.key(), entry.fencing_token().as_u64()));
+            if !hold.as_ref().is_some_and(|hold| is_in(hold, entries)) {
                 let object = json!({ "name": name, "owner": owner, "released": true });
                 output.line(&format!("{owner} no longer holds {name}"), &object)?;
                 return Ok(0);
@@ -54,6 +57,15 @@ pub(crate) async fn ask(
         Failure::new(BUSY, text)
     };
     timeout_at(end.into(), released).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// Returns `true` if a hold is in a queue. On etcd, a client that acquires a lock again may use the
+/// same key, with another token.
+fn is_in<'a>(
+    (key, token): &(String, u64),
+    mut entries: impl Iterator<Item = (&'a str, u64)>,
+) -> bool {
+    entries.any(|entry| entry == (key.as_str(), *token))
 }
 
 /// `evict`.
@@ -112,11 +124,20 @@ pub(crate) async fn clear(
     let Some(began) = cleared? else {
         return Err(Failure::new(ABSENT, format!("no run of {name} is recorded")));
     };
-    let text = format!("{name} may run again; last run: {}", format_rfc3339_seconds(began));
-    let since_epoch = began.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let object = json!({ "name": name, "cleared": true, "began_unix": since_epoch.as_secs() });
+    let seconds = began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let text = format!("{name} may run again; last run: {}", shown(seconds));
+    let object = json!({ "name": name, "cleared": true, "began_unix": seconds });
     output.line(&text, &object)?;
     Ok(0)
+}
+
+/// Returns a time for display, given in seconds since the Unix epoch. A wrong record can contain a
+/// year of five digits, for which `humantime` would panic.
+fn shown(seconds: u64) -> String {
+    if seconds >= YEAR_10000 {
+        return "after the year 9999".to_owned();
+    }
+    format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
 }
 
 /// `permits`.
@@ -135,4 +156,27 @@ pub(crate) async fn permits(
     let number = set.unwrap_or(now);
     output.line(&number.to_string(), &json!({ "name": name, "permits": number, "before": now }))?;
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_hold_may_have_the_same_key() {
+        let hold = ("/ns/a/1".to_owned(), 7);
+        let is_in = |entries: &[(&str, u64)]| is_in(&hold, entries.iter().copied());
+        assert!(is_in(&[("/ns/a/1", 7), ("/ns/a/2", 8)]));
+        assert!(!is_in(&[("/ns/a/2", 8), ("/ns/a/1", 9)]));
+        assert!(!is_in(&[]));
+    }
+
+    #[test]
+    fn wrong_times_are_shown() {
+        assert_eq!(shown(0), "1970-01-01T00:00:00Z");
+        assert_eq!(shown(YEAR_10000 - 1), "9999-12-31T23:59:59Z");
+        for wrong in [YEAR_10000, u64::MAX / 1_000, u64::MAX] {
+            assert_eq!(shown(wrong), "after the year 9999");
+        }
+    }
 }

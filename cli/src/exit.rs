@@ -28,7 +28,7 @@ const NOT_FOUND: u8 = 127;
 pub(crate) const CODES: &str = "\
 Exit codes:
   The exit code of the command, or 128 + n if signal n ended the command, or ended distlock before
-  the command started. Also 128 + n if signal n ended ask, observe, queue --watch or top.
+  the command started. Also 128 + n if signal n ended ask, clear, observe, queue --watch or top.
     0  success; also if --once-per skipped the command
     1  leader, ask, evict, clear: not found; evict: a different token; doctor: a check failed
    64  the command line, a name, the URL or an option is invalid, or the store does not support the

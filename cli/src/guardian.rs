@@ -74,8 +74,8 @@ pub(crate) fn guard(limits: Limits, command: &[OsString]) -> io::Result<()> {
     let mut link = Link::open()?;
     let Some((deadline, early)) = link.first_deadline()? else { return Ok(()) };
     let Some((program, arguments)) = command.split_first() else { return Ok(()) };
-    if clock::now() >= limits.ended_at(deadline) {
-        link.report(&Report::Ended(Ended::Signal(Signal::KILL.as_raw()), Cause::Deadline));
+    if let Some(cause) = prevented(&limits, deadline, &early) {
+        link.report(&Report::Ended(Ended::Signal(Signal::KILL.as_raw()), cause));
         return Ok(());
     }
     let input = link.input.take().map_or_else(Stdio::null, Stdio::from);
@@ -96,6 +96,14 @@ pub(crate) fn guard(limits: Limits, command: &[OsString]) -> io::Result<()> {
     watch.watch().inspect_err(|_| {
         kill_all(None);
     })
+}
+
+/// Returns why the command must not be started, if the lock is lost or its deadline is too near.
+fn prevented(limits: &Limits, deadline: Duration, early: &[Order]) -> Option<Cause> {
+    if early.contains(&Order::Kill) {
+        return Some(Cause::Ordered);
+    }
+    (clock::now() >= limits.ended_at(deadline)).then_some(Cause::Deadline)
 }
 
 /// The connection to `distlock`.
@@ -161,11 +169,11 @@ impl Link {
                     order => others.push(order),
                 }
             }
-            if let Some(deadline) = first {
-                return Ok(Some((deadline, others)));
-            }
             if self.closed {
                 return Ok(None);
+            }
+            if let Some(deadline) = first {
+                return Ok(Some((deadline, others)));
             }
             wait(&mut [PollFd::new(&self.stream, PollFlags::IN)])?;
         }
@@ -211,6 +219,11 @@ impl Watch {
             {
                 let ended = self.process_group.kill();
                 self.link.report(&Report::Ended(ended, cause));
+                if cause == Cause::Abandoned {
+                    // Only now, because standard error may block.
+                    let text = "distlock: distlock was killed; the guardian ended the command\n";
+                    let _ = stderr().write_all(text.as_bytes());
+                }
                 return Ok(());
             }
             self.sleep(now, ended)?;
@@ -235,10 +248,6 @@ impl Watch {
             self.process_group.signal(self.limits.kill_signal);
             // A stopped process handles no signal until it continues.
             self.process_group.signal(Signal::CONT);
-        }
-        if cause == Cause::Abandoned {
-            let text = "distlock: distlock was killed; the guardian is terminating the command\n";
-            let _ = stderr().write_all(text.as_bytes());
         }
         let at = self.limits.killed_at(self.deadline).min(now + self.limits.kill_after);
         self.ending = Some((cause, at));
@@ -288,5 +297,21 @@ mod tests {
         assert_eq!(read(&arguments(&limits, &command)), Some((limits, &command[..])));
         assert_eq!(read(&command), None);
         assert_eq!(read(&[]), None);
+    }
+
+    #[test]
+    fn no_command_is_started_once_its_lock_is_lost() {
+        let [kill_after, margin] = [1500, 80].map(Duration::from_millis);
+        let limits = Limits { kill_signal: Signal::INT, kill_after, margin };
+        let (near, far) = (clock::now(), clock::now() + Duration::from_secs(600));
+        let signal = Order::Signal(Signal::USR1.as_raw());
+        for (deadline, early, cause) in [
+            (far, &[][..], None),
+            (far, &[signal], None),
+            (far, &[signal, Order::Kill], Some(Cause::Ordered)),
+            (near, &[signal], Some(Cause::Deadline)),
+        ] {
+            assert_eq!(prevented(&limits, deadline, early), cause, "{early:?}");
+        }
     }
 }

@@ -43,6 +43,7 @@ use tokio::time::timeout;
 use crate::{
     args::{Args, Command},
     exit::Failure,
+    inspect::until_signal,
     output::{Output, masked},
     run::Job,
 };
@@ -125,7 +126,10 @@ async fn look(command: Command, client: &Client, output: Output) -> Result<u8, F
             change::ask(client, &name, &reason, wait, output).await
         }
         Command::Evict { key, token, yes } => change::evict(client, &key, token, yes, output).await,
-        Command::Clear { name, wait } => change::clear(client, &name, wait, output).await,
+        // After a signal, too, the client is closed, which deletes its key.
+        Command::Clear { name, wait } => {
+            until_signal(change::clear(client, &name, wait, output)).await
+        }
         Command::Permits { name, set } => change::permits(client, &name, set, output).await,
         Command::Top { interval } => top::show(client, interval, output).await,
         // `carry_out` has run the others.

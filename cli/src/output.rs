@@ -120,7 +120,7 @@ pub(crate) fn printable(text: &str) -> String {
 /// Replaces arguments that may be misplaced URLs with a password, also those in an option.
 pub(crate) fn masked(text: &str, arguments: &[OsString]) -> String {
     let parts = |argument: &str| {
-        let after = |sign| argument.split_once(sign).map(|(_, rest)| rest.to_owned());
+        let after = |sign: &str| argument.split_once(sign).map(|(_, rest)| rest.to_owned());
         [Some(argument.to_owned()), after("="), after("://")]
     };
     let arguments = arguments.iter().filter_map(|argument| argument.to_str());

@@ -93,7 +93,9 @@ impl ProcessGroup {
 /// Kills and reaps all descendants of this process. Returns how the leader ended.
 pub(crate) fn kill_all(leader: Option<Pid>) -> Option<Ended> {
     let mut ended = None;
-    if let Some(leader) = leader {
+    // Once the leader is reaped, a group of other processes may have its ID.
+    let leads = |leader: &Pid| children().contains(leader);
+    if let Some(leader) = leader.filter(leads) {
         // The whole group at once: if they were killed one by one, they could start others.
         let _ = kill_process_group(leader, Signal::KILL);
     }
@@ -143,4 +145,89 @@ fn children_by_stat() -> Vec<Pid> {
 
 fn pid(text: &str) -> Option<Pid> {
     text.parse().ok().and_then(Pid::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        env,
+        io::{BufRead, BufReader, Write},
+        process::Stdio,
+        thread::sleep,
+        time::{Duration, Instant},
+    };
+
+    use rustix::process::getpgid;
+
+    use super::*;
+    use crate::signals::Signals;
+
+    /// Set in a copy of a test. The copy is a separate process: [`kill_all`] kills all children.
+    const COPY: &str = "DISTLOCK_TEST_COPY";
+
+    /// Runs a copy of a test under a program that starts it. Returns `true` in the copy.
+    fn is_copy(test: &str, starter: &[&str]) -> bool {
+        if env::var_os(COPY).is_some() {
+            return true;
+        }
+        let program = env::current_exe().expect("this program");
+        let mut copy = Command::new("env");
+        copy.args(starter).arg(program).env(COPY, "yes");
+        let path = format!("process_group::tests::{test}");
+        copy.args([path.as_str(), "--exact", "--nocapture"]);
+        let output = copy.output().expect("the copy starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{output:?}");
+        false
+    }
+
+    fn until(what: &str, is: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !is() {
+            assert!(start.elapsed() < Duration::from_secs(30), "never: {what}");
+            sleep(Duration::from_millis(2));
+        }
+    }
+
+    #[test]
+    fn exit_code_is_known_if_child_signals_were_ignored() {
+        let test = "exit_code_is_known_if_child_signals_were_ignored";
+        if !is_copy(test, &["--ignore-signal=CHLD"]) {
+            return;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let runtime = runtime.expect("a runtime");
+        let _entered = runtime.enter();
+        let _caught = Signals::catch().expect("signals can be caught");
+        let group = ProcessGroup::start(Command::new("sh").args(["-c", "exit 3"]));
+        let group = group.expect("the command starts");
+        until("the command ends", || group.has_ended());
+        assert_eq!(group.kill(), Ended::Code(3));
+    }
+
+    /// The ID of a leader that was reaped can be that of another group.
+    #[test]
+    fn group_of_other_processes_is_not_killed() {
+        if !is_copy("group_of_other_processes_is_not_killed", &[]) {
+            return;
+        }
+        let script = "exec 3<&0; setsid cat <&3 & echo $!";
+        let mut parent = Command::new("sh");
+        parent.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut parent = parent.spawn().expect("the parent starts");
+        let mut input = parent.stdin.take().expect("the stream is piped");
+        let mut output = BufReader::new(parent.stdout.take().expect("the stream is piped"));
+        let mut line = || {
+            let mut line = String::new();
+            output.read_line(&mut line).expect("the output is read");
+            line
+        };
+        let other = pid(line().trim()).expect("a process ID");
+        // Without its parent, it is not a descendant of this process.
+        parent.wait().expect("the parent is a child");
+        until("it leads a group", || getpgid(Some(other)) == Ok(other));
+        assert_eq!(kill_all(Some(other)), None);
+        let _ = input.write_all(b"alive\n");
+        assert_eq!(line(), "alive\n", "another group was killed");
+    }
 }

@@ -166,7 +166,7 @@ async fn under_lock(job: &Job, client: &Client, output: Output) -> Result<Done, 
         output.brief_note("refused", &text, json!({ "name": names, "period": period.to_string() }));
         // Otherwise the waiters behind it would wait until this client is closed.
         if let Err(error) = held.unlock().await {
-            output.note("unconfirmed", &exit::chain(&error), json!({ "name": names }));
+            output.brief_note("unconfirmed", &exit::chain(&error), json!({ "name": names }));
         }
         return Ok(Done::Ended(0));
     }
@@ -215,7 +215,7 @@ async fn guard(
                 // The session repeats the release until the client closes. After that, the session
                 // expires.
                 Err(error) => {
-                    output.note("unconfirmed", &exit::chain(&error), json!({}));
+                    output.brief_note("unconfirmed", &exit::chain(&error), json!({}));
                     Ok(code)
                 }
             }
@@ -326,8 +326,12 @@ async fn watch(
 async fn lost(job: &Job, environment: &[(&str, String)], reason: &str, output: Output) {
     let names = job.target.names();
     let text = format!("{names} was lost: {reason}");
-    output.note("lost", &text, json!({ "name": names, "reason": reason }));
-    let Some(Words(words)) = &job.hold.on_lost else { return };
+    let details = json!({ "name": names, "reason": reason });
+    let Some(Words(words)) = &job.hold.on_lost else {
+        return output.note("lost", &text, details);
+    };
+    // The program runs even if nothing reads the message.
+    output.brief_note("lost", &text, details);
     let Some((program, arguments)) = words.split_first() else { return };
     let mut command = Command::new(program);
     command.args(arguments).envs(environment.iter().map(|(name, value)| (name, value)));

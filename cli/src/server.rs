@@ -124,7 +124,11 @@ fn scheme(scheme: &str) -> Option<(Kind, u16)> {
 fn addresses(url: &str) -> Vec<(String, Kind)> {
     let Some((name, rest)) = url.split_once("://") else { return Vec::new() };
     let Some((kind, port)) = scheme(name) else { return Vec::new() };
-    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    if rest.contains('@') {
+        // The library refuses the URL. The part before a `/` may be a part of the password.
+        return Vec::new();
+    }
     let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
     // A Unix socket, whose directory has no port to connect to.
     let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
@@ -190,6 +194,8 @@ mod tests {
             ("redlock://a,b,c", &["a:6379", "b:6379", "c:6379"]),
             ("redlocks://a", &["a:6379"]),
             ("sqlite:///var/lib/app/locks.db", &[]),
+            ("etcd://root:gehe/im@h", &[]),
+            ("etcd://root:gehe?im@h", &[]),
             ("nonsense", &[]),
         ] {
             let found: Vec<_> = addresses(url).into_iter().map(|(address, _)| address).collect();

@@ -29,8 +29,10 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Starts to catch signals. Must be called in a runtime. Signals that this process was started
-    /// to ignore, for example by `nohup`, remain ignored here and in the command.
+    /// to ignore, for example by `nohup`, remain ignored here and in the command. The exception is
+    /// SIGCHLD: while it is ignored, the kernel discards how children end.
     pub(crate) fn catch() -> io::Result<Self> {
+        drop(signal(SignalKind::child())?);
         let ignored = ignored(&fs::read_to_string("/proc/self/status").unwrap_or_default());
         let wanted = |(_, signal): &&(&str, Signal)| ignored & (1 << (signal.as_raw() - 1)) == 0;
         let stream = |(_, caught): &(&str, Signal)| {

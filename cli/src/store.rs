@@ -60,8 +60,8 @@ fn given(
     }
     if let Some(path) = &args.url_file {
         let read = fs::read_to_string(path);
-        let text = read
-            .map_err(|error| Failure::usage(format!("--url-file {}: {error}", path.display())))?;
+        let text =
+            read.map_err(|error| Failure::usage(format!("--url-file {}: {error}", shown(path))))?;
         return Ok(Some(text.trim().to_owned()));
     }
     if variable.is_some() {
@@ -73,6 +73,12 @@ fn given(
         // The file may name another store, so there is no default.
         Err(error) => Err(Failure::usage(format!("{}: {error}", host_file.display()))),
     }
+}
+
+/// Returns a path for display. A misplaced URL, which may contain a password, is replaced.
+fn shown(path: &Path) -> String {
+    let text = path.display().to_string();
+    if text.contains("://") { "***".to_owned() } else { text }
 }
 
 /// Returns the URL of the user's own SQLite file, and creates its directory.
@@ -171,6 +177,17 @@ mod tests {
         let folder = tempfile::TempDir::new().expect("a folder");
         let read = given(&args(), None, folder.path());
         assert!(read.is_err_and(|failure| failure.code == crate::exit::USAGE));
+    }
+
+    #[test]
+    fn url_in_place_of_a_file_is_masked() {
+        let text = |path: &str| {
+            let args = StoreArgs { url_file: Some(path.into()), ..args() };
+            let read = given(&args, None, Path::new("/nowhere"));
+            read.expect_err("there is no file").to_string()
+        };
+        assert!(text("/no/such/file").starts_with("--url-file /no/such/file: "));
+        assert!(text("etcd://root:geheim@h").starts_with("--url-file ***: "));
     }
 
     #[test]

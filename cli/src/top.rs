@@ -1,8 +1,10 @@
 //! `top`: shows all locks, and refreshes the list.
 
 use std::{
-    io::{IsTerminal, stdout},
+    io::{self, IsTerminal, stdout},
+    mem,
     pin::pin,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -16,7 +18,10 @@ use ratatui::{
     widgets::{Paragraph, Row, Table, TableState},
 };
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    time::sleep,
+};
 
 use crate::{
     exit::{self, Failure},
@@ -25,8 +30,8 @@ use crate::{
     queue_changes::QueueChanges,
 };
 
-/// How often the keyboard is polled.
-const KEYS: Duration = Duration::from_millis(50);
+/// How often the display is drawn.
+const REDRAW: Duration = Duration::from_millis(50);
 /// The shortest interval between listings, each of which reads every queue from the store.
 const LEAST: Duration = Duration::from_millis(100);
 
@@ -63,7 +68,12 @@ pub(crate) async fn show(
     }
     let mut terminal = ratatui::try_init()?;
     let ended = until_signal(screen(view, interval, &mut terminal)).await;
-    ratatui::restore();
+    // If the terminal is closed, ratatui would panic when it reports that on standard error.
+    let shown = terminal.show_cursor();
+    let _ = ratatui::try_restore();
+    if shown.is_err() {
+        mem::forget(terminal);
+    }
     ended
 }
 
@@ -168,31 +178,51 @@ fn row(lock: &LockInfo) -> Row<'static> {
     ])
 }
 
+/// Reads the keyboard on a separate thread: once the terminal is closed, crossterm's functions do
+/// not return.
+fn read_keys() -> io::Result<UnboundedReceiver<io::Result<KeyEvent>>> {
+    let (sender, keys) = unbounded_channel();
+    let read = move || {
+        loop {
+            let key = match event::read() {
+                Ok(Event::Key(key)) => Ok(key),
+                Ok(_) => continue,
+                Err(error) => Err(error),
+            };
+            let failed = key.is_err();
+            if sender.send(key).is_err() || failed {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("keys".to_owned()).spawn(read)?;
+    Ok(keys)
+}
+
 async fn screen(
     mut view: View<'_>,
     interval: Duration,
     terminal: &mut DefaultTerminal,
 ) -> Result<u8, Failure> {
-    let client = view.client;
+    let (client, mut keys) = (view.client, read_keys()?);
     loop {
         let start = Instant::now();
         let mut looking = pin!(client.locks());
         let mut looks = true;
         while looks || start.elapsed() < interval {
+            // An error if the terminal is closed.
             terminal.draw(|frame| view.draw(frame))?;
             tokio::select! {
                 looked = &mut looking, if looks => {
                     view.take(start, looked);
                     looks = false;
                 }
-                () = sleep(KEYS) => {}
-            }
-            while event::poll(Duration::ZERO)? {
-                if let Event::Key(key) = event::read()?
-                    && let Some(code) = view.press(key)
-                {
-                    return Ok(code);
+                Some(key) = keys.recv() => {
+                    if let Some(code) = view.press(key?) {
+                        return Ok(code);
+                    }
                 }
+                () = sleep(REDRAW) => {}
             }
         }
     }

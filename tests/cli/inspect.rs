@@ -1,16 +1,18 @@
 //! What shows locks and what an operator does to them: `ls`, `queue`, `leader`, `observe`, `elect`,
 //! `ask`, `evict`, `permits`, `doctor`, `top`, and what is printed without a store.
 
-use std::{fs, time::Duration};
+use std::{fs, process::Stdio, time::Duration};
 
 use distlock::{Client, LockKind};
 use distlock_testkit::{proxies::Proxies, proxy::Mode, servers};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::{io::AsyncReadExt, process::Command, time::timeout};
 
 use crate::store::{
-    Output, Store, Stream, distlock_at, ended_by, on_each_store, output_of, run, until,
+    Output, Store, Stream, distlock_at, ended_by, on_each_store, output_of, run, signal, until,
+    until_written,
 };
 
 async fn all_locks_are_listed(store: Store) {
@@ -116,6 +118,17 @@ async fn ask_command_requests_release(store: Store) {
     assert_eq!(asked.code(), 0, "{asked:?}");
     let released = &Output::objects(&asked.out)[0];
     assert_eq!((&released["owner"], &released["released"]), (&client.owner().into(), &true.into()));
+
+    // The holder acquires the lock again, at once. On etcd, its key is the same.
+    for _ in 0..10 {
+        let guard = client.mutex("a").lock().await.expect("free");
+        let asking = store.distlock(&["ask", "a", "a turn"]).spawn().expect("the process starts");
+        guard.release_requested().await;
+        guard.unlock().await.expect("the store replies");
+        let guard = client.mutex("a").lock().await.expect("free");
+        assert_eq!(output_of(asking).await.code(), 0);
+        guard.unlock().await.expect("the store replies");
+    }
 
     // `run` reports the requester and the reason.
     let mut holder = Stream::of_messages(store.distlock(&holding(&["run", "a"])));
@@ -334,4 +347,36 @@ async fn completions_and_the_manual_need_no_store() {
     {
         assert!(manual.contains(word), "no {word} in {manual}");
     }
+}
+
+/// Only the shell, which leads the session, receives SIGHUP.
+#[tokio::test]
+async fn top_ends_with_its_terminal() {
+    let place = TempDir::new().expect("a folder");
+    let path = |name: &str| place.path().join(name);
+    let line = format!(
+        "stty rows 24 cols 80; trap : HUP; sh -c 'echo $$ >{}; exec {} --local top'; echo $? >{}",
+        path("pid").display(),
+        env!("CARGO_BIN_EXE_distlock"),
+        path("code").display(),
+    );
+    let mut terminal = Command::new("script");
+    terminal.args(["-qfec", &line, "/dev/null"]).kill_on_drop(true);
+    terminal.env("SHELL", "/bin/sh").env("TERM", "xterm").env("XDG_STATE_HOME", place.path());
+    terminal.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut terminal = terminal.spawn().expect("the terminal starts");
+    let mut screen = terminal.stdout.take().expect("the stream is piped");
+    let (long, mut shown) = (Duration::from_secs(60), Vec::<u8>::new());
+    while !shown.windows(4).any(|bytes| bytes == b"quit") {
+        let read = timeout(long, screen.read_buf(&mut shown)).await.expect("it is shown in time");
+        assert_ne!(read.expect("the output is read"), 0, "{}", String::from_utf8_lossy(&shown));
+    }
+    signal(&terminal, Signal::KILL);
+    let code = timeout(long / 2, until_written(&path("code"))).await;
+    if code.is_err() {
+        let pid = fs::read_to_string(path("pid")).expect("it was started");
+        let pid = Pid::from_raw(pid.trim().parse().expect("a number")).expect("a process");
+        kill_process(pid, Signal::KILL).expect("it still runs");
+    }
+    assert_eq!(code.expect("it ends with its terminal").trim(), "71");
 }

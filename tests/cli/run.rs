@@ -1,9 +1,16 @@
 //! `distlock run`: the command's environment, its end, and the exit codes.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    io::{PipeReader, PipeWriter, Write, pipe},
+    time::{Duration, UNIX_EPOCH},
+};
 
 use distlock_testkit::{backend::Backend, proxies::Proxies, proxy::Mode, servers};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    pipe::fcntl_getpipe_size,
+    process::{Pid, Signal, kill_process},
+};
 use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, process::Child};
 
@@ -146,6 +153,55 @@ async fn ignored_signals_stay_ignored(store: Store) {
     signal(&holder, Signal::HUP);
     fs::write(end, "now").expect("the file is written");
     assert_eq!(output_of(holder).await.code(), 8);
+}
+
+/// Parents that ignore SIGCHLD, so that the kernel reaps their children, pass this on.
+async fn ignored_child_signals_hide_no_exit_code(store: Store) {
+    for code in [0, 3] {
+        let mut command = tokio::process::Command::new("env");
+        command.args(["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_distlock"), "run", "chld"]);
+        command.args(["--", "sh", "-c", &format!("exit {code}")]);
+        command.env("DISTLOCK_URL", &store.url).kill_on_drop(true);
+        let output = output_of(command.spawn().expect("the process starts")).await;
+        assert_eq!(output.code(), code, "{output:?}");
+    }
+}
+
+/// Returns a pipe that is full, so that the next write to it blocks.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = pipe().expect("a pipe");
+    let size = fcntl_getpipe_size(&writer).expect("a pipe");
+    writer.write_all(&vec![b'.'; size]).expect("the pipe is empty");
+    (reader, writer)
+}
+
+/// The messages are about the wait, the grant, the start and the end.
+async fn blocked_messages_keep_no_lock(store: Store) {
+    let holder = store.holding(&["blocked"]).await;
+    let (_reader, writer) = full_pipe();
+    let args = ["run", "blocked", "--json", "--wait-log", "50ms", "--", "echo", "it runs"];
+    let mut command = store.distlock(&args);
+    let waiter = command.stderr(writer).spawn().expect("the process starts");
+    let client = store.client().await;
+    until("the client waits", async || store.queue(&client, "blocked").await == 2).await;
+    ended_by(holder, Signal::TERM).await;
+    let output = output_of(waiter).await;
+    assert_eq!((output.code(), output.out.as_str()), (0, "it runs\n"), "{output:?}");
+    assert_eq!(store.queue(&client, "blocked").await, 0, "something was left behind");
+    client.close().await.expect("the store replies");
+}
+
+/// The guardian reports that `distlock` was killed.
+async fn blocked_message_keeps_no_command_alive(store: Store) {
+    let place = TempDir::new().expect("a folder");
+    let there = place.path().join("there");
+    let (_reader, writer) = full_pipe();
+    let script = format!("trap '' TERM; echo $$ >{}; while :; do sleep 1; done", there.display());
+    let args = ["run", "silent", "--ttl", "3s", "--", "sh", "-c", &script];
+    let holder = store.distlock(&args).stderr(writer).spawn().expect("the process starts");
+    let pid = until_written(&there).await.trim().parse().expect("a number");
+    signal(&holder, Signal::KILL);
+    until("the command is killed", async || !probe::lives(pid)).await;
 }
 
 async fn signals_end_the_wait(store: Store) {
@@ -335,6 +391,25 @@ async fn clear_command_resets_a_period(store: Store) {
     assert_eq!(output_of(holder).await.code(), 143);
 }
 
+async fn a_signal_ends_clear(store: Store) {
+    let holder = store.holding(&["cleared"]).await;
+    let clear = store.distlock(&["clear", "cleared", "-w", "60s"]).spawn();
+    let clear = clear.expect("the process starts");
+    let client = store.client().await;
+    until("the client waits", async || store.queue(&client, "cleared").await == 2).await;
+    assert_eq!(ended_by(clear, Signal::INT).await.code(), 130);
+    assert_eq!(store.queue(&client, "cleared").await, 1, "something was left behind");
+    ended_by(holder, Signal::TERM).await;
+    // A program has mistaken milliseconds for seconds.
+    let guard = client.mutex("cleared").lock().await.expect("free");
+    let late = UNIX_EPOCH + Duration::from_secs(1_900_000_000_000);
+    assert!(guard.claim_period_at(Duration::from_secs(60), late).await.expect("a reply"));
+    guard.unlock().await.expect("the store replies");
+    let cleared = store.run(&["clear", "cleared"]).await;
+    assert_eq!(cleared.code(), 0, "{cleared:?}");
+    client.close().await.expect("the store replies");
+}
+
 /// The store is cut off between the decision and the release.
 async fn a_skipped_run_is_successful_without_a_release(store: Store) {
     let args = ["run", "skipped", "--once-per", "24h", "--ttl", "30s", "--json", "--", "true"];
@@ -417,9 +492,16 @@ async fn wrong_usage_is_reported_before_anything_is_sent(store: Store) {
     let output = run(command).await;
     assert_eq!(output.code(), 64);
     assert!(output.err.contains("HOME"), "{output:?}");
-    let misplaced = store.run(&["ls", "a", "etcd://root:geheim@h"]).await;
-    assert_eq!(misplaced.code(), 64);
-    assert!(!misplaced.err.contains("geheim"), "{misplaced:?}");
+    for misplaced in [
+        &["ls", "a", "etcd://root:geheim@h"][..],
+        &["--local=etcd://root:geheim@h", "ls"],
+        &["--url-file", "etcd://root:geheim@h", "ls"],
+        &["--url", "etcd://root:geh/eim@h", "doctor"],
+    ] {
+        let output = store.run(misplaced).await;
+        assert_eq!(output.code(), 64, "{output:?}");
+        assert!(!format!("{output:?}").contains("geh"), "{output:?}");
+    }
     for help in ["--help", "--version"] {
         assert_eq!(store.run(&[help]).await.code(), 0);
     }
@@ -490,6 +572,9 @@ on_each_store!(
     a_busy_lock_is_reported,
     signals_are_passed_on,
     ignored_signals_stay_ignored,
+    ignored_child_signals_hide_no_exit_code,
+    blocked_messages_keep_no_lock,
+    blocked_message_keeps_no_command_alive,
     signals_end_the_wait,
     waiting_is_logged_if_asked_for,
     lock_kinds_exclude_each_other_correctly,
@@ -499,6 +584,7 @@ on_each_store!(
     a_lost_lock_ends_the_command_and_is_reported,
     a_command_may_end_in_order_before_the_deadline,
     clear_command_resets_a_period,
+    a_signal_ends_clear,
     a_skipped_run_is_successful_without_a_release,
     a_command_that_hangs_is_killed_after_max_hold,
     wrong_usage_is_reported_before_anything_is_sent,
