@@ -10,10 +10,16 @@ use super::{
     places::table_of,
     time::{BEAT, CLOCK, NOW},
 };
-use crate::backend::sql::{clock_readings::is_over, server_clock::ClockTrust, watched::What};
+use crate::backend::sql::{
+    clock_readings::is_over, outcome::Outcome, server_clock::ClockTrust, watched::What,
+};
 
 /// The number of sessions that one request ends.
 const SESSIONS: u32 = 100;
+
+/// The number of sessions without entries that one request removes. Their ids fit into the 1,024
+/// bytes to which MySQL limits `GROUP_CONCAT`.
+const EMPTY: u32 = 50;
 
 /// The number of rows of each table that one request removes.
 pub(super) const ROWS: u64 = 1_000;
@@ -37,6 +43,13 @@ pub(super) fn close(session: i64) -> Vec<String> {
     let left = format!("SELECT COUNT(*) FROM distlock_sessions WHERE id = {session}");
     statements.push(left);
     statements
+}
+
+/// Returns `true` if a request to [`close`] has removed rows. `outcomes` does not include the last
+/// one. The first statement counts the session's row each time, and the fourth one removes nothing.
+pub(super) fn has_removed(outcomes: &[Outcome]) -> bool {
+    let count = |at: usize| outcomes.get(at).map_or(0, |outcome| outcome.count);
+    [1, 2, 4].into_iter().any(|at| count(at) > 0)
 }
 
 /// Returns the statements of a sweep before a request. `first`: the entries to remove first if
@@ -102,9 +115,13 @@ fn empty(chosen: &str) -> String {
 
 /// The number of the last statements of [`sweep`], whose counts show whether there are more entries
 /// to remove.
-pub(super) const REMOVALS: usize = 3;
+pub(super) const REMOVALS: usize = 4;
 
 /// Removes the entries of ended sessions, and the ended sessions without entries.
+///
+/// A `SELECT` finds the sessions without entries, because it reads without locks. A `DELETE` would
+/// wait for each transaction that has deleted an entry, such as a user's release. To the `SELECT`,
+/// the entry exists until that transaction commits.
 fn remove(which: &str) -> [String; REMOVALS] {
     // In this order, sessions are found by `expires`, and entries by `session`.
     let rows = |table| {
@@ -118,10 +135,15 @@ fn remove(which: &str) -> [String; REMOVALS] {
         delete(&rows("distlock_entries")),
         empty(&rows("distlock_alone")),
         format!(
-            "DELETE s FROM (SELECT id FROM distlock_sessions AS s WHERE {ENDED} AND {which} \
+            "SELECT GROUP_CONCAT(id) INTO @distlock_empty FROM \
+             (SELECT id FROM distlock_sessions AS s WHERE {ENDED} AND {which} \
              AND NOT EXISTS (SELECT 1 FROM distlock_entries WHERE session = s.id) \
              AND NOT EXISTS (SELECT 1 FROM distlock_alone WHERE session = s.id) \
-             LIMIT {SESSIONS} FOR UPDATE SKIP LOCKED) AS dead \
+             LIMIT {EMPTY}) AS dead"
+        ),
+        format!(
+            "DELETE s FROM (SELECT id FROM distlock_sessions AS s WHERE {ENDED} AND {which} \
+             AND FIND_IN_SET(id, @distlock_empty) LIMIT {EMPTY} FOR UPDATE SKIP LOCKED) AS dead \
              STRAIGHT_JOIN distlock_sessions AS s ON s.id = dead.id"
         ),
     ]

@@ -1,7 +1,7 @@
 //! Joining queues, whether or not they have other entries.
 
 use super::{
-    ending::{QUARANTINE, is_there, quarantined},
+    ending::{ENDED, QUARANTINE, is_there, quarantined},
     literal::{bytes, text},
     message::Message,
     opening::QUARANTINED,
@@ -169,7 +169,9 @@ impl<'a> Joining<'a> {
 
     /// Draws the queues' next numbers and writes the entries. While nothing is granted,
     /// [`QUARANTINE`] joins just before each entry. A separate statement computes the number,
-    /// because it has to read the floor while the row is locked: see `opening::tidy`.
+    /// because it has to read the floor while the row is locked: see `opening::tidy`. The row of
+    /// [`QUARANTINE`] may remain for a while after its end. It then joins no queue, because no
+    /// number is free for it.
     fn crowd(&self, only_if: &str) -> [String; 2] {
         let Self { session, turn, names, places, entries, .. } = self;
         let number = next_of_entries(
@@ -211,7 +213,8 @@ impl<'a> Joining<'a> {
                  SELECT q.queue, q.number, {session}, a.ticket, a.label, a.value, 1, {NOW} \
                  {} {only_if_new} UNION ALL \
                  SELECT q.queue, q.number - 2, s.id, a.ticket, '{NOBODY}', {}, 1, {NOW} \
-                 {} JOIN distlock_sessions AS s ON s.id = {QUARANTINE} {only_if_new}",
+                 {} JOIN distlock_sessions AS s ON s.id = {QUARANTINE} AND NOT s.{ENDED} \
+                 {only_if_new}",
                 from(entries),
                 bytes(QUARANTINED),
                 from(places)

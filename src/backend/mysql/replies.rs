@@ -71,7 +71,9 @@ impl Replies {
                 let is_taken = *if_free
                     && outcomes.last().and_then(Outcome::first).is_some_and(|row| row.flag(2));
                 let is_alone = number.is_some_and(is_alone);
-                self.known.joined(dir, is_alone, members.len() > 1 || is_taken);
+                // A try that has joined has found the queue empty, and counts itself.
+                let is_crowded = members.len() > 1 || members.is_empty() && is_taken;
+                self.known.joined(dir, is_alone, is_crowded);
                 (!members.is_empty() || is_taken).then_some(outcomes)
             }
         }

@@ -66,8 +66,7 @@ impl Statements for MysqlStatements {
         if !left.first().ok_or_else(nonsense)?.flag(0) {
             return Ok(true);
         }
-        // The first statement counts the session's row each time.
-        match removed.iter().skip(1).any(|removed| removed.count > 0) {
+        match ending::has_removed(removed) {
             true => Ok(false),
             false => Err(StoreError::Unavailable(
                 "other transactions have locked some of the session's entries".into(),
@@ -152,7 +151,9 @@ impl Statements for MysqlStatements {
     /// two servers have written to the same row, and then undoes one of the writes. The guards'
     /// entries are therefore written too.
     ///
-    /// A queue with a note is closed: see `join.rs`.
+    /// A queue with a note is closed: see `join.rs`. A write without guards may be a note, so it
+    /// first locks the queue. A join at the same time would otherwise not find the note, and leave
+    /// an open row.
     fn commit(&self, guards: &[Place<'_>], writes: &[Write]) -> Message {
         let session = self.session;
         let (alone, entries): (Vec<_>, Vec<_>) =
@@ -198,6 +199,9 @@ impl Statements for MysqlStatements {
         for write in writes {
             let (Write::Put { key, .. } | Write::Delete { key }) = write;
             let (dir, name) = at(key);
+            if guards.is_empty() && matches!(write, Write::Put { .. }) {
+                statements.push(lock_queue(&dir));
+            }
             match write {
                 Write::Put { value, .. } => statements.extend([
                     format!(
@@ -243,6 +247,15 @@ impl Statements for MysqlStatements {
         );
         Message::plain(vec![read]).of_session().sweeping()
     }
+}
+
+/// Locks a queue as a join does. The session's row is already locked, unlike in a join: if that
+/// leads to a deadlock, the server rolls one of the requests back, and it is repeated.
+fn lock_queue(dir: &str) -> String {
+    format!(
+        "INSERT INTO distlock_queues (queue, number, turn, used) VALUES ({dir}, 0, 0, {NOW}) \
+         ON DUPLICATE KEY UPDATE used = {NOW}"
+    )
 }
 
 /// Locks the session until the transaction ends. No row: the session has ended.

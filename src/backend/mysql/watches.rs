@@ -27,6 +27,10 @@ const FARTHEST: Duration = Duration::from_secs(20);
 /// How often a holder checks its own entry. It notices a missing one within a second.
 const OWN: Duration = Duration::from_millis(800);
 
+/// The number of watches that one poll reads. A poll of all of tens of thousands would exceed the
+/// server's `max_allowed_packet`, or take longer than a request may.
+const TOGETHER: usize = 1_000;
+
 /// The watches of one session.
 #[derive(Debug)]
 pub(super) struct Watches {
@@ -195,15 +199,19 @@ impl Watches {
         }
         // One request reads all own entries, so all of them can be read now.
         let own = looks.iter().any(|(_, look)| look.own && look.due <= now);
+        let mut others = Vec::new();
         for (what, look) in looks {
             match look.own {
                 true if own => due.own.push(what),
-                false if look.due <= now + look.early => {
-                    due.sweeps |= look.end.is_some_and(|end| end <= now);
-                    due.what.push(what);
-                }
+                false if look.due <= now + look.early => others.push((what, look)),
                 _ => {}
             }
+        }
+        // The watches that have been due longest come first, so that each gets its turn.
+        others.sort_unstable_by_key(|(_, look)| look.due);
+        for (what, look) in others.into_iter().take(TOGETHER) {
+            due.sweeps |= look.end.is_some_and(|end| end <= now);
+            due.what.push(what);
         }
         due
     }
@@ -323,6 +331,25 @@ mod tests {
             watches.saw(slice::from_ref(&what), [(what.clone(), seen("/a/2-x", 0))].into());
         }
         watches.leave(&waiting);
+    }
+
+    /// The next poll reads the watches that a poll has left out.
+    #[tokio::test(start_paused = true)]
+    async fn one_poll_reads_a_limited_number_of_watches() {
+        let watches = Watches::new(1);
+        let what = |at: usize| (Arc::<str>::from(format!("/{at}")), 1);
+        let what: Vec<What> = (0..TOGETHER + 5).map(what).collect();
+        let waiting: Vec<_> = what.iter().map(|what| watches.wait(what.clone())).collect();
+        what.iter().for_each(|what| watches.note(what, seen("/a/2-x", 0)));
+        tokio::time::sleep(LATEST).await;
+        let first = watches.take_due().what;
+        assert_eq!(first.len(), TOGETHER);
+        let shown = first.iter().map(|what| (what.clone(), seen("/a/2-x", 0)));
+        watches.saw(&first, shown.collect());
+        let second = watches.take_due().what;
+        assert_eq!(second.len(), 5);
+        assert!(second.iter().all(|what| !first.contains(what)));
+        waiting.iter().for_each(|waiting| watches.leave(waiting));
     }
 
     #[test]

@@ -68,3 +68,18 @@ async fn a_held_lock_is_granted_to_no_other_caller() {
     together::a_held_lock_is_granted_to_no_other_caller(&database).await;
     database.end().await;
 }
+
+/// Even numbers belong to entries that are alone in their queues, which a single statement adds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tries_that_acquire_find_no_other_entry() {
+    let database = Own::new().await;
+    let client = database.client().await;
+    for _ in 0..3 {
+        let tried = within(SOON, "a reply", client.mutex("a").try_lock()).await;
+        let guard = tried.expect("a reply").expect("granted");
+        assert_eq!(guard.fencing_token().as_u64() % 2, 0, "{guard:?}");
+        guard.unlock().await.expect("released");
+    }
+    close([client]).await;
+    database.end().await;
+}

@@ -7,8 +7,8 @@ use crate::{
         SOON, Waiter, close,
         database::{Database, Tables},
         eventually, locked,
-        mysql::{OPERATOR, ask, dial},
-        throughout, within,
+        mysql::{NOW, OPERATOR, ask, dial},
+        queue_of, throughout, within,
     },
     mysql::tables::Own,
 };
@@ -47,5 +47,67 @@ async fn client_is_closed_when_none_of_its_entries_are_left() {
     drop(held);
     Waiter::of(&other, "a").served().await;
     close([other]).await;
+    database.end().await;
+}
+
+/// A transaction that has released a lock stays open, and the client closes. Neither the end of its
+/// session nor the requests of other clients wait for that transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_release_of_an_ended_session_keeps_no_other_call_waiting() {
+    let database = Own::new().await;
+    let [holder, other] = [database.client().await, database.client().await];
+    let held = locked(&holder, "b").await;
+    let release = locked(&holder, "a").await.unlock_sql().expect("a statement");
+    let mut own = dial(database.url(), None).await;
+    ask(&mut own, "BEGIN").await;
+    ask(&mut own, release.text()).await;
+    let closing = tokio::spawn(async move { holder.close().await });
+    let ended = "SELECT 1 FROM distlock_sessions WHERE expires = 0";
+    eventually(SOON, "the holder's session ends", async || database.ask(ended).await.len() == 1)
+        .await;
+    Waiter::of(&other, "b").served().await;
+    // Each of these requests first removes ended sessions.
+    for _ in 0..3 {
+        other.mutex("c").queue().await.expect("a reply");
+    }
+    assert!(!closing.is_finished(), "the transaction is open");
+    ask(&mut own, "COMMIT").await;
+    within(SOON, "the holder closes", closing).await.expect("the task ends").expect("closed");
+    drop((held, release));
+    Waiter::of(&other, "a").served().await;
+    close([other]).await;
+    database.end().await;
+}
+
+/// Session 0 has ended, and its row stays for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ended_quarantine_keeps_no_client_from_joining() {
+    const WAITERS: usize = 3;
+    let database = Own::new().await;
+    let [client, other] = [database.client().await, database.client().await];
+    // A locked row cannot be removed, and its session stays with it.
+    let mut operator = database.dial().await;
+    let quarantine = format!(
+        "BEGIN; INSERT INTO distlock_sessions (id, ttl, expires, clock) \
+         VALUES (0, 2000000, 0, ''); INSERT INTO distlock_entries \
+         (queue, number, session, ticket, label, value, version, since) \
+         VALUES ('/distlock/z', 1, 0, UUID(), 'nobody', '', 1, {NOW}); COMMIT; BEGIN; \
+         SELECT 1 FROM distlock_entries WHERE queue = '/distlock/z' AND number = 1 FOR UPDATE"
+    );
+    ask(&mut operator, &quarantine).await;
+    let guard = locked(&client, "a").await;
+    let mut waiters = Vec::new();
+    for waiting in 1..=WAITERS {
+        waiters.push(Waiter::of(&other, "a"));
+        queue_of(&client, "a", 1 + waiting).await;
+    }
+    let removed = "SELECT 1 FROM distlock_sessions WHERE id = 0";
+    assert_eq!(database.ask(removed).await.len(), 1, "session 0 has a row");
+    guard.unlock().await.expect("released");
+    for waiter in waiters {
+        waiter.served().await;
+    }
+    ask(&mut operator, "ROLLBACK").await;
+    close([client, other]).await;
     database.end().await;
 }

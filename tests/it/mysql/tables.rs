@@ -14,7 +14,7 @@ use crate::{
         database::{Database, Dialect, Tables},
         database_cases, eventually,
         mysql::{Mysql, NOW, OPERATOR, PROGRAM, ask, dial},
-        reason, refused, take_turn, within,
+        reason, refused, take_turn, throughout, within,
     },
     mysql::settings::own,
 };
@@ -208,6 +208,38 @@ async fn a_server_that_becomes_read_only_is_refused_by_name() {
     assert!(guard.is_valid(), "the session was kept");
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");
+}
+
+/// A transaction does what a join does: it locks the queue, finds no note, and opens the row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn number_of_permits_that_is_set_during_a_join_counts() {
+    let database = Own::new().await;
+    let client = database.client().await;
+    let (jobs, queue) = (client.semaphore("jobs", 3), "'/distlock/jobs!permits'");
+    let mut joining = database.dial().await;
+    let lock = format!(
+        "BEGIN; INSERT INTO distlock_queues (queue, number, turn, used) \
+         VALUES ({queue}, 0, 1, {NOW})"
+    );
+    ask(&mut joining, &lock).await;
+    let setting = tokio::spawn({
+        let jobs = jobs.clone();
+        async move { jobs.set_permits(1).await }
+    });
+    throughout(Duration::from_millis(500), "the number is not set", async || {
+        !setting.is_finished()
+    })
+    .await;
+    let open = format!(
+        "INSERT INTO distlock_alone (queue, epoch, number, version, since) \
+         SELECT {queue}, epoch, 2, 1, {NOW} FROM distlock_schema WHERE id = 1; COMMIT"
+    );
+    ask(&mut joining, &open).await;
+    within(SOON, "the number is set", setting).await.expect("no panic").expect("set");
+    let acquired = within(SOON, "a reply", jobs.acquire_many(2)).await;
+    assert!(matches!(acquired, Err(Error::InvalidArgument { .. })), "{acquired:?}");
+    close([client]).await;
+    database.end().await;
 }
 
 /// Another transaction blocks the second write for longer than the request waits.
