@@ -10,6 +10,7 @@ mod data;
 mod error;
 mod extras;
 mod file;
+mod inbox;
 mod job;
 pub(crate) mod key;
 mod numbers;

@@ -7,10 +7,7 @@
 
 use std::{
     path::PathBuf,
-    sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError},
-    },
+    sync::{Arc, mpsc::Receiver},
     time::Duration,
 };
 
@@ -20,6 +17,7 @@ use super::{
     block::Block,
     error::{Failure, in_commit, is_busy, undone},
     file::{Identity, find},
+    inbox::Inbox,
     job::Job,
     requests::{Access, Counters, Kind},
     statements::Statements,
@@ -31,9 +29,6 @@ use crate::{
     lost::LostReason,
     runtime::{clock, jittered, mutex::Mutex},
 };
-
-/// The largest number of requests in one transaction. Other processes wait for its end.
-const TOGETHER: usize = 64;
 
 /// The pause before another attempt while another connection writes.
 const OCCUPIED: Duration = Duration::from_micros(500);
@@ -59,7 +54,7 @@ pub(super) struct Worker<'c> {
     boot: String,
     sql: Statements<'c>,
     block: Block,
-    inbox: Receiver<Box<dyn Job>>,
+    inbox: Inbox,
     sign: Arc<Sign>,
     watches: Watches,
     /// The last `data_version`, which changes when another connection commits.
@@ -76,23 +71,15 @@ impl<'c> Worker<'c> {
         sign: Arc<Sign>,
     ) -> Self {
         let sql = Statements::new(connection);
-        let (block, watches) = Default::default();
+        let (block, watches, inbox) = (Block::default(), Watches::default(), Inbox::new(inbox));
         Self { path, identity, boot, sql, block, inbox, sign, watches, version: 0, changed: false }
     }
 
     /// Runs until no handle is left.
     pub(super) fn run(mut self) {
         loop {
-            let next = match self.watches.pause() {
-                None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(pause) => self.inbox.recv_timeout(pause),
-            };
-            let mut jobs = match next {
-                Ok(job) => vec![job],
-                Err(RecvTimeoutError::Timeout) => Vec::new(),
-                Err(RecvTimeoutError::Disconnected) => return self.leave(),
-            };
-            jobs.extend(self.inbox.try_iter().take(TOGETHER - jobs.len()));
+            let pause = self.watches.pause();
+            let Ok(jobs) = self.inbox.next(pause) else { return self.leave() };
             if let Err(error) = self.still_there() {
                 self.watches.lose(|| StoreError::again(&error));
                 refuse(jobs, &error);
