@@ -147,11 +147,11 @@ impl Connector {
     /// Fails if the first of these outcomes does not name the connection `name`: a pooler has lent
     /// it to other clients. The request may have run with their settings, and notifications do not
     /// arrive.
-    pub(super) fn check(&self, name: i64, outcomes: &[Outcome]) -> Result<()> {
+    pub(super) fn check(&self, server: &str, name: i64, outcomes: &[Outcome]) -> Result<()> {
         let row = outcomes.first().and_then(Outcome::first);
         let reply = row.and_then(|row| row.number(CONNECTION));
         if outcomes.is_empty() || reply == Some(name) {
-            self.read_log(outcomes);
+            self.read_log(server, outcomes);
             return Ok(());
         }
         *self.pooled.lock() = Some(Instant::now());
@@ -159,10 +159,10 @@ impl Connector {
     }
 
     /// Records the position of the server's log.
-    pub(super) fn read_log(&self, outcomes: &[Outcome]) {
+    pub(super) fn read_log(&self, server: &str, outcomes: &[Outcome]) {
         let row = outcomes.first().and_then(Outcome::first);
         if let Some(flushed) = row.and_then(|row| row.number(FLUSHED)) {
-            self.log.saw(flushed);
+            self.log.saw(server, flushed);
         }
     }
 

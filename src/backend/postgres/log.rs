@@ -22,9 +22,12 @@ impl Log {
         *self.0.lock() = Some(Seen { server: server.to_owned(), flushed });
     }
 
-    /// Records a position of the same server.
-    pub(super) fn saw(&self, flushed: i64) {
-        if let Some(seen) = &mut *self.0.lock() {
+    /// Records a position of this server. Only the server of the last connection counts: another
+    /// session may still be connected to the former primary, whose log may end later.
+    pub(super) fn saw(&self, server: &str, flushed: i64) {
+        if let Some(seen) = &mut *self.0.lock()
+            && seen.server == server
+        {
             seen.flushed = seen.flushed.max(flushed);
         }
     }
@@ -63,8 +66,8 @@ mod tests {
         assert!(!log.so_far().is_set_back("a/1", 0), "nothing was seen");
         log.begin("a/1", 100);
         let before = log.so_far();
-        log.saw(300);
-        log.saw(200);
+        log.saw("a/1", 300);
+        log.saw("a/1", 200);
         for (server, flushed, set_back) in
             [("a/1", 299, true), ("a/1", 300, false), ("a/1", 400, false), ("a/2", 1, false)]
         {
@@ -73,5 +76,15 @@ mod tests {
         assert!(!before.is_set_back("a/1", 299), "what others have seen since does not count");
         log.begin("a/1", 250);
         assert!(!log.so_far().is_set_back("a/1", 250), "the tables know it by now");
+    }
+
+    /// Another session of the client is still connected to the former primary.
+    #[test]
+    fn positions_of_the_former_server_do_not_count() {
+        let log = Log::default();
+        log.begin("a/2", 100);
+        log.saw("a/1", 900);
+        assert!(!log.so_far().is_set_back("a/2", 100));
+        assert_eq!(log.so_far().shown_by("a/2"), 100);
     }
 }

@@ -283,14 +283,14 @@ const CLIP: &str = "UPDATE distlock.sessions SET expires = now() + ttl WHERE id 
 
 /// Removes expired sessions and their entries.
 fn sweep(session: i64, evidence: &Evidence) -> String {
-    format!("SELECT distlock.remove({}, {REMOVED});\n", over(session, evidence))
+    format!("SELECT distlock.sweep({}, {REMOVED});\n", over(session, evidence))
 }
 
 /// Removes expired sessions in the background, at most once in 15 s, together with the rows of
 /// unused queues. In between it removes the rest of ended sessions. Returns whether there is more.
 fn tidy(session: i64, evidence: &Evidence) -> String {
     format!(
-        "distlock.remove(CASE WHEN EXISTS (SELECT FROM distlock.schema \
+        "distlock.sweep(CASE WHEN EXISTS (SELECT FROM distlock.schema \
          WHERE tidied_at NOT BETWEEN now() - interval '15 seconds' AND now()) THEN {} \
          ELSE ARRAY(SELECT id FROM distlock.sessions WHERE ended AND id <> {session} \
          ORDER BY id LIMIT {SWEPT} FOR UPDATE SKIP LOCKED) END, {REMOVED_AT_EASE})",

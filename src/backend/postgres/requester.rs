@@ -360,10 +360,10 @@ impl Requester {
         })?;
         if let Ok((outcomes, _)) = &answer {
             match own {
-                true => self.connector.check(self.name, outcomes)?,
+                true => self.connector.check(&self.server, self.name, outcomes)?,
                 false => {
                     lent::is_named(self.name, outcomes)?;
-                    self.connector.read_log(outcomes);
+                    self.connector.read_log(&self.server, outcomes);
                 }
             }
             self.connector.clock.read(outcomes, sent);

@@ -39,6 +39,36 @@ BEGIN
     RETURN EXISTS (SELECT FROM distlock.sessions WHERE id = ANY (ids));
 END $$;
 
+-- Removes dead sessions of other clients, as `distlock.remove` does. An open transaction may have
+-- locked an entry of one of them, for example because an operator is evicting it. The sessions are
+-- then removed one by one, in a random order, so that the transaction delays no other session. The
+-- caller has locked the sessions' rows, so none is renewed in between: the rows stay locked when an
+-- attempt is rolled back
+-- (https://www.postgresql.org/docs/17/sql-select.html#SQL-FOR-UPDATE-SHARE).
+CREATE FUNCTION distlock.sweep(ids bigint[], most integer) RETURNS boolean LANGUAGE plpgsql
+SET lock_timeout = 30 AS $$
+DECLARE
+    who bigint;
+    more boolean := false;
+    failed integer := 0;
+BEGIN
+    BEGIN
+        RETURN distlock.remove(ids, most);
+    EXCEPTION WHEN lock_not_available THEN
+        NULL;
+    END;
+    FOR who IN SELECT id FROM unnest(ids) AS id ORDER BY random() LOOP
+        BEGIN
+            more := distlock.remove(ARRAY[who], most) OR more;
+        EXCEPTION WHEN lock_not_available THEN
+            failed := failed + 1;
+        END;
+        -- All later requests on the connection wait for this one.
+        EXIT WHEN more OR failed = 3;
+    END LOOP;
+    RETURN more;
+END $$;
+
 -- Returns a row if the entry is present, and its session has not expired by the server's clock at
 -- this moment. Both rows then stay until the transaction ends. The session's row is locked first,
 -- in the same order as where sessions are removed. An entry that has left its queue's row is in

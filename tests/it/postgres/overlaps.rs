@@ -114,6 +114,36 @@ async fn every_deletion_of_a_moved_entry_locks_the_queue_first() {
     }
 }
 
+/// An operator evicts a dead client's lock, and does not commit for a while. The lock of another
+/// dead client is granted in the meantime.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_eviction_delays_the_removal_of_its_own_session_alone() {
+    /// Sessions 7 and 8 hold the locks of these names.
+    const HELD: &str = "INSERT INTO distlock.sessions (id, ttl, expires) \
+        SELECT n, '1 day', now() + '1 day' FROM generate_series(7, 8) AS n; \
+        INSERT INTO distlock.queues (queue, crowded) \
+        SELECT '/distlock/' || n, true FROM generate_series(7, 8) AS n; \
+        INSERT INTO distlock.entries (queue, number, session, ticket, label, value) \
+        SELECT '/distlock/' || n, nextval('distlock.numbers'), n, gen_random_uuid(), '', '' \
+        FROM generate_series(7, 8) AS n";
+    let database = Own::new().await;
+    let client = database.client().await;
+    database.ask(HELD).await;
+    let operator = dial(database.url(), Some(OPERATOR)).await;
+    ask(&operator, "BEGIN").await;
+    ask(&operator, "DELETE FROM distlock.members WHERE queue = '/distlock/7'").await;
+    // As a client does that removes more entries than one request deletes.
+    database.ask("UPDATE distlock.sessions SET ended = true WHERE id IN (7, 8)").await;
+    take_turn(&client, "8").await;
+    let dead = "SELECT id FROM distlock.sessions WHERE id IN (7, 8)";
+    assert_eq!(database.ask(dead).await, ["7"]);
+    ask(&operator, "COMMIT").await;
+    eventually(SOON, "the session is removed", async || database.ask(dead).await.is_empty()).await;
+    take_turn(&client, "7").await;
+    close([client]).await;
+    database.end().await;
+}
+
 /// A row that a transaction has locked stays, and delays no other one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_row_that_is_locked_stays() {

@@ -96,9 +96,9 @@ pub fn highest_log_position_counts() {
     log.begin("a", 1);
     let threads = [2, 3].map(|position| {
         let log = Arc::clone(&log);
-        thread::spawn(move || log.saw(position))
+        thread::spawn(move || log.saw("a", position))
     });
-    log.saw(2);
+    log.saw("a", 2);
     threads.into_iter().for_each(join);
     assert_eq!(log.so_far().shown_by("a"), 3);
 }
