@@ -8,6 +8,11 @@ fn no_message_is_missed() {
 }
 
 #[test]
+fn subscription_ends_before_the_next_one_begins() {
+    explore(redis::subscription_ends_before_the_next_one_begins, 3);
+}
+
+#[test]
 fn clock_belongs_to_the_server() {
     explore(redis::clock_belongs_to_the_server, 3);
 }

@@ -33,22 +33,29 @@ impl Channels {
         drop(std::mem::take(&mut *self.0.lock()));
     }
 
-    /// Removes a listener. Returns `true` if it was the last one.
-    pub(super) fn leave(&self, name: &str, heard: &watch::Receiver<u64>) -> bool {
+    /// Removes a listener. If it was the last one, `deafen` ends the subscription before another
+    /// listener can begin the next one.
+    pub(super) fn leave(&self, name: &str, heard: &watch::Receiver<u64>, deafen: impl FnOnce()) {
         let mut channels = self.0.lock();
-        let Some(sender) = channels.get(name) else { return false };
+        let Some(sender) = channels.get(name) else { return };
         // The leaving listener still counts.
         let last = sender.subscribe().same_channel(heard) && sender.receiver_count() == 1;
         if last {
             channels.remove(name);
+            deafen();
         }
-        last
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn is_last(channels: &Channels, name: &str, heard: &watch::Receiver<u64>) -> bool {
+        let mut last = false;
+        channels.leave(name, heard, || last = true);
+        last
+    }
 
     #[tokio::test]
     async fn subscribers_are_notified() {
@@ -60,14 +67,14 @@ mod tests {
         one.changed().await.unwrap();
         again.changed().await.unwrap();
         assert!(!other.has_changed().unwrap());
-        assert!(!channels.leave("a", &one));
+        assert!(!is_last(&channels, "a", &one));
         drop(one);
-        assert!(channels.leave("a", &again));
-        assert!(!channels.leave("a", &again));
+        assert!(is_last(&channels, "a", &again));
+        assert!(!is_last(&channels, "a", &again));
         channels.lose();
         assert!(other.has_changed().is_err());
         // A newer channel of that name is independent of the former one.
         let _later = channels.listen(&b);
-        assert!(!channels.leave("b", &other));
+        assert!(!is_last(&channels, "b", &other));
     }
 }

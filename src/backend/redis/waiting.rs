@@ -141,9 +141,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if self.shared.channels.leave(&self.name, &self.heard) {
+        self.shared.channels.leave(&self.name, &self.heard, || {
             self.connection.order(Message::Deafen(Arc::clone(&self.name)));
-        }
+        });
     }
 }
 

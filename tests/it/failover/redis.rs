@@ -245,6 +245,20 @@ async fn the_queue_of_an_old_primary_grants_nothing() {
     drop(third);
 }
 
+/// A primary that is cut off from its replicas may have been replaced, so its data may be outdated.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_is_cut_off_from_its_replica_returns_no_value() {
+    let pair = Replicated::asynchronous().await;
+    let client = waiting_for(1, &[pair.primary.address], LONG).await;
+    let guard = client.mutex("a").lock().await.expect("granted");
+    guard.put("/data/a", "b").await.expect("written");
+    let value = guard.get("/data/a").await.expect("a reply");
+    assert_eq!(value.as_deref(), Some(&b"b"[..]));
+    Replicated::part(&pair).await;
+    let read = guard.get("/data/a").await;
+    assert!(matches!(read, Err(Error::Unavailable { .. } | Error::Lost { .. })), "{read:?}");
+}
+
 /// Returns the number of `WAIT` commands that the server has run.
 async fn waits(server: &Server) -> u64 {
     let stats = ask(server, &["INFO", "commandstats"]).await;

@@ -11,7 +11,7 @@ use crate::common::{
     SOON, close, connect, eventually, locked,
     own::TTL,
     redis::{META, SESSIONS, calls, run},
-    take_turn, within,
+    take_turn, throughout, within,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -68,6 +68,44 @@ async fn a_dead_holder_is_succeeded_among_many_doubtful_sessions() {
     dead_session(&server, TTL, 1).await;
     let mutex = client.mutex("many-1");
     let guard = within(TTL * 4, "the waiter is granted", mutex.lock()).await.expect("granted");
+    guard.unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+/// The server has evicted one of the two records of the dead holder's session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_holder_without_a_record_is_succeeded() {
+    for (remove, key) in [("HDEL", META), ("ZREM", SESSIONS)] {
+        let server = Server::start().await;
+        dead_session(&server, TTL, 1).await;
+        let _: u64 = server.ask(cmd(remove).arg(key).arg("de")).await;
+        let client = server.client().await;
+        let mutex = client.mutex("many-1");
+        let next = within(TTL * 4, "the waiter is granted", mutex.lock()).await;
+        next.expect("granted").unlock().await.expect("released");
+        eventually(SOON, "all entries are removed", async || left(&server).await == 0).await;
+        client.close().await.expect("closed");
+    }
+}
+
+/// The server has evicted the record of the sessions' TTL, so their ends seem too far ahead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_with_an_unrecorded_ttl_are_not_searched_for_again_and_again() {
+    let server = Server::start().await;
+    let lines = "for id = 1, 200 do begin(string.format('%x', id + 4096), 3600000000) end
+        call('ZREM', SESSIONS, 't3600000000')
+        return 1";
+    let _: u8 = run(&server.operator().await, lines, &[]).await;
+    let client = server.client().await;
+    let guard = locked(&client, "a").await;
+    let scripts = async || -> u64 {
+        let stats: String = server.ask(cmd("INFO").arg("commandstats")).await;
+        calls(&stats, "evalsha")
+    };
+    let before = scripts().await;
+    throughout(TTL, "the lock is held", async || guard.is_valid()).await;
+    let spent = scripts().await - before;
+    assert!(spent < 100, "{spent} scripts");
     guard.unlock().await.expect("released");
     client.close().await.expect("closed");
 }

@@ -50,11 +50,12 @@ local function forget_ttl(ttl)
     if kept > most then call('HSET', META, 'kept', text(most)) end
 end
 
--- Ends a session. Its entries keep their places and their owner until `clear` removes them.
+-- Ends a session, whose life may have been lost. Its entries keep their places and their owner
+-- until `clear` removes them.
 local function end_session(id, life)
     call('HDEL', META, id, '?' .. id)
     call('ZADD', SESSIONS, 0, id)
-    if id ~= NOBODY then forget_ttl(life.ttl) end
+    if life and id ~= NOBODY then forget_ttl(life.ttl) end
 end
 
 -- Releases the gate of an entry that is removed: see gates.lua.
@@ -206,15 +207,19 @@ end
 local function clip(trust)
     local late = call('ZRANGEBYSCORE', SESSIONS, '(' .. text(now + longest()), '+inf', 'LIMIT', 0,
         MOST)
+    local changed = 0
     for _, id in ipairs(late) do
         local life = life_of(id)
-        if life then call('ZADD', SESSIONS, 'LT', text(now + life.ttl), id) end
+        if life then
+            changed = changed + call('ZADD', SESSIONS, 'LT', 'CH', text(now + life.ttl), id)
+        end
     end
     if trust.resumed.time > now then
         trust.resumed.time = now
         call('HSET', META, 'resumed', text(now) .. ' ' .. text(trust.resumed.beat))
     end
-    if #late == MOST then unfinished = true end
+    -- If nothing changed, a full server has evicted the TTLs, and another pass would find the same.
+    if #late == MOST and changed > 0 then unfinished = true end
 end
 
 -- Ends the given sessions if they have expired, and some others that the clock shows as expired.
@@ -222,10 +227,13 @@ end
 local function sweep(trust, asked)
     local first = {}
     local function end_if_over(id, expires)
-        if not expires then return end
         expires = tonumber(expires)
-        local life = expires > 0 and life_of(id)
-        if life and is_over(id, life, expires, trust) then
+        local life = expires ~= 0 and life_of(id)
+        -- A full server may have evicted META or SESSIONS. A session without a life is not renewed.
+        if life and not expires then
+            call('ZADD', SESSIONS, text(now + life.ttl), id)
+        elseif expires and expires > 0
+            and is_over(id, life or { ttl = longest(), beat = 0 }, expires, trust) then
             end_session(id, life)
             expires = 0
         end

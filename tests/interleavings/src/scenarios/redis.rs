@@ -9,10 +9,17 @@ use super::{channels::Channels, clock::WatchedClock, owner::Owner};
 use crate::{
     runtime::clock,
     scenarios::{join, sql::reading},
-    sync::interrupt,
+    sync::{interrupt, watch::Receiver},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// Removes a listener. Returns `true` if it was the last one.
+fn is_last(channels: &Channels, name: &str, heard: &Receiver<u64>) -> bool {
+    let mut last = false;
+    channels.leave(name, heard, || last = true);
+    last
+}
 
 /// A listener that checks after it has registered misses no message, although the connection was
 /// lost and a former listener leaves.
@@ -22,7 +29,7 @@ pub fn no_message_is_missed() {
     let former = channels.listen(&name);
     channels.lose();
     let (leaves, of_former) = (Arc::clone(&channels), Arc::clone(&name));
-    let leave = thread::spawn(move || leaves.leave(&of_former, &former));
+    let leave = thread::spawn(move || is_last(&leaves, &of_former, &former));
     let listeners = [(); 2].map(|()| {
         let (channels, sent, name) = (Arc::clone(&channels), Arc::clone(&sent), Arc::clone(&name));
         thread::spawn(move || {
@@ -31,7 +38,7 @@ pub fn no_message_is_missed() {
             if !sent.load(SeqCst) {
                 block_on(heard.changed()).expect("the connection is not lost");
             }
-            channels.leave(&name, &heard)
+            is_last(&channels, &name, &heard)
         })
     });
     sent.store(true, SeqCst);
@@ -40,6 +47,32 @@ pub fn no_message_is_missed() {
     let last = listeners.map(join);
     assert!(last.contains(&true), "none of them ends the subscription");
     assert!(channels.is_empty());
+}
+
+/// The session is subscribed to a channel for as long as the channel has a listener.
+pub fn subscription_ends_before_the_next_one_begins() {
+    let (channels, on_server) = (Arc::new(Channels::default()), Arc::new(AtomicBool::new(true)));
+    let name: Arc<str> = "a".into();
+    let first = channels.listen(&name);
+    let (leaves, of_first) = (Arc::clone(&channels), Arc::clone(&name));
+    let ends = Arc::clone(&on_server);
+    let unsubscribe = move || {
+        interrupt();
+        ends.store(false, SeqCst);
+    };
+    let leave = thread::spawn(move || leaves.leave(&of_first, &first, unsubscribe));
+    let listeners = [(); 2].map(|()| {
+        let (channels, name) = (Arc::clone(&channels), Arc::clone(&name));
+        let on_server = Arc::clone(&on_server);
+        thread::spawn(move || {
+            let heard = channels.listen(&name);
+            on_server.store(true, SeqCst);
+            heard
+        })
+    });
+    join(leave);
+    let _heard = listeners.map(join);
+    assert!(on_server.load(SeqCst), "a listener has no subscription on the server");
 }
 
 /// A request never draws conclusions from the clock of another server.
