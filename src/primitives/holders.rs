@@ -8,13 +8,24 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::{primitives::guard::LockGuard, runtime::mutex::Mutex};
+use crate::{
+    primitives::guard::LockGuard,
+    runtime::{mutex::Mutex, process::Process},
+};
 
 /// The reentrant holds of a client.
-#[derive(Default)]
 pub(crate) struct Holders {
-    /// By the lock's name and the reentrancy id.
+    /// The process that has the holds.
+    process: Process,
+    /// By the lock's name and the reentrancy id. In a forked child, the lock may be held forever by
+    /// a thread that only the parent has.
     slots: Mutex<HashMap<Key, Weak<Slot>>>,
+}
+
+impl Default for Holders {
+    fn default() -> Self {
+        Self { process: Process::current(), slots: Mutex::default() }
+    }
 }
 
 type Key = (Box<str>, Box<str>);
@@ -27,6 +38,7 @@ pub(super) struct Slot {
 }
 
 impl Holders {
+    /// Returns the hold of this lock and id. A forked child must not call this method.
     pub(super) fn slot(self: &Arc<Self>, name: &str, holder: &str) -> Arc<Slot> {
         let key: Key = (name.into(), holder.into());
         let mut slots = self.slots.lock();
@@ -42,6 +54,9 @@ impl Holders {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        if !self.holders.process.is_current() {
+            return;
+        }
         let mut slots = self.holders.slots.lock();
         // A new slot may have taken its place.
         if slots.get(&self.key).is_some_and(|slot| slot.strong_count() == 0) {
@@ -87,6 +102,13 @@ impl fmt::Debug for Holders {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        process, thread,
+        time::{Duration, Instant},
+    };
+
+    use distlock_fork::{Fork, has_ended};
+
     use super::*;
 
     #[test]
@@ -108,5 +130,30 @@ mod tests {
         assert!(Arc::ptr_eq(&holders.slot("a", "me"), &next));
         drop((next, others));
         assert_eq!(known(), 0);
+    }
+
+    /// A thread of the parent may hold the lock at the fork.
+    #[test]
+    fn forked_child_does_not_wait_for_its_parents_slots() {
+        let holders = Arc::<Holders>::default();
+        let slot = holders.slot("a", "me");
+        let held = holders.slots.lock();
+        let child = match distlock_fork::split().unwrap() {
+            Fork::Child => {
+                drop(slot);
+                process::exit(0);
+            }
+            Fork::Parent(child) => child,
+        };
+        drop(held);
+        let until = Instant::now() + Duration::from_secs(20);
+        while !has_ended(child, false).unwrap() {
+            if Instant::now() > until {
+                process::Command::new("kill").args(["-9", &child.to_string()]).status().unwrap();
+                assert!(has_ended(child, true).unwrap());
+                panic!("the child hangs");
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }

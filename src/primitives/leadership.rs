@@ -265,3 +265,21 @@ async fn rewrite(held: &Held, value: &[u8], version: &mut Option<u64>) -> Result
     };
     Err(Error::Lost { name: held.queue.name().to_owned(), reason })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Client;
+
+    /// A handle publishes a value while the leader resigns. No operator has evicted the leader.
+    #[tokio::test]
+    async fn value_refused_after_resignation_is_no_eviction() {
+        let client = Client::connect("memory://value-after-resignation").await.unwrap();
+        let leadership = client.election("a").campaign("one").await.unwrap();
+        let held = Arc::clone(&leadership.held);
+        leadership.resign().await.unwrap();
+        let late = rewrite(&held, b"two", &mut None).await;
+        assert!(matches!(late, Err(Error::Lost { reason: LostReason::Released, .. })), "{late:?}");
+        assert_eq!(held.own.lost_reason(), None);
+    }
+}

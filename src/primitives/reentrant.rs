@@ -147,6 +147,8 @@ impl ReentrantMutex {
     }
 
     async fn acquire(&self, wait: Wait) -> Result<Option<ReentrantGuard>> {
+        // A forked child must not use the slots.
+        self.mutex.named.sessions.shared().runtime.check()?;
         let slot = self.mutex.holders.slot(self.mutex.name(), &self.reentrancy_id);
         // Another call with this id may acquire the lock first. Each call joins the queue by
         // itself, so that none depends on another one being polled.

@@ -99,7 +99,9 @@ impl<T: Send + 'static> Feed<T> {
             return Poll::Ready(None);
         }
         let items = items.get_mut();
-        let item = task::ready!(self.runtime.poll_within(|| items.poll_next_unpin(context)));
+        let polled = self.runtime.poll_within(|| items.poll_next_unpin(context));
+        // The stream ends with its runtime.
+        let item = task::ready!(polled.unwrap_or(Poll::Ready(None)));
         if item.is_none() {
             self.items = None;
         }

@@ -10,6 +10,9 @@ use crate::{
     session::{Session, watch_budget::NO_ROOM},
 };
 
+/// How often a read tries to watch the first entry, which may be removed before its watch starts.
+const TRIES: u32 = 6;
+
 /// Reads a queue repeatedly, in one session at a time.
 pub(crate) struct View {
     pub(super) queue: Queue,
@@ -118,10 +121,12 @@ impl View {
 
     /// Reads the queue.
     ///
-    /// The watches start before the values are read, so they report every later change.
+    /// The watches start before the values are read, so they report every later change. If the
+    /// first entry cannot be watched, the read does not count as current, and the queue is read
+    /// again soon.
     async fn look(&mut self, session: &Session, watch: bool) -> Result<Snapshot, StoreError> {
         let (store, watches) = (&session.store, &mut self.watches);
-        let mut backoff = Backoff::default();
+        let (mut backoff, mut tries) = (Backoff::default(), 0);
         if let Some(touched) = watches.touched.take() {
             watches.first = store.watch(&touched, true).await?.map(|watch| (touched, watch));
         }
@@ -140,10 +145,15 @@ impl View {
                 watches.current = true;
                 return Ok(listing.into());
             };
+            if tries == TRIES {
+                // Another library's key may have a name by which it cannot be watched.
+                return Ok(listing.into());
+            }
             let first = first.clone();
             watches.first = store.watch(&first, true).await?.map(|watch| (first, watch));
             if watches.first.is_none() {
                 // The first entry was removed a moment ago.
+                tries += 1;
                 backoff.pause().await;
             }
         }

@@ -168,25 +168,32 @@ impl Runtime {
             if over.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Err(shut_down()));
             }
-            let mut poll = || self.poll_within(|| future.as_mut().poll(context));
-            if self.of.runs.is_none() {
-                return poll();
-            }
-            // A timer panics if its runtime is shut down at this moment.
-            catch_unwind(AssertUnwindSafe(&mut poll)).unwrap_or_else(|panic| match self.check() {
-                Err(error) => Poll::Ready(Err(error)),
-                Ok(()) => resume_unwind(panic),
-            })
+            let polled = self.poll_within(|| future.as_mut().poll(context));
+            polled.unwrap_or_else(|error| Poll::Ready(Err(error)))
         })
         .await
     }
 
     /// Polls once within this runtime.
-    pub(crate) fn poll_within<T>(&self, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
-        let _entered = self.executor().enter();
-        #[cfg(feature = "_network")]
-        let poll = || inline::poll(poll);
-        poll()
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check), if it fails after a panic of the poll.
+    pub(crate) fn poll_within<T>(&self, poll: impl FnOnce() -> Poll<T>) -> Result<Poll<T>> {
+        let poll = || {
+            let _entered = self.executor().enter();
+            #[cfg(feature = "_network")]
+            let poll = || inline::poll(poll);
+            poll()
+        };
+        if self.of.runs.is_none() {
+            return Ok(poll());
+        }
+        // A timer panics if its runtime is shut down at this moment.
+        catch_unwind(AssertUnwindSafe(poll)).or_else(|panic| match self.check() {
+            Err(error) => Err(error),
+            Ok(()) => resume_unwind(panic),
+        })
     }
 }
 

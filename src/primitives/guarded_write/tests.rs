@@ -141,3 +141,28 @@ async fn guarded_read_fails_after_loss() {
     assert!(matches!(guard.get("/b").await, Err(Error::Lost { .. })));
     assert_eq!(store.asked("read").len(), asked);
 }
+
+/// A handle writes while its guard is dropped, or replaces its key by a downgrade. No operator has
+/// evicted the holder.
+#[tokio::test(start_paused = true)]
+async fn write_refused_after_release_is_no_eviction() {
+    for is_replaced in [false, true] {
+        let store = FakeStore::new();
+        store.commit.then(100, || Ok(false));
+        let guard = held(&store).await;
+        let (handle, own) = (guard.handle(), Arc::clone(&guard.held.own));
+        let release = async {
+            crate::runtime::clock::sleep(Duration::from_millis(50)).await;
+            if is_replaced {
+                assert!(own.replace());
+                return Some(guard);
+            }
+            drop(guard);
+            None
+        };
+        let (written, _guard) = tokio::join!(handle.put("/b", "c"), release);
+        let is_released = matches!(written, Err(Error::Lost { reason: LostReason::Released, .. }));
+        assert!(is_released, "{is_replaced}: {written:?}");
+        assert_eq!(own.lost_reason(), None, "{is_replaced}");
+    }
+}

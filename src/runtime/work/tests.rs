@@ -82,3 +82,24 @@ async fn calls_fail_with_the_runtime_of_their_client() {
     drop((written, read, leadership));
     is_named(within_limit(client.close()).await.unwrap_err());
 }
+
+/// A poll at the moment at which the runtime is shut down does not panic.
+#[tokio::test]
+async fn poll_fails_if_its_runtime_ends_meanwhile() {
+    let ended = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let executor = Executor::of(runtime.handle().clone()).unwrap();
+        (runtime, Runtime::of_the_program(executor))
+    };
+    let (locks, runtime) = ended();
+    let polled = runtime.poll_within(|| -> Poll<()> {
+        locks.shutdown_background();
+        panic!("a timer's")
+    });
+    assert!(matches!(polled, Err(Error::Runtime { .. })), "{polled:?}");
+    // Another panic is passed on.
+    let (locks, runtime) = ended();
+    let panics = || -> Poll<()> { panic!("a subscriber's") };
+    assert!(catch_unwind(AssertUnwindSafe(|| runtime.poll_within(panics))).is_err());
+    locks.shutdown_background();
+}

@@ -306,7 +306,8 @@ async fn idle_sessions_are_given_up_after_a_process_stall() {
 /// before it passes.
 #[tokio::test(start_paused = true)]
 async fn slowly_opened_session_is_used_once_renewals_count() {
-    for (opening, at_once) in [(TTL * 45 / 100, true), (TTL / 2, false), (TTL * 6 / 10, false)] {
+    for (opening, at_once) in [(4624, true), (4625, false), (6000, false)] {
+        let opening = Duration::from_millis(opening);
         let deadline = Deadline::new(clock::now().saturating_sub(opening), TTL, true);
         // The keeper's first step.
         deadline.vitals();

@@ -132,6 +132,23 @@ async fn deleted_keys_are_checked_with_growing_pauses() {
     grow(&looks.pauses());
 }
 
+/// A first key that exists, and that no watch finds.
+#[tokio::test(start_paused = true)]
+async fn unwatchable_first_key_is_polled() {
+    let mut looks = Looks::new(true, |store| {
+        for _ in 0..12 {
+            store.list.then(0, || Ok(listing(1, None)));
+        }
+        store.list.then(0, || Ok(listing(2, None)));
+        store.urgent_watch.then(0, || Ok(None));
+    })
+    .await;
+    assert_eq!(looks.within(2000, true).await, Some(1));
+    assert_eq!(looks.within(5000, true).await, Some(2));
+    assert_eq!(looks.within(5000, true).await, None, "nothing has changed");
+    assert!(looks.pauses().iter().all(|pause| *pause <= 1001), "{:?}", looks.pauses());
+}
+
 #[tokio::test(start_paused = true)]
 async fn session_end_stops_queue_reads() {
     let reason = LostReason::SessionExpired;
