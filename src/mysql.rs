@@ -62,8 +62,8 @@ pub async fn check(
 
 /// Releases the lock as the last statement of a transaction.
 ///
-/// This function runs [`LockGuard::unlock_sql`] with this crate's own driver, `mysql_async`
-/// (feature `mysql_async-0_37`). Keep `release` until the transaction has ended.
+/// This function runs the statement of [`LockGuard::unlock_sql`] with this crate's own driver,
+/// `mysql_async` (feature `mysql_async-0_37`). Keep `release` until the transaction has ended.
 ///
 /// # Errors
 ///

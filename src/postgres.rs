@@ -61,8 +61,8 @@ pub async fn check(
 
 /// Releases the lock as the last statement of a transaction.
 ///
-/// This function runs [`LockGuard::unlock_sql`] with this crate's own driver, `tokio_postgres`
-/// (feature `tokio-postgres-0_7`). Keep `release` until the transaction has ended.
+/// This function runs the statement of [`LockGuard::unlock_sql`] with this crate's own driver,
+/// `tokio_postgres` (feature `tokio-postgres-0_7`). Keep `release` until the transaction has ended.
 ///
 /// # Errors
 ///

@@ -67,8 +67,8 @@ pub fn check(guard: &LockGuard, transaction: &Transaction<'_>) -> Result<(), Che
 
 /// Releases the lock as the last statement of a transaction.
 ///
-/// This function runs [`LockGuard::unlock_sql`] with this crate's own driver, `rusqlite` (feature
-/// `rusqlite-0_42`). Keep `release` until the transaction has ended.
+/// This function runs the statement of [`LockGuard::unlock_sql`] with this crate's own driver,
+/// `rusqlite` (feature `rusqlite-0_42`). Keep `release` until the transaction has ended.
 ///
 /// # Errors
 ///

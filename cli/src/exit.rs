@@ -33,7 +33,7 @@ Exit codes:
     1  leader, ask, evict, clear: not found; evict: a different token; doctor: a check failed
    64  the command line, a name, the URL or an option is invalid, or the store does not support the
        request; no command was run
-   69  no usable server of the store replied in time
+   69  no usable server of the store replied in time, or the SQLite file cannot be used
    70  the lock was lost, or distlock could no longer guard the command; if the command was still
        running, it was killed
    71  any other error

@@ -26,7 +26,8 @@ pub(crate) struct QueueChanges {
     last: Option<BTreeMap<Lock, Vec<Entry>>>,
     /// The number of handovers that each listing showed, and when.
     handovers: VecDeque<(Instant, usize)>,
-    first: Option<Instant>,
+    /// From when on the kept counts show all handovers.
+    since: Option<Instant>,
     /// How many waiters of mutexes and elections have left that certainly never held the lock,
     /// because they gave up, lost their session or were evicted. For a holder, the store does not
     /// show whether it released or lost its lock.
@@ -49,7 +50,7 @@ impl QueueChanges {
     }
 
     fn count(&mut self, seen: BTreeMap<Lock, Vec<Entry>>, now: Instant) {
-        self.first.get_or_insert(now);
+        self.since.get_or_insert(now);
         let mut handovers = 0;
         for (lock, before) in self.last.iter().flatten() {
             let Some(after) = seen.get(lock) else { continue };
@@ -60,7 +61,10 @@ impl QueueChanges {
             }
         }
         self.handovers.push_back((now, handovers));
-        while self.handovers.front().is_some_and(|(at, _)| now.duration_since(*at) > WINDOW) {
+        while let Some((at, _)) = self.handovers.front()
+            && now.duration_since(*at) > WINDOW
+        {
+            self.since = Some(*at);
             self.handovers.pop_front();
         }
         self.last = Some(seen);
@@ -69,7 +73,7 @@ impl QueueChanges {
     /// Recent handovers per second.
     pub(crate) fn rate(&self, now: Instant) -> f64 {
         let count: usize = self.handovers.iter().map(|(_, count)| count).sum();
-        let time = self.first.map_or(Duration::ZERO, |first| now.duration_since(first)).min(WINDOW);
+        let time = self.since.map_or(Duration::ZERO, |since| now.duration_since(since));
         // The counts are small enough to be exact as floating-point numbers.
         if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
     }
@@ -123,6 +127,10 @@ mod tests {
         queue_changes.count(seen(&[]), at(30));
         assert!(queue_changes.rate(at(30)) < 0.01);
         assert_eq!(queue_changes.lost_places, 0);
+        // A count covers the whole time since the listing before it.
+        queue_changes.count(seen(&[("a", &[4, 5])]), at(60));
+        queue_changes.count(seen(&[("a", &[5])]), at(120));
+        assert!((queue_changes.rate(at(120)) * 60.0 - 1.0).abs() < 0.01);
     }
 
     #[test]

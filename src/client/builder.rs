@@ -147,9 +147,9 @@ impl Builder {
 
     /// Runs the client's background work on this runtime.
     ///
-    /// The work consists of keepalives, watches, and the cleanup after a future or guard is
-    /// dropped. By default, it runs on the library's own runtimes, which have up to two worker
-    /// threads per process.
+    /// The work includes keepalives, watches, and the cleanup after a future or guard is dropped.
+    /// By default, it runs on the library's own runtimes, which have up to two worker threads per
+    /// process.
     ///
     /// The client depends on this runtime. While the runtime's threads are blocked, no keepalives
     /// are sent, and locks can be lost in less than a TTL. When the runtime is shut down, all

@@ -37,8 +37,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidArgument`] before any request is sent, if the key is not in the queue of a
-    /// lock in the client's namespace, such as the key of a release request.
+    /// [`Error::InvalidArgument`] before any request is sent, if the key is not that of a holder or
+    /// waiter in the client's namespace, for example if it is the key of a release request.
     /// [`Error::Unsupported`] on Redlock. [`Error::Unavailable`] if no server replies within about
     /// twice the [`request_timeout`](crate::Builder::request_timeout), or if a new session was
     /// needed and could not be opened. The key may have been deleted nevertheless.

@@ -189,9 +189,9 @@ impl Url {
         let tls = match options.tls()? {
             Some(_) if !secure => {
                 return Err(
-                    "ca_file, cert_file, key_file and server_name need TLS: use etcds://, zks://, \
-                     rediss://, rediss+sentinel:// or redlocks://, or sslmode=verify-full with \
-                     postgres:// or mysql://"
+                    "ca_file, cert_file, key_file and server_name need TLS: use etcds://, zks:// \
+                     (without server_name), rediss://, rediss+sentinel:// or redlocks://, or \
+                     sslmode=verify-full with postgres:// or mysql://"
                         .into(),
                 );
             }

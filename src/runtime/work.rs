@@ -110,7 +110,10 @@ impl Runtime {
     /// [`Error::Runtime`] if it was shut down, or if this process was forked after its creation.
     pub(crate) fn check(&self) -> Result<()> {
         if self.is_inherited() {
-            return Err(ended("this client was created before a fork: connect again in the child"));
+            return Err(ended(
+                "this client was created before a fork: connect again in the child, or, on SQLite \
+                 and ZooKeeper, start another program there",
+            ));
         }
         match &self.of.runs {
             // The channel never carries a value.

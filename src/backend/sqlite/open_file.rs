@@ -137,7 +137,7 @@ impl OpenFile {
             Err(late) if given_up() => Err(StoreError::Unavailable(late.into())),
             Ok(Err(_)) => {
                 let ended = "the thread that accesses the SQLite file has ended, so the outcome is \
-                             unknown: try again";
+                             unknown: check it before you try again";
                 Err(StoreError::Unknown(ended.into()))
             }
             Err(late) => Err(StoreError::Unknown(late.into())),

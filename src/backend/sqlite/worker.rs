@@ -112,7 +112,10 @@ impl<'c> Worker<'c> {
             }
             None if !replaced => {
                 self.sign.missing.lock().0.get_or_insert_with(clock::now);
-                let reason = format!("{}: the file no longer exists", self.path.display());
+                let reason = format!(
+                    "{}: the file no longer exists, or cannot be accessed",
+                    self.path.display()
+                );
                 Err(Arc::new(StoreError::Unavailable(reason.into())))
             }
             _ => {
