@@ -73,9 +73,9 @@ pub(super) fn sweep(
     statements
 }
 
-/// Removes those of these entries whose sessions have ended. It locks no session, so it also covers
-/// a session whose entries another client is removing. The quarantine is excluded, because it may
-/// begin again.
+/// Removes those of these entries whose sessions have ended. It changes no session, so it also
+/// covers a session whose entries another client is removing. The quarantine is excluded, because
+/// it may begin again.
 fn remove_first(first: &[What]) -> Vec<String> {
     let ended = format!(
         "EXISTS (SELECT 1 FROM distlock_sessions AS s WHERE s.id = o.session AND s.{ENDED} \
