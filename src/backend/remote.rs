@@ -55,6 +55,34 @@ pub(crate) struct Remote {
 #[cfg(feature = "_network")]
 #[cfg_attr(feature = "zookeeper", allow(dead_code))] // ZooKeeper uses only the certificates.
 impl Remote {
+    /// Returns servers without TLS and credentials.
+    #[cfg(all(test, any(feature = "etcd", feature = "zookeeper")))]
+    pub(crate) fn plain(endpoints: Vec<String>) -> Self {
+        let timeout = Duration::from_secs(5);
+        Self {
+            endpoints,
+            database: None,
+            connect_timeout: timeout,
+            request_timeout: timeout,
+            credentials: None,
+            tls: None,
+            sasl: false,
+            acl: None,
+            allow_eviction: false,
+            bridge: None,
+            allow_plaintext: false,
+            replicas: None,
+            pooled: false,
+            #[cfg(feature = "postgres")]
+            pool: None,
+            #[cfg(feature = "mysql")]
+            mysql_pool: None,
+            longest_ttl: Duration::from_secs(60),
+            namespace: "/distlock".to_owned(),
+            service: None,
+        }
+    }
+
     /// Returns how long opening a session may take.
     pub(crate) fn opening_timeout(&self) -> Duration {
         self.connect_timeout.mul_f64(0.9)

@@ -116,8 +116,8 @@ impl Client {
             let evicting = store.evict(&entry);
             async {
                 let evicted = evicting.await;
-                let unknown = matches!(evicted, Err(StoreError::Unknown(_)));
-                doubtful.fetch_or(unknown, Ordering::Relaxed);
+                let in_doubt = evicted.as_ref().err().is_some_and(StoreError::leaves_doubt);
+                doubtful.fetch_or(in_doubt, Ordering::Relaxed);
                 evicted
             }
         });

@@ -40,7 +40,7 @@ impl Timing {
     /// soon, and each password check costs etcd 60 ms of processor time (bcrypt).
     pub(crate) fn pause_after(self, error: &StoreError, failures: u32) -> Duration {
         match error {
-            StoreError::Denied(_) => self.renewal() / 2,
+            StoreError::Denied(_) | StoreError::PartlyDenied(_) => self.renewal() / 2,
             _ => backoff(failures).min(self.renewal() / 8),
         }
     }
@@ -183,6 +183,7 @@ mod tests {
         assert!((40..=80).contains(&pause(&silent, 2)));
         assert_eq!(pause(&silent, 9), 100);
         assert_eq!(pause(&StoreError::Denied("who?".into()), 0), 400);
+        assert_eq!(pause(&StoreError::PartlyDenied("no".into()), 0), 400);
         assert_eq!(timing(2400, false).reserve().as_millis(), 1360);
         assert_eq!(timing(2400, true).reserve().as_millis(), 640);
         assert_eq!(timing(2400, false).forgotten().as_millis(), 4800);

@@ -2,29 +2,7 @@ use super::*;
 
 /// Returns a pool whose connections send nothing.
 fn pool(endpoints: usize) -> Pool {
-    let timeout = Duration::from_secs(5);
-    Pool::new(Remote {
-        endpoints: vec!["127.0.0.1:1".to_owned(); endpoints],
-        database: None,
-        connect_timeout: timeout,
-        request_timeout: timeout,
-        credentials: None,
-        tls: None,
-        sasl: false,
-        acl: None,
-        allow_eviction: false,
-        bridge: None,
-        allow_plaintext: false,
-        replicas: None,
-        pooled: false,
-        #[cfg(feature = "postgres")]
-        pool: None,
-        #[cfg(feature = "mysql")]
-        mysql_pool: None,
-        longest_ttl: Duration::from_secs(60),
-        namespace: "/distlock".to_owned(),
-        service: None,
-    })
+    Pool::new(Remote::plain(vec!["127.0.0.1:1".to_owned(); endpoints]))
 }
 
 /// Of several requests on a dead connection, the last may fail long after the first, when a newer

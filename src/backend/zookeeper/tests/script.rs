@@ -7,7 +7,6 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
-    time::Duration,
 };
 
 use tokio::{
@@ -99,31 +98,7 @@ impl Server {
     }
 
     pub(crate) fn backend(&self) -> ZooKeeper {
-        let timeout = Duration::from_secs(5);
-        let endpoints = vec![self.address.to_string()];
-        let remote = Remote {
-            endpoints,
-            database: None,
-            connect_timeout: timeout,
-            request_timeout: timeout,
-            credentials: None,
-            tls: None,
-            sasl: false,
-            acl: None,
-            allow_eviction: false,
-            bridge: None,
-            allow_plaintext: false,
-            replicas: None,
-            pooled: false,
-            #[cfg(feature = "postgres")]
-            pool: None,
-            #[cfg(feature = "mysql")]
-            mysql_pool: None,
-            longest_ttl: Duration::from_secs(60),
-            namespace: "/distlock".to_owned(),
-            service: None,
-        };
-        ZooKeeper::new(remote).unwrap()
+        ZooKeeper::new(Remote::plain(vec![self.address.to_string()])).unwrap()
     }
 }
 
