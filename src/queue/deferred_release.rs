@@ -19,7 +19,7 @@ pub(crate) struct DeferredRelease {
     session: Arc<Session>,
     pending: Arc<Mutex<Option<PendingRelease>>>,
     /// While this sender exists, the maximum hold time still applies.
-    _limited: oneshot::Sender<()>,
+    limited: Option<oneshot::Sender<()>>,
 }
 
 #[cfg_attr(not(any(feature = "mysql", feature = "postgres", feature = "sqlite")), allow(dead_code))]
@@ -43,7 +43,7 @@ impl DeferredRelease {
                 }
             });
         }
-        Self { session, pending, _limited: limited }
+        Self { session, pending, limited: Some(limited) }
     }
 
     /// Records that the transaction has committed and thereby released the lock.
@@ -60,14 +60,18 @@ impl DeferredRelease {
 
 impl Drop for DeferredRelease {
     fn drop(&mut self) {
-        let pending = self.take();
         if self.session.deadline.is_inherited() {
             // The key belongs to the parent, and so does the connection that ending the session
-            // would use.
-            std::mem::forget((Arc::clone(&self.session), pending));
+            // would use. A thread of the parent may have held the lock, and dropping the sender
+            // would wake its task.
+            std::mem::forget((
+                Arc::clone(&self.session),
+                Arc::clone(&self.pending),
+                self.limited.take(),
+            ));
             return;
         }
-        if let Some(pending) = pending {
+        if let Some(pending) = self.take() {
             pending.spawn();
         }
     }

@@ -189,16 +189,22 @@ impl Waiter<'_> {
                 evidence = &mut watched => return evidence,
                 () = sleep(self.session.recheck()) => {}
             }
+            let recheck = Box::pin(async {
+                let changed = self.recheck(predecessor).await;
+                if matches!(changed, Ok(None)) {
+                    self.tell_slow().await;
+                }
+                changed
+            });
             let changed = tokio::select! {
                 biased;
                 evidence = &mut watched => return evidence,
-                changed = Box::pin(self.recheck(predecessor)) => changed?,
+                changed = recheck => changed?,
             };
             if let Some(evidence) = changed {
                 self.session.shared.telemetry.recheck_found("wait");
                 return Ok(evidence);
             }
-            Box::pin(self.tell_slow()).await;
         }
     }
 }

@@ -9,10 +9,10 @@ use super::{
 use crate::{
     backend::{Ask, Fate, Predecessor, Present, Watch, error::Result, name::Queue, signature},
     runtime::{
-        Backoff,
+        self, Backoff,
         clock::{self, sleep},
     },
-    session::{Session, own_key::OwnKey},
+    session::{Session, own_key::OwnKey, watch_budget::NO_ROOM},
     telemetry,
 };
 
@@ -77,26 +77,38 @@ impl Waiter<'_> {
     }
 
     /// Waits until the queue has changed enough, and returns the new admission.
+    ///
+    /// Without room for a watch, it reads the queue about every second.
     pub(super) async fn wait_for_room(&self) -> Result<Admission> {
-        let mut backoff = Backoff::default();
+        let (mut backoff, dir) = (Backoff::default(), self.queue.shared_dir());
         loop {
+            let room = self.session.watch_budget.watch(self.queue.dir(), &dir);
             // The watch starts with the list, so it reports every later change.
-            let (standing, watch) = self.look_and_watch(true).await?;
+            let (standing, watch) = self.look_and_watch(room.is_some()).await?;
             if !matches!(standing, Admission::Full) {
                 return Ok(standing);
             }
             let changed = async {
                 match watch {
                     Some(watch) => watch.await.is_ok(),
+                    None if room.is_none() => {
+                        sleep(runtime::jittered(NO_ROOM)).await;
+                        true
+                    }
                     None => false,
                 }
+            };
+            // A change ends the wait even while the queue is read for the log.
+            let recheck = async {
+                sleep(self.session.recheck()).await;
+                Box::pin(self.tell_slow()).await;
             };
             tokio::select! {
                 biased;
                 changed = changed => if changed { backoff = Backoff::default() } else {
                     backoff.pause().await;
                 },
-                () = sleep(self.session.recheck()) => Box::pin(self.tell_slow()).await,
+                () = recheck => {}
             }
         }
     }

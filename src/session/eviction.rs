@@ -119,11 +119,15 @@ impl Work {
         loop {
             let leave = self.watch_budget.watch(dir, key);
             let pause = if leave.is_some() {
-                if self.watched_until_deleted(own_key).await {
-                    return;
+                match self.watched_until_deleted(own_key).await {
+                    Ok(true) => return,
+                    // The next watch would probably be denied, too.
+                    Err(StoreError::Denied(_)) => NO_ROOM,
+                    Ok(false) | Err(_) => {
+                        let pause = backoff.next_pause();
+                        if self.held_keys.are_few() { pause.min(WATCH_AGAIN) } else { pause }
+                    }
                 }
-                let pause = backoff.next_pause();
-                if self.held_keys.are_few() { pause.min(WATCH_AGAIN) } else { pause }
             } else {
                 NO_ROOM
             };
@@ -134,7 +138,7 @@ impl Work {
     }
 
     /// Waits until the key may be gone. Returns `true` if it is.
-    async fn watched_until_deleted(&self, own_key: &OwnKey) -> bool {
+    async fn watched_until_deleted(&self, own_key: &OwnKey) -> Result<bool> {
         // The semaphore is never closed.
         let permit = self.watch_permits.acquire().await;
         let watched = self.store.ask("watch", |store| store.watch(&own_key.entry, false)).await;
@@ -144,13 +148,10 @@ impl Work {
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };
-        if let Err(error) = event {
-            self.note(&error);
-            return false;
-        }
+        event.inspect_err(|error| self.note(error))?;
         // The server that sent the event has applied the deletion.
         let looked = self.store.ask("standing", |store| store.standing(&own_key.entry)).await;
-        self.is_evicted(looked).unwrap_or(false)
+        Ok(self.is_evicted(looked).unwrap_or(false))
     }
 
     /// Returns `Some(true)` if the reply shows that the key was evicted.

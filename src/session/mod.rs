@@ -143,10 +143,14 @@ impl Session {
         let (facts, store) = SessionStore::open(&shared).await?;
         let deadline = Arc::new(Deadline::new(sent, facts.ttl, facts.relays_renewals));
         let own_keys = Arc::<OwnKeys>::default();
-        let known = Arc::downgrade(&own_keys);
+        let claims = Arc::new(Claims::new(&facts));
+        let (known, attempts) = (Arc::downgrade(&own_keys), Arc::clone(&claims));
         store.on_loss(Box::new(move |key, reason| {
+            // A key of no attempt, which a late join request may have created, has no holder. This
+            // is checked first: an attempt's key is known before it is claimed.
+            let is_stray = attempts.suspects(key);
             // Without a session there are no holders.
-            known.upgrade().is_none_or(|known| known.lose(key, reason))
+            known.upgrade().is_none_or(|known| known.lose(key, reason) || is_stray)
         }));
         let (ended, end) = watch::channel(None);
         let hurry = Arc::<Notify>::default();
@@ -158,7 +162,6 @@ impl Session {
             ended.send_replace(Some(closed.map_err(Arc::new)));
         });
         let watch_budget = Arc::new(WatchBudget::new(facts.watch_budget, facts.key_budget));
-        let claims = Arc::new(Claims::new(&facts));
         let granted = eviction::start(
             store.clone(),
             Arc::clone(&deadline),

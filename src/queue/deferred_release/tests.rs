@@ -1,7 +1,9 @@
 //! When a release that is left to one of the user's transactions sends a request, on a paused
 //! clock.
 
-use std::time::Duration;
+use std::{process, thread, time::Duration};
+
+use distlock_fork::{Fork, has_ended};
 
 use super::*;
 use crate::{
@@ -89,4 +91,31 @@ async fn max_hold_ends_deferred_release() {
         }
         assert!(!is_busy(&session), "all counts are even");
     }
+}
+
+/// The timer of the maximum hold time may hold the lock at the fork.
+#[tokio::test]
+async fn forked_child_does_not_wait_for_its_parents_release() {
+    let store = FakeStore::new();
+    let (release, _own) = deferred(&store, None).await;
+    let pending = Arc::clone(&release.pending);
+    let held = pending.lock();
+    let child = match distlock_fork::split().unwrap() {
+        Fork::Child => {
+            drop(release);
+            process::exit(0);
+        }
+        Fork::Parent(child) => child,
+    };
+    drop(held);
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while !has_ended(child, false).unwrap() {
+        if std::time::Instant::now() > until {
+            process::Command::new("kill").args(["-9", &child.to_string()]).status().unwrap();
+            assert!(has_ended(child, true).unwrap());
+            panic!("the child hangs");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop(release);
 }

@@ -1,5 +1,9 @@
 //! When a waiter reads the queue, and what it concludes, on a paused clock.
 
+mod room;
+#[cfg(feature = "tracing")]
+mod slow;
+
 use std::{
     sync::{
         Arc,
@@ -21,10 +25,18 @@ use crate::{
 
 /// A store in which each new entry gets this standing.
 fn store(standing: impl Fn() -> Standing + Send + 'static) -> Arc<FakeStore> {
+    store_in("/ns/a/", standing)
+}
+
+/// A store in which each key is this prefix and a number.
+fn store_in(
+    prefix: &'static str,
+    standing: impl Fn() -> Standing + Send + 'static,
+) -> Arc<FakeStore> {
     let (store, last) = (FakeStore::new(), AtomicU64::new(0));
     store.enqueue.then(0, move || {
         let number = last.fetch_add(1, Ordering::Relaxed) + 1;
-        let (entry, at) = (Entry::new(format!("/ns/a/{number}"), number), SequencePoint(number));
+        let (entry, at) = (Entry::new(format!("{prefix}{number}"), number), SequencePoint(number));
         Ok(Joined::Queued { entry, standing: standing(), at, alive: None, alone: false })
     });
     let at = SequencePoint(u64::MAX);
