@@ -61,7 +61,8 @@ pub(super) struct Statements {
     /// Like `join` and `leave`, without the function for queues with other entries.
     join_quiet: Statement,
     leave_quiet: Statement,
-    /// Like `join` and `leave`, without the `UPDATE` before the function.
+    /// Like `join` and `leave`, without the `UPDATE` before the function. The function's wait for a
+    /// row is limited.
     join_crowded: Statement,
     leave_crowded: Statement,
     quiet: Arc<QuietQueues>,
@@ -72,8 +73,8 @@ impl Statements {
         let notes = "(EXISTS (SELECT FROM distlock.data WHERE dir = $1))::text AS e";
         let join_quiet =
             format!("{TAKE} RETURNING -1 AS part, {CLOCK}, number::text AS d, {notes}");
-        let join_crowded =
-            "SELECT part, a, b, c, d, e FROM distlock.enqueue($2, $1, $3::text::uuid, $4, $5, $6)";
+        let join_crowded = "SELECT part, a, b, c, d, e \
+                            FROM distlock.enqueue_within($2, $1, $3::text::uuid, $4, $5, $6, $7)";
         let join = format!(
             "WITH taken AS ({TAKE} RETURNING number) \
              SELECT -1 AS part, {CLOCK}, number::text AS d, {notes} FROM taken UNION ALL \
@@ -92,7 +93,8 @@ impl Statements {
              SELECT -1 AS part, {CLOCK}, number::text AS d, 'f' AS e FROM gone UNION ALL \
              {leave_crowded} WHERE NOT EXISTS (SELECT FROM gone)"
         );
-        let joins = [Type::TEXT, Type::INT8, Type::TEXT, Type::TEXT, Type::BYTEA, Type::BOOL];
+        let joins =
+            [Type::TEXT, Type::INT8, Type::TEXT, Type::TEXT, Type::BYTEA, Type::BOOL, Type::INT4];
         let leaves =
             [Type::TEXT, Type::INT8, Type::TEXT, Type::TEXT, Type::INT8, Type::INT8, Type::INT4];
         let prepare_joins = try_join3(
@@ -114,7 +116,8 @@ impl Statements {
 
     /// Runs a step. Returns its rows, each of which begins with the number of its part, and whether
     /// the step was applied. A leave is not applied if a user's transaction has locked the entry.
-    /// For an entry in the table of entries, it waits up to `patience` for the lock.
+    /// For an entry in the table of entries, it waits up to `patience` for the lock, as does a join
+    /// of a queue with other entries.
     pub(super) async fn run(
         &self,
         client: &Client,
@@ -124,10 +127,11 @@ impl Statements {
         crowded: &NotedQueues,
     ) -> Result<(Vec<Outcome>, bool), Error> {
         let is_crowded = crowded.contains(step.dir());
+        let patience = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
         let replied = match step {
             Step::Join { dir, ticket, label, value, if_free } => {
-                let parameters: [&(dyn ToSql + Sync); 6] =
-                    [dir, &session, ticket, label, value, if_free];
+                let parameters: [&(dyn ToSql + Sync); 7] =
+                    [dir, &session, ticket, label, value, if_free, &patience];
                 let mut replied = Vec::new();
                 if is_crowded {
                     replied = client.query(&self.join_crowded, &parameters).await?;
@@ -140,7 +144,6 @@ impl Statements {
                 replied
             }
             Step::Leave { dir, ticket, label, number, successor } => {
-                let patience = i32::try_from(patience.as_millis()).unwrap_or(i32::MAX);
                 let parameters: [&(dyn ToSql + Sync); 7] =
                     [dir, &session, ticket, label, number, successor, &patience];
                 let mut replied = Vec::new();

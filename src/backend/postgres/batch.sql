@@ -79,6 +79,21 @@ BEGIN
     END IF;
 END $$;
 
+-- Does what `distlock.enqueue` does. If another transaction has locked a row, this waits for at
+-- most `wait_ms` milliseconds, and then fails. The commit waits as long as usual, because only one
+-- transaction at a time commits notifications (`PreCommit_Notify` in
+-- https://github.com/postgres/postgres/blob/REL_17_STABLE/src/backend/commands/async.c).
+CREATE FUNCTION distlock.enqueue_within(who bigint, dir text, tick uuid, lab text, val bytea,
+    if_free boolean, wait_ms integer)
+RETURNS TABLE (part integer, a text, b text, c text, d text, e text) LANGUAGE plpgsql AS $$
+DECLARE
+    usual text := current_setting('lock_timeout');
+BEGIN
+    PERFORM set_config('lock_timeout', wait_ms::text, true);
+    RETURN QUERY SELECT * FROM distlock.enqueue(who, dir, tick, lab, val, if_free);
+    PERFORM set_config('lock_timeout', usual, true);
+END $$;
+
 -- Does what `distlock.leave` does, after the entry was not found in the queue's row, or the row was
 -- found locked. Part -2: the entry is still in that row. If another transaction has locked the
 -- entry in `entries`, this waits for at most `wait_ms` milliseconds, and then fails.
@@ -86,6 +101,8 @@ CREATE FUNCTION distlock.leave_within(who bigint, dir text, tick uuid, lab text,
     entry bigint, successor bigint, wait_ms integer)
 RETURNS TABLE (part integer, a text, b text, c text, d text, e text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    usual text := current_setting('lock_timeout');
 BEGIN
     IF EXISTS (SELECT FROM distlock.queues WHERE queue = dir AND session = who
         AND ticket = tick AND label = lab AND number = coalesce(entry, number))
@@ -94,5 +111,6 @@ BEGIN
     ELSE
         PERFORM set_config('lock_timeout', wait_ms::text, true);
         RETURN QUERY SELECT * FROM distlock.leave(who, dir, tick, lab, entry, successor);
+        PERFORM set_config('lock_timeout', usual, true);
     END IF;
 END $$;

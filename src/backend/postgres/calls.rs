@@ -17,6 +17,7 @@ use crate::{
             asking::{Request, Verdict},
             outcome::Outcome,
             requested::Done,
+            step::Step,
         },
     },
     runtime::clock,
@@ -76,7 +77,13 @@ impl Requester {
                     request.answer(Ok(outcomes));
                 }
                 Came::Checked => rest.extend(self.checked(request, None)),
-                Came::Not => rest.push(What::Alone(request)),
+                Came::Not => {
+                    // The queue's row may be locked. The request for a crowded queue has a limit.
+                    if let Some(Step::Join { dir, .. }) = request.message.step() {
+                        self.crowded.note(dir, true);
+                    }
+                    rest.push(What::Alone(request));
+                }
             }
         }
         Ended { rest, ..Done::Answered.into() }

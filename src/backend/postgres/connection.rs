@@ -18,7 +18,7 @@ use tokio_postgres::{
 use super::{
     alone::Statements,
     batch::Batches,
-    error::{is_read_only, refused},
+    error::{POOLED, is_read_only, refused},
     lent,
     log::{Log, SoFar},
     looks::Looks,
@@ -43,10 +43,6 @@ use crate::{
     },
     runtime::{clock::Instant, mutex::Mutex, random},
 };
-
-const POOLED: &str = "a pooler has lent the connection to other clients between two transactions: \
-                      add `?pooler=transaction` to the URL, use session mode (pgbouncer: \
-                      pool_mode = session), or connect to the server itself";
 
 /// How long a pooler is remembered, because its configuration may change.
 const NOTICED: Duration = Duration::from_secs(60);

@@ -17,6 +17,12 @@ const SESSION_ENDED: &str = "DL001";
 /// The SQLSTATE that `distlock.adopt` raises.
 pub(super) const OTHER_SERVER: &str = "DL002";
 
+/// Why a connection is refused that other clients use, too.
+pub(super) const POOLED: &str = "a pooler has lent the connection to other clients between two \
+                                 transactions: add `?pooler=transaction` to the URL, use \
+                                 session mode (pgbouncer: pool_mode = session), or connect to \
+                                 the server itself";
+
 /// Why a request has failed.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -115,6 +121,9 @@ pub(super) fn triage(operation: &'static str, endpoint: &str, error: &Failure) -
         _ if error.is(&SqlState::DISK_FULL) => {
             StoreError::Fatal { operation, source: reason.into() }
         }
+        _ if matches!(error, Failure::Own(_)) && is_of_a_pooler(code) => {
+            StoreError::Denied(format!("{reason}: {POOLED}").into())
+        }
         _ if error.is_of_an_open_transaction() => {
             let words = "the connection has an open transaction; end transactions before you \
                          return connections to the pool";
@@ -131,8 +140,20 @@ pub(super) fn triage(operation: &'static str, endpoint: &str, error: &Failure) -
         // and be waiting for a standby
         // (<https://www.postgresql.org/docs/17/warm-standby.html#SYNCHRONOUS-REPLICATION>).
         "57" | "08" | "58" | "XX" => StoreError::Unknown(reason.into()),
+        // A server behind a proxy, such as a shard, has not confirmed the commit.
+        _ if error.is(&SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN) => {
+            StoreError::Unknown(reason.into())
+        }
         _ => StoreError::Fatal { operation, source: reason.into() },
     })
+}
+
+/// Returns `true` if the server lacks a prepared statement of this connection, or has another with
+/// the same name. In both cases it has executed nothing.
+fn is_of_a_pooler(code: &str) -> bool {
+    [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT]
+        .iter()
+        .any(|state| state.code() == code)
 }
 
 /// Classifies an error of a connection attempt. Nothing was sent yet.
@@ -140,6 +161,9 @@ pub(super) fn refused(endpoint: &str, error: &Error) -> StoreError {
     let reason = words(endpoint, error);
     match error.code() {
         Some(code) if code.code().starts_with("28") => StoreError::Denied(reason.into()),
+        Some(code) if is_of_a_pooler(code.code()) => {
+            StoreError::Denied(format!("{reason}: {POOLED}").into())
+        }
         // The database is unknown, or the user may not use it.
         Some(code)
             if *code == SqlState::INVALID_CATALOG_NAME
@@ -187,4 +211,44 @@ pub(super) fn is_elsewhere(failure: &Failure) -> bool {
 /// Returns `true` if another transaction has kept a lock for too long.
 pub(super) fn is_locked(failure: &Failure) -> bool {
     failure.is(&SqlState::LOCK_NOT_AVAILABLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Through a pooler, the statements of other connections remain on the server's connection.
+    #[test]
+    fn foreign_prepared_statements_show_a_pooler() {
+        assert!(is_of_a_pooler("26000") && is_of_a_pooler("42P05"));
+        assert!(!is_of_a_pooler("42P01"));
+    }
+
+    #[test]
+    fn sqlstate_decides_what_is_known_of_a_request() {
+        let of = |code: &str| {
+            let failure = Failure::Pool(PoolError::new("failed").with_sqlstate(code));
+            match triage("testing", "h:1", &failure) {
+                Verdict::Again(_) => "rolled back",
+                Verdict::Failed(StoreError::Unavailable(_)) => "not applied",
+                Verdict::Failed(StoreError::Unknown(_)) => "unknown",
+                Verdict::Failed(StoreError::Denied(_)) => "denied",
+                Verdict::Failed(StoreError::Fatal { .. }) => "fatal",
+                Verdict::Failed(_) => "other",
+            }
+        };
+        for (code, known) in [
+            ("40001", "rolled back"),
+            ("55P03", "rolled back"),
+            ("40003", "unknown"),
+            ("57P01", "unknown"),
+            ("57014", "not applied"),
+            ("25006", "not applied"),
+            ("42501", "denied"),
+            ("53100", "fatal"),
+            (SESSION_ENDED, "other"),
+        ] {
+            assert_eq!(of(code), known, "{code}");
+        }
+    }
 }

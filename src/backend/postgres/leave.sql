@@ -161,7 +161,7 @@ BEGIN
     END IF;
     IF is_there THEN
         INSERT INTO distlock.watches (queue, number, session) VALUES (dir, entry, who)
-            ON CONFLICT DO NOTHING;
+            ON CONFLICT (queue, number, session) DO UPDATE SET connection = excluded.connection;
         RETURN QUERY SELECT 1, o.number::text, to_hex(o.session), o.ticket::text, o.label,
             distlock.remaining(s)::text FROM distlock.entries AS o
             JOIN distlock.sessions AS s ON s.id = o.session
@@ -181,7 +181,7 @@ BEGIN
     PERFORM distlock.crowd(dir);
     PERFORM distlock.still(dir);
     INSERT INTO distlock.watches (queue, number, session) VALUES (dir, 0, who)
-        ON CONFLICT DO NOTHING;
+        ON CONFLICT (queue, number, session) DO UPDATE SET connection = excluded.connection;
     -- A deletion of a watched entry that is in progress has already searched for watches, and does
     -- not find this one. This statement waits for it. The update waits for all other deletions.
     lowest := (SELECT q.lowest FROM distlock.queues AS q WHERE queue = dir);
@@ -189,3 +189,10 @@ BEGIN
     UPDATE distlock.entries SET watched = true
         WHERE queue = dir AND number >= lowest AND NOT watched;
 END $$;
+
+-- Ends a watch on an entry, or with the number 0 on a queue. The server may still execute such a
+-- request of a lost connection when the session watches the entry again, on another connection.
+CREATE FUNCTION distlock.unwatch(who bigint, dir text, entry bigint) RETURNS void LANGUAGE sql AS $$
+    DELETE FROM distlock.watches WHERE queue = dir AND number = entry AND session = who
+        AND connection = coalesce(current_setting('distlock.connection', true), '');
+$$;

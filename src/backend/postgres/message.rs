@@ -276,9 +276,11 @@ pub(super) const CONNECTION: usize = 2;
 pub(super) const BEAT: &str = "(pg_current_wal_insert_lsn() - '0/0')::bigint";
 
 /// Shortens sessions that expire later than one TTL from now, which means that the clock was set
-/// back.
-const CLIP: &str = "UPDATE distlock.sessions SET expires = now() + ttl WHERE id = ANY (\
-                    ARRAY(SELECT id FROM distlock.sessions WHERE expires > now() + ttl \
+/// back. It reads the clock again, because a session may have been renewed since this transaction
+/// began.
+const CLIP: &str = "UPDATE distlock.sessions SET expires = clock_timestamp() + ttl \
+                    WHERE id = ANY (ARRAY(SELECT id FROM distlock.sessions \
+                    WHERE expires > clock_timestamp() + ttl \
                     ORDER BY id FOR UPDATE SKIP LOCKED));\n";
 
 /// Removes expired sessions and their entries.
@@ -330,3 +332,18 @@ fn over(session: i64, Evidence { clock_trust, dead }: &Evidence) -> String {
 pub(super) const LEFT: &str = "CASE WHEN s.ended THEN 0 ELSE (extract(epoch FROM greatest(\
                     least(s.expires - now(), s.ttl) + 0.1 * s.ttl, 0.02 * s.ttl)) * 1000)::bigint \
                     END";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_that_was_just_renewed_is_not_shortened() {
+        let clock_trust = ClockTrust { since: 0, shows: 0, clips: true, marks: Vec::new() };
+        let evidence = Evidence { clock_trust, dead: "FALSE".to_owned() };
+        let (text, _) = Message::sweeping("SELECT 1".to_owned()).text(7, Some(&evidence), false);
+        let clip = text.lines().find(|line| line.starts_with("UPDATE")).unwrap();
+        assert!(clip.contains("expires > clock_timestamp() + ttl"), "{clip}");
+        assert!(!clip.contains("now()"), "{clip}");
+    }
+}

@@ -25,6 +25,7 @@ mod leaving;
 mod lent;
 mod listening;
 mod literal;
+mod locked;
 mod log;
 mod looks;
 mod message;

@@ -15,6 +15,7 @@ use super::{
     error::{Failure, is_elsewhere, is_locked, is_useless, triage},
     lent::{self, Lent},
     listening::{self, Listening},
+    locked::{Locked, Retry},
     looks::Looks,
     message::{Evidence, Message},
     pooled::Pooled,
@@ -33,22 +34,12 @@ use crate::{
             watched,
         },
     },
-    runtime::clock::{self, Instant, sleep, timeout},
+    runtime::clock::{self, sleep, timeout},
 };
 
 /// The query on a silent connection with waiters, which keeps load balancers and firewalls from
 /// dropping the connection.
 const PING: &str = "SELECT 1";
-
-/// The pauses between attempts to leave a queue whose row a user's transaction has locked. They
-/// grow. Requests do not wait for the row on the server, because all later ones would wait too. The
-/// exception is an entry that is not in the row: see `FIRST_PATIENCE`.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(32);
-
-/// How long the first attempt waits on the server if the entry is not in the queue's row. Other
-/// requests for the entry, such as a watch, are done by then.
-pub(super) const FIRST_PATIENCE: Duration = Duration::from_millis(10);
 
 /// Sends requests on one connection.
 #[derive(Clone)]
@@ -68,6 +59,7 @@ pub(super) struct Requester {
     pub(super) batches: Option<Batches>,
     pub(super) listening: Arc<Listening>,
     pub(super) crowded: Arc<NotedQueues>,
+    pub(super) locked: Arc<Locked>,
     pub(super) turns: Turns,
     /// Rows of unused queues are being removed.
     pub(super) tidying: Arc<AtomicBool>,
@@ -80,8 +72,8 @@ pub(super) enum What {
     Calls(Kind, Vec<Request<Message>>),
     /// A call that a batch has not applied.
     Alone(Request<Message>),
-    /// A leave that found the queue's row locked by a user's transaction, which has checked the
-    /// entry.
+    /// A step that found the queue or its entry locked by another transaction, such as a user's
+    /// that has checked the entry.
     Checked(Request<Message>, Retry),
     /// Another step of tidying, after a pause.
     Tidy(Message, Duration),
@@ -106,13 +98,6 @@ impl From<Done> for Ended {
     fn from(done: Done) -> Self {
         Self { done, calls: None, rest: Vec::new(), polled: None }
     }
-}
-
-/// When to try again to leave a queue, and until when.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Retry {
-    pause: Duration,
-    until: Instant,
 }
 
 impl Requester {
@@ -217,9 +202,8 @@ impl Requester {
         if !request.is_awaited() {
             return Done::Answered.into();
         }
-        let patience = if retry.is_none() { FIRST_PATIENCE } else { FIRST_PAUSE };
         let own = lent.is_none();
-        let answer = match self.send(&request.message, patience, lent).await {
+        let answer = match self.send(&request.message, retry, lent).await {
             Ok(Ok(Some(outcomes))) => Ok(outcomes),
             Ok(Ok(None)) => {
                 return self.checked(request, retry).map_or(Done::Answered.into(), |rest| Ended {
@@ -247,28 +231,28 @@ impl Requester {
         Ended { rest, ..done.into() }
     }
 
-    /// Returns the next attempt to leave a queue that a user's transaction has locked.
+    /// Returns the next attempt of a step that another transaction has blocked.
     pub(super) fn checked(&self, request: Request<Message>, retry: Option<Retry>) -> Option<What> {
-        let now = Instant::now();
-        let until = now + self.connector.remote.request_timeout / 2;
-        let first = Retry { pause: FIRST_PAUSE, until };
-        let next = |retry: Retry| Retry { pause: (retry.pause * 2).min(LONGEST_PAUSE), ..retry };
-        let retry = retry.map_or(first, next);
-        if now < retry.until {
+        if let Some(retry) = Retry::after(retry, self.connector.remote.request_timeout) {
             return Some(What::Checked(request, retry));
         }
-        let why = "a transaction that has checked or released the lock is still open";
+        let why = match request.message.step().map(Step::kind) {
+            Some(Kind::Join) => {
+                "a transaction that has locked the queue, such as an eviction, is still open"
+            }
+            _ => "a transaction that has checked or released the lock is still open",
+        };
         let reason = format!("{}: {why}", self.endpoint);
         request.answer(Err(Verdict::Again(reason)));
         None
     }
 
-    /// Sends a message. `None`: a user's transaction has locked the leaving entry for longer than
-    /// `patience`. An error is the end of the connection.
+    /// Sends a message. `None`: another transaction has locked what a step needs for longer than
+    /// this attempt waits. An error is the end of the connection.
     pub(super) async fn send(
         &self,
         message: &Message,
-        patience: Duration,
+        retry: Option<Retry>,
         lent: Option<Lent>,
     ) -> Result<Result<Option<Vec<Outcome>>, Failure>> {
         let (sent, clock) = (clock::now(), &self.connector.clock);
@@ -285,16 +269,21 @@ impl Requester {
             _ => (String::new(), 1),
         };
         let time = self.time(lent.as_ref());
+        let joins = matches!(message.step(), Some(Step::Join { .. })) && lent.is_none();
+        let _joining = joins.then(|| self.locked.joining());
+        let waits = self.connector.remote.request_timeout;
+        let patience = |step: &Step| self.locked.patience(step, retry, waits);
         let query = async {
             let (outcomes, done) = match (step, look) {
                 (Some((step, kept)), _) => {
+                    let patience = patience(step);
                     kept.run(&self.client, self.session, step, patience, &self.crowded).await?
                 }
                 (None, Some((look, looks))) => {
                     (looks.run(&self.client, self.session, look).await?, true)
                 }
                 (None, None) => {
-                    let for_locks = message.leaves_with().map(|_| patience);
+                    let for_locks = message.step().map(patience);
                     (self.simple(&text, for_locks, lent).await?, true)
                 }
             };
@@ -303,7 +292,12 @@ impl Requester {
         let mut outcomes = match self.replied(sent, time, query).await? {
             Ok((outcomes, true)) => outcomes,
             Ok((_, false)) => return Ok(Ok(None)),
-            Err(error) if message.leaves_with().is_some() && is_locked(&error) => {
+            Err(error) if message.step().is_some() && is_locked(&error) => {
+                if let Some(Step::Join { dir, .. }) = message.step() {
+                    self.locked.note(dir, true);
+                    // The request for a crowded queue has a limit of its own.
+                    self.crowded.note(dir, true);
+                }
                 return Ok(Ok(None));
             }
             Err(error) => return Ok(Err(error)),
@@ -315,9 +309,12 @@ impl Requester {
             clock.acted_on(clock_trust);
         }
         outcomes.drain(..before.min(outcomes.len()));
-        if let (Some(Step::Join { dir, .. }), None) = (message.step(), step) {
-            let ahead = outcomes.first().map_or(0, |outcome| outcome.rows().len());
-            self.crowded.note(dir, ahead > 1);
+        if let Some(Step::Join { dir, .. }) = message.step() {
+            self.locked.note(dir, false);
+            if step.is_none() {
+                let ahead = outcomes.first().map_or(0, |outcome| outcome.rows().len());
+                self.crowded.note(dir, ahead > 1);
+            }
         }
         Ok(Ok(Some(outcomes)))
     }
@@ -330,15 +327,21 @@ impl Requester {
         lent: Option<Lent>,
     ) -> Result<Vec<Outcome>, Failure> {
         let shown = self.connector.log.so_far().shown_by(&self.server);
+        let mut text = text.to_owned();
+        if for_locks.is_some() {
+            // The limit does not apply to the commit: see `distlock.enqueue_within`.
+            let usual = self.connector.remote.request_timeout / 2;
+            text += &format!(";\nSET LOCAL lock_timeout = {}", usual.as_millis().max(1));
+        }
         if let Some(lent) = lent {
-            return lent.run(text, shown, for_locks).await;
+            return lent.run(&text, shown, for_locks).await;
         }
         let Some(pooled) = &self.pooled else {
-            return Ok(outcomes(self.client.simple_query(text).await?));
+            return Ok(outcomes(self.client.simple_query(&text).await?));
         };
         let for_locks = for_locks.unwrap_or(pooled.for_locks());
         let (before, statements) = pooled.before(shown, for_locks);
-        let mut outcomes = outcomes(self.client.simple_query(&(before + text)).await?);
+        let mut outcomes = outcomes(self.client.simple_query(&(before + &text)).await?);
         outcomes.drain(..statements.min(outcomes.len()));
         Ok(outcomes)
     }

@@ -121,6 +121,7 @@ impl Task {
             batches: link.batches.clone(),
             listening: Arc::default(),
             crowded: Arc::default(),
+            locked: Arc::default(),
             turns: Turns::default(),
             tidying: Arc::default(),
         };

@@ -266,11 +266,7 @@ const NAME: &str = "number, to_hex(session), ticket, label";
 
 /// Ends a watch on an entry, or with the number 0 on a queue.
 pub(super) fn unwatch(session: i64, dir: &str, number: u64) -> String {
-    format!(
-        "DELETE FROM distlock.watches WHERE queue = {} AND number = {number} \
-         AND session = {session}",
-        text(dir)
-    )
+    format!("SELECT distlock.unwatch({session}, {}, {number})", text(dir))
 }
 
 /// Removes expired sessions.

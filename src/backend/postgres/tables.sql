@@ -67,12 +67,13 @@ CREATE TABLE distlock.entries (
 
 -- The sessions to notify once, when an entry is deleted or gets another key. With the number 0, the
 -- session is notified of any change in the queue. `polled`: the session cannot be notified, and
--- polls for this row instead.
+-- polls for this row instead. `connection`: the connection that has begun the watch.
 CREATE TABLE distlock.watches (
     queue text COLLATE "C" NOT NULL,
     number bigint NOT NULL,
     session bigint NOT NULL,
     polled boolean NOT NULL DEFAULT coalesce(current_setting('distlock.polls', true) = 'on', false),
+    connection text NOT NULL DEFAULT coalesce(current_setting('distlock.connection', true), ''),
     PRIMARY KEY (queue, number, session)
 );
 CREATE INDEX watches_session ON distlock.watches (session);

@@ -92,7 +92,7 @@ const REQUESTS: &[&str] = &[
     "UPDATE distlock.queues SET number",
     "SELECT part, a, b, c",
     "SELECT encode(value",
-    "DELETE FROM distlock.watches",
+    "SELECT distlock.unwatch(",
     "SELECT queue, number FROM distlock.watches",
     "SELECT id, (extract",
 ];

@@ -8,7 +8,9 @@ use tokio::time::sleep;
 
 use super::place::Own;
 use crate::common::{
-    SOON, close, contended, database::Database, eventually, queue_of, release_both, take_turn,
+    SOON, close, contended,
+    database::{Database, Tables},
+    eventually, queue_of, release_both, take_turn,
 };
 
 /// Returns the number of sessions that have begun or ceased to listen at least `times` times.
@@ -42,6 +44,29 @@ async fn only_sessions_that_watch_listen() {
         eventually(SOON, "neither listens", end).await;
     }
     close([holder, waiting, idle]).await;
+    database.end().await;
+}
+
+/// The server may execute a lost connection's request to end a watch after the session has begun
+/// the same watch on its next connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watch_outlasts_a_late_request_to_end_the_former_one() {
+    const WAITERS: &str = "SELECT 1 FROM distlock.watches AS w \
+        JOIN distlock.entries AS e USING (queue, number) WHERE w.session <> e.session";
+    const LATE: &str = "SET distlock.connection = 7; \
+        SELECT distlock.unwatch(session, queue, number) FROM distlock.watches";
+    let database = Own::new().await;
+    let connect = || {
+        let builder = Client::builder(database.url()).recheck_interval(Duration::from_secs(60));
+        async { builder.connect().await.expect("connected") }
+    };
+    let [holder, waiting] = [connect().await, connect().await];
+    let (guard, waiter) = contended(&holder, &waiting, "a").await;
+    let watches = async || database.ask(WAITERS).await.len() == 1;
+    eventually(SOON, "the waiter watches the holder's entry", watches).await;
+    database.ask(LATE).await;
+    release_both(guard, waiter).await;
+    close([holder, waiting]).await;
     database.end().await;
 }
 

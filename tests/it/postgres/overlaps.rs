@@ -1,15 +1,16 @@
 //! What two open transactions do to each other.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use distlock::Client;
+use futures_util::future::join_all;
 
 use super::{
     migration::{CHECK, of_version_1},
     place::Own,
 };
 use crate::common::{
-    SOON, close, contended,
+    SOON, Waiter, close, connected, contended,
     database::{Database, Tables},
     eventually, locked,
     postgres::{OPERATOR, ask, dial},
@@ -141,6 +142,39 @@ async fn open_eviction_delays_the_removal_of_its_own_session_alone() {
     eventually(SOON, "the session is removed", async || database.ask(dead).await.is_empty()).await;
     take_turn(&client, "7").await;
     close([client]).await;
+    database.end().await;
+}
+
+/// An operator evicts a holder, and does not commit for a while. Many tasks of one client join the
+/// queue in the meantime. Neither the client's other calls nor its renewals wait for the operator.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_eviction_delays_the_joins_of_its_own_queue_alone() {
+    let ttl = Duration::from_secs(2);
+    let database = Own::new().await;
+    let client = connected(Client::builder(database.url()).session_ttl(ttl)).await;
+    let holder = database.client().await;
+    let evicted = locked(&holder, "evicted").await;
+    let kept = locked(&client, "kept").await;
+    let operator = dial(database.url(), Some(OPERATOR)).await;
+    ask(&operator, "BEGIN").await;
+    ask(&operator, "DELETE FROM distlock.members WHERE queue = '/distlock/evicted'").await;
+    let waiters: Vec<_> = (0..20).map(|_| Waiter::of(&client, "evicted")).collect();
+    let (began, mut times) = (Instant::now(), Vec::new());
+    while began.elapsed() < ttl * 3 {
+        let call_began = Instant::now();
+        take_turn(&client, "other").await;
+        times.push(call_began.elapsed());
+    }
+    times.sort_unstable();
+    let most = times[times.len() * 9 / 10];
+    assert!(most < Duration::from_millis(400), "{times:?}");
+    assert!(kept.is_valid(), "the session was renewed");
+    assert!(waiters.iter().all(Waiter::waits), "the eviction is not committed");
+    ask(&operator, "COMMIT").await;
+    join_all(waiters.into_iter().map(Waiter::served)).await;
+    drop(evicted);
+    release([kept]).await;
+    close([client, holder]).await;
     database.end().await;
 }
 

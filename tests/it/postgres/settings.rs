@@ -166,6 +166,27 @@ async fn release_in_a_transaction_is_flushed_where_others_wait() {
     database.end().await;
 }
 
+/// The short limit for locked rows does not apply to the commit, which may have to wait for the
+/// commits of other notifications.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limit_for_locked_rows_ends_before_the_commit() {
+    let database = Own::new().await;
+    let client = database.client().await;
+    let own = dial(database.url(), Some(OPERATOR)).await;
+    for call in [
+        "distlock.leave_within(s.id, '/distlock/a', gen_random_uuid(), '', NULL, NULL, 7)",
+        "distlock.enqueue_within(s.id, '/distlock/a', gen_random_uuid(), '', '', false, 7)",
+    ] {
+        let text = format!(
+            "SET lock_timeout = 5000; SELECT count(*) FROM distlock.sessions AS s, {call}; \
+             SHOW lock_timeout"
+        );
+        assert_eq!(ask(&own, &text).await.last().map(String::as_str), Some("5s"), "{call}");
+    }
+    close([client]).await;
+    database.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn limits_of_a_database_end_no_connection() {
     let database = Own::new().await;

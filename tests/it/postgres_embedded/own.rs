@@ -13,7 +13,7 @@ use super::{
 use crate::common::{
     SOON, Waiter, close, connect,
     database::{Database, Tables},
-    locked,
+    eventually, locked,
     own::TTL,
     take_turn, within,
 };
@@ -64,6 +64,35 @@ async fn a_release_that_the_files_lack_is_repeated() {
     });
     guard.await.unlock().await.expect("released");
     close([client]).await;
+}
+
+/// The disk is full, so no expired session can be removed. A waiter behind an expired session keeps
+/// querying that session, at intervals.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_of_expired_sessions_that_fail_are_not_repeated_at_once() {
+    const FULL: &str = "CREATE OR REPLACE FUNCTION distlock.sweep(ids bigint[], most integer) \
+        RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN \
+        RAISE 'no space left on device' USING ERRCODE = '53100'; END $$";
+    let database = Own::new().await;
+    let client = database.client().await;
+    let dialect = database.dialect();
+    database.ask(&(dialect.dead)()).await;
+    database.ask(&(dialect.hold)("7", 2)).await;
+    database.ask(FULL).await;
+    let waiter = Waiter::of(&client, "crowd-1");
+    let queries = async || {
+        let counts = database.executed("SELECT id, CASE WHEN s.ended").await;
+        counts.iter().sum::<u64>()
+    };
+    eventually(SOON, "the session has expired", async || queries().await > 2).await;
+    let before = queries().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let more = queries().await - before;
+    assert!((1..15).contains(&more), "{more} queries in 2 s");
+    assert!(waiter.waits());
+    waiter.cancel();
+    close([client]).await;
+    database.end().await;
 }
 
 /// Waiters are granted in the order of their numbers, also when these get another digit.
