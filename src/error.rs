@@ -135,8 +135,9 @@ pub enum Error {
     },
     /// The lock was lost before it was unlocked.
     ///
-    /// Another client may have held the lock since. Check the work that was done under it.
-    #[error("the lock {name:?} was lost before it was unlocked ({reason})")]
+    /// Another client may have held the lock since. Check the work that was done under it. Calls on
+    /// a handle also return this error after the guard has released the lock.
+    #[error("{}", lost_text(.name, .reason))]
     #[non_exhaustive]
     Lost {
         /// The lock's name.
@@ -207,6 +208,15 @@ pub enum Error {
     },
 }
 
+/// Returns the text of [`Error::Lost`]. A handle reports a release with the same error.
+fn lost_text(name: &str, reason: &LostReason) -> String {
+    let what = match reason {
+        LostReason::Released => "is no longer held",
+        _ => "was lost before it was unlocked",
+    };
+    format!("the lock {name:?} {what} ({reason})")
+}
+
 /// Lets functions that return this crate's errors use `guard.run(…).await?`.
 impl From<Lost> for Error {
     fn from(Lost { name, reason }: Lost) -> Self {
@@ -262,5 +272,8 @@ mod tests {
         let error = Error::from(lost);
         let text = format!("the lock \"a\" was lost before it was unlocked ({why})");
         assert_eq!(error.to_string(), text);
+        let reason = LostReason::Released;
+        let text = format!("the lock \"a\" is no longer held ({reason})");
+        assert_eq!(Error::Lost { name: "a".into(), reason }.to_string(), text);
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     primitives::guard::LockGuard,
 };
 
-use commit::commit;
+use commit::{check_held, commit};
 
 /// The maximum number of writes in one transaction. etcd accepts 128 operations by default, and
 /// ZooKeeper may need several for one write.
@@ -250,6 +250,8 @@ pub(super) async fn write(guards: &[&LockGuard], writes: &[Write]) -> Result<()>
     let Some(guard) = guards.first() else { return Ok(()) };
     guard.held.session.shared.must_queue("guarded writes")?;
     check(guard.held.queue.namespace(), writes)?;
+    // After a loss, the locks may also belong to several sessions. The loss matters more.
+    check_held(guards)?;
     check_guards(guards, writes)?;
     let writes: Vec<_> = writes.iter().map(|write| write.0.clone()).collect();
     commit(guards, &writes).await

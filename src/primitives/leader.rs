@@ -77,6 +77,10 @@ impl Leader {
 /// [`cut_off_for`](Self::cut_off_for) returns how long the stream has been cut off from the store.
 /// While there is no leader, the stream waits. The stream keeps the client open. The stream ends
 /// when the client is closed or the client's runtime is shut down, and in a forked child.
+///
+/// If a store loses confirmed writes or is restored from a backup, a later leader may have a lower
+/// fencing token than an earlier one. The stream does not yield this leader. After a restore,
+/// create a new stream.
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct Observe {

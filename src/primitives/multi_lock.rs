@@ -3,9 +3,12 @@
 mod guarded;
 mod run;
 
-use std::{future::pending, pin::pin, time::Duration};
+use std::{pin::pin, time::Duration};
 
-use futures_util::future::{join_all, select_all};
+use futures_util::{
+    future::{join_all, select_all},
+    stream::{FuturesUnordered, StreamExt},
+};
 
 use crate::{
     backend::{Standing, error::StoreError, name::Queue},
@@ -166,16 +169,25 @@ impl Several {
     async fn one_by_one(&self, wait: Wait) -> Result<Option<MultiLockGuard>> {
         let began = Instant::now();
         let mut all = MultiLockGuard { guards: Vec::with_capacity(self.queues.len()) };
+        // Of many locks, a wake-up polls only those that may be lost.
+        let mut losses = FuturesUnordered::new();
         for queue in &self.queues {
             let mutex = Named::new(&self.sessions, LockKind::Mutex, queue.name());
             let taking = pin!(take(&self.sessions, queue, wait));
             let taken = tokio::select! {
                 biased;
-                (lost, reason) = all.first_lost() => return Err(forgone(lost, reason)),
+                Some((lost, reason)) = losses.next() => return Err(forgone(&lost, reason)),
                 taken = mutex.take(Primitive::Mutex, None, wait, taking) => taken?,
             };
             match taken {
-                Some(guard) => all.guards.push(guard),
+                Some(guard) => {
+                    let view = guard.view();
+                    losses.push(async move {
+                        let reason = view.lost().await;
+                        (view, reason)
+                    });
+                    all.guards.push(guard);
+                }
                 None => {
                     // The release continues in the background in any case.
                     let _ = timeout(RELEASE_WAIT, all.unlock()).await;
@@ -290,10 +302,6 @@ impl MultiLockGuard {
         let guards = self.guards.iter();
         let each: Vec<_> =
             guards.map(|guard| Box::pin(async move { (guard, guard.lost().await) })).collect();
-        // There are no guards yet while the first lock is awaited.
-        if each.is_empty() {
-            return pending().await;
-        }
         select_all(each).await.0
     }
 

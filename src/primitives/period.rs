@@ -1,7 +1,8 @@
 //! Work that runs once per period, on one of several hosts.
 //!
-//! The key `{namespace}/!began/{name}` holds a note of when the work last began, and of its period.
-//! All notes of a namespace are in one directory, so that obsolete ones can be found and deleted.
+//! The key `{namespace}/!began/{name}` holds a note of when the work last began, and of its period,
+//! or of a longer one if the work began late. All notes of a namespace are in one directory, so
+//! that obsolete ones can be found and deleted.
 
 mod tidy;
 
@@ -34,9 +35,9 @@ impl LockGuard {
     /// The record is written only while the lock is held. A recorded time that is nine tenths of
     /// the period or more ahead of this host's clock is ignored.
     ///
-    /// A mutex's record is obsolete after two periods. From time to time, a client that writes a
-    /// record also deletes obsolete records of mutexes, each while it holds that mutex. Other
-    /// records are not deleted.
+    /// A mutex's record is obsolete two periods after the claim, or after the recorded time if that
+    /// is later. From time to time, a client that writes a record also deletes obsolete records of
+    /// mutexes, each while it holds that mutex. Other records are not deleted.
     ///
     /// If the work fails, the period stays claimed. To run the work again in the same period, call
     /// [`clear_period`](Self::clear_period).
@@ -108,7 +109,7 @@ impl LockGuard {
         if began.is_some_and(|began| !is_due(&began, fired, now, period)) {
             return Ok(false);
         }
-        let value = format!("{} {}", fired.as_millis(), period.as_millis()).into_bytes();
+        let value = write_note(fired, now, period);
         self.commit(&[Write::Put { key, value }]).await?;
         tidy::now_and_then(&self.held.session, &self.held.queue);
         Ok(true)
@@ -152,7 +153,7 @@ impl LockGuard {
         let Some(note) = self.read(&key).await? else { return Ok(None) };
         self.commit(&[Write::Delete { key }]).await?;
         let (began, _) = read_note(&note).unwrap_or_default();
-        Ok(Some(UNIX_EPOCH + began))
+        Ok(UNIX_EPOCH.checked_add(began))
     }
 }
 
@@ -177,6 +178,16 @@ fn now() -> Duration {
 
 fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Returns the note of a run that was scheduled at `fired`, as [`read_note`] parses it.
+///
+/// Other hosts may be late for the same run, too. The longer period of a late run's note keeps the
+/// note for two periods from now.
+fn write_note(fired: Duration, now: Duration, period: Duration) -> Vec<u8> {
+    let kept = period.saturating_add(now.saturating_sub(fired) / tidy::KEPT);
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    format!("{} {}", millis(fired), millis(kept)).into_bytes()
 }
 
 /// Parses a note: when the work began by the wall clock, and its period, both in milliseconds.
@@ -299,6 +310,14 @@ mod tests {
             let note = format!("{began} 1000");
             assert_eq!(is_due(note.as_bytes(), now, now, period), due, "{began}");
         }
+    }
+
+    /// A period of this length means that the work is done only once.
+    #[test]
+    fn work_with_longest_period_is_done_once() {
+        let (began, year) = (Duration::from_secs(1 << 30), Duration::from_secs(365 * 24 * 3600));
+        let note = write_note(began, began, Duration::MAX);
+        assert!(!is_due(&note, began + year, began + year, Duration::MAX));
     }
 
     #[test]

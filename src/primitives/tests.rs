@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    Client, Error, LostReason,
+    Client, Error, LeadershipHandle, LostReason,
     backend::{
         Detail, Entry, Joined, LeaveOutcome, Listing, Member, SequencePoint, Standing,
         error::StoreError, name::Queue,
@@ -135,11 +135,26 @@ async fn losses_are_reported_at_the_end() {
     lost(client.rw_lock("a").run_write(async |_| ()).await);
     lost(client.semaphore("a", 1).run(async |_| ()).await);
     lost(client.multi_lock(["a"]).run(async |_| ()).await);
+    lost(client.election("a").run("me", pending(), async |_| ()).await.map(drop));
     lost(client.election("a").campaign("me").await.unwrap().resign().await);
     lost(client.rw_lock("a").write().await.unwrap().unlock().await);
     lost(client.semaphore("a", 1).acquire().await.unwrap().release().await);
     lost(client.mutex("a").reentrant("me").lock().await.unwrap().unlock().await);
     lost(client.lock_all(["a"]).await.unwrap().unlock().await);
+}
+
+/// The lead is lost just before the work returns, which is not the end of the work.
+#[tokio::test(start_paused = true)]
+async fn work_that_returns_after_a_loss_starts_again() {
+    let (election, runs) = (client(&store(first)).await.election("a"), AtomicU64::new(0));
+    let work = async |lead: LeadershipHandle| {
+        let run = runs.fetch_add(1, Ordering::Relaxed);
+        if run == 0 {
+            lead.held.own.lose(LostReason::Evicted);
+        }
+        run
+    };
+    assert_eq!(election.run("me", pending(), work).await.unwrap(), Some(1));
 }
 
 /// Work that is done keeps its result if the release is refused.
@@ -154,6 +169,8 @@ async fn work_is_returned_though_its_lock_cannot_be_released() {
     assert_eq!(client.rw_lock("a").run_write(async |_| 7).await.unwrap(), 7);
     assert_eq!(client.semaphore("a", 1).run(async |_| 7).await.unwrap(), 7);
     assert_eq!(client.multi_lock(["a"]).run(async |_| 7).await.unwrap(), 7);
+    let led = client.election("a").run("me", pending(), async |_| 7).await.unwrap();
+    assert_eq!(led, Some(7));
 }
 
 /// A queue in two parts is reported once both parts have been listed.

@@ -12,9 +12,9 @@ use crate::{
 impl Election {
     /// Campaigns, runs `work` while leading, and resigns; `None` if cancelled.
     ///
-    /// If the lead is lost before the work is done, the candidate campaigns again. The candidate
-    /// publishes `value`, as [`campaign`](Self::campaign) does. For work that returns a `Result`,
-    /// see [`try_run`](Self::try_run).
+    /// If the lead is known to be lost when the work ends, or before, the candidate campaigns
+    /// again. The candidate publishes `value`, as [`campaign`](Self::campaign) does. For work that
+    /// returns a `Result`, see [`try_run`](Self::try_run).
     ///
     /// `work` receives a handle to the lead, which can be cloned and passed to other tasks. The
     /// work is dropped when the lead is lost, as in [`LockGuard::run`](crate::LockGuard::run), and
@@ -30,7 +30,8 @@ impl Election {
     ///
     /// The errors of [`campaign`](Self::campaign) that are not
     /// [retryable](Error::is_retryable). After a retryable error, the candidate pauses for up to a
-    /// second and campaigns again.
+    /// second and campaigns again. [`Error::Lost`] if the work is done, and the resignation shows
+    /// that the lead was lost before. Another candidate may have led since.
     ///
     /// # Cancel safety
     ///
@@ -74,19 +75,25 @@ impl Election {
                 () = &mut cancel => None,
                 done = working => Some(done),
             };
-            if let Some(Err(_lost)) = done {
-                continue;
-            }
-            // The work is done. An unconfirmed resignation continues in the background.
-            drop(leadership.resign().await);
-            return Ok(done.and_then(Result::ok));
+            let done = match done {
+                // Work that checks the lead itself may notice the loss first.
+                Some(Ok(_)) if leadership.lost_reason().is_some() => continue,
+                Some(Err(_lost)) => continue,
+                Some(Ok(done)) => Some(done),
+                None => None,
+            };
+            return match leadership.resign().await {
+                Err(error @ Error::Lost { .. }) if done.is_some() => Err(error),
+                // An unconfirmed resignation continues in the background.
+                _ => Ok(done),
+            };
         }
     }
 
     /// Campaigns, runs fallible `work` while leading, and resigns.
     ///
-    /// This method works like [`run`](Self::run), but returns a single `Result`. If `work` fails,
-    /// the leader resigns and does not campaign again.
+    /// This method works like [`run`](Self::run), but returns a single `Result`. If `work` fails
+    /// while the candidate leads, the leader resigns and does not campaign again.
     ///
     /// # Errors
     ///

@@ -16,15 +16,19 @@ pub(super) async fn commit(guards: &[&LockGuard], writes: &[backend::Write]) -> 
     let Some(guard) = guards.first() else { return Ok(()) };
     let shared = &guard.held.session.shared;
     shared.must_queue("guarded writes")?;
-    if let Some((guard, reason)) = lost(guards) {
-        return Err(rejected(guard.lost_error(reason), reason, &guard.held.session));
-    }
+    check_held(guards)?;
     let committing = commit_within(guards, &guard.held.session, writes, shared.patience());
     shared.runtime.within(committing).await.map_err(|error| match error {
         // The request may have been sent.
         Error::Runtime { source } => Error::WriteUnconfirmed { name: names(guards), source },
         error => error,
     })
+}
+
+/// Fails if one of these locks is known to be lost.
+pub(super) fn check_held(guards: &[&LockGuard]) -> Result<()> {
+    let Some((guard, reason)) = lost(guards) else { return Ok(()) };
+    Err(rejected(guard.lost_error(reason), reason, &guard.held.session))
 }
 
 /// Returns the first of these locks that is known to be lost.
@@ -41,8 +45,8 @@ async fn commit_within(
     let give_up = Instant::now() + patience;
     let entries: Vec<_> = guards.iter().map(|guard| guard.held.own.entry.clone()).collect();
     let request = || async {
-        if let Some((guard, reason)) = lost(guards) {
-            return Ok(Err(rejected(guard.lost_error(reason), reason, session)));
+        if let Err(error) = check_held(guards) {
+            return Ok(Err(error));
         }
         match session.store.commit(&entries, writes).await {
             Ok(true) => Ok(Ok(())),

@@ -166,3 +166,15 @@ async fn write_refused_after_release_is_no_eviction() {
         assert_eq!(own.lost_reason(), None, "{is_replaced}");
     }
 }
+
+/// The session of the first lock ended while the second one was being acquired in another session.
+#[tokio::test(start_paused = true)]
+async fn loss_is_reported_before_an_unsupported_write() {
+    let guards = [held(&FakeStore::new()).await, held(&FakeStore::new()).await];
+    let written = async || super::write(&[&guards[0], &guards[1]], &[Write::delete("/b")]).await;
+    let error = written().await.unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
+    guards[0].held.session.deadline.lose(LostReason::SessionExpired);
+    let error = written().await.unwrap_err();
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
+}

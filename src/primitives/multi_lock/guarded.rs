@@ -107,6 +107,9 @@ impl MultiLockGuard {
     /// [`LockGuard::sql`](crate::LockGuard::sql) documents how to use the query in your own
     /// transaction. The result is `None` if the store is not an SQL database.
     ///
+    /// MySQL and MariaDB refuse the query for more than 61 locks, and SQLite for more than about
+    /// 1,000. In this case, run the query of each of the [`guards`](Self::guards).
+    ///
     /// # Examples
     ///
     /// ```

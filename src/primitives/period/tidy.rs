@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_secs(600);
 /// The maximum number of notes that a search reads. A deletion takes the lock and four requests.
 const AT_ONCE: usize = 1000;
 /// How many periods a note is kept. Clocks of hosts differ, and the next run may be late.
-const KEPT: u32 = 2;
+pub(super) const KEPT: u32 = 2;
 
 /// Searches for obsolete notes in the background, unless the session did so less than [`EVERY`]
 /// ago. It is called after a note was written: if none are added, none need to be removed.
@@ -90,7 +90,7 @@ fn is_over(note: &[u8]) -> bool {
 mod tests {
     use std::collections::HashSet;
 
-    use super::*;
+    use super::{super::write_note, *};
 
     #[test]
     fn period_record_is_kept_for_two_periods() {
@@ -106,6 +106,17 @@ mod tests {
         }
         assert!(is_over(b"nonsense") && is_over(b""));
         assert!(!is_over(format!("{now} {}", u64::MAX).as_bytes()));
+    }
+
+    /// A run that was scheduled long ago, for which other hosts may be late, too.
+    #[test]
+    fn record_of_late_run_is_kept_for_two_periods() {
+        let (now, period) = (wall_now(), Duration::from_secs(3600));
+        for (ago, over) in [(0, false), (100, false), (199, false), (201, true)] {
+            let claimed = now.saturating_sub(period * ago / 100);
+            let note = write_note(claimed.saturating_sub(period * 72), claimed, period);
+            assert_eq!(is_over(&note), over, "{ago}");
+        }
     }
 
     #[test]

@@ -25,6 +25,8 @@ impl Semaphore {
     ///
     /// [`InvalidArgument`](crate::Error::InvalidArgument) if the new number, or the number that
     /// this client has passed, is zero or above 1,000,000. Otherwise as [`queue`](Self::queue).
+    /// After [`Unavailable`](crate::Error::Unavailable), the number may have changed, or may still
+    /// change.
     ///
     /// # Cancel safety
     ///
