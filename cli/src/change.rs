@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::timeout_at;
 
 use crate::{
-    exit::{ABSENT, BUSY, Failure},
+    exit::{ABSENT, BUSY, Failure, chain},
     inspect::until_signal,
     output::Output,
 };
@@ -120,7 +120,7 @@ pub(crate) async fn clear(
         return Err(Failure::new(BUSY, text));
     };
     let cleared = guard.clear_period().await;
-    guard.unlock().await?;
+    let released = guard.unlock().await;
     let Some(began) = cleared? else {
         return Err(Failure::new(ABSENT, format!("no run of {name} is recorded")));
     };
@@ -128,6 +128,10 @@ pub(crate) async fn clear(
     let text = format!("{name} may run again; last run: {}", shown(seconds));
     let object = json!({ "name": name, "cleared": true, "began_unix": seconds });
     output.line(&text, &object)?;
+    // The session repeats the release until the client closes. After that, the session expires.
+    if let Err(error) = released {
+        output.note("unconfirmed", &chain(&error), json!({ "name": name }));
+    }
     Ok(0)
 }
 

@@ -21,7 +21,7 @@ use tokio::{io::AsyncReadExt, net::UnixStream};
 use crate::{
     guardian,
     limits::Limits,
-    process_group::{Ended, adopt, kill_all},
+    process_group::{Ended, adopt, kill_all, wake},
     protocol::{self, Lines, Order, Report},
 };
 
@@ -56,7 +56,11 @@ impl GuardedCommand {
             .stdin(Stdio::from(OwnedFd::from(other)))
             // The terminal's signals to this process's group must not reach the guardian.
             .process_group(0)
-            .spawn()?;
+            .spawn()
+            .map_err(|error| {
+                let text = format!("cannot start the guardian (/proc/self/exe): {error}");
+                io::Error::new(error.kind(), text)
+            })?;
         let (orders, stream) = (own.try_clone()?, UnixStream::from_std(own)?);
         let guarded_command =
             Self { guardian, stream, orders, lines: Lines::default(), leader: None };
@@ -76,7 +80,7 @@ impl GuardedCommand {
     }
 
     /// Sends an order, and returns whether it was sent. If it was not, the guardian is dead, which
-    /// `next` reports, or stopped: then this process kills the command itself before the deadline.
+    /// `next` reports, or stopped: see `wake`.
     fn order(&self, order: Order) -> bool {
         let line = protocol::encoded(&order);
         (&self.orders).write(line.as_bytes()).is_ok_and(|written| written == line.len())
@@ -95,6 +99,11 @@ impl GuardedCommand {
     /// Orders the guardian to kill the command at once, because the lock is lost.
     pub(crate) fn kill(&self) {
         let _ = self.order(Order::Kill);
+    }
+
+    /// Continues the guardian if a signal has stopped it.
+    pub(crate) fn wake(&self) {
+        wake(Pid::from_child(&self.guardian));
     }
 
     /// Waits for the guardian's next report. Returns `None` if the guardian is dead. Cancel safe.

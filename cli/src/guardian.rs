@@ -78,6 +78,8 @@ pub(crate) fn guard(limits: Limits, command: &[OsString]) -> io::Result<()> {
         link.report(&Report::Ended(Ended::Signal(Signal::KILL.as_raw()), cause));
         return Ok(());
     }
+    // Before the command starts, so that no command runs without it.
+    let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
     let input = link.input.take().map_or_else(Stdio::null, Stdio::from);
     let started = ProcessGroup::start(Command::new(program).args(arguments).stdin(input));
     let process_group = match started {
@@ -90,7 +92,6 @@ pub(crate) fn guard(limits: Limits, command: &[OsString]) -> io::Result<()> {
         }
     };
     link.report(&Report::Started(process_group.leader().as_raw_nonzero().get()));
-    let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
     let mut watch = Watch { limits, link, process_group, deadline, ending: None, timer };
     early.into_iter().for_each(|order| watch.obey(order));
     watch.watch().inspect_err(|_| {

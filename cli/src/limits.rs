@@ -16,6 +16,17 @@ pub(crate) struct Limits {
     pub(crate) margin: Duration,
 }
 
+/// Refuses a minimum time to hold the lock that ends after the maximum: the command would end in
+/// time, and the lock would be lost.
+pub(crate) fn check(at_least: Option<Duration>, at_most: Option<Duration>) -> Result<(), String> {
+    match (at_least, at_most) {
+        (Some(least), Some(most)) if least >= most => {
+            Err("--hold-at-least must be less than --max-hold".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The longest default of `kill_after`.
 const ENOUGH: Duration = Duration::from_secs(5);
 
@@ -34,7 +45,7 @@ impl Limits {
         let most = reserve.saturating_sub(margin * 3 / 2);
         let held = max_hold.map(|time| time.saturating_sub(margin * 2));
         if held.is_some_and(|held| held <= kill_after.unwrap_or_default()) {
-            let least = kill_after.unwrap_or_default() + margin * 2;
+            let least = kill_after.unwrap_or_default().saturating_add(margin * 2);
             return Err(format!(
                 "--max-hold is too short: it leaves the command no time to run, so choose more \
                  than {}",
@@ -115,6 +126,27 @@ mod tests {
         for (kill_after, max_hold) in [(Some(3_000), 3_800), (None, 800), (None, 0)] {
             let error = limits(kill_after, max_hold).expect_err("too short");
             assert!(error.contains("choose more than"), "{error}");
+        }
+    }
+
+    #[test]
+    fn hold_at_least_must_be_less_than_max_hold() {
+        let check = |least: Option<u64>, most: Option<u64>| {
+            let [least, most] = [least, most].map(|time| time.map(Duration::from_millis));
+            super::check(least, most)
+        };
+        assert!(check(Some(999), Some(1_000)).is_ok());
+        assert!(check(Some(1_000), None).is_ok() && check(None, Some(0)).is_ok());
+        assert!(check(Some(1_000), Some(1_000)).is_err() && check(Some(9_000), Some(1)).is_err());
+    }
+
+    #[test]
+    fn longest_kill_after_is_refused() {
+        let (ttl, longest) = (Duration::from_secs(10), Some(Duration::MAX));
+        for max_hold in [None, Some(Duration::ZERO), longest] {
+            let (kind, signal) = (StoreKind::Etcd, Signal::TERM);
+            let limits = Limits::new(kind, ttl, ttl * 17 / 30, signal, longest, max_hold);
+            assert!(limits.is_err(), "{max_hold:?}");
         }
     }
 

@@ -15,6 +15,8 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::signals::{self, Signals};
+
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ended {
@@ -116,6 +118,34 @@ pub(crate) fn kill_all(leader: Option<Pid>) -> Option<Ended> {
     }
 }
 
+/// Continues a child that a signal has stopped.
+pub(crate) fn wake(child: Pid) {
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+    if matches!(waitid(WaitId::Pid(child), options), Ok(Some(_))) {
+        let _ = kill_process(child, Signal::CONT);
+    }
+}
+
+/// Runs a program to its end, in a process group of its own that receives the forwarded signals.
+pub(crate) async fn run(mut command: Command, signals: &mut Signals) -> io::Result<()> {
+    command.process_group(0);
+    let mut child = tokio::process::Command::from(command).spawn()?;
+    let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    loop {
+        tokio::select! {
+            biased;
+            ended = child.wait() => return ended.map(drop),
+            signal = signals.next() => {
+                // The leader is not reaped yet, so that the group's ID is not reused.
+                let _ = group.map(|group| kill_process_group(group, signal));
+                if signal == Signal::TSTP {
+                    signals::stop();
+                }
+            }
+        }
+    }
+}
+
 /// Lists the children of this process, including those that have ended.
 fn children() -> Vec<Pid> {
     let listed = |task: io::Result<fs::DirEntry>| {
@@ -158,9 +188,9 @@ mod tests {
     };
 
     use rustix::process::getpgid;
+    use tokio::time::timeout;
 
     use super::*;
-    use crate::signals::Signals;
 
     /// Set in a copy of a test. The copy is a separate process: [`kill_all`] kills all children.
     const COPY: &str = "DISTLOCK_TEST_COPY";
@@ -203,6 +233,40 @@ mod tests {
         let group = group.expect("the command starts");
         until("the command ends", || group.has_ended());
         assert_eq!(group.kill(), Ended::Code(3));
+    }
+
+    #[test]
+    fn stopped_child_is_continued() {
+        let mut child = Command::new("sleep").arg("60").spawn().expect("the child starts");
+        let pid = Pid::from_child(&child);
+        let is_stopped = || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", child.id()));
+            stat.expect("the child lives").rsplit_once(") ").is_some_and(|it| it.1.starts_with('T'))
+        };
+        for _ in 0..2 {
+            kill_process(pid, Signal::STOP).expect("the process is a child");
+            until("the child is stopped", is_stopped);
+            wake(pid);
+            until("the child continues", || !is_stopped());
+        }
+        child.kill().expect("the process is a child");
+        child.wait().expect("the process is a child");
+    }
+
+    #[test]
+    fn signal_reaches_a_program_that_hangs() {
+        if !is_copy("signal_reaches_a_program_that_hangs", &["--default-signal=TERM"]) {
+            return;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let mut signals = Signals::catch().expect("signals can be caught");
+            kill_process(getpid(), Signal::TERM).expect("it is this process");
+            let mut command = Command::new("sleep");
+            command.arg("60");
+            let ran = timeout(Duration::from_secs(30), run(command, &mut signals)).await;
+            ran.expect("the signal ends the program").expect("the program starts");
+        });
     }
 
     /// The ID of a leader that was reaped can be that of another group.

@@ -2,7 +2,6 @@
 
 use std::{
     ffi::OsString,
-    os::unix::process::CommandExt,
     process::Command,
     time::{Duration, Instant, SystemTime},
 };
@@ -19,9 +18,9 @@ use crate::{
     exit::{self, Failure},
     guarded_command::GuardedCommand,
     held::{Held, Target},
-    limits::Limits,
+    limits::{self, Limits},
     output::Output,
-    process_group::Ended,
+    process_group::{self, Ended},
     protocol::{Cause, Report},
     signals::{self, Signals},
     store, wait,
@@ -79,6 +78,7 @@ impl Job {
 /// Connects, acquires the lock, runs the command and closes. Returns the exit code.
 pub(crate) async fn run(job: Job, store: &StoreArgs, output: Output) -> Result<u8, Failure> {
     let mut signals = Signals::catch()?;
+    limits::check(job.hold_at_least, job.hold.max_hold).map_err(Failure::usage)?;
     let url = store::url(store)?;
     let client = tokio::select! {
         biased;
@@ -98,16 +98,16 @@ pub(crate) async fn run(job: Job, store: &StoreArgs, output: Output) -> Result<u
     let taken = match done {
         Ok(Done::Taken(taken)) => *taken,
         Ok(Done::Ended(code)) => {
-            close(&client, &mut signals).await;
+            close(&client).await;
             return Ok(code);
         }
         Err(failure) => {
-            close(&client, &mut signals).await;
+            close(&client).await;
             return Err(failure);
         }
     };
     let outcome = guard(&job, &url, &client, taken, &mut signals, output).await;
-    close(&client, &mut signals).await;
+    close(&client).await;
     outcome
 }
 
@@ -209,7 +209,7 @@ async fn guard(
             match held.unlock().await {
                 Ok(()) => Ok(code),
                 Err(error @ Error::Lost { .. }) => {
-                    lost(job, &environment, &exit::chain(&error), output).await;
+                    lost(job, &environment, &exit::chain(&error), signals, output).await;
                     Ok(exit::LOST)
                 }
                 // The session repeats the release until the client closes. After that, the session
@@ -232,7 +232,7 @@ async fn guard(
             // The command is dead. If the lock is still held, the next waiter need not wait for the
             // TTL.
             let _ = timeout(COURTESY, held.unlock()).await;
-            lost(job, &environment, &reason, output).await;
+            lost(job, &environment, &reason, signals, output).await;
             Ok(exit::LOST)
         }
     }
@@ -304,6 +304,7 @@ async fn watch(
                 }
             }
             _ = tick.tick() => {
+                guarded_command.wake();
                 // Read first, so that the computed deadline is never too late.
                 let now = clock::now();
                 let remaining = held.remaining();
@@ -323,7 +324,13 @@ async fn watch(
 }
 
 /// Reports that the lock was lost, and runs the command of `--on-lost`.
-async fn lost(job: &Job, environment: &[(&str, String)], reason: &str, output: Output) {
+async fn lost(
+    job: &Job,
+    environment: &[(&str, String)],
+    reason: &str,
+    signals: &mut Signals,
+    output: Output,
+) {
     let names = job.target.names();
     let text = format!("{names} was lost: {reason}");
     let details = json!({ "name": names, "reason": reason });
@@ -335,23 +342,16 @@ async fn lost(job: &Job, environment: &[(&str, String)], reason: &str, output: O
     let Some((program, arguments)) = words.split_first() else { return };
     let mut command = Command::new(program);
     command.args(arguments).envs(environment.iter().map(|(name, value)| (name, value)));
-    command.env("DISTLOCK_LOST", reason).process_group(0);
-    let ran = match tokio::process::Command::from(command).spawn() {
-        Ok(mut child) => child.wait().await.map(drop),
-        Err(error) => Err(error),
-    };
-    if let Err(error) = ran {
+    command.env("DISTLOCK_LOST", reason);
+    if let Err(error) = process_group::run(command, signals).await {
         output.note("on_lost", &format!("--on-lost {program}: {error}"), json!({}));
     }
 }
 
-/// Closes the client, which deletes its keys. A signal ends the wait for that.
-async fn close(client: &Client, signals: &mut Signals) {
-    tokio::select! {
-        biased;
-        _ = signals.ending() => {}
-        _ = timeout(COURTESY, client.close()) => {}
-    }
+/// Closes the client, which deletes its keys. No signal ends the wait: a shell and the kernel both
+/// send SIGHUP when a terminal is closed.
+async fn close(client: &Client) {
+    let _ = timeout(COURTESY, client.close()).await;
 }
 
 fn exit_code(signal: Signal) -> u8 {

@@ -50,6 +50,9 @@ const KNOWN: &str = "session_ttl, owner, namespace, host, connect_timeout, reque
                      acl, sasl, sslmode, allow_plaintext_credentials, allow_eviction, bridge, \
                      bridge_prefix, replicas, pooler, db, longest_ttl";
 
+/// The options that only `postgres://` has in addition: see `url/libpq.rs`.
+const OF_LIBPQ: &str = "sslrootcert, sslcert, sslkey, pgbouncer=true";
+
 impl Options {
     /// Returns the TLS that the options configure; `None` if none of them is about TLS.
     pub(crate) fn tls(&self) -> Result<Option<Tls>, String> {
@@ -177,13 +180,14 @@ impl Options {
             },
         };
         let is_word = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-        match given.into_keys().next() {
-            None => Ok(options),
-            Some(name) if is_word(name) => {
-                Err(format!("unknown option {name}; the options are {KNOWN}"))
-            }
-            Some(_) => Err(format!("unknown option; the options are {KNOWN}")),
-        }
+        let name = match given.into_keys().next() {
+            None => return Ok(options),
+            Some(name) if is_word(name) => format!(" {name}"),
+            Some(_) => String::new(),
+        };
+        Err(format!(
+            "unknown option{name}; the options are {KNOWN}, and with postgres:// also {OF_LIBPQ}"
+        ))
     }
 }
 

@@ -312,20 +312,76 @@ async fn no_child_process_is_left(store: Store) {
     }
 }
 
-async fn killed_guardian_kills_the_command(store: Store) {
-    let place = TempDir::new().expect("a folder");
-    let holder = store.holding_in(&place, &["guardian"]).await;
+/// Returns the process ids of a command that has written its own to `there`, and of its guardian.
+fn guarded(place: &TempDir) -> (u32, Pid) {
     let there = fs::read_to_string(place.path().join("there")).expect("the command runs");
     let pid: u32 = there.trim().parse().expect("a number");
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the command runs");
     let guardian =
         stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
-    let guardian = guardian.and_then(Pid::from_raw).expect("a parent");
+    (pid, guardian.and_then(Pid::from_raw).expect("a parent"))
+}
+
+async fn killed_guardian_kills_the_command(store: Store) {
+    let place = TempDir::new().expect("a folder");
+    let holder = store.holding_in(&place, &["guardian"]).await;
+    let (pid, guardian) = guarded(&place);
     kill_process(guardian, Signal::KILL).expect("the process is a child");
     let output = output_of(holder).await;
     assert_eq!(output.code(), 70, "{output:?}");
     assert!(output.err.contains("the guardian ended unexpectedly"), "{output:?}");
     assert!(!probe::lives(pid));
+}
+
+/// A guardian that stays stopped would forward no signal.
+async fn stopped_guardian_is_continued(store: Store) {
+    let place = TempDir::new().expect("a folder");
+    let holder = store.holding_in(&place, &["stopped"]).await;
+    let (pid, guardian) = guarded(&place);
+    kill_process(guardian, Signal::STOP).expect("the process is a child");
+    assert_eq!(ended_by(holder, Signal::TERM).await.code(), 143);
+    assert!(!probe::lives(pid));
+}
+
+/// The program of `--on-lost` hangs.
+async fn a_signal_ends_the_program_of_on_lost(store: Store) {
+    let (place, hanging) = [(); 2].map(|()| TempDir::new().expect("a folder")).into();
+    let on_lost = format!("sh -c '{}'", sitting(&hanging));
+    let holder = store.holding_in(&place, &["hanging", "--on-lost", &on_lost]).await;
+    let client = store.client().await;
+    let key = client.mutex("hanging").holder().await.expect("a reply").expect("it is held");
+    assert!(client.evict(key.key()).await.expect("the store replies"));
+    client.close().await.expect("the store replies");
+    let pid = until_written(&hanging.path().join("there")).await;
+    let ended = ended_by(holder, Signal::TERM).await;
+    assert_eq!(ended.code(), 70, "{ended:?}");
+    assert!(!probe::lives(pid.trim().parse().expect("a number")));
+}
+
+/// A shell and the kernel both send HUP when a terminal is closed.
+async fn repeated_signals_leave_no_key_behind(store: Store) {
+    let holder = store.holding(&["hangup"]).await;
+    let client = store.client().await;
+    let endpoints = servers::endpoints(&store.backend.url()).await;
+    let proxies = Proxies::start(store.backend, &endpoints).await;
+    let url = format!("{}{}", proxies.url(), store.namespace);
+    let waiter = distlock_at(&url, &["run", "hangup", "--ttl", "30s", "--", "true"]).spawn();
+    let mut waiter = waiter.expect("the process starts");
+    until("the client waits", async || store.queue(&client, "hangup").await == 2).await;
+    // The client is still closing when the second signal arrives.
+    proxies.set(&Mode::Delay(Duration::from_millis(100)));
+    until("the process ends", async || {
+        let ended = waiter.try_wait().expect("the process is a child").is_some();
+        if !ended {
+            signal(&waiter, Signal::HUP);
+        }
+        ended
+    })
+    .await;
+    assert_eq!(output_of(waiter).await.code(), 129);
+    assert_eq!(store.queue(&client, "hangup").await, 1, "something was left behind");
+    client.close().await.expect("the store replies");
+    ended_by(holder, Signal::TERM).await;
 }
 
 async fn a_lost_lock_ends_the_command_and_is_reported(store: Store) {
@@ -475,6 +531,7 @@ async fn wrong_usage_is_reported_before_anything_is_sent(store: Store) {
         &["run", "a", "--permits", "3/2", "--", "true"],
         &["run", "a", "--max-hold", "0s", "--", "true"],
         &["run", "a", "--max-hold", "100ms", "--", "true"],
+        &["run", "a", "--max-hold", "9s", "--hold-at-least", "9s", "--", "true"],
         &["--url", "redis://h?colour=blue", "ls"],
         &["--url", "memory://a", "ls"],
         &["--url", "", "ls"],
@@ -581,6 +638,9 @@ on_each_store!(
     hold_at_least_keeps_the_lock,
     no_child_process_is_left,
     killed_guardian_kills_the_command,
+    stopped_guardian_is_continued,
+    a_signal_ends_the_program_of_on_lost,
+    repeated_signals_leave_no_key_behind,
     a_lost_lock_ends_the_command_and_is_reported,
     a_command_may_end_in_order_before_the_deadline,
     clear_command_resets_a_period,

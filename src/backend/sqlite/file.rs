@@ -123,20 +123,29 @@ pub(super) fn check(path: &Path) -> Result<PathBuf> {
         }
         _ => {}
     }
-    match shared(folder) {
-        Some(name) => refused(format!(
-            "the file is on a file system of type {name}, which is not known to be local to this \
-             host: put the file on a local file system (in a container, on a volume or a tmpfs)"
-        )),
+    // SQLite follows a symbolic link, which may lead to another file system.
+    let place = if path.exists() { path.as_path() } else { folder };
+    match reason_to_refuse(place) {
+        Some(reason) => refused(reason),
         None => Ok(path),
     }
 }
 
+/// Returns why a file cannot be used at this path, or in this directory, if other hosts may write
+/// to its file system.
+pub(super) fn reason_to_refuse(path: &Path) -> Option<String> {
+    let name = shared(path)?;
+    Some(format!(
+        "the file is on a file system of type {name}, which is not known to be local to this host: \
+         put the file on a local file system (in a container, on a volume or a tmpfs)"
+    ))
+}
+
 /// Returns the type of a file system that other hosts may write to.
 #[cfg(target_os = "linux")]
-fn shared(folder: &Path) -> Option<String> {
+fn shared(path: &Path) -> Option<String> {
     // If this fails, opening the file fails too, with a better error.
-    let kind = rustix::fs::statfs(folder).ok()?.f_type;
+    let kind = rustix::fs::statfs(path).ok()?.f_type;
     // The types have 32 bits, whatever integer the platform stores them in.
     foreign(kind as u32)
 }
@@ -171,6 +180,18 @@ mod tests {
         assert_ne!((found, find(&other)), (None, found));
         fs::hard_link(&one, &other).unwrap();
         assert!(reason(&one).contains("several names"));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn link_to_another_file_system_is_refused() {
+        let folder = std::env::temp_dir().join(format!("distlock-link-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let link = folder.join("link");
+        std::os::unix::fs::symlink("/proc/self/status", &link).unwrap();
+        let reason = check(&link).unwrap_err().reason();
+        assert!(reason.contains("file system of type"), "{reason}");
         fs::remove_dir_all(folder).unwrap();
     }
 

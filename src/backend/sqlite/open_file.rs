@@ -200,6 +200,10 @@ fn connect(path: &Path) -> Result<(Connection, Identity), Failure> {
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
+    // A symbolic link may have led to a file that did not exist yet.
+    if let Some(reason) = file::reason_to_refuse(path) {
+        return Err(StoreError::Fatal { operation: OPENING, source: reason.into() }.into());
+    }
     connection.busy_timeout(OCCUPIED)?;
     let mode: String = connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0))?;
     if mode != "wal" {

@@ -80,6 +80,9 @@ fn database_url_is_accepted_unchanged() {
     // An unknown option is named.
     let error = Url::parse("postgres://h/app?channel_binding=require").unwrap_err().to_string();
     assert!(error.contains("channel_binding"), "{error}");
+    for name in ["sslrootcert", "sslcert", "sslkey", "pgbouncer"] {
+        assert!(error.contains(name), "{name} is not listed: {error}");
+    }
 }
 
 #[test]
