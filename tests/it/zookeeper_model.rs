@@ -112,6 +112,7 @@ zookeeper_cases! {
         a_node_of_an_old_session_is_not_taken_for_its_own,
         hundreds_of_readers_outlive_their_connection,
         hundreds_of_readers_behind_one_writer_share_its_watch,
+        hundreds_of_semaphores_outlive_their_connection,
         thousands_of_waiters_outlive_their_connections,
     }
     worn, beside_others {

@@ -25,6 +25,10 @@ use std::time::Duration;
 /// most 0.4 T. Only near T = 2.5 ticks, with replies 0.2 T late one way, they may add up to 0.425 T
 /// by this calculation. A stalled process has made a longer pause: `process_stall.rs` documents
 /// what its writes prove.
+///
+/// An observer of a follower (`observerMasterPort`) reports to that follower, which reports to the
+/// leader (`ObserverMaster.touch`). That takes up to a tick instead of half of one. It is at most
+/// T/4 only if T is four ticks or more, which `docs/ops/ttl.md` demands.
 pub(super) fn renewed_for(ttl: Duration) -> Duration {
     ttl * 2 / 3
 }

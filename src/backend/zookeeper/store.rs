@@ -356,8 +356,10 @@ impl LockStore for ZooKeeperStore {
         // Pending calls are notified and drop their clones.
         self.closed.send_replace(true);
         drop(self.client.lock().take());
+        // The servers keep the session of a client whose credentials they refuse.
+        let ended = was.is_terminated() && was != SessionState::AuthFailed;
         match timeout(self.request_timeout, self.identity.ended()).await {
-            Ok(at) if was.is_terminated() || self.is_servers_word(at) => Ok(()),
+            Ok(at) if ended || self.is_servers_word(at) => Ok(()),
             _ => {
                 let reason = "no server has confirmed the end of the session";
                 Err(StoreError::Unknown(reason.into()))

@@ -11,7 +11,9 @@ use futures_util::future::join_all;
 use tokio::net::TcpListener;
 
 use crate::{Client, Error, StoreKind};
-use script::{Answer, CLOSE_SESSION, EXISTS, GET_EPHEMERALS, Server, UNIMPLEMENTED};
+use script::{
+    AUTH_FAILED, Answer, CLOSE_SESSION, EXISTS, GET_EPHEMERALS, MULTI, Server, UNIMPLEMENTED,
+};
 
 async fn refusal(server: &Server) -> Error {
     let connecting =
@@ -89,6 +91,22 @@ async fn session_unconfirmed_by_servers_is_not_closed() {
     let error = client.close().await.expect_err("nobody has confirmed it");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(server.connections() > 1, "it asked again");
+}
+
+/// The client crate is finished with a session whose credentials a server refuses. The servers keep
+/// the session and its nodes until it expires.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_with_refused_credentials_is_not_closed() {
+    let server = Server::start(|kind| match kind {
+        MULTI => Answer::Refused(AUTH_FAILED),
+        _ => Answer::Nothing,
+    })
+    .await;
+    let builder = Client::builder(server.url()).connect_timeout(Duration::from_secs(1));
+    let client = builder.connect().await.unwrap();
+    client.mutex("a").lock().await.expect_err("it is refused");
+    let error = client.close().await.expect_err("nobody has confirmed it");
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -119,6 +119,7 @@ own_cases! { ZooKeeper, beside_others,
     a_node_of_an_old_session_is_not_taken_for_its_own,
     hundreds_of_readers_outlive_their_connection,
     hundreds_of_readers_behind_one_writer_share_its_watch,
+    hundreds_of_semaphores_outlive_their_connection,
     thousands_of_waiters_outlive_their_connections,
     a_very_short_session_is_opened_over_a_slow_network,
 }
@@ -416,6 +417,62 @@ pub(crate) mod cases {
         })
         .await;
         writer.unlock().await.unwrap();
+    }
+
+    /// The client watches the key of each holder. It also watches the key of the waiter at the gate
+    /// and the queue of the permits.
+    pub(crate) async fn hundreds_of_semaphores_outlive_their_connection<const KIND: usize>(
+        t: &Case<Setup<KIND>>,
+    ) {
+        const SEMAPHORES: usize = 200;
+        let proxies = t.proxies().await;
+        let client = t.connect(t.builder_for(&proxies.url())).await;
+        let semaphore = |number: usize| client.semaphore(format!("{number:0>250}"), 1);
+        // In small groups, because each call that is under way needs room in its session.
+        let mut permits = Vec::new();
+        while permits.len() < SEMAPHORES {
+            let mut holders = JoinSet::new();
+            for number in permits.len()..permits.len() + 50 {
+                let semaphore = semaphore(number);
+                holders.spawn(async move { semaphore.acquire().await.unwrap() });
+            }
+            permits.extend(within(SOON, "the permits are granted", holders.join_all()).await);
+        }
+        let session = t.store.session_of(permits[0].key()).await;
+        let mut waiters = JoinSet::new();
+        while waiters.len() < SEMAPHORES {
+            for number in waiters.len()..waiters.len() + 10 {
+                let semaphore = semaphore(number);
+                waiters.spawn(async move { semaphore.acquire().await?.release().await });
+            }
+            let keys = SEMAPHORES + 2 * waiters.len();
+            eventually(SOON, "the waiters have joined", async || t.keys().await.len() == keys)
+                .await;
+        }
+        // All watches on keys are set once their number stops growing.
+        let (mut most, mut since) = (0, Instant::now());
+        eventually(SOON * 2, "holders and waiters watch", async || {
+            sleep(Duration::from_millis(200)).await;
+            let count = watched(t, session).await.len();
+            if count > most {
+                (most, since) = (count, Instant::now());
+            }
+            most > SEMAPHORES && since.elapsed() > Duration::from_secs(4)
+        })
+        .await;
+        let before = proxies.accepted();
+        proxies.hang_up();
+        eventually(SOON, "the client reconnects", async || proxies.accepted() > before).await;
+        // Long enough for the deadline to pass without a renewal.
+        let time = client.session_ttl().mul_f64(0.7);
+        throughout(time, "all permits are held", async || {
+            permits.iter().all(|permit| permit.is_valid())
+        })
+        .await;
+        drop(permits);
+        for served in within(SOON * 4, "each waiter is granted", waiters.join_all()).await {
+            served.unwrap();
+        }
     }
 
     /// One session cannot restore this many watches after a lost connection, so they are spread

@@ -34,6 +34,7 @@ pub(crate) const CLOSE_SESSION: i32 = -11;
 pub(crate) const UNIMPLEMENTED: i32 = -6;
 pub(crate) const NO_NODE: i32 = -101;
 pub(crate) const NO_AUTH: i32 = -102;
+pub(crate) const AUTH_FAILED: i32 = -115;
 pub(crate) const QUOTA_EXCEEDED: i32 = -125;
 
 /// The reply to a request.
