@@ -45,8 +45,21 @@ mod answers {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn locks_that_are_too_many_for_one_transaction_are_taken_one_by_one() {
-        let server = Front::start(Settings { max_txn_ops: 8 }).expect("a port");
+        let settings = Settings { max_txn_ops: 8, ..Settings::default() };
+        let server = Front::start(settings).expect("a port");
         too_many_locks_are_taken_one_by_one(server.address).await;
+    }
+}
+
+mod proxied {
+    use super::*;
+    use crate::etcd::proxied::waiters_and_holders_are_notified;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn waiters_and_holders_are_notified_if_the_server_numbers_watches() {
+        let settings = Settings { numbers_watches: true, ..Settings::default() };
+        let server = Front::start(settings).expect("a port");
+        waiters_and_holders_are_notified(server.address).await;
     }
 }
 

@@ -72,7 +72,12 @@ impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             Cause::ProcessStall => write!(f, "{} did not reply in time", self.endpoint),
-            Cause::Stale => write!(f, "{}: stale read", self.endpoint),
+            Cause::Stale => write!(
+                f,
+                "{}: the reply is older than an earlier one. If the cluster was restored from a \
+                 backup, restart this client",
+                self.endpoint
+            ),
             Cause::Client(Error::GRpcStatus(status))
             | Cause::Outdated(Error::GRpcStatus(status)) => {
                 let (endpoint, message) = (&self.endpoint, status.message());
@@ -166,11 +171,14 @@ impl EndpointError {
             Code::ResourceExhausted if message.contains("too many requests") => {
                 StoreError::Unavailable(self.into())
             }
-            // `ResourceExhausted` means that the store is full: deletes still work.
+            // `ResourceExhausted` means that the store is full: deletes still work. `DataLoss`
+            // means that the members differ (CORRUPT): no member applies a write until the operator
+            // disarms the alarm.
             Code::InvalidArgument
             | Code::NotFound
             | Code::FailedPrecondition
-            | Code::ResourceExhausted => StoreError::Fatal { operation, source: self.into() },
+            | Code::ResourceExhausted
+            | Code::DataLoss => StoreError::Fatal { operation, source: self.into() },
             // The request was never sent.
             Code::Unavailable
                 if message.contains("connect error") || message.contains("dns error") =>
@@ -204,6 +212,14 @@ mod tests {
             triage(Code::Unavailable, "etcdserver: request timed out"),
             StoreError::Unknown(_)
         ));
+    }
+
+    /// The server keeps renewing leases, so a call that retried would never return.
+    #[test]
+    fn corrupt_cluster_refuses_the_request() {
+        let corrupt = triage(Code::DataLoss, "etcdserver: corrupt cluster");
+        assert!(matches!(corrupt, StoreError::Fatal { .. }), "{corrupt:?}");
+        assert!(!is_full(&corrupt));
     }
 
     #[test]

@@ -37,8 +37,7 @@ impl EtcdStore {
         Ok(Listing { members, notes, watch, ..Listing::default() })
     }
 
-    /// Reads from the leader. Fails if the reply is older than a transaction's reply to this
-    /// session.
+    /// Reads from the leader. Fails if the reply is older than an earlier reply to this session.
     pub(super) async fn newest(&self, key: &str, options: GetOptions) -> Result<GetResponse> {
         let latest = self.latest.load(Ordering::Relaxed);
         let read = async |client: Arc<Client>| {
@@ -46,7 +45,9 @@ impl EtcdStore {
             client.get(key, Some(options)).await
         };
         // A linearizable read may be stale (https://github.com/etcd-io/etcd/issues/20418).
-        Ok(self.pool.read(READ, latest, GetResponse::header, read).await?.0)
+        let (read, revision) = self.pool.read(READ, latest, GetResponse::header, read).await?;
+        self.latest.fetch_max(revision, Ordering::Relaxed);
+        Ok(read)
     }
 
     fn member(&self, prefix: &str, kv: KeyValue, values: bool) -> Member {

@@ -58,7 +58,7 @@ pub(super) struct EtcdStore {
     /// Keepalives under way.
     renewing: AtomicUsize,
     unanswered: Unanswered,
-    /// The latest revision in a reply to a transaction.
+    /// The latest revision in a reply to a transaction or to [`newest`](Self::newest).
     pub(super) latest: AtomicU64,
 }
 

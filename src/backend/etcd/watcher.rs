@@ -138,9 +138,8 @@ impl Watcher {
     pub(super) async fn watch(&self, key: &Arc<str>, prefix: bool, puts: bool) -> Result<Watch> {
         let (created, created_rx) = oneshot::channel();
         let (changes, changes_rx) = tokio::sync::watch::channel(0);
-        // The client chooses the ID, because replies are matched by it and not by their order. It
-        // is never 0, which would leave the choice to the server, and never used twice.
-        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        // Never used twice, so that a late `Cancel` ends no other watch.
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed);
         let signals =
             Signals { created: Some(created), changes, prefix: prefix.then(|| Arc::clone(key)) };
         // If the task has ended, the senders are dropped here and the watch is broken from the
@@ -254,16 +253,47 @@ impl Drop for Watch {
     }
 }
 
-/// The stream and its watches.
 struct Stream {
     by: Picked,
     requests: WatchRequestSender,
     responses: WatchResponseStream,
 }
 
+/// The watches of a stream, by number: 0 for the first one, and so on.
+///
+/// The client requests these numbers as IDs, because replies are matched by them and not by their
+/// order. ID 0 leaves the choice to the server, which chooses 0 for the first watch of a stream.
+/// `etcd grpc-proxy` ignores the requested IDs, and counts in the same way
+/// (<https://github.com/etcd-io/etcd/blob/v3.5.16/server/proxy/grpcproxy/watch.go>).
+#[derive(Default)]
+struct Watches {
+    signals: HashMap<i64, Signals>,
+    /// The number of each watch, by the ID of its handle.
+    numbers: HashMap<i64, i64>,
+    requested: i64,
+}
+
+impl Watches {
+    /// Adds the watch that is requested next, and returns its number.
+    fn add(&mut self, id: i64, signals: Signals) -> i64 {
+        let number = self.requested;
+        self.requested += 1;
+        self.numbers.insert(id, number);
+        self.signals.insert(number, signals);
+        number
+    }
+
+    /// Removes a watch, and returns its number.
+    fn remove(&mut self, id: i64) -> Option<i64> {
+        let number = self.numbers.remove(&id)?;
+        self.signals.remove(&number);
+        Some(number)
+    }
+}
+
 async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
     let mut stream: Option<Stream> = None;
-    let mut watches: HashMap<i64, Signals> = HashMap::new();
+    let mut watches = Watches::default();
     let mut current = pool.watch_current();
     loop {
         let broken = tokio::select! {
@@ -274,13 +304,12 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
                 // The watch was dropped.
                 Some(Command::Watch { signals, .. }) if signals.changes.is_closed() => false,
                 Some(Command::Watch { id, key, puts, signals }) => {
-                    let options = WatchOptions::new().with_watch_id(id);
                     let options = match signals.prefix {
-                        Some(_) => options.with_prefix(),
-                        None if puts => options,
-                        None => options.with_filters([WatchFilterType::NoPut]),
+                        Some(_) => WatchOptions::new().with_prefix(),
+                        None if puts => WatchOptions::new(),
+                        None => WatchOptions::new().with_filters([WatchFilterType::NoPut]),
                     };
-                    watches.insert(id, signals);
+                    let options = options.with_watch_id(watches.add(id, signals));
                     match &mut stream {
                         Some(stream) => stream.requests.watch(&*key, Some(options)).await.is_err(),
                         None => {
@@ -308,8 +337,7 @@ async fn run(pool: Arc<Pool>, mut inbox: mpsc::UnboundedReceiver<Command>) {
         };
         if broken {
             // Dropping the signals makes every waiter read again, which opens a new stream.
-            watches.clear();
-            stream = None;
+            (stream, watches) = (None, Watches::default());
         }
     }
 }
@@ -331,25 +359,21 @@ async fn next(stream: &mut Option<Stream>) -> Result<Option<WatchResponse>, Erro
 }
 
 /// Cancels a watch. The server may not have it, if its stream broke or it was never requested.
-async fn cancel(
-    stream: &mut Option<Stream>,
-    watches: &mut HashMap<i64, Signals>,
-    id: i64,
-) -> Result<(), Error> {
-    match (watches.remove(&id), stream) {
-        (Some(_), Some(stream)) => stream.requests.cancel(id).await,
+async fn cancel(stream: &mut Option<Stream>, watches: &mut Watches, id: i64) -> Result<(), Error> {
+    match (watches.remove(id), stream) {
+        (Some(number), Some(stream)) => stream.requests.cancel(number).await,
         _ => Ok(()),
     }
 }
 
 /// Forwards a message of the server. Returns `true` if the server has canceled a watch.
-fn is_canceled(watches: &mut HashMap<i64, Signals>, message: &WatchResponse) -> bool {
-    let id = message.watch_id();
+fn is_canceled(watches: &mut Watches, message: &WatchResponse) -> bool {
+    let number = message.watch_id();
     if message.canceled() {
         // This is also the reply to our own cancel, after the watch was removed.
-        return message.created() || watches.contains_key(&id);
+        return message.created() || watches.signals.contains_key(&number);
     }
-    let Some(signals) = watches.get_mut(&id) else { return false };
+    let Some(signals) = watches.signals.get_mut(&number) else { return false };
     if message.created() {
         if let Some(created) = signals.created.take() {
             let _ = created.send(message.header().map_or(0, |header| header.revision()));

@@ -16,11 +16,13 @@ use crate::{
 pub struct Settings {
     /// How many operations a transaction may have (`--max-txn-ops`).
     pub max_txn_ops: usize,
+    /// The server ignores the ids that clients choose for their watches, as `etcd grpc-proxy` does.
+    pub numbers_watches: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { max_txn_ops: 128 }
+        Self { max_txn_ops: 128, numbers_watches: false }
     }
 }
 

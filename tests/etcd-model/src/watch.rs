@@ -122,6 +122,7 @@ impl Model {
     pub fn watch(&mut self, stream: u64, request: PbWatchRequest) {
         let revision = self.keys.revision;
         let header = self.header(revision);
+        let numbers_watches = self.settings.numbers_watches;
         let known = self.watches.streams.entry(stream).or_default();
         let mut response =
             PbWatchResponse { header, watch_id: NO_WATCH, ..PbWatchResponse::default() };
@@ -140,7 +141,8 @@ impl Model {
                     prev_kv: create.prev_kv,
                 };
                 response.created = true;
-                match known.add(create.watch_id, watch) {
+                let id = if numbers_watches { 0 } else { create.watch_id };
+                match known.add(id, watch) {
                     Ok(id) => response.watch_id = id,
                     Err(reason) => {
                         response.canceled = true;

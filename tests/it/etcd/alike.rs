@@ -32,7 +32,8 @@ impl Both {
     async fn start() -> Self {
         let server = OwnEtcd::start(&["--max-txn-ops=4"]).await;
         serves(server.address).await;
-        let model = Front::start(Settings { max_txn_ops: 4 }).expect("a port");
+        let model = Front::start(Settings { max_txn_ops: 4, ..Settings::default() });
+        let model = model.expect("a port");
         let both = [raw(server.address).await, raw(model.address).await];
         let [to_server, to_model] = both;
         Self { _server: server, server: to_server, model: to_model }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use distlock::Client;
+use distlock::{Client, Error};
 use distlock_testkit::{docker::OwnEtcd, proxy::Mode};
 use etcd_client::CompactionOptions;
 
@@ -86,6 +86,7 @@ macro_rules! answer_cases {
         $crate::common::own_cases! { $harness, beside_others,
             a_stale_reply_grants_nothing,
             a_stale_read_behind_junk_grants_nothing,
+            a_stale_list_is_refused,
         }
 
         $crate::common::own_cases! { $harness, alone,
@@ -141,6 +142,23 @@ pub(crate) mod cases {
         proxies.set(&Mode::Pass);
         t.store.erase(&junk).await;
         release_both(guard, waiter).await;
+    }
+
+    /// A client that has only read a queue knows how current the next read must be.
+    pub(crate) async fn a_stale_list_is_refused<const KIND: usize>(t: &Case<Server<KIND>>) {
+        let proxies = t.proxies().await;
+        let builder = t.builder_for(&proxies.url()).request_timeout(Duration::from_secs(1));
+        let (client, other) = (t.connect(builder).await, t.client().await);
+        let guard = other.mutex("listed").lock().await.unwrap();
+        let mutex = client.mutex("listed");
+        let length = async || within(SOON, "a reply", mutex.queue()).await.map(|all| all.len());
+        assert_eq!(length().await.unwrap(), 1);
+        proxies.set(&Mode::Forge(empty_of_long_ago));
+        let error = length().await.expect_err("the reply is older than the first one");
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+        proxies.set(&Mode::Pass);
+        assert_eq!(length().await.unwrap(), 1);
+        guard.unlock().await.unwrap();
     }
 
     /// While the waiter is disconnected, its predecessor releases, and a compaction removes the

@@ -7,7 +7,7 @@ pub(crate) mod foreign;
 pub(crate) mod full;
 pub(crate) mod hung;
 mod members;
-mod proxied;
+pub(crate) mod proxied;
 pub(crate) mod release_markers;
 mod secured;
 pub(crate) mod turns;

@@ -12,7 +12,9 @@ use distlock_testkit::{
 };
 
 use super::hung::{free_ports, raw, serves};
-use crate::common::{SOON, Waiter, loss, precedes_grant, within};
+use crate::common::{
+    SOON, Waiter, close, connected, contended, loss, precedes_grant, queue_of, within,
+};
 
 /// Starts `etcd grpc-proxy` in front of `servers`.
 async fn grpc_proxy(servers: &[&Proxy]) -> (OwnServer, SocketAddr) {
@@ -52,6 +54,42 @@ async fn only_a_member_replies_with_ttl_zero_for_an_unknown_lease() {
         let refused = leases.keep_alive(0).await.map(drop).expect_err("no lease");
         assert!(matches!(refused, etcd_client::Error::LeaseKeepAliveError(_)), "{refused}");
     }
+}
+
+/// The proxy does not use the ids that the client requests for its watches.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_and_holders_behind_a_grpc_proxy_are_notified() {
+    let etcd = OwnEtcd::start(&[]).await;
+    let way = Proxy::start(etcd.address, None).await;
+    serves(etcd.address).await;
+    let (_proxy, address) = grpc_proxy(&[&way]).await;
+    waiters_and_holders_are_notified(address).await;
+}
+
+/// Requests time out and rechecks begin after the time limits, so only the right event is in time.
+pub(crate) async fn waiters_and_holders_are_notified(address: SocketAddr) {
+    let builder = Client::builder(format!("etcd://{address}"))
+        .session_ttl(SOON * 6)
+        .request_timeout(SOON * 2)
+        .recheck_interval(SOON * 6);
+    let (holder, waiter) = (connected(builder.clone()).await, connected(builder).await);
+    let mut waiting = Vec::new();
+    for name in ["a", "b", "c"] {
+        waiting.push(contended(&holder, &waiter, name).await);
+        queue_of(&holder, name, 2).await;
+    }
+    // The order differs from that of the watches.
+    for (guard, waiter) in waiting.into_iter().rev() {
+        guard.unlock().await.expect("released");
+        waiter.served().await;
+    }
+    let evicted = holder.mutex("a").lock().await.expect("free");
+    let deleted = raw(address).await.kv_client().delete(evicted.key(), None).await;
+    assert_eq!(deleted.expect("deleted").deleted(), 1);
+    let reason = within(SOON, "the holder is notified", evicted.lost()).await;
+    assert_eq!(reason, LostReason::Evicted);
+    drop(evicted);
+    close([holder, waiter]).await;
 }
 
 async fn lease_of(etcd: SocketAddr, key: &str) -> i64 {
