@@ -9,7 +9,7 @@ pub(super) const SQL: [&str; 2] = [
      'innodb_doublewrite', 'log_bin', 'sync_binlog', 'wsrep_provider_options', \
      'group_replication_group_name')",
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', 'Replicas_connected', \
-     'wsrep_cluster_size')",
+     'wsrep_cluster_size', 'Innodb_redo_log_enabled')",
 ];
 
 /// Reads the rows of [`SQL`].
@@ -25,6 +25,14 @@ pub(super) fn read(outcomes: &[Outcome]) -> Durability {
         reasons.push(
             "innodb_flush_log_at_trx_commit is not 1: a crash may undo confirmed commits. Set it \
              to 1"
+                .to_owned(),
+        );
+    }
+    // MySQL's setting for the load of a new server.
+    if value("Innodb_redo_log_enabled") == "OFF" {
+        reasons.push(
+            "the redo log is disabled: a crash may corrupt the tables. Run ALTER INSTANCE ENABLE \
+             INNODB REDO_LOG"
                 .to_owned(),
         );
     }
@@ -134,6 +142,8 @@ mod tests {
                 2,
             ),
             (&[flush, ("group_replication_group_name", "a")], false, 1),
+            (&[flush, ("Innodb_redo_log_enabled", "ON")], true, 0),
+            (&[flush, ("Innodb_redo_log_enabled", "OFF")], false, 1),
         ] {
             // The first row of a name counts.
             let rows = settings.iter().chain(&[("innodb_doublewrite", "ON")]);

@@ -17,8 +17,8 @@ use crate::backend::sql::{
 /// The number of sessions that one request ends.
 const SESSIONS: u32 = 100;
 
-/// The number of sessions without entries that one request removes. Their ids fit into the 1,024
-/// bytes to which MySQL limits `GROUP_CONCAT`.
+/// The number of sessions that one statement finds for the statements after it. Their ids fit into
+/// the 1,024 bytes to which MySQL limits `GROUP_CONCAT`.
 const EMPTY: u32 = 50;
 
 /// The number of rows of each table that one request removes.
@@ -73,28 +73,39 @@ pub(super) fn sweep(
     statements
 }
 
-/// Removes those of these entries whose sessions have ended. It changes no session, so it also
-/// covers a session whose entries another client is removing. The quarantine is excluded, because
-/// it may begin again.
+/// Removes those of these entries whose sessions have ended. It locks no session, so it also covers
+/// a session whose entries another client is removing. The quarantine is excluded, because it may
+/// begin again. A `SELECT` finds the ended sessions: see [`remove`].
 fn remove_first(first: &[What]) -> Vec<String> {
-    let ended = format!(
-        "EXISTS (SELECT 1 FROM distlock_sessions AS s WHERE s.id = o.session AND s.{ENDED} \
-         AND s.id <> {QUARANTINE})"
-    );
-    let chosen = |table| {
+    let chosen = |table: &str| {
         let places = first.iter().filter(|(_, number)| *number > 0 && table_of(*number) == table);
         let places: Vec<_> = places
             .map(|(dir, number)| format!("(o.queue = {} AND o.number = {number})", text(dir)))
             .collect();
         let places = (!places.is_empty()).then(|| places.join(" OR "))?;
-        Some(format!(
-            "SELECT o.queue, o.number FROM {table} AS o WHERE ({places}) AND {ended} \
-             LIMIT {ROWS} FOR UPDATE SKIP LOCKED"
-        ))
+        Some(format!("FROM {table} AS o WHERE ({places})"))
     };
-    let deleted = chosen("distlock_entries").map(|chosen| delete(&chosen));
-    let emptied = chosen("distlock_alone").map(|chosen| empty(&chosen));
-    deleted.into_iter().chain(emptied).collect()
+    let [entries, alone] = [chosen("distlock_entries"), chosen("distlock_alone")];
+    let sessions = [&entries, &alone].into_iter().flatten();
+    let sessions: Vec<_> = sessions.map(|chosen| format!("SELECT o.session {chosen}")).collect();
+    if sessions.is_empty() {
+        return Vec::new();
+    }
+    let ended = format!(
+        "SELECT GROUP_CONCAT(id) INTO @distlock_ended FROM (SELECT DISTINCT s.id FROM ({}) AS own \
+         STRAIGHT_JOIN distlock_sessions AS s ON s.id = own.session \
+         WHERE s.{ENDED} AND s.id <> {QUARANTINE} LIMIT {EMPTY}) AS ended",
+        sessions.join(" UNION ")
+    );
+    let rows = |chosen: &str| {
+        format!(
+            "SELECT o.queue, o.number {chosen} AND FIND_IN_SET(o.session, @distlock_ended) \
+             LIMIT {ROWS} FOR UPDATE SKIP LOCKED"
+        )
+    };
+    let deleted = entries.as_deref().map(|chosen| delete(&rows(chosen)));
+    let emptied = alone.as_deref().map(|chosen| empty(&rows(chosen)));
+    std::iter::once(ended).chain(deleted).chain(emptied).collect()
 }
 
 /// Deletes these rows, which are locked.

@@ -7,23 +7,27 @@ use crate::backend::{StoreError, certificates, sql::asking::Verdict};
 /// <https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html>.
 mod code {
     /// The transaction or the statement was rolled back because of a conflict.
-    pub(super) const AGAIN: [u16; 6] = [
+    pub(super) const AGAIN: [u16; 7] = [
         1020, // read data has changed since
         1062, // the same key at the same time
-        1205, // lock wait timeout
+        1205, // lock wait timeout; on MariaDB also: `NOWAIT` found a lock
         1213, // deadlock
         1452, // the session's row has just been removed, which the next attempt reports
+        3101, // a replication group has rolled the transaction back
         3572, // `NOWAIT` found a lock
     ];
-    /// Wrong credentials, missing privileges or an unknown database.
-    pub(super) const DENIED: [u16; 12] =
-        [1044, 1045, 1049, 1095, 1130, 1142, 1143, 1227, 1251, 1370, 1524, 1698];
-    /// The server, its engine or this transaction is read-only.
-    pub(super) const READ_ONLY: [u16; 4] = [1290, 1792, 1836, 1874];
-    /// The server shuts down, an operator ends the connection or the statement, or the commit
-    /// itself has failed.
-    pub(super) const ENDED: [u16; 10] =
-        [1053, 1077, 1078, 1079, 1080, 1180, 1317, 1927, 1989, 4031];
+    /// Wrong credentials, an account or a connection that the server does not admit, missing
+    /// privileges, or an unknown database.
+    pub(super) const DENIED: [u16; 18] = [
+        1044, 1045, 1049, 1095, 1130, 1142, 1143, 1227, 1251, 1370, 1524, 1698, 1820, 1862, 3118,
+        3159, 3955, 4151,
+    ];
+    /// The server, its engine, this schema or this transaction is read-only.
+    pub(super) const READ_ONLY: [u16; 5] = [1290, 1792, 1836, 1874, 3989];
+    /// The server shuts down or goes offline, an operator ends the connection or the statement, or
+    /// the commit itself has failed.
+    pub(super) const ENDED: [u16; 12] =
+        [1053, 1077, 1078, 1079, 1080, 1180, 1317, 1927, 1989, 3032, 3100, 4031];
     /// The disk is full. Deletions still work.
     pub(super) const FULL: [u16; 3] = [1021, 1114, 3675];
     /// The server is outside the majority of its cluster (`WSREP has not yet prepared node for
@@ -32,6 +36,12 @@ mod code {
     /// Resources ran out, or the server timed out or was not ready. Nothing was done.
     pub(super) const SHORT: [u16; 11] =
         [1037, 1038, 1040, 1041, PARTED, 1203, 1206, 1226, 1969, 3024, 1129];
+    /// The server's setup prevents the tables or the request: its storage engines, the format of
+    /// their rows, the format of the binary log, or `max_allowed_packet`. The text contains no
+    /// values.
+    pub(super) const SETUP: [u16; 9] = [1005, 1071, 1118, 1153, 1215, 1286, 1665, 1709, 3161];
+    /// The server lacks a syntax, a setting or a function, as TiDB and old versions do.
+    pub(super) const UNSUPPORTED: [u16; 4] = [1064, 1193, 1235, 1305];
     /// `SET TRANSACTION` within a transaction.
     pub(super) const IN_TRANSACTION: u16 = 1568;
     /// No database is selected, the table is missing, or a subquery returned two rows: see
@@ -49,6 +59,7 @@ pub(super) fn words(endpoint: &str, refused: &ServerError) -> String {
         &code::ENDED,
         &code::FULL,
         &code::SHORT,
+        &code::SETUP,
     ];
     let (code, state) = (refused.code, &refused.state);
     match code {
@@ -61,6 +72,10 @@ pub(super) fn words(endpoint: &str, refused: &ServerError) -> String {
         _ if known.iter().any(|known| known.contains(&code)) || code == 1146 => {
             format!("{endpoint}: {} ({code})", refused.message)
         }
+        _ if code::UNSUPPORTED.contains(&code) => format!(
+            "{endpoint}: the server does not support the request (error {code}): use MySQL 8.0.1, \
+             MariaDB 10.6, or a later version"
+        ),
         _ => format!("{endpoint}: error {code} ({state})"),
     }
 }
@@ -93,7 +108,10 @@ pub(super) fn triage(
 /// Classifies an error of a connection attempt. Nothing was sent yet.
 pub(super) fn refused(endpoint: &str, refusal: &Refusal) -> StoreError {
     match refusal {
-        Refusal::Server(refused) if code::DENIED.contains(&refused.code) => {
+        Refusal::Server(refused)
+            if code::DENIED.contains(&refused.code)
+                || code::UNSUPPORTED.contains(&refused.code) =>
+        {
             StoreError::Denied(words(endpoint, refused).into())
         }
         Refusal::Server(refused) => StoreError::Unavailable(words(endpoint, refused).into()),
@@ -144,7 +162,8 @@ mod tests {
 
     #[test]
     fn rolled_back_requests_are_retried() {
-        for (code, state) in [(1213, "40001"), (1205, "HY000"), (1020, "HY000"), (9999, "40001")] {
+        let rolled_back = [(1213, "40001"), (1205, "HY000"), (1020, "HY000"), (3101, "HY000")];
+        for (code, state) in rolled_back.into_iter().chain([(9999, "40001")]) {
             for doubt in [Doubt::Nothing, Doubt::Ended, Doubt::Done] {
                 let verdict = triage("x", "h", &refused(code, state), doubt);
                 assert!(matches!(verdict, Verdict::Again(_)), "{code}: {verdict:?}");
@@ -169,6 +188,25 @@ mod tests {
         ] {
             let sorted = [Doubt::Nothing, Doubt::Ended, Doubt::Done].map(|doubt| sort(code, doubt));
             assert_eq!(sorted, wanted, "{code}");
+        }
+    }
+
+    #[test]
+    fn errors_of_the_setup_say_what_to_change() {
+        let error = |code| {
+            let message = "BINLOG_FORMAT = STATEMENT".into();
+            super::refused("h", &Refusal::Server(ServerError { code, message, ..<_>::default() }))
+        };
+        for (code, is_denied, words) in [
+            (1665, false, "BINLOG_FORMAT = STATEMENT"),
+            (3159, true, "BINLOG_FORMAT = STATEMENT"),
+            (1064, true, "use MySQL 8.0.1, MariaDB 10.6, or a later version"),
+            (1305, true, "use MySQL 8.0.1, MariaDB 10.6, or a later version"),
+            (1406, false, "error 1406"),
+        ] {
+            let error = error(code);
+            assert_eq!(matches!(error, StoreError::Denied(_)), is_denied, "{error:?}");
+            assert!(error.reason().contains(words), "{error:?}");
         }
     }
 

@@ -13,10 +13,12 @@ use crate::runtime::random;
 /// A connection that is silent for `silence` has lost its session, and must not keep a transaction
 /// open. Each connection has a unique name: see `Link::is_own`.
 ///
-/// The statements set everything that a server's or a user's default might change. With
-/// `completion_type = CHAIN` a keepalive would stay uncommitted, and `sql_select_limit` truncates
-/// results, including those of these statements. With `innodb_snapshot_isolation`, MariaDB's
-/// default, an `UPDATE` waits for rows that it would otherwise skip: see `alone.rs`.
+/// The statements set everything that a server's or a user's default might change, also by
+/// `init_connect`. With `completion_type = CHAIN` a keepalive would stay uncommitted, and
+/// `sql_select_limit` truncates results, including those of these statements. The server converts
+/// texts to the character set of `collation_connection`, and stores and compares the result as
+/// bytes. With `innodb_snapshot_isolation`, MariaDB's default, an `UPDATE` waits for rows that it
+/// would otherwise skip: see `alone.rs`.
 pub(super) fn hello(
     connection: i64,
     patience: std::time::Duration,
@@ -26,8 +28,11 @@ pub(super) fn hello(
     let locks = seconds.div_ceil(2);
     let silence = silence.as_secs().clamp(1, 1_000_000) + 1;
     Message::plain(vec![
+        // By itself, because it decides how the texts of the next statements are read.
+        "SET SESSION collation_connection = 'utf8mb4_bin'".to_owned(),
         format!(
-            "SET {CONNECTION} = {connection}, SESSION sql_mode = 'STRICT_ALL_TABLES', \
+            "SET {CONNECTION} = {connection}, \
+             SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION group_concat_max_len = 1024, \
              SESSION autocommit = 1, SESSION completion_type = 0, \
              SESSION sql_select_limit = 18446744073709551615, SESSION sql_big_selects = 1, \
              SESSION time_zone = '+00:00', SESSION foreign_key_checks = 1, \
@@ -61,9 +66,9 @@ pub(super) fn wait_for_others() -> Message {
 
 /// The positions in the reply to [`hello`] of the settings that make a server read-only, of the
 /// check for tables, and of the server's identity.
-pub(super) const HELLO_SETTINGS: usize = 3;
-pub(super) const HELLO_BARE: usize = 4;
-pub(super) const HELLO_SERVER: std::ops::Range<usize> = 5..7;
+pub(super) const HELLO_SETTINGS: usize = 4;
+pub(super) const HELLO_BARE: usize = 5;
+pub(super) const HELLO_SERVER: std::ops::Range<usize> = 6..8;
 
 /// The value of the entries of [`QUARANTINE`].
 pub(super) const QUARANTINED: &[u8] = b"distlock: the database has failed over, or was restored";
@@ -165,10 +170,18 @@ pub(super) fn open(session: i64, microseconds: u128) -> Message {
 /// row.
 const TIDYING: &str = "CONCAT('distlock ', SHA1(DATABASE()))";
 
+/// The mark of the rows of `distlock_queues` that [`tidy`] removes, in place of the time of their
+/// last use.
+const IDLE: i64 = -1;
+
 /// Removes the rows of queues that were unused for 20 s: among the next 1,000 of `distlock_alone`,
 /// and up to 1,000 of `distlock_queues`. It locks no row of another queue. Later entries never
 /// reuse a number of these rows. The same transaction raises the floor, and a join reads the floor
 /// once its queue's row exists again.
+///
+/// An `INSERT` marks the rows of `distlock_queues` first, because its subquery reads entries
+/// without locks. A `DELETE` would wait for each transaction that has deleted an entry, such as a
+/// user's release.
 ///
 /// One client tidies at a time. [`tidied`] has to follow in any case. The last statement returns
 /// whether there may be more to remove.
@@ -200,10 +213,12 @@ pub(super) fn tidy() -> Message {
              (SELECT number {idle} ORDER BY used LIMIT 1000) AS idle"
         ),
         format!(
-            "DELETE q FROM (SELECT queue {idle} AND number <= @distlock_floor \
+            "INSERT INTO distlock_queues (queue, number, turn, used) \
+             SELECT queue, 0, 0, {IDLE} FROM (SELECT queue {idle} AND number <= @distlock_floor \
              ORDER BY used LIMIT 1000 FOR UPDATE SKIP LOCKED) AS idle \
-             STRAIGHT_JOIN distlock_queues AS q ON q.queue = idle.queue"
+             ON DUPLICATE KEY UPDATE used = {IDLE}"
         ),
+        format!("DELETE FROM distlock_queues WHERE used = {IDLE}"),
         "SET @distlock_gone = ROW_COUNT()".to_owned(),
         // The last change, because every join reads this row.
         "UPDATE distlock_schema SET floor = GREATEST(floor, @distlock_floor), \

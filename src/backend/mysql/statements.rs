@@ -6,10 +6,15 @@
 //! text, and continues to its end without the client. If it refuses a statement, the client rolls
 //! back at once. Such a text has no parameters, so `literal.rs` writes the values.
 //!
-//! **READ COMMITTED**: each statement sees what was committed before it began. It reads without
-//! locks, even where it writes what it has read (`INSERT … SELECT`, `SET @x = (SELECT …)`). The
-//! statements that decide under a lock therefore follow the statement that takes it
-//! (<https://dev.mysql.com/doc/refman/8.4/en/innodb-transaction-isolation-levels.html>).
+//! **READ COMMITTED**: each statement sees what was committed before it began. The subqueries of a
+//! `SELECT`, an `INSERT … SELECT` and an `UPDATE` of one table read without locks. The statements
+//! that decide under a lock therefore follow the statement that takes it
+//! (<https://dev.mysql.com/doc/refman/8.4/en/innodb-transaction-isolation-levels.html>). Subqueries
+//! of a `DELETE`, an `UPDATE` of several tables and a `SET` lock what they read
+//! (`ha_innobase::store_lock`).
+//!
+//! **No request waits for a user's transaction** that has checked or released a held lock. The
+//! request either skips the locked row, or fails and is repeated ([`lock`]).
 //!
 //! **Locks are taken in one order**: the queues' rows in the order of their names, the session's
 //! row, entries, data.
@@ -117,6 +122,7 @@ impl Statements for MysqlStatements {
         let (table, own) = (table_of(entry.number), own(session, entry));
         Message::transaction(vec![
             enter(session),
+            lock(table, &own),
             format!(
                 "UPDATE {table} SET value = {}, version = version + 1 \
                  WHERE {own} AND version = {version}",
@@ -132,14 +138,14 @@ impl Statements for MysqlStatements {
     /// the row, because a connection of the user's pool may count only changed rows.
     fn relabel(&self, entry: &Place<'_>, label: &str, value: &[u8]) -> Message {
         let session = self.session;
+        let (table, own) = (table_of(entry.number), own(session, entry));
         Message::transaction(vec![
             enter(session),
+            lock(table, &own),
             format!(
-                "UPDATE {} SET label = {}, value = {}, checks = checks + 1 WHERE {}",
-                table_of(entry.number),
+                "UPDATE {table} SET label = {}, value = {}, checks = checks + 1 WHERE {own}",
                 text(label),
-                bytes(value),
-                own(session, entry)
+                bytes(value)
             ),
         ])
         .entering()
@@ -182,20 +188,17 @@ impl Statements for MysqlStatements {
         let mark = |(table, own): &(&str, String)| {
             format!("UPDATE {table} SET checks = checks + 1 WHERE {own}")
         };
+        // Each guard is found by its whole key, so that no other row is locked.
+        let find = guards.iter().map(|guard| lock(table_of(guard.number), &own(session, guard)));
+        let find: Vec<_> = find.collect();
         let mut statements = vec![enter(session)];
-        if tables.len() == 1 {
-            statements.extend(tables.iter().map(mark));
-        } else {
-            let find = |(table, own): &(&str, String)| {
-                format!("(SELECT 1 FROM {table} WHERE {own} FOR UPDATE)")
-            };
-            let find: Vec<_> = tables.iter().map(find).collect();
-            statements.push(match find.as_slice() {
-                [] => format!("SELECT 1 {held}"),
-                find => find.join(" UNION ALL "),
-            });
-            statements.extend(tables.iter().map(mark));
-        }
+        statements.push(match find.as_slice() {
+            [] => format!("SELECT 1 {held}"),
+            [find] => find.clone(),
+            find => format!("({})", find.join(") UNION ALL (")),
+        });
+        statements.extend(tables.iter().map(mark));
+        statements.push(format!("SELECT EXISTS (SELECT 1 {held}) INTO @distlock_held"));
         for write in writes {
             let (Write::Put { key, .. } | Write::Delete { key }) = write;
             let (dir, name) = at(key);
@@ -204,19 +207,20 @@ impl Statements for MysqlStatements {
             }
             match write {
                 Write::Put { value, .. } => statements.extend([
+                    lock_seen("distlock_alone", &format!("queue = {dir} AND epoch <> 0")),
                     format!(
                         "UPDATE distlock_alone SET epoch = 0 WHERE {} AND epoch <> 0",
                         row_of(dir_of(key))
                     ),
                     format!(
                         "REPLACE INTO distlock_data (dir, name, value) \
-                         SELECT {dir}, {name}, {} {held}",
+                         SELECT {dir}, {name}, {} FROM DUAL WHERE @distlock_held",
                         bytes(value)
                     ),
                 ]),
                 Write::Delete { .. } => statements.push(format!(
                     "DELETE FROM distlock_data WHERE dir = {dir} AND name = {name} \
-                     AND EXISTS (SELECT 1 {held})"
+                     AND @distlock_held"
                 )),
             }
             if let (Write::Delete { .. }, Some(parts)) = (write, parts(key)) {
@@ -255,6 +259,23 @@ fn lock_queue(dir: &str) -> String {
     format!(
         "INSERT INTO distlock_queues (queue, number, turn, used) VALUES ({dir}, 0, 0, {NOW}) \
          ON DUPLICATE KEY UPDATE used = {NOW}"
+    )
+}
+
+/// Locks the row with this whole key and returns it. If a user's transaction has locked the row,
+/// the statement fails at once, and the request is repeated. If it waited instead, so would the
+/// session's renewal, and the requests of other clients that need the locks of this one.
+fn lock(table: &str, own: &str) -> String {
+    format!("SELECT 1 FROM {table} WHERE {own} FOR UPDATE NOWAIT")
+}
+
+/// Locks a row as [`lock`] does, but only if it matches without a lock. The rows of other entries
+/// may be locked.
+fn lock_seen(table: &str, which: &str) -> String {
+    format!(
+        "SELECT 1 FROM (SELECT queue, number FROM {table} WHERE {which} LIMIT 1) AS seen \
+         STRAIGHT_JOIN {table} AS e ON e.queue = seen.queue AND e.number = seen.number \
+         FOR UPDATE NOWAIT"
     )
 }
 
@@ -304,16 +325,15 @@ pub(super) fn list(dir: &str, values: bool) -> String {
     )
 }
 
-/// Deletes the entry with this key.
-fn evict(Parts { dir, session, ticket, label }: &Parts<'_>) -> [String; 2] {
-    let entry = format!(
-        "queue = {} AND session = {session} AND ticket = {} AND label = {}",
-        text(dir),
-        text(ticket),
-        text(label)
-    );
+/// Deletes the entry with this key. The row of the queue's holder may be locked.
+fn evict(Parts { dir, session, ticket, label }: &Parts<'_>) -> [String; 4] {
+    let (queue, ticket, label) = (text(dir), text(ticket), text(label));
+    let own = format!("session = {session} AND ticket = {ticket} AND label = {label}");
+    let entry = format!("queue = {queue} AND {own}");
     [
-        format!("UPDATE distlock_alone SET session = NULL WHERE {entry}"),
+        lock_seen("distlock_alone", &entry),
+        format!("UPDATE distlock_alone SET session = NULL WHERE {} AND {own}", row_of(dir)),
+        lock_seen("distlock_entries", &entry),
         format!("DELETE FROM distlock_entries WHERE {entry}"),
     ]
 }

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use distlock::Client;
+
 use crate::{
     common::{
-        SOON, Waiter, close,
+        SOON, Waiter, close, connected,
         database::{Database, Tables},
         eventually, locked,
         mysql::{NOW, OPERATOR, ask, dial},
-        queue_of, throughout, within,
+        queue_of, take_turn, throughout, within,
     },
-    mysql::tables::Own,
+    mysql::{tables::Own, transactions::executed_and_refused},
 };
 
 /// How many requests this database has had.
@@ -76,6 +78,38 @@ async fn open_release_of_an_ended_session_keeps_no_other_call_waiting() {
     drop((held, release));
     Waiter::of(&other, "a").served().await;
     close([other]).await;
+    database.end().await;
+}
+
+/// A transaction has locked the row of a dead holder's session. The polls of the session's waiters
+/// skip it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locked_session_keeps_no_other_call_waiting() {
+    const TTL: Duration = Duration::from_secs(4);
+    let database = Own::new().await;
+    let client = connected(Client::builder(database.url()).session_ttl(TTL)).await;
+    let dialect = database.dialect();
+    database.ask(&(dialect.dead)()).await;
+    database.ask(&(dialect.hold)("7", 2)).await;
+    let mut own = database.dial().await;
+    ask(&mut own, "BEGIN").await;
+    ask(&mut own, "SELECT 1 FROM distlock_sessions WHERE id = 7 FOR UPDATE").await;
+    let guard = locked(&client, "a").await;
+    // In each of the tables.
+    let waiters = ["crowd-1", "crowd-2"].map(|name| Waiter::of(&client, name));
+    throughout(TTL * 2, "the dead session's locks are taken", async || {
+        within(TTL / 2, "other calls are served", take_turn(&client, "b")).await;
+        guard.is_valid() && waiters.iter().all(|waiter| waiter.waits())
+    })
+    .await;
+    let [executed, refused] = executed_and_refused(&database).await;
+    assert!(!executed.is_empty() && refused.is_empty(), "{refused:?} of {executed:?}");
+    ask(&mut own, "ROLLBACK").await;
+    for waiter in waiters {
+        waiter.served().await;
+    }
+    guard.unlock().await.expect("released");
+    close([client]).await;
     database.end().await;
 }
 

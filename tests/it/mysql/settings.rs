@@ -14,8 +14,8 @@ use crate::{
     common::{
         SOON, Waiter, connect,
         database::Database,
-        eventually,
-        mysql::{DATABASE, IMAGE, Mysql, ask, dial},
+        eventually, locked,
+        mysql::{DATABASE, IMAGE, Mysql, PROGRAM, ask, dial},
         own::Server,
         reason, refused, release, release_both, take_turn, within,
     },
@@ -103,6 +103,35 @@ async fn requests_succeed_whatever_the_join_size() {
     release(others.map(|guard| guard.expect("granted"))).await;
     first.close().await.expect("closed");
     second.close().await.expect("closed");
+}
+
+/// The server would convert texts to UTF-16, and store and compare the result as bytes. It would
+/// also truncate lists of ids. A superuser's connection does not run `init_connect`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_exclude_each_other_whatever_their_collation() {
+    let collation = "--init-connect=SET collation_connection = 'utf16_bin'";
+    let (server, as_root) = own(&[], &[collation, "--group-concat-max-len=4"]).await;
+    let user = "CREATE USER app@'%' IDENTIFIED BY 'apppw'; GRANT ALL ON distlock.* TO app@'%'";
+    server.own.run(&[&PROGRAM[..], &[user]].concat()).await;
+    let url = as_root.replace("root:root", "app:apppw");
+    let [one, other] = [client(&as_root).await, client(&url).await];
+    let guard = locked(&one, "a").await;
+    let tried = within(SOON, "a reply", other.mutex("a").try_lock()).await;
+    assert!(tried.expect("a reply").is_none());
+    let waiter = Waiter::of(&other, "a");
+    release_both(guard, waiter).await;
+    for client in [one, other] {
+        client.close().await.expect("closed");
+    }
+}
+
+/// The server refuses all writes at the isolation level that distlock uses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn binary_log_of_statements_is_refused_by_name() {
+    let (_own, url) = own(&[], &["--log-bin=log"]).await;
+    ask(&mut dial(&url, None).await, "SET GLOBAL binlog_format = STATEMENT").await;
+    let error = refused(Client::builder(&url).connect_timeout(Duration::from_secs(2))).await;
+    assert!(reason(&error).contains("BINLOG_FORMAT = STATEMENT"), "{}", reason(&error));
 }
 
 /// With a binary log InnoDB does not flush its own commits.

@@ -93,6 +93,34 @@ async fn names_that_were_used_once_cost_no_row() {
     database.end().await;
 }
 
+/// A transaction has deleted the entry of a queue that was unused for long, as a release does, and
+/// stays open. The row of that queue stays, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_release_does_not_block_tidying() {
+    let database = Own::new().await;
+    close([database.client().await]).await;
+    let sql = format!(
+        "INSERT INTO distlock_sessions (id, ttl, expires, clock) \
+         VALUES (7, 3600000000, {NOW} + 3600000000, ''); \
+         INSERT INTO distlock_queues (queue, number, turn, used) \
+         VALUES ('/old/a', 1, 0, {NOW} - 61000000), ('/old/b', 1, 0, {NOW} - 61000000); \
+         INSERT INTO distlock_entries \
+         (queue, number, session, ticket, label, value, version, since) \
+         VALUES ('/old/a', 1, 7, UUID(), '', '', 1, {NOW} - 61000000)"
+    );
+    database.ask(&sql).await;
+    let mut own = dial(database.url(), None).await;
+    ask(&mut own, "BEGIN").await;
+    ask(&mut own, "DELETE FROM distlock_entries WHERE queue = '/old/a' AND number = 1").await;
+    let client = database.client().await;
+    let rows = "SELECT queue FROM distlock_queues WHERE queue LIKE '/old/%'";
+    eventually(SOON, "the idle row is removed", async || database.ask(rows).await == ["/old/a"])
+        .await;
+    ask(&mut own, "ROLLBACK").await;
+    close([client]).await;
+    database.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_tidy_one_at_a_time() {
     let database = with_idle_queues().await;

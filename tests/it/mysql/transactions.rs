@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock::{Client, LockGuard, LostReason, optimistic::updated};
+use distlock::{Client, Error, LockGuard, LostReason, optimistic::updated};
 use mysql_async::{Conn, Opts, OptsBuilder, prelude::Queryable};
 
 use crate::{
@@ -29,7 +29,7 @@ async fn checked(database: &Own, guard: &LockGuard) -> Conn {
 
 /// Returns the statements executed in this database, and the statements that waited for a lock for
 /// about a second and failed. Statements that fail at once are deadlocks.
-async fn executed_and_refused(database: &Own) -> [Vec<String>; 2] {
+pub(super) async fn executed_and_refused(database: &Own) -> [Vec<String>; 2] {
     let mut operator = dial(database.url(), Some(OPERATOR)).await;
     let sql = "SELECT LEFT(DIGEST_TEXT, 100) \
                FROM performance_schema.events_statements_summary_by_digest \
@@ -76,6 +76,62 @@ async fn open_check_keeps_no_other_call_waiting() {
     second.unlock().await.expect("released");
     close([client]).await;
     close(others).await;
+    database.end().await;
+}
+
+/// Calls that write to the checked entry, or set the number of permits, fail until the transaction
+/// ends. Other calls are served.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_during_an_open_check_keep_no_other_call_waiting() {
+    const TTL: Duration = Duration::from_secs(4);
+    let database = Own::new().await;
+    let client = connected(Client::builder(database.url()).session_ttl(TTL)).await;
+    let semaphore = client.semaphore("a", 2);
+    let permit = within(SOON, "a permit", semaphore.acquire()).await.expect("acquired");
+    let mut own = checked(&database, &permit).await;
+    let key = permit.key().to_owned();
+    let (written, set, evicted) = {
+        let writes = async {
+            tokio::join!(permit.put("/data/a", "b"), semaphore.set_permits(1), client.evict(&key))
+        };
+        let mut writes = std::pin::pin!(within(SOON, "the writes return", writes));
+        loop {
+            tokio::select! {
+                results = &mut writes => break results,
+                () = within(TTL / 2, "other calls are served", take_turn(&client, "b")) => {}
+            }
+        }
+    };
+    assert!(matches!(written, Err(Error::Unavailable { .. })), "{written:?}");
+    assert!(set.is_err() && evicted.is_err(), "{set:?} {evicted:?}");
+    let [executed, refused] = executed_and_refused(&database).await;
+    assert!(!executed.is_empty() && refused.is_empty(), "{refused:?} of {executed:?}");
+    ask(&mut own, "COMMIT").await;
+    permit.put("/data/a", "b").await.expect("written");
+    semaphore.set_permits(1).await.expect("set");
+    permit.release().await.expect("released");
+    close([client]).await;
+    database.end().await;
+}
+
+/// The transaction has locked the row of the holder, but not that of the waiter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiter_is_evicted_during_an_open_check_of_the_holder() {
+    let database = Own::new().await;
+    let [client, other] = [database.client().await, database.client().await];
+    let guard = locked(&client, "a").await;
+    let waiter = Waiter::of(&other, "a");
+    queue_of(&client, "a", 2).await;
+    let mut own = checked(&database, &guard).await;
+    let queue = client.mutex("a").queue().await.expect("a list");
+    let evicting = client.evict_entry(&queue[1]);
+    assert!(within(SOON, "the waiter is evicted", evicting).await.expect("a reply"));
+    assert_eq!(client.mutex("a").queue().await.expect("a list").len(), 1);
+    ask(&mut own, "COMMIT").await;
+    guard.unlock().await.expect("released");
+    let error = waiter.result(SOON).await.expect_err("the key was deleted");
+    assert!(matches!(error, Error::Evicted { .. }), "{error:?}");
+    close([client, other]).await;
     database.end().await;
 }
 
