@@ -48,9 +48,12 @@ impl Served for Task {
     type Link = Link;
 
     async fn connect(&self) -> Result<Link> {
-        let Shared { connector, session, .. } = &*self.shared;
+        let Shared { connector, session, latest, .. } = &*self.shared;
         // This leaves time for another attempt before the session ends.
-        connector.connect_again(*session, self.used, connector.remote.request_timeout * 2).await
+        let patience = connector.remote.request_timeout * 2;
+        let link = connector.connect_again(*session, self.used, patience).await?;
+        latest.connected(&link.server.name);
+        Ok(link)
     }
 
     fn lost(&self, useless: bool) {
@@ -84,7 +87,8 @@ impl Served for Task {
         };
         // No caller awaits the requests that were meant for the last connection only.
         inbox.waiting.retain(|order| matches!(order, Order::Ask(_)));
-        let watches = Arc::clone(&self.shared.watches);
+        let (watches, latest) = (Arc::clone(&self.shared.watches), &self.shared.latest);
+        let server = Arc::clone(&requester.server);
         let listens = self.used == Use::Requests;
         let own_channel = self.shared.connector.keys.channel(self.shared.session);
         let mut used = Instant::now();
@@ -138,6 +142,7 @@ impl Served for Task {
                     }
                     None => break Over::Closed,
                 },
+                () = latest.is_elsewhere(&server) => break Over::Lost,
                 () = watches.changed.notified(), if listens => {}
                 () = sleep_until(used + IDLE), if is_idle => under_way.push(ask(Requested::Ping)),
                 () = until(due), if listens => {
@@ -149,7 +154,10 @@ impl Served for Task {
             }
         };
         inbox.waiting.extend(together.into_iter().map(Order::Ask));
-        over
+        match over {
+            Over::Useless if !latest.leave(&server) => Over::Lost,
+            over => over,
+        }
     }
 }
 

@@ -79,11 +79,21 @@ pub(super) fn wants_password(error: &StoreError) -> bool {
     matches!(error, StoreError::Denied(_)) && error.reason().contains("NOAUTH")
 }
 
-/// Returns `true` if this server cannot run scripts now, or not on these keys.
+/// Returns `true` if this server cannot run scripts now, or not on these keys. A primary without
+/// replicas may have been replaced by one of them (`min-replicas-to-write`).
 pub(super) fn is_useless(error: &RedisError) -> bool {
     matches!(
         error.code(),
-        Some("READONLY" | "LOADING" | "MASTERDOWN" | "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN")
+        Some(
+            "READONLY"
+                | "LOADING"
+                | "MASTERDOWN"
+                | "MOVED"
+                | "ASK"
+                | "TRYAGAIN"
+                | "CLUSTERDOWN"
+                | "NOREPLICAS"
+        )
     )
 }
 
@@ -144,6 +154,18 @@ mod tests {
             assert!(error.reason().starts_with("h:1: "), "{error:?}");
         }
         assert!(triage("testing", "h:1", &replied(MISSING_RIGHT)).reason().contains("'zadd'"));
+    }
+
+    #[test]
+    fn servers_that_may_have_been_replaced_are_left() {
+        for (reply, expected) in [
+            ("READONLY You can't write against a read only replica.", true),
+            ("NOREPLICAS Not enough good replicas to write.", true),
+            ("BUSY Redis is busy running a script.", false),
+            ("OOM command not allowed when used memory > 'maxmemory'.", false),
+        ] {
+            assert_eq!(is_useless(&replied(reply)), expected, "{reply}");
+        }
     }
 
     #[test]

@@ -59,15 +59,16 @@ impl Gate {
 /// not extend the session's deadline.
 pub(super) fn tell_losses(losses: &Losses, outcomes: &[Outcome]) -> Result<()> {
     let lost = outcomes.get(1).map(Outcome::rows).unwrap_or_default();
-    for key in lost.iter().filter_map(|row| row.text(0)) {
-        if !losses.report(key, LostReason::Evicted) {
-            return Err(StoreError::Unavailable(
-                format!("{key}: the key that other libraries use as the lock was taken or deleted")
-                    .into(),
-            ));
-        }
+    let keys = lost.iter().filter_map(|row| row.text(0));
+    // All of them are reported, whatever the first report returns.
+    let unknown: Vec<_> = keys.filter(|key| !losses.report(key, LostReason::Evicted)).collect();
+    match unknown.first() {
+        None => Ok(()),
+        Some(key) => Err(StoreError::Unavailable(
+            format!("{key}: the key that other libraries use as the lock was taken or deleted")
+                .into(),
+        )),
     }
-    Ok(())
 }
 
 /// Adds the limits of a bridge to what the server guarantees.
@@ -88,6 +89,7 @@ pub(super) fn limit(durability: &mut Durability, bridge: &Bridge) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::sql::outcome::Row;
 
     #[test]
     fn only_mutexes_have_gates() {
@@ -101,6 +103,22 @@ mod tests {
         assert_eq!(named("/ns/a/gate-plain"), Some(("/ns/a", "x:a".to_owned())));
         assert_eq!(named("/ns/a/gate-redisson"), None);
         assert_eq!(named("/ns/a/1f-x"), None);
+    }
+
+    #[test]
+    fn every_lost_gate_is_reported() {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let losses = Losses::default();
+        losses.listen(Box::new(move |key, _| {
+            sender.send(key.to_owned()).unwrap();
+            key != "a"
+        }));
+        let rows = ["a", "b"].map(|key| Row::new(vec![Some(key.to_owned())]));
+        let outcomes = [Outcome::default(), Outcome::new(rows.to_vec(), 2)];
+        let error = tell_losses(&losses, &outcomes).unwrap_err();
+        assert!(error.reason().starts_with("a: "), "{error:?}");
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), ["a", "b"]);
+        tell_losses(&losses, &outcomes[..1]).unwrap();
     }
 
     #[test]

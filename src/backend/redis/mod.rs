@@ -20,6 +20,7 @@ mod error;
 mod former;
 mod gate;
 mod labels;
+mod latest;
 mod message;
 mod opening;
 mod owner;
@@ -51,7 +52,7 @@ use self::{
 use super::{Backend, Entry, Facts, Store};
 use crate::{
     backend::{
-        Durability, Result,
+        Durability, Result, StoreError,
         opening::{SHORTEST, within},
         remote::Remote,
         sql::{
@@ -98,22 +99,41 @@ impl Backend for Redis {
 
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
         let (ttl, connector) = (ttl.max(SHORTEST), &self.connector);
-        // The client chooses the session's id. If the reply is lost, that session ends with its
-        // TTL.
-        let (session, patience) = (random::id(), connector.remote.opening_timeout());
-        let link = connector.connect(session, Use::Requests, patience).await?;
-        let mut beats = connector.connect(session, Use::Beats, patience).await?;
-        let acks = match connector.acks() {
-            Some(_) => Some(connector.connect(session, Use::Acks, patience).await?),
-            None => None,
+        let patience = connector.remote.opening_timeout();
+        let mut servers = connector.remote.endpoints.len();
+        let (session, link, beats, acks) = loop {
+            // The client chooses the session's id. If the reply is lost, that session ends with its
+            // TTL.
+            let session = random::id();
+            let link = connector.connect(session, Use::Requests, patience).await?;
+            let mut beats = connector.connect(session, Use::Beats, patience).await?;
+            let acks = match connector.acks() {
+                Some(_) => Some(connector.connect(session, Use::Acks, patience).await?),
+                None => None,
+            };
+            let opened = within(patience, connector.open(&mut beats, session, ttl)).await;
+            let error = match opened {
+                Ok(Ok(())) => break (session, link, beats, acks),
+                Ok(Err(error)) | Err(error) => error,
+            };
+            // The replicas of this primary may follow another one by now.
+            connector.endpoints.leave();
+            servers = servers.saturating_sub(1);
+            if servers == 0 || !matches!(error, StoreError::Unavailable(_)) {
+                return Err(error);
+            }
         };
-        within(patience, connector.open(&mut beats, session, ttl)).await??;
-        if let Some(Durability { exclusive: false, reasons, .. }) = &link.durability
+        let mut durability = link.durability.clone();
+        if let (Some(durability), Some(bridge)) = (&mut durability, connector.bridge()) {
+            gate::limit(durability, bridge);
+        }
+        if let Some(Durability { exclusive: false, reasons, .. }) = &durability
             && !self.reported.swap(true, Ordering::Relaxed)
         {
             telemetry::not_exclusive(self.kind().name(), reasons);
         }
-        let shared = Arc::new(Shared::new(Arc::clone(connector), session));
+        let shared = Shared::new(Arc::clone(connector), session, &beats.server.name);
+        let shared = Arc::new(shared);
         let start = |link, used| {
             let task = Task { shared: Arc::clone(&shared), used };
             ConnectionHandle::start(task, link, connector.remote.request_timeout)

@@ -37,7 +37,10 @@ impl Connector {
         let unavailable = |reason: String| StoreError::Unavailable(reason.into());
         let endpoint = link.endpoint.clone();
         if let Some(acks) = self.acks() {
-            let have = link.query(&wait(acks, left())).await;
+            // This leaves time for the other servers, one of which may have replaced this one.
+            let servers = u32::try_from(self.remote.endpoints.len()).unwrap_or(u32::MAX);
+            let share = left().min(patience / servers.max(1));
+            let have = link.query(&wait(acks, share)).await;
             let have: u32 = have.map_err(|error| unkept(&endpoint, &error))?;
             if have < acks {
                 let reason =

@@ -330,7 +330,7 @@ impl Requester {
     }
 
     /// Checks that enough replicas have the write. A write that fewer replicas have may be undone,
-    /// and counts as not made.
+    /// and counts as not made. The other replicas may follow another primary.
     fn acknowledged(
         &self,
         operation: &'static str,
@@ -343,7 +343,7 @@ impl Requester {
             Ok(have) if have >= acks => Ok(()),
             Ok::<u32, _>(have) => {
                 let text = format!("{have} of {acks} required replicas of {at} have the write");
-                Err(Silence::refused(unknown(text), false))
+                Err(Silence::refused(unknown(text), true))
             }
             // This includes a server that has become a replica.
             Err(error) => Err(Silence::Over(unknown(words(&self.endpoint, &error)).into())),

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64},
 };
 
-use super::{channels::Channels, connection::Connector};
+use super::{channels::Channels, connection::Connector, latest::Latest};
 use crate::{
     backend::{Durability, contract::store::Losses, sql::watches::Watches},
     runtime::mutex::Mutex,
@@ -15,6 +15,7 @@ use crate::{
 pub(super) struct Shared {
     pub(super) connector: Arc<Connector>,
     pub(super) session: i64,
+    pub(super) latest: Latest,
     pub(super) watches: Arc<Watches>,
     /// The highest number of the session's writes in any reply.
     pub(super) writes: AtomicU64,
@@ -26,8 +27,20 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(connector: Arc<Connector>, session: i64) -> Self {
+    /// `server`: the one on which the session was opened.
+    pub(super) fn new(connector: Arc<Connector>, session: i64, server: &str) -> Self {
         let (watches, writes, durability, channels, losses, unfinished) = <_>::default();
-        Self { connector, session, watches, writes, durability, channels, losses, unfinished }
+        let latest = Latest::new(server);
+        Self {
+            connector,
+            session,
+            latest,
+            watches,
+            writes,
+            durability,
+            channels,
+            losses,
+            unfinished,
+        }
     }
 }

@@ -25,6 +25,8 @@ pub(super) enum Spoiled {
     Restarted,
     /// The node's clock was set, so that keys may have expired early.
     ClockSet,
+    /// The node is the same server as one listed before it, and each server has only one vote.
+    Repeated,
 }
 
 impl NodeState {

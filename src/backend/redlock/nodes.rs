@@ -142,8 +142,19 @@ impl Nodes {
         longest.unwrap_or_default().max(self.ttl)
     }
 
+    /// Returns `true` if a node listed before this one is the same server. Its name may have begun
+    /// to lead there since the client connected.
+    fn is_repeated(&self, node: usize) -> bool {
+        let run = |node: &Arc<Node>| node.state.lock().run.clone();
+        let own = self.node(node).map(run).filter(|run| !run.is_empty());
+        own.is_some_and(|own| self.all.iter().take(node).any(|other| run(&other.node) == own))
+    }
+
     /// Returns why the replies of a node do not count now.
     pub(super) fn spoiled(&self, node: usize) -> Option<Spoiled> {
+        if self.is_repeated(node) {
+            return Some(Spoiled::Repeated);
+        }
         let longest = self.longest();
         let all = self.ahead();
         let state = self.node(node)?.state.lock();
@@ -213,6 +224,10 @@ impl Nodes {
                 (None, Some(Spoiled::ClockSet)) => Some(format!(
                     "the clock of {endpoint} was changed less than `longest_ttl` ago, or does not \
                      agree with a majority of the nodes' clocks, so the node does not count yet"
+                )),
+                (None, Some(Spoiled::Repeated)) => Some(format!(
+                    "{endpoint} is the same server as another node, so it does not count: list \
+                     each server once, and check the nodes' names (DNS)"
                 )),
                 (None, None) => None,
             }

@@ -165,6 +165,41 @@ async fn a_primary_that_is_cut_off_from_its_replica_loses_its_holders() {
     next.unlock().await.expect("released");
 }
 
+/// The old primary continues, without a replica. The session moves to the new one, which needs a
+/// replica of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_moves_to_the_new_primary_with_all_its_connections() {
+    let pair = Replicated::asynchronous().await;
+    let third = follower(&pair.standby, &[]).await;
+    let servers = [pair.primary.address, pair.standby.address];
+    let holder = waiting_for(1, &servers, LONG * 2).await;
+    let guard = holder.mutex("a").lock().await.expect("granted");
+    Replicated::promote(&pair).await;
+    throughout(LONG * 3, "the lock is held", async || guard.is_valid()).await;
+    guard.unlock().await.expect("released");
+    // The new primary has received the release.
+    let newcomer = waiting_for(1, &servers[1..], TTL).await;
+    let next = newcomer.mutex("a").lock_timeout(LONG * 4).await.expect("a reply");
+    next.expect("granted").unlock().await.expect("released");
+    drop(third);
+}
+
+/// The first server of the URL is an old primary, which continues without a replica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_session_avoids_a_primary_without_replicas() {
+    let pair = Replicated::asynchronous().await;
+    let third = follower(&pair.standby, &[]).await;
+    Replicated::promote(&pair).await;
+    eventually(SOON, "the old primary has no replica", async || {
+        info(&pair.primary, "connected_slaves").await == "0"
+    })
+    .await;
+    let client = waiting_for(1, &[pair.primary.address, pair.standby.address], TTL).await;
+    let granted = client.mutex("a").lock_timeout(LONG * 2).await.expect("a reply");
+    granted.expect("granted").unlock().await.expect("released");
+    drop(third);
+}
+
 /// The replica that all clients waited for is promoted, and the old primary continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_old_primary_next_to_the_new_one_makes_no_second_holder() {

@@ -11,7 +11,7 @@ use super::{Shared, own::Server};
 use crate::{
     common::{
         Case, Harness, SOON, Sessions, beside_others, cases::costs, eventually, locked, own::TTL,
-        reason, release, throughout, within,
+        reason, redis::run, release, throughout, within,
     },
     redis::{
         monitor::Monitor,
@@ -501,5 +501,25 @@ async fn a_lock_whose_key_has_expired_by_the_servers_clock_is_lost() {
     assert_eq!(reason, LostReason::Evicted);
     drop(guard);
     client.mutex("a").lock().await.expect("granted").unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+/// A late request to join created an entry of no attempt, which then lost its gate.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_gate_without_a_holder_ends_no_session() {
+    let server = Server::start().await;
+    let builder = Client::builder(format!("{}?bridge=plain&bridge_prefix=bridge:", server.url()));
+    let client = builder.session_ttl(TTL).connect().await.expect("connected");
+    let guard = client.mutex("a").lock().await.expect("granted");
+    let (dir, name) = guard.key().rsplit_once('/').expect("a key");
+    let (session, _) = name.split_once('-').expect("a session");
+    let ticket = "00000000-0000-4000-8000-000000000000";
+    let key = format!("{dir}/{session}-{ticket}");
+    let lines = "local lost = table.concat({ '~' .. ARGV[3], 'l', ARGV[4], ARGV[5] }, ' ')
+        return call('ZADD', QUEUE, 0, lost)";
+    let added: u8 = run(&server.operator().await, lines, &[session, ticket, &key]).await;
+    assert_eq!(added, 1);
+    throughout(TTL * 2, "the lock is held", async || guard.is_valid()).await;
+    guard.unlock().await.expect("released");
     client.close().await.expect("closed");
 }

@@ -58,4 +58,8 @@ async fn insufficient_durability_is_logged_once_by_each_client() {
         client.close().await.expect("closed");
         assert_eq!(warnings(), [""; 0]);
     }
+    let bridged = Client::connect(format!("{}?bridge=plain", forgetting.url())).await;
+    bridged.expect("connected").close().await.expect("closed");
+    let warnings = warnings();
+    assert!(warnings.len() == 1 && warnings[0].contains("bridge=plain"), "{warnings:?}");
 }

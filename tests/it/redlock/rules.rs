@@ -89,6 +89,30 @@ async fn a_bare_majority_that_loses_a_node_is_lost_before_the_next_grant() {
     close([holder, other]).await;
 }
 
+/// The name of a node that was unreachable now leads to the server of another node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_with_two_names_has_one_vote() {
+    let mut nodes = Nodes::start().await;
+    let first = nodes.addresses[0];
+    nodes.addresses[4] = first;
+    let cut = |proxies: &Proxies| set(&proxies.all[4..], &Mode::Refuse);
+    let (holder, proxies) = nodes.client_as(cut, |builder| builder).await;
+    let guard = locked(&holder, "a").await;
+    proxies.all[4].set(Mode::Pass);
+    eventually(TTL * 3, "the second name is reported", async || {
+        let known = holder.durability().await;
+        known.is_ok_and(|known| known.reasons.concat().contains("the same server"))
+    })
+    .await;
+    assert!(guard.is_valid());
+    // Two servers are left, which have three of the names.
+    set(&proxies.all[2..4], &Mode::Refuse);
+    within(TTL * 2, "the holder is notified", guard.lost()).await;
+    drop(guard);
+    proxies.set(&Mode::Pass);
+    close([holder]).await;
+}
+
 /// `SET` was applied on two nodes, or three, whose replies are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unconfirmed_writes_are_released() {
