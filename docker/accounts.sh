@@ -51,11 +51,12 @@ make_certs() {
 make_users() {
     local etcdctl=(client etcd-auth etcdctl)
     case $("${etcdctl[@]}" --user=root:rootpw auth status 2>&1) in *'Status: true'*) return ;; esac
-    "${etcdctl[@]}" role add distlock
+    # An interrupted run may have created some of these; without one, the next call fails.
+    "${etcdctl[@]}" role add distlock || true
     "${etcdctl[@]}" role grant-permission distlock --prefix=true readwrite /distlock
-    "${etcdctl[@]}" user add root:rootpw
+    "${etcdctl[@]}" user add root:rootpw || true
     "${etcdctl[@]}" user grant-role root root
-    "${etcdctl[@]}" user add app:apppw
+    "${etcdctl[@]}" user add app:apppw || true
     "${etcdctl[@]}" user grant-role app distlock
     "${etcdctl[@]}" auth enable
 }
@@ -66,12 +67,18 @@ psql() {
         --set=ON_ERROR_STOP=1 --username=postgres "${@:2}"
 }
 
-# make_database SERVICE: creates PostgreSQL's user and its database.
+# has SERVICE DATABASE ROWS: succeeds if the query of these rows finds one.
+has() { [ -n "$(psql "$1" --dbname="$2" --command="SELECT 1 FROM $3")" ]; }
+
+# make_database SERVICE: creates what is missing of PostgreSQL's user and its database, because an
+# interrupted run may have created only a part.
 make_database() {
-    [ -z "$(psql "$1" --command="SELECT 1 FROM pg_database WHERE datname = 'distlock'")" ] || return 0
-    psql "$1" --command="CREATE ROLE app LOGIN PASSWORD 'apppw'"
-    psql "$1" --command="CREATE DATABASE distlock OWNER app"
-    psql "$1" --dbname=distlock --command="CREATE EXTENSION pg_stat_statements"
+    has "$1" postgres "pg_roles WHERE rolname = 'app'" ||
+        psql "$1" --command="CREATE ROLE app LOGIN PASSWORD 'apppw'"
+    has "$1" postgres "pg_database WHERE datname = 'distlock'" ||
+        psql "$1" --command="CREATE DATABASE distlock OWNER app"
+    has "$1" distlock "pg_extension WHERE extname = 'pg_stat_statements'" ||
+        psql "$1" --dbname=distlock --command="CREATE EXTENSION pg_stat_statements"
 }
 
 # ask_mysql SERVICE SQL: runs SQL as the superuser.

@@ -2,6 +2,8 @@
 # Parts shared by the scripts in this folder, which source it. The variables
 # that tune the servers are listed at the top of compose.yml.
 
+umask 022 # servers run as other users, who read what the scripts write
+
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(dirname "$HERE")
 export COMPOSE_PROJECT_NAME=${COMPOSE_PROJECT_NAME:-distlock}
@@ -76,6 +78,10 @@ usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
 need_docker() {
+    # With these, tests control the servers of tests/up, and docker/down deletes their certificates.
+    # shellcheck disable=SC2016 # a command for the user
+    [ -z "${DISTLOCK_LOCAL-}" ] ||
+        die 'this shell has the variables of tests/up; first run: eval "$(tests/up --stop)"'
     have docker || die "docker is missing; see https://docs.docker.com/engine/install/"
     docker version >/dev/null 2>&1 || die "the Docker engine does not reply; check that it runs, and that you may use it"
 }
@@ -229,21 +235,28 @@ tell_where() {
 
 # shellcheck disable=SC2317 # called by the trap
 give_back() {
-    local status=${1:-$?} store service
+    local status=${1:-$?} store service started=' '
     trap '' INT TERM
     [ -z "${starting-}" ] || wait "$starting" || true
-    if [ -z "$was_up${keep:-}" ]; then
-        "$HERE/down" ${had_images:+--keep-images} >&2
-    else
-        if [ "$status" -ne 0 ]; then
-            # Faults may be active: servers paused, stopped or cut off.
-            "$HERE/up" "${stores_in_use[@]}" >/dev/null || true
-        fi
-        if [ -z "${keep:-}" ]; then
-            for store in ${stores_started[@]+"${stores_started[@]}"}; do
-                for service in $(services "$store"); do remove "$(container "$service")"; done
+    if [ "$status" -ne 0 ] && [ -n "$was_up${keep:-}" ]; then
+        # Faults may be active: servers paused, stopped or cut off.
+        "$HERE/up" "${stores_in_use[@]}" >/dev/null || true
+    fi
+    if [ -z "${keep:-}" ]; then
+        for store in ${stores_started[@]+"${stores_started[@]}"}; do
+            for service in $(services "$store"); do
+                service=$(container "$service")
+                # Stores may share a server, and docker/up may have failed before it created all.
+                case $started in *" $service "*) continue ;; esac
+                ! docker container inspect "$service" >/dev/null 2>&1 || started+="$service "
             done
-        fi
+        done
+        # shellcheck disable=SC2086 # a list
+        [ -z "${started// /}" ] || remove $started
+        # Since the start, other servers may have been started. Those of the tests lack this label.
+        [ -n "$was_up$(docker ps --quiet --filter "label=com.docker.compose.project=$PROJECT" \
+            --filter "label=com.docker.compose.service")" ] ||
+            "$HERE/down" ${had_images:+--keep-images} >&2
     fi
     [ "$status" -eq 0 ] || say "docker/${0##*/}: FAILED"
 }
@@ -295,7 +308,9 @@ need_netns() {
         have "${program%:*}" ||
             die "${program%:*} is missing; install it first (Debian and Ubuntu: apt-get install ${program#*:})"
     done
-    [ "$(id -u)" = 0 ] || have sudo || die "only root may change a container's network; install sudo"
+    [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null ||
+        die "only root may change a container's network;" \
+            "run this as root, or allow sudo without a password"
 }
 
 # in_netns SERVICE SCRIPT: runs the script with this machine's programs in the network of its

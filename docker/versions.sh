@@ -15,9 +15,10 @@ tree() {
     [ -n "$1" ] || { echo "$ROOT" && return; }
     if [ ! -d "$folder" ]; then
         # Complete or not at all: the next run would take a partial folder for a complete one.
-        part=$(mktemp --directory "$VERSIONS/part-XXXXXX")
-        git -C "$ROOT" archive "$1" | tar --extract --directory "$part"
-        mv "$part" "$folder"
+        # Joined with &&, because bash does not end a command substitution at a failure.
+        part=$(mktemp --directory "$VERSIONS/part-XXXXXX") &&
+            git -C "$ROOT" archive "$1" | tar --extract --directory "$part" &&
+            mv "$part" "$folder" || die "the files of $1 cannot be extracted below $VERSIONS"
     fi
     echo "$folder"
 }

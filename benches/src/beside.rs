@@ -74,9 +74,10 @@ pub(crate) async fn compare(bench: &Bench, old: &Path) -> Result<bool> {
         conductor.warm_up(*backend).await?;
     }
     println!("{HEAD}");
-    let mut costs = Vec::new();
+    let (mut compared, mut costs) = (0, Vec::new());
     for case in plan(bench, 1) {
         let Some((pairs, processes)) = chosen(&case, bench.quick) else { continue };
+        compared += 1;
         let name =
             format!("{:?} {} N={} {}", case.workload, case.backend, case.n, case.variant.what());
         let servers = bench.single(case.backend);
@@ -102,6 +103,9 @@ pub(crate) async fn compare(bench: &Bench, old: &Path) -> Result<bool> {
         if case.backend == Backend::Etcd {
             compact(servers).await?;
         }
+    }
+    if compared == 0 || bench.slices == 0 {
+        return Err("nothing was compared: choose some of W1 to W3, and at least one slice".into());
     }
     costs.iter().for_each(|cost| eprintln!("{cost}"));
     Ok(costs.is_empty() || !bench.check)

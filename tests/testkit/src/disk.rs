@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     Result,
-    docker::{docker, done},
+    docker::{docker, done, label},
     retry::retried,
 };
 
@@ -44,7 +44,7 @@ pub async fn hang(container: &str, log: &str) -> Result<()> {
     let image = docker(&["inspect", format, container]).await?;
     let (name, pid) =
         (format!("--name={}", strace(container)), format!("--pid=container:{container}"));
-    let run = ["run", "--detach", &name, &pid, "--user=0", "--cap-add=SYS_PTRACE"];
+    let run = ["run", "--detach", &label(), &name, &pid, "--user=0", "--cap-add=SYS_PTRACE"];
     let shell = ["--entrypoint=sh", &image, "-c", STRACE, "sh", log];
     docker(&[&run[..], &shell].concat()).await?;
     let attached = "! grep --quiet 'TracerPid:.0$' /proc/1/task/*/status";

@@ -26,8 +26,18 @@ fn need_containers() {
 /// Returns the name of a server's container.
 pub fn container(server: &str) -> String {
     need_containers();
-    let project = std::env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "distlock".to_owned());
-    format!("{project}-{server}")
+    format!("{}-{server}", project())
+}
+
+/// Returns the name of the containers' project.
+fn project() -> String {
+    std::env::var("COMPOSE_PROJECT_NAME").unwrap_or_else(|_| "distlock".to_owned())
+}
+
+/// Returns the label of containers and networks that docker/up has not created. docker/down removes
+/// those of a killed test by it.
+pub fn label() -> String {
+    format!("--label=com.docker.compose.project={}", project())
 }
 
 /// Runs docker, and returns its output.
@@ -191,7 +201,8 @@ impl OwnServer {
         let inspect = ["inspect", "--format={{.Config.Image}}", &container(like)];
         let image = done(docker(&inspect).await);
         // Without --rm: with it, a restart on a busy machine occasionally removes the container.
-        let container = docker(&[&["run", "--detach"], run, &[&image], arguments].concat()).await;
+        let begin = ["run", "--detach", &label()];
+        let container = docker(&[&begin[..], run, &[&image], arguments].concat()).await;
         Self { container: done(container) }
     }
 

@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -208,24 +208,29 @@ async fn connection(
     server.set_nodelay(true)?;
     let ((from_client, to_client), (from_server, to_server)) =
         (client.into_split(), server.into_split());
+    let late = AtomicBool::new(false);
     tokio::try_join!(
-        pump(Way::ToServer, from_client, to_server, None, state),
-        pump(Way::ToClient, from_server, to_client, framing, state),
+        pump(Way::ToServer, from_client, to_server, None, &late, state),
+        pump(Way::ToClient, from_server, to_client, framing, &late, state),
     )?;
     Ok(())
 }
 
-/// Passes data in one direction, and its end at last.
+/// Passes data in one direction, and its end at last. `late`: the connection has late requests.
 async fn pump(
     way: Way,
     from: OwnedReadHalf,
     to: OwnedWriteHalf,
     framing: Option<Framing>,
+    late: &AtomicBool,
     state: &watch::Sender<State>,
 ) -> io::Result<()> {
     // Unbounded: data in flight must not block what follows.
     let (sender, arrived) = mpsc::unbounded_channel();
-    tokio::try_join!(read(way, from, framing, sender, state), write(way, to, arrived, state))?;
+    tokio::try_join!(
+        read(way, from, framing, sender, late, state),
+        write(way, to, arrived, late, state),
+    )?;
     Ok(())
 }
 
@@ -238,12 +243,16 @@ async fn read(
     mut from: OwnedReadHalf,
     framing: Option<Framing>,
     arrivals: mpsc::UnboundedSender<Arrival>,
+    late: &AtomicBool,
     state: &watch::Sender<State>,
 ) -> io::Result<()> {
     let (mut bytes, mut buffer) = (vec![0; 1 << 16], Vec::new());
     let arrived = |chunk| {
-        let late = state.borrow().mode.lateness(way);
-        drop(arrivals.send((Instant::now() + late, chunk)));
+        let lateness = state.borrow().mode.lateness(way);
+        if !lateness.is_zero() {
+            late.store(true, Ordering::Relaxed);
+        }
+        drop(arrivals.send((Instant::now() + lateness, chunk)));
         if way == Way::ToServer {
             state.borrow().requests.fetch_add(1, Ordering::Relaxed);
         }
@@ -269,6 +278,7 @@ async fn write(
     way: Way,
     mut to: OwnedWriteHalf,
     mut arrived: mpsc::UnboundedReceiver<Arrival>,
+    late: &AtomicBool,
     state: &watch::Sender<State>,
 ) -> io::Result<()> {
     let mut states = state.subscribe();
@@ -303,7 +313,11 @@ async fn write(
         if way == Way::ToClient {
             state.borrow().packets.fetch_add(1, Ordering::Relaxed);
         }
-        to.write_all(&chunk).await?;
+        match to.write_all(&chunk).await {
+            // The client is gone. Its late requests must reach the server nevertheless.
+            Err(_) if way == Way::ToClient && late.load(Ordering::Relaxed) => {}
+            written => written?,
+        }
     }
     to.shutdown().await
 }
@@ -376,6 +390,13 @@ mod tests {
             tokio::task::yield_now().await;
         }
         drop(late);
+        // What the server sends to a client that is gone does not end the connection.
+        for events in 1..=3 {
+            server.write_all(b"event").await.expect("the connection is open");
+            while proxy.packets() < events && proxy.connections() > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
         proxy.set(Mode::Pass);
         let mut soon = TcpStream::connect(proxy.address).await.expect("the proxy accepts");
         let (mut other, _) = listener.accept().await.expect("a connection");

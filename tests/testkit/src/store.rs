@@ -86,6 +86,12 @@ impl Store {
         matches!(self, Self::RedisSentinel | Self::RedisCluster)
     }
 
+    /// Returns `true` if the servers of the torture test lose no confirmed write. Then the library
+    /// must report that locks are exclusive.
+    pub fn is_exclusive(self) -> bool {
+        ![Self::PostgresAsync, Self::Galera, Self::RedisAsync].contains(&self)
+    }
+
     /// Returns `true` for Redis or Valkey, except as nodes of Redlock.
     pub fn is_redis(self) -> bool {
         (Self::Redis..=Self::RedisCluster).contains(&self)

@@ -30,6 +30,9 @@ const SLACK: u64 = 1_500_000;
 
 const NEVER: u64 = u64::MAX;
 
+/// With this many grants, something that concerns most of them has been seen.
+const ENOUGH: usize = 100;
+
 #[derive(Debug)]
 struct Call {
     by: String,
@@ -191,6 +194,14 @@ pub(crate) fn check(run: &Run, records: &[Record]) -> Report {
     report.grants = history.grants.len();
     if history.grants.is_empty() {
         report.violated(Invariant::Run, "no call was granted");
+    }
+    if let Some(promise) = &report.durability
+        && run.backend.is_exclusive()
+        && !promise.exclusive
+    {
+        // Otherwise two holders would be no violation.
+        let what = format!("locks are reported as not exclusive: {}", promise.reasons.join("; "));
+        report.violated(Invariant::Run, what);
     }
     windows::check(&history, &mut report);
     guarded::check(records, &history, &mut report);
@@ -384,11 +395,13 @@ fn check_order(history: &History, report: &mut Report) {
     grants.sort_by_key(|grant| grant.at);
     // Names of older Curator versions may recur after the directory was removed.
     let unique = |grant: &Grant| !grant.key.contains("/lock-");
+    let mut compared = 0;
     for (index, late) in
         grants.iter().enumerate().filter(|(_, late)| !late.came_late() && unique(late))
     {
         let seen = |created| history.keys.get(&(late.key.clone(), created));
         let Some(seen) = seen(late.token).or_else(|| seen(0)) else { continue };
+        compared += 1;
         let between = grants[..index].iter().rev().take_while(|early| early.at > *seen);
         for early in between
             .filter(|early| early.lock == late.lock && early.called > *seen && early.at < late.at)
@@ -403,5 +416,9 @@ fn check_order(history: &History, report: &mut Report) {
             );
             report.violated(Invariant::Order, what);
         }
+    }
+    if compared == 0 && grants.len() >= ENOUGH {
+        let what = format!("the entries of {} grants were never seen in a queue", grants.len());
+        report.violated(Invariant::Run, what);
     }
 }

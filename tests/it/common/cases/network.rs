@@ -104,6 +104,7 @@ pub(crate) async fn late_join_after_a_downgrade_is_deleted(t: &Case<dyn Servers>
         release([reader, second]).await;
         marker.unlock().await.expect("released");
     }
+    println!("{landed} of {round} joins arrived late");
 }
 
 pub(crate) async fn a_release_whose_reply_is_lost_spares_the_successor(t: &Case<dyn Servers>) {

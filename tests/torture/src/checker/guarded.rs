@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::History;
+use super::{ENOUGH, History};
 use crate::{
     event::{Event, Outcome, Record},
+    primitive::Mode,
     report::{Invariant, Report},
 };
 
@@ -56,6 +57,15 @@ pub(super) fn check(records: &[Record], history: &History, report: &mut Report) 
             Some(Outcome::Refused(_)) => report.guarded_writes_refused += 1,
             _ => {}
         }
+    }
+    // About half of the workers' exclusive holds write. Strangers have no life.
+    let writers = history.grants.iter().filter(|grant| {
+        grant.mode == Mode::Exclusive && grant.until > 0 && history.lives.contains_key(&grant.by)
+    });
+    let writers = writers.count();
+    if !history.unordered && report.guarded_writes == 0 && writers >= ENOUGH {
+        let what = format!("no guarded write of {writers} holders was acknowledged");
+        report.violated(Invariant::Run, what);
     }
     // Writes that the store has lost are no violations.
     if history.forgot {

@@ -372,14 +372,17 @@ fn a_full_disk_is_an_error_that_is_expected() {
 
 #[test]
 fn violations_are_judged_by_the_guarantees_of_the_store() {
-    let judge = |exclusive, more: Vec<Record>| {
+    let judge_of = |backend, exclusive, more: Vec<Record>| {
         let (failover, reasons) = ("maylosegrants".to_owned(), Vec::new());
         let promise = Promise { exclusive, failover, reasons };
         let mut records = good();
         records.push(record(0, "coordinator", Event::Promised(promise)));
         records.extend(more);
         records.sort_by_key(|record| record.at);
-        check(&run(), &records)
+        check(&Run { backend, ..run() }, &records)
+    };
+    let judge = |exclusive, more| {
+        judge_of(if exclusive { Store::Etcd } else { Store::RedisAsync }, exclusive, more)
     };
     let lost = || vec![wrote(800, Some(5), 3, 2, true)];
     let left = || vec![record(801, "coordinator", Event::Left { what: vec!["/red/7".to_owned()] })];
@@ -390,10 +393,48 @@ fn violations_are_judged_by_the_guarantees_of_the_store() {
     // It must clean up nevertheless.
     assert!(!judge(false, left()).is_good());
     assert!(judge(true, Vec::new()).is_good());
+    // A store that loses nothing must say so, even if nothing happened.
+    let denied = judge_of(Store::Etcd, false, Vec::new());
+    assert_eq!(denied.violations.keys().collect::<Vec<_>>(), [&Invariant::Run]);
+    assert!(!denied.is_good());
 }
 
 #[test]
 fn a_run_in_which_nothing_happens_proves_nothing() {
     let left = record(20 * SECOND, "coordinator", Event::Left { what: Vec::new() });
     assert_eq!(judged(vec![left]), [Invariant::Run]);
+}
+
+#[test]
+fn a_run_without_guarded_writes_or_entries_proves_nothing() {
+    let exited = Event::Exited { worker: "c".to_owned(), killed: false, clean: true };
+    let mut grants = vec![
+        record(19 * SECOND, "coordinator", exited),
+        record(20 * SECOND, "coordinator", Event::Left { what: Vec::new() }),
+    ];
+    for number in 0..ENOUGH as u64 {
+        let at = SECOND + number * 1000;
+        grants.extend(granted(at, "c", number, 10 + number, at + 500));
+        grants.extend(releasing(at + 400, "c", 10 + number));
+    }
+    let wrong = |more: &[Record]| {
+        let mut records = [&grants[..], more].concat();
+        records.sort_by_key(|record| record.at);
+        let mut report = check(&run(), &records);
+        let wrong = report.violations.remove(&Invariant::Run).unwrap_or_default();
+        assert!(report.violations.is_empty(), "{:?}", report.violations);
+        wrong
+    };
+    let of = |wrong: &[String], what: &str| wrong.len() == 1 && wrong[0].contains(what);
+    let seen = Event::KeySeen { key: "/red/10".to_owned(), created: 10 };
+    let seen = vec![record(SECOND - 1, "coordinator", seen)];
+    let written = primitives::guarded(SECOND + 100, "c", 1_000_000, 10, Some(Outcome::Done));
+    assert_eq!(wrong(&[]).len(), 2);
+    assert!(of(&wrong(&seen), "guarded write"));
+    assert!(of(&wrong(&written), "never seen in a queue"));
+    assert_eq!(wrong(&[seen, written].concat()), [""; 0]);
+    // A few grants prove little either way.
+    grants.truncate(2 + 4 * (ENOUGH - 1));
+    let mut report = check(&run(), &grants);
+    assert_eq!(report.violations.remove(&Invariant::Run), None);
 }

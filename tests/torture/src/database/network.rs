@@ -2,10 +2,10 @@
 
 use distlock_testkit::{
     Result,
-    docker::{container, docker},
+    docker::{container, docker, label},
 };
 
-use super::own::{label, random};
+use super::own::random;
 
 /// The number of attempts to find an unused name or subnet.
 const ATTEMPTS: usize = 20;

@@ -9,15 +9,12 @@ use std::{
 
 use distlock_testkit::{
     Result,
-    docker::{SETTABLE_CLOCK, bash, container, docker, path, set_clock},
+    docker::{SETTABLE_CLOCK, bash, container, docker, label, path, set_clock},
     retry::retried,
 };
 use tokio::time::timeout;
 
-use super::{
-    network::Network,
-    own::{label, random},
-};
+use super::{network::Network, own::random};
 
 /// A disk in memory. It exists while a running container uses it, so a second container keeps it
 /// while the server is down.

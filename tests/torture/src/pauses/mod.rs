@@ -177,8 +177,7 @@ impl Lane {
             if cut {
                 self.proxies.set(&Mode::BlackholeToClient);
             }
-            tally.grants = 1;
-            tally.unbroken = usize::from(self.proxies.accepted() == accepted);
+            let unbroken = self.proxies.accepted() == accepted;
             let deleted = {
                 let watcher = self.watcher.clone();
                 tokio::spawn(async move { deletion(&watcher, &woke.rest).await })
@@ -190,6 +189,9 @@ impl Lane {
                 guard.unlock().await.map(|()| granted)
             });
             let valid = sleeper.until("valid").await?.rest.parse::<u64>()?;
+            // A guard that was never valid shows nothing.
+            tally.grants = usize::from(valid > 0);
+            tally.unbroken = usize::from(valid > 0 && unbroken);
             self.proxies.set(&Mode::Pass);
             // By the servers' event, or by the grant to another client.
             let limit = self.ttl * 3 + TICK * 5;

@@ -27,6 +27,9 @@ pub(crate) use workload::run as work;
 /// The time between two faults.
 const CALM: Duration = Duration::from_secs(55);
 
+/// The longest time without a lock. A fault costs all sessions, and the machine may be busy.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
+
 /// The result of a soak: its last line.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -71,6 +74,9 @@ async fn conduct(soak: &Soak) -> Result<Report> {
     };
     let (locks, faults) = (subject.counts.locks.load(Relaxed), faults.load(Relaxed));
     subject.process.kill().await?;
+    if locks == 0 {
+        return Err("no lock was acquired, so nothing could grow".into());
+    }
 
     let judged =
         series.iter().zip(MEASURES).map(|(samples, measure)| judge(samples, measure.tolerance));
@@ -146,9 +152,17 @@ impl Subject {
         let mut ticks = interval(pause);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut reported = Instant::now();
+        let (mut locks, mut acquired) = (0, Instant::now());
         while Instant::now() < end {
             ticks.tick().await;
             let own = self.own()?;
+            // The resources of a process that does nothing do not grow.
+            let count = self.counts.locks.load(Relaxed);
+            if count != locks {
+                (locks, acquired) = (count, Instant::now());
+            } else if acquired.elapsed() > LONGEST_WAIT {
+                return Err(format!("no lock was acquired for {LONGEST_WAIT:?}").into());
+            }
             // The servers may be busy for a moment, which costs one sample.
             let kept = match self.kept(cluster).await {
                 Ok(kept) => kept,
@@ -162,8 +176,7 @@ impl Subject {
             if reported.elapsed() > Duration::from_secs(60) {
                 reported = Instant::now();
                 let newest: Vec<_> = series.iter().filter_map(|series| series.last()).collect();
-                let (left, locks) =
-                    ((end - reported).as_secs() / 60, self.counts.locks.load(Relaxed));
+                let left = (end - reported).as_secs() / 60;
                 eprintln!("{left} minutes to go, {locks} locks: {newest:?}");
             }
         }

@@ -37,7 +37,8 @@ struct Refusal {
     reason: String,
 }
 
-/// Returns `true` if the model allows all traces of a file; prints the others.
+/// Returns `true` if the model allows all traces of a file; prints the others. Fails if no trace
+/// has a grant, which would prove nothing.
 pub(crate) fn all(file: &Path) -> Result<bool, String> {
     let text = read(file)?;
     let (began, mut counts, mut refused) = (Instant::now(), Counts::default(), 0);
@@ -49,12 +50,15 @@ pub(crate) fn all(file: &Path) -> Result<bool, String> {
             println!("{}: {}", trace.title, refusal.text());
         }
     }
-    let Counts { traces, events, keys, shortest, longest } = counts;
+    let Counts { traces, events, keys, grants, shortest, longest } = counts;
     let micros = began.elapsed().as_secs_f64() * 1e10 / events.max(1) as f64;
     println!(
         "{traces} traces refused {refused}, {events} events (at least {shortest} each), {keys} \
          keys, at most {longest} in a queue; {micros:.0} µs per 10,000 events"
     );
+    if grants == 0 {
+        return Err(format!("{}: no lock was granted", file.display()));
+    }
     Ok(refused == 0)
 }
 
@@ -91,6 +95,7 @@ struct Counts {
     traces: usize,
     events: usize,
     keys: usize,
+    grants: usize,
     shortest: usize,
     longest: usize,
 }
@@ -102,7 +107,9 @@ impl Counts {
         self.traces += 1;
         self.events += events;
         let is_put = |line: &&Line| matches!(line.event, trace::Event::Put { .. });
+        let is_grant = |line: &&Line| matches!(line.event, trace::Event::Granted { .. });
         self.keys += trace.lines.iter().filter(is_put).count();
+        self.grants += trace.lines.iter().filter(is_grant).count();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Small traces, accepted and refused.
 
-use super::{Refusal, follow, mutants, trace::Line};
+use super::{Refusal, all, follow, mutants, trace::Line};
 
 /// Joins by the simulation's names: the session and client are the attempt's.
 fn lines(text: &str) -> Vec<Line> {
@@ -84,6 +84,21 @@ fn events_are_written_as_they_are_read() {
     for line in lines(TIMED) {
         assert_eq!(Line::read(&line.to_string()), Some(line));
     }
+}
+
+#[test]
+fn file_without_a_grant_proves_nothing() {
+    let file = std::env::temp_dir().join(format!("traces-{}", std::process::id()));
+    for (text, outcome) in [
+        ("", None),
+        ("# a\nput lock 1 a a a\nleft 1\n", None),
+        ("# a\nput lock 1 a a a\ngranted - 1 - -\nleft 1\n", Some(true)),
+        ("# a\nput lock 1 a a a\ngranted - 1 - -\n", Some(false)),
+    ] {
+        std::fs::write(&file, text).expect("a file");
+        assert_eq!(all(&file).ok(), outcome, "{text}");
+    }
+    std::fs::remove_file(file).expect("removed");
 }
 
 /// The states of a waiter grow with the keys ahead of its own only.
