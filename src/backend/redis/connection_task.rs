@@ -3,6 +3,7 @@
 //! A caller may drop its future at any time, or stop polling it.
 
 use std::{
+    pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -89,6 +90,7 @@ impl Served for Task {
         inbox.waiting.retain(|order| matches!(order, Order::Ask(_)));
         let (watches, latest) = (Arc::clone(&self.shared.watches), &self.shared.latest);
         let server = Arc::clone(&requester.server);
+        let mut elsewhere = pin!(latest.is_elsewhere(&server));
         let listens = self.used == Use::Requests;
         let own_channel = self.shared.connector.keys.channel(self.shared.session);
         let mut used = Instant::now();
@@ -135,6 +137,7 @@ impl Served for Task {
                         }
                     }
                 }
+                () = &mut elsewhere => break Over::Lost,
                 order = inbox.next() => match order {
                     Some(order) => {
                         inbox.waiting.push_back(order);
@@ -142,7 +145,6 @@ impl Served for Task {
                     }
                     None => break Over::Closed,
                 },
-                () = latest.is_elsewhere(&server) => break Over::Lost,
                 () = watches.changed.notified(), if listens => {}
                 () = sleep_until(used + IDLE), if is_idle => under_way.push(ask(Requested::Ping)),
                 () = until(due), if listens => {

@@ -65,8 +65,10 @@ pub(super) fn tell_losses(losses: &Losses, outcomes: &[Outcome]) -> Result<()> {
     match unknown.first() {
         None => Ok(()),
         Some(key) => Err(StoreError::Unavailable(
-            format!("{key}: the key that other libraries use as the lock was taken or deleted")
-                .into(),
+            format!(
+                "{key}: the key that other libraries use for this lock was deleted or taken over"
+            )
+            .into(),
         )),
     }
 }

@@ -46,14 +46,15 @@ use self::{
     connection_task::Task,
     dialect::Connections,
     message::Calls,
+    opening::Opened,
     script::Keys,
     shared::Shared,
 };
 use super::{Backend, Entry, Facts, Store};
 use crate::{
     backend::{
-        Durability, Result, StoreError,
-        opening::{SHORTEST, within},
+        Durability, Result,
+        opening::SHORTEST,
         remote::Remote,
         sql::{
             connection_handle::ConnectionHandle,
@@ -63,7 +64,6 @@ use crate::{
         trust,
     },
     error::Error,
-    runtime::random,
     store_kind::StoreKind,
     telemetry,
 };
@@ -99,31 +99,8 @@ impl Backend for Redis {
 
     async fn open(&self, ttl: Duration) -> Result<(Facts, Arc<dyn Store>)> {
         let (ttl, connector) = (ttl.max(SHORTEST), &self.connector);
-        let patience = connector.remote.opening_timeout();
-        let mut servers = connector.remote.endpoints.len();
-        let (session, link, beats, acks) = loop {
-            // The client chooses the session's id. If the reply is lost, that session ends with its
-            // TTL.
-            let session = random::id();
-            let link = connector.connect(session, Use::Requests, patience).await?;
-            let mut beats = connector.connect(session, Use::Beats, patience).await?;
-            let acks = match connector.acks() {
-                Some(_) => Some(connector.connect(session, Use::Acks, patience).await?),
-                None => None,
-            };
-            let opened = within(patience, connector.open(&mut beats, session, ttl)).await;
-            let error = match opened {
-                Ok(Ok(())) => break (session, link, beats, acks),
-                Ok(Err(error)) | Err(error) => error,
-            };
-            // The replicas of this primary may follow another one by now.
-            connector.endpoints.leave();
-            servers = servers.saturating_sub(1);
-            if servers == 0 || !matches!(error, StoreError::Unavailable(_)) {
-                return Err(error);
-            }
-        };
-        let mut durability = link.durability.clone();
+        let Opened { session, requests, beats, acks } = connector.open(ttl).await?;
+        let mut durability = requests.durability.clone();
         if let (Some(durability), Some(bridge)) = (&mut durability, connector.bridge()) {
             gate::limit(durability, bridge);
         }
@@ -138,7 +115,7 @@ impl Backend for Redis {
             let task = Task { shared: Arc::clone(&shared), used };
             ConnectionHandle::start(task, link, connector.remote.request_timeout)
         };
-        let (requests, beats) = (start(link, Use::Requests), start(beats, Use::Beats));
+        let (requests, beats) = (start(requests, Use::Requests), start(beats, Use::Beats));
         let acks = acks.map(|link| start(link, Use::Acks));
         let calls = Calls { bridge: connector.bridge().cloned(), owner: <_>::default() };
         let connections = Connections { calls, shared, requests, beats, acks };

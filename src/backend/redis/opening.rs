@@ -6,21 +6,68 @@ use redis::{RedisResult, cmd};
 
 use super::{
     batch::{most_of, wait},
-    connection::{Connector, Link},
+    connection::{Connector, Link, Use},
     error::unkept,
     message,
 };
 use crate::{
-    backend::{Result, StoreError},
-    runtime::clock,
+    backend::{Result, StoreError, opening::within},
+    runtime::{clock, random},
 };
 
 const OPENING: &str = "opening a session";
 
+/// A new session, and its connections.
+pub(super) struct Opened {
+    pub(super) session: i64,
+    pub(super) requests: Link,
+    pub(super) beats: Link,
+    pub(super) acks: Option<Link>,
+}
+
 impl Connector {
-    /// Opens a session on the connection that renews it. The session counts once the required
+    /// Opens a session. If replicas do not confirm it, they may follow another primary by now, so
+    /// the other servers of the URL are tried while time is left.
+    pub(super) async fn open(&self, ttl: Duration) -> Result<Opened> {
+        let (began, patience) = (clock::now(), self.remote.opening_timeout());
+        let mut opened = self.connect_new().await?;
+        let begin = self.start(&mut opened.beats, opened.session, ttl);
+        let mut begun = within(patience, begin).await.unwrap_or_else(Err);
+        for _ in 1..self.remote.endpoints.len() {
+            if !matches!(begun, Err(StoreError::Unavailable(_))) {
+                break;
+            }
+            self.endpoints.leave();
+            let left = patience.saturating_sub(clock::now().saturating_sub(began));
+            let again = async {
+                let mut opened = self.connect_new().await?;
+                let begun = self.start(&mut opened.beats, opened.session, ttl).await;
+                begun.map(|()| opened)
+            };
+            // The first error is reported: the host of a missing replica may not even reply.
+            if let Ok(Ok(next)) = within(left, again).await {
+                (opened, begun) = (next, Ok(()));
+            }
+        }
+        begun.map(|()| opened)
+    }
+
+    /// Connects a new session. The client chooses its id. If the reply to its start is lost, that
+    /// session ends with its TTL.
+    async fn connect_new(&self) -> Result<Opened> {
+        let (session, patience) = (random::id(), self.remote.opening_timeout());
+        let requests = self.connect(session, Use::Requests, patience).await?;
+        let beats = self.connect(session, Use::Beats, patience).await?;
+        let acks = match self.acks() {
+            Some(_) => Some(self.connect(session, Use::Acks, patience).await?),
+            None => None,
+        };
+        Ok(Opened { session, requests, beats, acks })
+    }
+
+    /// Begins a session on the connection that renews it. The session counts once the required
     /// replicas and the disk have it.
-    pub(super) async fn open(&self, link: &mut Link, session: i64, ttl: Duration) -> Result<()> {
+    async fn start(&self, link: &mut Link, session: i64, ttl: Duration) -> Result<()> {
         let (began, patience) = (clock::now(), self.remote.opening_timeout());
         let left = || patience.saturating_sub(clock::now().saturating_sub(began));
         self.clock.watch_within(ttl / 2);

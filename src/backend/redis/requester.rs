@@ -257,7 +257,7 @@ impl Requester {
         let results: Vec<_> = calls.iter().map(read).collect();
         let swept = calls.iter().zip(&results).filter(|((_, call), _)| call.sweeps);
         if let Some(clock_trust) = &clock_trust
-            && swept.map(|(_, result)| result).all(|result| matches!(result, Ok((_, false))))
+            && swept.map(|(_, result)| result).all(|result| matches!(result, Ok(((_, false), _))))
         {
             connector.clock.acted_on(&self.server, clock_trust);
         }
@@ -266,14 +266,15 @@ impl Requester {
             false => Ok(()),
         };
         let have = acks.map_or(Ok(()), |acks| self.acknowledged(operation, next(), acks));
-        let counts = |((_, call), result): (&(_, &Call), Result<Reply, Silence>)| {
-            let reply = result?;
+        let counts = |((_, call), result): (&(_, &Call), Result<(Reply, u64), Silence>)| {
+            let (reply, counted) = result?;
             if call.acks == Acks::Read {
                 confirmed.clone()?;
             }
             if call.acks != Acks::Nothing {
                 have.clone()?;
             }
+            writes.fetch_max(counted, Ordering::AcqRel);
             Ok(reply)
         };
         Ok(calls.iter().zip(results).map(counts).collect())
@@ -302,15 +303,15 @@ impl Requester {
         }
     }
 
-    /// Reads the reply of a script, and whether it has more to do. Each reply is also a reading of
-    /// the server's clock.
+    /// Reads the reply of a script, and the session's number of writes. Each reply is also a
+    /// reading of the server's clock.
     fn read(
         &self,
         operation: &'static str,
         reply: RedisResult<Value>,
         sent: Duration,
         known: u64,
-    ) -> Result<Reply, Silence> {
+    ) -> Result<(Reply, u64), Silence> {
         let Shared { connector, writes, .. } = &*self.shared;
         let reply = reply.map_err(|error| self.silence(operation, &error));
         let answer = Answer::read(reply?).map_err(|error| Silence::refused(error, false))?;
@@ -325,8 +326,7 @@ impl Requester {
             writes.store(u64::MAX, Ordering::Release);
             return Err(Silence::refused(forgotten(is_there), false));
         };
-        writes.fetch_max(counted, Ordering::AcqRel);
-        Ok((outcomes, is_unfinished))
+        Ok(((outcomes, is_unfinished), counted))
     }
 
     /// Checks that enough replicas have the write. A write that fewer replicas have may be undone,

@@ -187,8 +187,9 @@ impl Server {
         let replicas = known.unwrap_or(0).max(connected);
         match acks {
             None if replicas > 0 => reasons.push(format!(
-                "writes are confirmed before the {replicas} replica(s) have them, so a promoted \
-                 replica may lack held locks. To wait for all replicas, set ?replicas={replicas}"
+                "writes are confirmed before all replicas have them ({replicas} known), so a \
+                 promoted replica may lack held locks. To wait for all replicas, set \
+                 ?replicas={replicas}"
             )),
             Some(acks) if acks < replicas => reasons.push(format!(
                 "writes wait for only {acks} of {replicas} replicas, so a promoted replica may \
@@ -214,10 +215,10 @@ impl Server {
         };
         if !at_once && !soon {
             reasons.push(format!(
-                "{now}: a crash may undo confirmed writes and the record of the longest TTL, so \
-                 the wait before new grants may be too short. To keep the record, set appendonly = \
-                 yes and one of these: appendfsync = everysec (Redis 7.2 or later, or Valkey), or \
-                 appendfsync = always with no-appendfsync-on-rewrite = no"
+                "{now}: a crash may undo confirmed writes, and locks may then be granted before \
+                 older ones have expired. To prevent this, set appendonly = yes and one of these: \
+                 appendfsync = everysec (Redis 7.2 or later, or Valkey), or appendfsync = always \
+                 with no-appendfsync-on-rewrite = no"
             ));
         }
         let exclusive = reasons.is_empty();

@@ -17,7 +17,8 @@ pub(super) struct Shared {
     pub(super) session: i64,
     pub(super) latest: Latest,
     pub(super) watches: Arc<Watches>,
-    /// The highest number of the session's writes in any reply.
+    /// The highest number of the session's writes in any reply that counts. A new primary may lack
+    /// the writes that replicas have not confirmed.
     pub(super) writes: AtomicU64,
     pub(super) durability: Mutex<Option<Durability>>,
     pub(super) channels: Channels,

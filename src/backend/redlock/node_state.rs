@@ -1,6 +1,6 @@
 //! The state of a node, and whether its replies count.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::node_clock::NodeClock;
 
@@ -11,7 +11,7 @@ pub(super) struct NodeState {
     /// The latest time, by our clock, when the connected process may have started.
     started: Option<Duration>,
     /// The id of the process.
-    pub(super) run: String,
+    pub(super) run: Arc<str>,
     /// The longest TTL of any client, as far as is known.
     pub(super) longest: Duration,
     /// The reason why the node did not reply last.
@@ -37,7 +37,7 @@ impl NodeState {
 
     /// Notes a connection to a process that reports this uptime in whole seconds.
     pub(super) fn connected(&mut self, run: &str, uptime: Duration, answered: Duration) {
-        if self.run != run {
+        if *self.run != *run {
             // Both ends of the uptime are rounded to seconds, so it may be a second less.
             let uptime = uptime.saturating_sub(Duration::from_secs(1));
             // A clock that was set while the node started makes the uptime too long. The former
@@ -45,7 +45,7 @@ impl NodeState {
             // all.
             let is_first = self.run.is_empty();
             self.started = Some(if is_first { answered.saturating_sub(uptime) } else { answered });
-            run.clone_into(&mut self.run);
+            self.run = run.into();
         }
         self.trouble = None;
     }

@@ -145,7 +145,7 @@ impl Nodes {
     /// Returns `true` if a node listed before this one is the same server. Its name may have begun
     /// to lead there since the client connected.
     fn is_repeated(&self, node: usize) -> bool {
-        let run = |node: &Arc<Node>| node.state.lock().run.clone();
+        let run = |node: &Arc<Node>| Arc::clone(&node.state.lock().run);
         let own = self.node(node).map(run).filter(|run| !run.is_empty());
         own.is_some_and(|own| self.all.iter().take(node).any(|other| run(&other.node) == own))
     }
@@ -227,7 +227,7 @@ impl Nodes {
                 )),
                 (None, Some(Spoiled::Repeated)) => Some(format!(
                     "{endpoint} is the same server as another node, so it does not count: list \
-                     each server once, and check the nodes' names (DNS)"
+                     each server once, or correct the nodes' names (DNS) and restart this client"
                 )),
                 (None, None) => None,
             }

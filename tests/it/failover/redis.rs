@@ -11,7 +11,7 @@ use crate::{
     common::{
         SOON, Waiter, connect, contended, eventually, locked,
         own::{Server, TTL},
-        poll, promises,
+        poll, promises, reason,
         redis::{self, IMAGE, OPERATOR, PROGRAM},
         refused, take_turn, throughout, within,
     },
@@ -198,6 +198,18 @@ async fn a_new_session_avoids_a_primary_without_replicas() {
     let granted = client.mutex("a").lock_timeout(LONG * 2).await.expect("a reply");
     granted.expect("granted").unlock().await.expect("released");
     drop(third);
+}
+
+/// The host of the missing replica does not reply.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn missing_replicas_are_reported_although_another_host_is_silent() {
+    let primary = Replicated::primary_alone().await;
+    let silent = Proxy::start(primary.address, None).await;
+    silent.set(Mode::Blackhole);
+    let servers = format!("{},{}", primary.address, silent.address);
+    let url = format!("{}?replicas=1", IMAGE.around.join(&servers));
+    let error = refused(Client::builder(url)).await;
+    assert!(reason(&error).contains("0 of 1 required replicas"), "{error:?}");
 }
 
 /// The replica that all clients waited for is promoted, and the old primary continues.

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::own::Server;
 use crate::common::{
-    SOON, close, connect, connected, contended, locked, locked_at_last,
+    SOON, close, connect, connected, contended, eventually, locked, locked_at_last,
     own::TTL,
     promises, reason,
     redis::{META, run, without_hello},
@@ -145,6 +145,25 @@ async fn holders_are_notified_of_lost_confirmed_writes() {
     let next =
         within(TTL * 2, "the client continues", client.mutex("b").lock()).await.expect("granted");
     next.unlock().await.expect("released");
+    client.close().await.expect("closed");
+}
+
+/// A server that lacks a watch has lost none of the session's confirmed writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_are_not_counted_as_writes() {
+    let server = Server::start().await;
+    // No keepalive is due.
+    let client = connected(server.builder().session_ttl(SOON * 6)).await;
+    let guard = locked(&client, "a").await;
+    let session = guard.key().rsplit('/').next().and_then(|name| name.split('-').next());
+    let arguments = [session.expect("a session")];
+    let lines = "return { life_of(ARGV[3]).writes, #starting(QUEUE, '~' .. ARGV[3] .. ' w ') }";
+    let operator = server.operator().await;
+    let counts = async || run::<(u64, u64)>(&operator, lines, &arguments).await;
+    let (before, _) = counts().await;
+    eventually(SOON, "the holder watches its key", async || counts().await.1 == 1).await;
+    assert_eq!(counts().await.0, before);
+    guard.unlock().await.expect("released");
     client.close().await.expect("closed");
 }
 
