@@ -63,8 +63,8 @@ pub(super) fn read(outcomes: &[Outcome]) -> Durability {
     match replicas.iter().filter_map(|count| count.parse::<u32>().ok()).max() {
         Some(0) => {}
         Some(replicas) => reasons.push(format!(
-            "commits are confirmed before the {replicas} replica(s) have applied them, so a \
-             promoted replica may lack held locks"
+            "commits are confirmed before all replicas have applied them ({replicas} connected), \
+             so a promoted replica may lack held locks"
         )),
         // MySQL has no such counter.
         None if logs => reasons.push(

@@ -203,7 +203,11 @@ pub(super) const IS_THERE: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{mysql::statements::MysqlStatements, sql::statements::Statements as _};
+    use crate::backend::{
+        Write,
+        mysql::statements::MysqlStatements,
+        sql::{key::Place, statements::Statements as _},
+    };
 
     #[test]
     fn renewals_never_wait_for_the_users_pool() {
@@ -217,6 +221,17 @@ mod tests {
         ] {
             assert_eq!(message.goes_by_pool(), by_pool, "{message:?}");
         }
+    }
+
+    /// Its reply is that the lock is not held.
+    #[test]
+    fn guarded_write_of_an_ended_session_is_not_applied() {
+        let guard = Place { dir: "/a", number: 8 };
+        let write = Write::Put { key: "/b/c".to_owned(), value: Vec::new() };
+        let message = MysqlStatements { session: 7 }.commit(&[guard], &[write]);
+        let decides = |sql: &&String| sql.ends_with("INTO @distlock_held");
+        let decides = message.statements().iter().find(decides);
+        assert!(decides.is_some_and(|sql| sql.contains(&is_there(7))), "{message:?}");
     }
 
     #[test]

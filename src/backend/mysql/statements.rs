@@ -198,7 +198,10 @@ impl Statements for MysqlStatements {
             find => format!("({})", find.join(") UNION ALL (")),
         });
         statements.extend(tables.iter().map(mark));
-        statements.push(format!("SELECT EXISTS (SELECT 1 {held}) INTO @distlock_held"));
+        // The entries of an ended session are removed later.
+        let is_there = ending::is_there(session);
+        let decide = format!("SELECT {is_there} AND EXISTS (SELECT 1 {held}) INTO @distlock_held");
+        statements.push(decide);
         for write in writes {
             let (Write::Put { key, .. } | Write::Delete { key }) = write;
             let (dir, name) = at(key);

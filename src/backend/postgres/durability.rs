@@ -39,8 +39,8 @@ pub(super) fn read(row: &Row) -> Durability {
             (false, false) => format!("synchronous_standby_names, and set {commit}"),
         };
         reasons.push(format!(
-            "commits are confirmed before the {standbys} standby(s) have them on disk, so a \
-             promoted standby may lack held locks. Set {fix}"
+            "commits are confirmed before all standbys have them on disk ({standbys} connected), \
+             so a promoted standby may lack held locks. Set {fix}"
         ));
     }
     let exclusive = reasons.is_empty();

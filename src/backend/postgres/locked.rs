@@ -56,17 +56,30 @@ impl Locked {
         Arc::clone(&self.joins)
     }
 
-    /// Returns how long an attempt waits for each lock. `time` is that of a request. Joins wait one
-    /// after another, so those in flight share a quarter of it.
+    /// Returns how long an attempt waits for each lock, in a request that has this much `time`.
+    ///
+    /// Joins wait one after another. With n of them in flight, a join waits for 1/n of an eighth of
+    /// the time, so that a request behind 200 joins is still served. After a join has waited in
+    /// vain, the next ones wait for 1/n of 10 ms. One join in each `time` waits longer, because
+    /// clients that keep joining lock the queue one after another, and may outlast short attempts.
     pub(super) fn patience(&self, step: &Step, retry: Option<Retry>, time: Duration) -> Duration {
         match step {
             Step::Leave { .. } if retry.is_some() => FIRST_PAUSE,
             Step::Leave { .. } => FIRST_PATIENCE,
             Step::Join { dir, .. } => {
-                let all = if self.queues.contains(dir) { FIRST_PATIENCE } else { time / 4 };
                 let joins = Arc::strong_count(&self.joins).saturating_sub(1);
                 let joins = u32::try_from(joins).unwrap_or(u32::MAX);
-                (all / joins.max(1)).max(FIRST_PAUSE)
+                let share = |all: Duration| all / joins.max(1);
+                let patience = match self.queues.age(dir) {
+                    None => share(time / 8),
+                    Some(age) if age < time => share(FIRST_PATIENCE),
+                    Some(_) => {
+                        self.queues.note(dir, false);
+                        self.queues.note(dir, true);
+                        time / 8
+                    }
+                };
+                patience.max(FIRST_PAUSE)
             }
         }
     }
@@ -74,27 +87,53 @@ impl Locked {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
-    #[test]
-    fn joins_in_flight_share_the_time_for_locks() {
-        let locked = Locked::default();
-        let join = Step::Join {
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn join() -> Step {
+        Step::Join {
             dir: "/ns/a".to_owned(),
             ticket: String::new(),
             label: String::new(),
             value: Vec::new(),
             if_free: false,
-        };
-        let patience = || locked.patience(&join, None, Duration::from_secs(1)).as_millis();
-        assert_eq!(patience(), 250);
-        let joins: Vec<_> = (0..5).map(|_| locked.joining()).collect();
-        assert_eq!(patience(), 50);
+        }
+    }
+
+    #[test]
+    fn joins_in_flight_share_the_time_for_locks() {
+        let (locked, join) = (Locked::default(), join());
+        let patience = || locked.patience(&join, None, SECOND).as_millis();
+        assert_eq!(patience(), 125);
+        let mut joins: Vec<_> = (0..5).map(|_| locked.joining()).collect();
+        assert_eq!(patience(), 25);
         locked.note("/ns/a", true);
         assert_eq!(patience(), 2);
-        drop(joins);
+        joins.clear();
         assert_eq!(patience(), 10);
         locked.note("/ns/a", false);
-        assert_eq!(patience(), 250);
+        assert_eq!(patience(), 125);
+        let each = (0..200).map(|_| {
+            joins.push(locked.joining());
+            patience()
+        });
+        let sum: u128 = each.sum();
+        assert!(sum < SECOND.as_millis(), "{sum}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_join_in_each_time_waits_in_line() {
+        let (locked, join) = (Locked::default(), join());
+        let patience = || locked.patience(&join, None, SECOND).as_millis();
+        let _joins: Vec<_> = (0..5).map(|_| locked.joining()).collect();
+        locked.note("/ns/a", true);
+        advance(SECOND / 2).await;
+        locked.note("/ns/a", true);
+        assert_eq!(patience(), 2);
+        advance(SECOND / 2).await;
+        assert_eq!([patience(), patience()], [125, 2]);
     }
 }

@@ -271,8 +271,7 @@ impl Requester {
         let time = self.time(lent.as_ref());
         let joins = matches!(message.step(), Some(Step::Join { .. })) && lent.is_none();
         let _joining = joins.then(|| self.locked.joining());
-        let waits = self.connector.remote.request_timeout;
-        let patience = |step: &Step| self.locked.patience(step, retry, waits);
+        let patience = |step: &Step| self.locked.patience(step, retry, time.0);
         let query = async {
             let (outcomes, done) = match (step, look) {
                 (Some((step, kept)), _) => {

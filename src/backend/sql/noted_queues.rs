@@ -1,15 +1,16 @@
 //! Queues in which a request has found something recently, such as other clients. The choice of the
 //! next request depends on it.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-use crate::runtime::mutex::Mutex;
+use crate::runtime::{clock::Instant, mutex::Mutex};
 
 /// The number of queues that are remembered. This is only a hint, and requests work without it.
 const REMEMBERED: usize = 10_000;
 
+/// The queues, and when each of them was noted.
 #[derive(Debug, Default)]
-pub(crate) struct NotedQueues(Mutex<HashSet<String>>);
+pub(crate) struct NotedQueues(Mutex<HashMap<String, Instant>>);
 
 impl NotedQueues {
     /// Records whether a call has found the queue in this state.
@@ -22,13 +23,19 @@ impl NotedQueues {
         if dirs.len() == REMEMBERED {
             dirs.clear();
         }
-        if !dirs.contains(dir) {
-            dirs.insert(dir.to_owned());
+        if !dirs.contains_key(dir) {
+            dirs.insert(dir.to_owned(), Instant::now());
         }
     }
 
     pub(crate) fn contains(&self, dir: &str) -> bool {
-        self.0.lock().contains(dir)
+        self.0.lock().contains_key(dir)
+    }
+
+    /// Returns how long ago the queue was first noted, if it still is.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn age(&self, dir: &str) -> Option<std::time::Duration> {
+        self.0.lock().get(dir).map(|at| at.elapsed())
     }
 }
 
