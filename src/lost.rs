@@ -18,7 +18,8 @@ pub enum LostReason {
     /// An operator evicted the holder, for example by deleting the holder's key.
     ///
     /// An [`unlock`](crate::LockGuard::unlock) that finds no key reports this reason, too, apart
-    /// from the exceptions that it documents. So does a guarded write that the store refuses.
+    /// from the exceptions that it documents. So does a guarded write that the store refuses,
+    /// unless the client already knows another reason.
     ///
     /// On etcd, overwriting the key without its lease is an eviction, too. With a bridge on Redis,
     /// so is the deletion or takeover of the key that other libraries use. On Redlock, this reason
@@ -43,7 +44,7 @@ pub enum LostReason {
     HeldTooLong,
     /// The guard was unlocked, [downgraded](crate::WriteGuard::downgrade) or dropped.
     ///
-    /// Only a handle of the guard reports this: a [`LockHandle`](crate::LockHandle) or a
+    /// Only a handle to the guard reports this: a [`LockHandle`](crate::LockHandle) or a
     /// [`LeadershipHandle`](crate::LeadershipHandle).
     Released,
 }

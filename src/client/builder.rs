@@ -85,7 +85,7 @@ impl Builder {
     /// Sets the path of the locks in the store.
     ///
     /// The path must be absolute, at most 255 bytes long, and printable ASCII without spaces. No
-    /// part may be empty, `.` or `..`, and `/zookeeper` is reserved. The default is `/distlock`.
+    /// part may be empty, `.`, `..` or `!began`. `/zookeeper` is reserved. By default `/distlock`.
     /// Clients exclude each other only within one namespace. A bridge on Redis ignores namespaces.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.options.namespace = Some(namespace.into());

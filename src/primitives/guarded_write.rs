@@ -194,11 +194,11 @@ impl LockGuard {
     /// `/zookeeper`. One call makes 1 to 64 writes to different keys, of at most 1,000,000 bytes in
     /// total, keys included.
     ///
-    /// Any client of the store that has the rights can read the keys. On etcd and ZooKeeper, they
-    /// are the store's own keys. On ZooKeeper, a put first creates missing parent nodes, outside of
-    /// the transaction, and a node with children cannot be deleted. On PostgreSQL, MySQL, MariaDB
-    /// and SQLite, the keys are rows of one of distlock's tables. On Redis, the keys are fields of
-    /// one hash per namespace, so clients of another namespace write to other keys.
+    /// The keys can also be read without distlock. On etcd and ZooKeeper, they are the store's own
+    /// keys. On ZooKeeper, a put first creates missing parent nodes, outside of the transaction,
+    /// and a node with children cannot be deleted. On PostgreSQL, MySQL, MariaDB and SQLite, the
+    /// keys are rows of one of distlock's tables. On Redis, the keys are fields of one hash per
+    /// namespace, so clients of another namespace write to other keys.
     ///
     /// A [`ReadGuard`](crate::ReadGuard) can write as well, concurrently with other readers.
     ///

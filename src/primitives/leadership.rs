@@ -100,7 +100,7 @@ impl Leadership {
         })
     }
 
-    /// Returns a handle of this lead for other tasks.
+    /// Returns a handle to this lead for other tasks.
     ///
     /// The handle does not keep the lead, and can be cloned. Unlike the result of
     /// [`LockGuard::handle`], it can also [`proclaim`](Self::proclaim).

@@ -32,7 +32,7 @@ use crate::primitives::guard::LockGuard;
 pub struct LockHandle(LockGuard);
 
 impl LockGuard {
-    /// Returns a handle of this lock for other tasks.
+    /// Returns a handle to this lock for other tasks.
     ///
     /// The handle can be cloned, and does not keep the lock held. It can be passed to functions
     /// that take a `&LockGuard`. Once the guard is unlocked or dropped, its handles are invalid:

@@ -91,8 +91,8 @@ impl Mutex {
     /// has replied for about one TTL. The place in the queue is lost with the session; lock again.
     /// [`Error::Evicted`] if an operator evicts the waiter. [`Error::Unavailable`] if a new session
     /// was needed and could not be opened within the
-    /// [`connect_timeout`](crate::Builder::connect_timeout), or if the program's own pool provides
-    /// no connection in time. [`Error::Denied`], [`Error::Backend`], [`Error::Closed`] and
+    /// [`connect_timeout`](crate::Builder::connect_timeout), or if the program's own pool lends no
+    /// connection in time. [`Error::Denied`], [`Error::Backend`], [`Error::Closed`] and
     /// [`Error::Runtime`]. On Redis, also [`Error::NotYet`] while a version 1 client has a session.
     ///
     /// # Cancel safety
@@ -193,8 +193,8 @@ impl Mutex {
     /// Returns the holder and the waiters, in queue order.
     ///
     /// The list includes clients of other libraries that use the same queue. The call reads the
-    /// newest state of the store. This takes one request on etcd. On ZooKeeper it takes one request
-    /// for each key, and a few more.
+    /// newest state of the store. On etcd, the read takes one request. On ZooKeeper, it takes one
+    /// request for each key, and a few more.
     ///
     /// # Errors
     ///

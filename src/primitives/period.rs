@@ -53,7 +53,7 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// As [`write`](Self::write). The period may have been claimed.
+    /// As [`write`](Self::write). A dropped call may have claimed the period.
     ///
     /// # Examples
     ///

@@ -94,8 +94,6 @@ impl<T: Send + 'static> Feed<T> {
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
         let Some(items) = &mut self.items else { return Poll::Ready(None) };
         if self.runtime.check().is_err() {
-            // In a forked child, the items belong to the parent.
-            mem::forget(self.items.take());
             return Poll::Ready(None);
         }
         let items = items.get_mut();
@@ -109,8 +107,55 @@ impl<T: Send + 'static> Feed<T> {
     }
 }
 
+impl<T> Drop for Feed<T> {
+    fn drop(&mut self) {
+        if self.runtime.is_inherited() {
+            // The items belong to the parent, whose other threads may have held their locks.
+            mem::forget(self.items.take());
+        }
+    }
+}
+
 impl<T> fmt::Debug for Feed<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Feed").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{process, sync::Arc, thread, time::Instant};
+
+    use distlock_fork::{Fork, has_ended};
+
+    use super::*;
+    use crate::{runtime::OnDrop, session::fake_store::FakeStore};
+
+    /// The items of a feed contain watches and a place in a session's budget.
+    #[tokio::test]
+    async fn forked_child_does_not_wait_for_the_locks_of_a_feed() {
+        let (lock, sessions) =
+            (Arc::<Mutex<()>>::default(), Sessions::lazy(FakeStore::new().shared()));
+        let (used, queue) = (Arc::clone(&lock), Queue::new("/ns", "a").unwrap());
+        let dropped = OnDrop(move || drop(used.lock()));
+        let feed = Feed::new(&sessions, &queue, false, move |_| Some(mem::size_of_val(&dropped)));
+        let held = lock.lock();
+        let child = match distlock_fork::split().unwrap() {
+            Fork::Child => {
+                drop(feed);
+                process::exit(0);
+            }
+            Fork::Parent(child) => child,
+        };
+        drop(held);
+        let until = Instant::now() + Duration::from_secs(20);
+        while !has_ended(child, false).unwrap() {
+            if Instant::now() > until {
+                process::Command::new("kill").args(["-9", &child.to_string()]).status().unwrap();
+                assert!(has_ended(child, true).unwrap());
+                panic!("the child hangs");
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }

@@ -17,6 +17,7 @@ use crate::{
         OnDrop,
         clock::{self, Instant},
         mutex::Mutex,
+        process::Process,
     },
 };
 
@@ -121,12 +122,14 @@ impl Drop for Asked {
 /// The times until which the sessions in use in this process are confirmed. There may be thousands
 /// of sessions, and each reports often.
 struct Proved {
+    /// The process of these sessions. A forked child has none of them, and never reports their end.
+    process: Option<Process>,
     sessions: BTreeMap<(&'static str, u64), Duration>,
     by_time: BTreeSet<(&'static str, Duration, u64)>,
 }
 
 static PROVED: Mutex<Proved> =
-    Mutex::new(Proved { sessions: BTreeMap::new(), by_time: BTreeSet::new() });
+    Mutex::new(Proved { process: None, sessions: BTreeMap::new(), by_time: BTreeSet::new() });
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
 impl Proved {
@@ -137,6 +140,10 @@ impl Proved {
         number: u64,
         until: Option<Duration>,
     ) -> Option<Duration> {
+        let process = Process::current();
+        if self.process.replace(process) != Some(process) {
+            (self.sessions, self.by_time) = Default::default();
+        }
         let former = match until {
             Some(until) => self.sessions.insert((backend, number), until),
             None => self.sessions.remove(&(backend, number)),
@@ -190,5 +197,23 @@ impl Renewals {
 impl Drop for Renewals {
     fn drop(&mut self) {
         self.remaining(|| None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forked_child_does_not_show_its_parents_sessions() {
+        let [sooner, later] = [5, 9].map(Duration::from_secs);
+        let (sessions, by_time) = Default::default();
+        let mut proved = Proved { process: None, sessions, by_time };
+        assert_eq!(proved.set("etcd", 1, Some(sooner)), Some(sooner));
+        assert_eq!(proved.set("etcd", 2, Some(later)), Some(sooner));
+        // The process has changed.
+        proved.process = None;
+        assert_eq!(proved.set("etcd", 3, Some(later)), Some(later));
+        assert_eq!(proved.set("etcd", 3, None), None);
     }
 }

@@ -70,8 +70,8 @@ impl Durability {
         if members < 3 {
             durability.failover = FailoverBehavior::Blocks;
             durability.reasons.push(format!(
-                "the cluster has only {members} voting member(s): it needs at least 3 to survive \
-                 the loss of one"
+                "the number of voting members is {members}: the cluster needs at least 3 to \
+                 survive the loss of one"
             ));
         }
         durability

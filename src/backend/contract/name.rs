@@ -199,6 +199,10 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), Error> {
     if path.split('/').next() == Some("zookeeper") {
         return invalid("`/zookeeper` is reserved for ZooKeeper; choose another namespace");
     }
+    // A lock's directory there would be the record of a job of the namespace above.
+    if path.split('/').any(|part| part == "!began") {
+        return invalid("`!began` is reserved for the records of jobs; choose another namespace");
+    }
     Ok(())
 }
 
@@ -280,7 +284,7 @@ mod tests {
 
     #[test]
     fn namespaces_are_checked() {
-        for good in ["/distlock", "/app/locks", "/a-b_c.d"] {
+        for good in ["/distlock", "/app/locks", "/a-b_c.d", "/a/!b"] {
             check_namespace(good).unwrap();
         }
         for bad in [
@@ -296,6 +300,8 @@ mod tests {
             "/é",
             "/zookeeper",
             "/zookeeper/x",
+            "/a/!began",
+            "/a/!began/b",
         ] {
             assert!(check_namespace(bad).is_err(), "{bad:?}");
         }

@@ -82,6 +82,8 @@ fn unconfirmed(guards: &[&LockGuard], source: BoxError) -> Error {
 /// several keys, the refusal does not show which one is gone.
 async fn refused(guards: &[&LockGuard], session: &Session) -> Error {
     match guards {
+        // The keys of a lost session are gone, too: the first reason counts.
+        _ if lost(guards).is_some() => {}
         [guard] => guard.held.own.evicted(),
         guards => {
             for guard in guards {

@@ -167,6 +167,27 @@ async fn write_refused_after_release_is_no_eviction() {
     }
 }
 
+/// The client is closed during a write, and the session's keys are deleted before the write is
+/// applied. No operator has evicted the holders.
+#[tokio::test(start_paused = true)]
+async fn write_refused_after_close_is_no_eviction() {
+    for locks in [1, 2] {
+        let store = FakeStore::new();
+        store.commit.then(100, || Ok(false));
+        store.standing.then(0, || Ok(Standing::Evicted));
+        let guard = held(&store).await;
+        let close = async {
+            crate::runtime::clock::sleep(Duration::from_millis(50)).await;
+            guard.held.session.deadline.lose(LostReason::ClientClosed);
+        };
+        let (guards, writes) = (vec![&guard; locks], [Write::delete("/b")]);
+        let (written, ()) = tokio::join!(super::write(&guards, &writes), close);
+        let Err(Error::Lost { reason, .. }) = written else { panic!("{locks}: {written:?}") };
+        assert_eq!(reason, LostReason::ClientClosed, "{locks}");
+        assert_eq!(guard.lost_reason(), Some(LostReason::ClientClosed), "{locks}");
+    }
+}
+
 /// The session of the first lock ended while the second one was being acquired in another session.
 #[tokio::test(start_paused = true)]
 async fn loss_is_reported_before_an_unsupported_write() {

@@ -141,8 +141,8 @@ impl Rule for Limited<'_> {
         let at_most = number(&[], notes, Some(self.named)).unwrap_or(self.named);
         if wanted > at_most.into() {
             let reason = format!(
-                "semaphore {:?}: {wanted} permits were requested, but the semaphore has only \
-                 {at_most}; set_permits changes the number",
+                "semaphore {:?}: {wanted} permits were requested, but it has only {at_most}: \
+                 request fewer, or raise the number with set_permits",
                 self.name
             );
             return Admission::Refused(Error::invalid("permits", reason));

@@ -146,8 +146,6 @@ async fn failed_watches_are_retried_with_growing_pauses() {
     }
 }
 
-/// If few keys are held, they are read soon after the store is available again, because an operator
-/// may delete a key before its watch has started again.
 /// On ZooKeeper, a client needs no right to read its keys.
 #[tokio::test(start_paused = true)]
 async fn denied_watch_is_retried_every_second() {
@@ -159,6 +157,8 @@ async fn denied_watch_is_retried_every_second() {
     assert_eq!(watched.store.asked("watch /q/1"), [400, 1_400, 2_400]);
 }
 
+/// If few keys are held, they are read soon after the store is available again, because an operator
+/// may delete a key before its watch has started again.
 #[tokio::test(start_paused = true)]
 async fn pauses_before_a_lost_watch_are_short_if_few_keys_are_held() {
     for (keys, is_short) in [(1, true), (AT_ONCE, true), (AT_ONCE + 1, false)] {

@@ -81,7 +81,7 @@ fn larger_limit_does_not_admit_beyond_other_limits() {
         (&["1of3", "1of4"], 2, 4, "full"),
         // The entries that name less will leave, so the attempt waits.
         (&["1of3"], 4, 4, "full"),
-        (&[], 4, 3, "4 permits were requested, but the semaphore has only 3"),
+        (&[], 4, 3, "4 permits were requested, but it has only 3"),
         // A key that names another number takes its place...
         (&["1of3", "1of4"], 1, 3, "in"),
         (&["1of3", "2of4"], 1, 3, "full"),
@@ -96,7 +96,7 @@ fn larger_limit_does_not_admit_beyond_other_limits() {
         (&["1of3", "1of2"], 1, 3, "full"),
     ] {
         let verdict_now = judged(ahead, None, wanted, named);
-        let shown = verdict_now.split(';').next().unwrap();
+        let shown = verdict_now.split(": request").next().unwrap();
         assert!(shown.ends_with(verdict), "{wanted} of {named} behind {ahead:?}: {verdict_now}");
     }
     // The note applies to all attempts.
@@ -111,10 +111,10 @@ fn larger_limit_does_not_admit_beyond_other_limits() {
         (&["1of4"], 4, 5, "full"),
         (&["1of9"], 4, 5, "in"),
         (&["1of9"], 5, 9, "full"),
-        (&[], 9, 9, "9 permits were requested, but the semaphore has only 5"),
+        (&[], 9, 9, "9 permits were requested, but it has only 5"),
     ] {
         let verdict_now = judged(ahead, Some("limit=5+3+@2"), wanted, named);
-        let shown = verdict_now.split(';').next().unwrap();
+        let shown = verdict_now.split(": request").next().unwrap();
         assert!(shown.ends_with(verdict), "{wanted} of {named} behind {ahead:?}: {verdict_now}");
     }
 }
