@@ -138,11 +138,11 @@ pub(crate) enum Command {
     Permits {
         /// The semaphore.
         name: String,
-        /// The new number. It replaces the number that was set last, the numbers that were replaced
-        /// before, and those that the holders and the first waiter have passed. The store keeps up
-        /// to eight replaced numbers. For a client that passes any other number, the smaller number
-        /// applies. Permits in use stay valid: after a reduction, no permit is granted until enough
-        /// of them have been released.
+        /// The new number. It replaces the number that was set last, the numbers which that number
+        /// had replaced, and those that the holders and the first waiter have passed. The store
+        /// keeps up to eight replaced numbers. For a client that passes any other number, the
+        /// smaller number applies. Permits in use stay valid: after a reduction, no permit is
+        /// granted until enough of them have been released.
         #[arg(long, value_name = "N")]
         set: Option<u32>,
     },

@@ -128,6 +128,8 @@ pub(crate) fn wake(child: Pid) {
 
 /// Runs a program to its end, in a process group of its own that receives the forwarded signals.
 pub(crate) async fn run(mut command: Command, signals: &mut Signals) -> io::Result<()> {
+    // Earlier signals were for a command that has ended, for example the second HUP of a terminal.
+    signals.discard();
     command.process_group(0);
     let mut child = tokio::process::Command::from(command).spawn()?;
     let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
@@ -261,11 +263,30 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let mut signals = Signals::catch().expect("signals can be caught");
-            kill_process(getpid(), Signal::TERM).expect("it is this process");
-            let mut command = Command::new("sleep");
-            command.arg("60");
+            let mut command = Command::new("sh");
+            command.args(["-c", "kill -TERM $PPID; exec sleep 60"]);
             let ran = timeout(Duration::from_secs(30), run(command, &mut signals)).await;
             ran.expect("the signal ends the program").expect("the program starts");
+        });
+    }
+
+    #[test]
+    fn earlier_signal_does_not_reach_a_program() {
+        if !is_copy("earlier_signal_does_not_reach_a_program", &["--default-signal=TERM"]) {
+            return;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let catch = || Signals::catch().expect("signals can be caught");
+            let (mut signals, mut others) = (catch(), catch());
+            kill_process(getpid(), Signal::TERM).expect("it is this process");
+            assert_eq!(others.next().await, Signal::TERM);
+            let mut command = Command::new("sh");
+            // A signal that is forwarded ends the program before.
+            command.args(["-c", "sleep 0.5 && kill -USR1 $PPID"]);
+            run(command, &mut signals).await.expect("the program starts");
+            let last = timeout(Duration::from_secs(30), others.next()).await;
+            assert_eq!(last.expect("the program was ended early"), Signal::USR1);
         });
     }
 

@@ -2,6 +2,7 @@
 
 use std::{fs, future::poll_fn, io, task::Poll};
 
+use futures_util::FutureExt;
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -52,6 +53,11 @@ impl Signals {
             Poll::Pending
         })
         .await
+    }
+
+    /// Discards the signals that have arrived.
+    pub(crate) fn discard(&mut self) {
+        while self.next().now_or_never().is_some() {}
     }
 
     /// Waits for the next signal that by default ends a process.
