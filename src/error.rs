@@ -82,7 +82,7 @@ pub enum Error {
         #[source]
         source: Source,
     },
-    /// No usable server replied in time, or the program's own pool provided no connection.
+    /// No usable server replied in time, or the program's own pool lent no connection.
     ///
     /// No lock was acquired; try again later.
     ///
@@ -99,10 +99,11 @@ pub enum Error {
     },
     /// It is not yet known whether the lock is free. No lock was acquired; try again later.
     ///
-    /// There are two reasons. The session ahead has expired by the server's clock, but this client
-    /// has not watched that clock for long enough. Or the server may lack earlier grants. Calls
-    /// that wait for a holder do not fail for these reasons. Calls that do not wait for a holder
-    /// return this error after about 1.15 TTL: see [`try_lock`](crate::Mutex::try_lock).
+    /// There are two reasons. First, the session ahead has expired by the server's clock, but this
+    /// client has not watched that clock for long enough. Second, the server may lack earlier
+    /// grants. Calls that wait for a holder do not fail for these reasons. Calls that do not wait
+    /// for a holder return this error after about 1.15 TTL: see
+    /// [`try_lock`](crate::Mutex::try_lock).
     ///
     /// On Redis, there is a third reason: a client of an earlier version of distlock has a session
     /// on the server. Calls that open the client's first session can fail for this reason.

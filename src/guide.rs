@@ -1,4 +1,4 @@
-//! The guide to distlock, in this version.
+//! The guide to this version of distlock.
 //!
 //! - [Quick start](quick_start)
 //! - [Primitives](primitives)

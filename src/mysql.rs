@@ -109,7 +109,7 @@ pub async fn unlock(
 /// The SQL consists of several statements, which create the tables in the current database. The
 /// tables' names begin with `distlock_`.
 ///
-/// A client creates the tables when it is first used, if its user has the right to do so.
+/// A client creates the tables when it opens its first session, if its user has the right to do so.
 /// Otherwise, run this SQL as a user with that right, and then grant access to the client's user:
 ///
 /// ```sql

@@ -54,8 +54,8 @@
 //! - Side effects outside of the database, such as an email or a payment, also happen in attempts
 //!   that are then overtaken.
 //! - On PostgreSQL, MySQL and MariaDB, use `READ COMMITTED`. At a stricter isolation level, the
-//!   statement may fail with an error instead of reporting zero rows, for example with 40001 on
-//!   PostgreSQL or 1020 on MariaDB. In that case, roll back and read the row again.
+//!   statement may fail instead of reporting zero rows, for example with error 40001 on PostgreSQL
+//!   or 1020 on MariaDB. In that case, roll back and read the row again.
 
 /// Reports why a versioned update did not change exactly one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

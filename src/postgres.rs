@@ -113,7 +113,7 @@ fn parameters(parameters: &[SqlParameter]) -> Vec<&(dyn ToSql + Sync)> {
 ///
 /// The SQL has no effect if tables of any version other than 1 exist.
 ///
-/// A client creates the tables when it is first used, if its user has the right to do so.
+/// A client creates the tables when it opens its first session, if its user has the right to do so.
 /// Otherwise, run this SQL as a user with that right, and then grant access to the client's user:
 ///
 /// ```sql

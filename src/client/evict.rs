@@ -42,8 +42,9 @@ impl Client {
     /// [`Error::Unsupported`] on Redlock. [`Error::Unavailable`] if no server replies within about
     /// twice the [`request_timeout`](crate::Builder::request_timeout), or if a new session was
     /// needed and could not be opened. The key may have been deleted nevertheless.
-    /// [`Error::Denied`], [`Error::Backend`], [`Error::SessionLost`], [`Error::Closed`] and
-    /// [`Error::Runtime`]. On Redis, also [`Error::NotYet`] while version 1 clients have sessions.
+    /// Other failures are reported as [`Error::Denied`], [`Error::Backend`],
+    /// [`Error::SessionLost`], [`Error::Closed`] and [`Error::Runtime`]. On Redis, also
+    /// [`Error::NotYet`] while version 1 clients have sessions.
     ///
     /// # Cancel safety
     ///

@@ -176,7 +176,7 @@ impl Options {
             db: match given.remove("db").map(|number| number.parse()) {
                 None => None,
                 Some(Ok(number)) => Some(number),
-                Some(Err(_)) => return Err("db must be the number of a database".into()),
+                Some(Err(_)) => return Err("db must be a database number, such as 0".into()),
             },
         };
         let is_word = |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');

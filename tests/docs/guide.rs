@@ -82,7 +82,7 @@ fn definitions(pages: &[(String, String)]) -> String {
 
 /// The text of `src/guide.rs`.
 fn modules(pages: &[(String, String)]) -> String {
-    let mut text = String::from("//! The guide to distlock, in this version.\n//!\n");
+    let mut text = String::from("//! The guide to this version of distlock.\n//!\n");
     for (page, title) in pages {
         text += &format!("//! - [{title}]({})\n", module(page));
     }

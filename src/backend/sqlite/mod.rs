@@ -50,8 +50,9 @@ impl Sqlite {
     pub(crate) fn new(remote: &Remote) -> Result<Self, Error> {
         if cfg!(not(target_os = "linux")) {
             // Sessions of an earlier boot cannot be recognized without the boot's id.
-            let reason = "sqlite:// needs Linux, which has boot IDs".into();
-            return Err(Error::InvalidArgument { argument: "url", reason });
+            let reason = "sqlite:// works only on Linux, because it needs the kernel's boot ID: \
+                          use another store";
+            return Err(Error::InvalidArgument { argument: "url", reason: reason.into() });
         }
         let path = remote.endpoints.first().map(PathBuf::from).unwrap_or_default();
         let Remote { connect_timeout, request_timeout, .. } = *remote;

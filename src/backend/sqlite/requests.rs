@@ -16,7 +16,7 @@ pub struct Requests {
     /// Committed transactions that wrote. Requests that arrive at the same time share one.
     pub commits: u64,
     /// Commits that were flushed to the disk: writes of data, evictions, and reservations of blocks
-    /// of fencing tokens. SQLite also flushes when it moves its WAL into the file.
+    /// of fencing tokens. SQLite also flushes when it checkpoints the WAL.
     pub flushes: u64,
     /// Notified waiters.
     pub events: u64,

@@ -32,7 +32,7 @@ impl Tls {
         if material.server_name.is_some() {
             return Err(invalid(
                 "the ZooKeeper client crate can verify only the host in the URL: remove \
-                 server_name, and use the names in the servers' certificates as hosts in the URL",
+                 server_name, and use the certificates' host names in the URL",
             ));
         }
         // Its error messages about invalid PEM repeat lines of it.

@@ -218,10 +218,10 @@ pub(super) fn stays_here(endpoints: &[String]) -> Result<()> {
         return Ok(());
     };
     let reason = format!(
-        "the password, or a value derived from it, would be sent to {host} without TLS: use TLS \
+        "the password, or a value derived from it, would be sent to {host} without TLS. Use TLS \
          (etcds://, zks://, rediss://, rediss+sentinel://, redlocks://, sslmode=verify-full or \
-         Builder::tls), or allow this with ?allow_plaintext_credentials=true in the URL or with \
-         Builder::allow_plaintext_credentials"
+         Builder::tls). To allow plaintext instead, set ?allow_plaintext_credentials=true in the \
+         URL, or call Builder::allow_plaintext_credentials"
     );
     Err(Error::invalid("credentials", reason))
 }

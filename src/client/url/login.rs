@@ -12,8 +12,8 @@ pub(super) fn login(text: &str) -> Result<(String, Option<Secret>), String> {
     let plain = |text: &str| {
         let decoded = text.chars().all(fits).then(|| percent_decode_str(text).decode_utf8().ok());
         decoded.flatten().map(Cow::into_owned).ok_or_else(|| {
-            "percent-escape all characters of the user and the password except ASCII letters and \
-             digits, as UTF-8"
+            "in the user and the password, percent-escape the UTF-8 bytes of every character \
+             except ASCII letters and digits"
                 .to_owned()
         })
     };

@@ -56,7 +56,7 @@ pub(super) fn numbered(
     let digits = |text: &String| text.bytes().all(|byte| byte.is_ascii_digit());
     match database {
         Some(text) if !digits(&text) || text.parse::<u16>().is_err() => {
-            Err("the first part of the path must be the number of a database, as in \
+            Err("the first part of the path must be a database number, as in \
              redis://host/0/app/locks; the namespace follows it"
                 .into())
         }
