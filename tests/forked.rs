@@ -16,7 +16,7 @@ use std::{
 };
 
 use distlock::{Builder, Client, Error, LockGuard, LostReason, Tls, blocking::Wait};
-use distlock_fork::{Fork, has_ended};
+use distlock_fork::{Fork, ends_within};
 use distlock_testkit::{
     backend::Backend,
     servers::{
@@ -59,7 +59,7 @@ fn forks(builder: Builder, own: Own) {
     match distlock_fork::split().expect("a child") {
         Fork::Child => judge(inherited, own, &verdict),
         Fork::Parent(child) => {
-            let ended = wait_for(child);
+            let ended = ends_within(child, SOON).expect("a child");
             let outcome = fs::read_to_string(&verdict).unwrap_or_default();
             drop(fs::remove_file(&verdict));
             assert!(ended, "the child hangs");
@@ -79,20 +79,6 @@ fn outlives(Inherited { client, kept, dropped, .. }: Inherited) {
     kept.unlock().wait().expect("released");
     dropped.unlock().wait().expect("released");
     client.close().wait().expect("closed");
-}
-
-fn wait_for(child: i32) -> bool {
-    let until = Instant::now() + SOON;
-    while Instant::now() < until {
-        if has_ended(child, false).expect("a child") {
-            return true;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    let killed = process::Command::new("kill").args(["-9", &child.to_string()]).status();
-    killed.expect("kill runs");
-    assert!(has_ended(child, true).expect("a child"));
-    false
 }
 
 /// Runs the child: it writes its verdict and exits without returning to the test.

@@ -102,12 +102,9 @@ impl fmt::Debug for Holders {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        process, thread,
-        time::{Duration, Instant},
-    };
+    use std::{process, time::Duration};
 
-    use distlock_fork::{Fork, has_ended};
+    use distlock_fork::{Fork, ends_within};
 
     use super::*;
 
@@ -146,14 +143,7 @@ mod tests {
             Fork::Parent(child) => child,
         };
         drop(held);
-        let until = Instant::now() + Duration::from_secs(20);
-        while !has_ended(child, false).unwrap() {
-            if Instant::now() > until {
-                process::Command::new("kill").args(["-9", &child.to_string()]).status().unwrap();
-                assert!(has_ended(child, true).unwrap());
-                panic!("the child hangs");
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
+        let ended = ends_within(child, Duration::from_secs(20)).unwrap();
+        assert!(ended, "the child hangs");
     }
 }

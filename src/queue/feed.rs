@@ -124,9 +124,9 @@ impl<T> fmt::Debug for Feed<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::{process, sync::Arc, thread, time::Instant};
+    use std::{process, sync::Arc};
 
-    use distlock_fork::{Fork, has_ended};
+    use distlock_fork::{Fork, ends_within};
 
     use super::*;
     use crate::{runtime::OnDrop, session::fake_store::FakeStore};
@@ -148,14 +148,7 @@ mod tests {
             Fork::Parent(child) => child,
         };
         drop(held);
-        let until = Instant::now() + Duration::from_secs(20);
-        while !has_ended(child, false).unwrap() {
-            if Instant::now() > until {
-                process::Command::new("kill").args(["-9", &child.to_string()]).status().unwrap();
-                assert!(has_ended(child, true).unwrap());
-                panic!("the child hangs");
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
+        let ended = ends_within(child, Duration::from_secs(20)).unwrap();
+        assert!(ended, "the child hangs");
     }
 }

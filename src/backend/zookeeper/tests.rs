@@ -88,7 +88,7 @@ async fn session_unconfirmed_by_servers_is_not_closed() {
         .connect()
         .await
         .unwrap();
-    let error = client.close().await.expect_err("nobody has confirmed it");
+    let error = client.close().await.expect_err("no server has confirmed it");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert!(server.connections() > 1, "it asked again");
 }

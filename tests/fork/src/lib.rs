@@ -2,7 +2,13 @@
 
 #![cfg(unix)]
 
-use std::{ffi::c_int, io};
+use std::{
+    ffi::c_int,
+    io,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
 unsafe extern "C" {
     fn fork() -> c_int;
@@ -46,4 +52,22 @@ pub fn has_ended(child: i32, wait: bool) -> io::Result<bool> {
         -1 => Err(io::Error::last_os_error()),
         ended => Ok(ended == child),
     }
+}
+
+/// Waits for the end of a child. Kills a child that takes longer, and returns `false`.
+///
+/// # Errors
+///
+/// Fails as [`has_ended`] does, or if the program `kill` cannot run.
+pub fn ends_within(child: i32, limit: Duration) -> io::Result<bool> {
+    let until = Instant::now() + limit;
+    while Instant::now() < until {
+        if has_ended(child, false)? {
+            return Ok(true);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Command::new("kill").args(["-9", &child.to_string()]).status()?;
+    has_ended(child, true)?;
+    Ok(false)
 }
